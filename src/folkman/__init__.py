@@ -1,0 +1,89 @@
+"""Decentralized federated learning with asynchronous parameter sharing: simulate it, run it, check it.
+
+The public names, nothing else. They are imported on first use, so that `import folkman` and the command line
+start at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Server, async_sharing, fedavg
+    from folkman.engine.reference import reference
+    from folkman.engine.simulate import Clock, Recording, simulate
+    from folkman.problem.data import DataSet, load
+    from folkman.problem.models import MODELS, Model
+    from folkman.problem.partition import split
+    from folkman.problem.problem import Problem, make_problem
+    from folkman.problem.projection import PROJECTIONS
+    from folkman.radio import NETWORKS
+    from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
+    from folkman.radio.trace import record, replay
+    from folkman.record import Run
+    from folkman.report.figures import draw_curves, draw_labels
+    from folkman.runtime.node import Node, ServerNode
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "folkman.algorithm": ("ALGORITHMS", "Algorithm", "Assumption", "Inbox", "Server", "async_sharing", "fedavg"),
+    "folkman.engine.reference": ("reference",),
+    "folkman.engine.simulate": ("Clock", "Recording", "simulate"),
+    "folkman.problem.data": ("DataSet", "load"),
+    "folkman.problem.models": ("MODELS", "Model"),
+    "folkman.problem.partition": ("split",),
+    "folkman.problem.problem": ("Problem", "make_problem"),
+    "folkman.problem.projection": ("PROJECTIONS",),
+    "folkman.radio": ("NETWORKS",),
+    "folkman.radio.delay": ("constant", "ideal", "iid", "pipelined", "snapshot"),
+    "folkman.radio.trace": ("record", "replay"),
+    "folkman.record": ("Run",),
+    "folkman.report.figures": ("draw_curves", "draw_labels"),
+    "folkman.runtime.node": ("Node", "ServerNode"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ALGORITHMS",
+    "MODELS",
+    "NETWORKS",
+    "PROJECTIONS",
+    "Algorithm",
+    "Assumption",
+    "Clock",
+    "DataSet",
+    "Inbox",
+    "Model",
+    "Node",
+    "Problem",
+    "Recording",
+    "Run",
+    "Server",
+    "ServerNode",
+    "async_sharing",
+    "constant",
+    "draw_curves",
+    "draw_labels",
+    "fedavg",
+    "ideal",
+    "iid",
+    "load",
+    "make_problem",
+    "pipelined",
+    "record",
+    "reference",
+    "replay",
+    "simulate",
+    "snapshot",
+    "split",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'folkman' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

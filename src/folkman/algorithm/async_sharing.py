@@ -1,0 +1,80 @@
+"""Asynchronous parameter sharing: Algorithm 1's learning rule.
+
+    v_i(t)   = sum_j alpha_j w_j(tau_ij(t)),   tau_ii(t) = t                                [1, eq. (9)]
+    w_i(t+1) = [ w_i(t) - eta c_i grad F_i(v_i(t)) ]+                                 [1, eq. (10), (13)]
+
+with c_i by `scaling`:
+    local     alpha_i   the printed update: nabla_i F_i(v_i) = alpha_i grad F_i(v_i)         [1, eq. (17)]
+    theorem   1         what the proof of Theorem 2 uses; equals FedAvg without delay (default)
+    figure    I         the only one of the three that makes more nodes faster: a step of eta I
+
+Node models are never mixed: without the projection each w_i is the common start minus that node's own
+gradients, and v_i is the start minus every gradient received so far. A node's usable model is v_i, not w_i.
+
+Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0) by 1/sqrt(I));
+a node never waits to receive ("after receiving all parameters", Section IV-A, would block); the stopping rule
+F_i(v_i) <= eps of line 23, which would silence nodes one by one, is left to the engine's horizon.
+
+[1] H. Xie, M. Xia, P. Wu, S. Wang, K. Huang. Decentralized Federated Learning with Asynchronous Parameter
+    Sharing for Large-scale IoT Networks. IEEE Internet of Things Journal, 2024. arXiv:2401.07122
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.algorithm.base import Algorithm, Inbox
+from folkman.algorithm.steps import Decay, step_size
+
+__all__ = ["SharingState", "async_sharing"]
+
+
+class SharingState(NamedTuple):
+    """What a node of Algorithm 1 remembers."""
+
+    params: Array  # (d,) w_i
+    updates: Array  # () updates done
+    num_nodes: Array  # () I
+
+
+def async_sharing(
+    step: float = 0.1,
+    scaling: Literal["local", "theorem", "figure"] = "theorem",
+    decay: Decay = "constant",
+    decay_steps: int = 1000,
+    projection: Callable[[Array, Array], Array] | None = None,
+) -> Algorithm:
+    """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
+
+    >>> async_sharing(step=0.016).name
+    'async_sharing'
+    """
+    eta = step_size(step, decay, decay_steps)
+    if scaling not in ("local", "theorem", "figure"):
+        raise ValueError(f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}")
+
+    def init(params: Array, num_nodes: int) -> SharingState:
+        return SharingState(params, jnp.zeros((), jnp.int32), jnp.asarray(num_nodes, jnp.int32))
+
+    def aggregate(state: SharingState, inbox: Inbox) -> Array:
+        return inbox.own_weight * state.params + inbox.mix(inbox.weight)  # [1, eq. (9)]
+
+    def update(state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SharingState:
+        del loss, key
+        scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
+        eta_t = jnp.asarray(eta(state.updates), grad.dtype)
+        moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
+        params = moved if projection is None else projection(moved, eta_t)
+        return state._replace(params=params, updates=state.updates + 1)
+
+    return Algorithm(
+        name="async_sharing",
+        init=init,
+        point=aggregate,
+        update=update,
+        message=lambda state: state.params,  # [1, Alg. 1, line 19]
+        params=lambda state: state.params,
+        model=aggregate,
+    )

@@ -1,0 +1,101 @@
+"""What an algorithm is: a tuple of pure functions over a NamedTuple state.
+
+A node lives in slots. In a slot it may hear, takes **one** gradient, and updates; so every method pays for its
+gradients on the same axis, and one that needs several a round takes several slots. An engine calls, for each
+node and slot,
+
+    state = receive(state, inbox)                        what arrived
+    v     = point(state, inbox)                          where the gradient is wanted
+    state = update(state, inbox, loss, grad, key)        with F_i(v), grad F_i(v)
+
+and puts `message(state)` on the air when the network lets the node send. No function sees a clock, a topology,
+another node's state or a socket: the same functions run under `jax.vmap` in the simulator and one node at a
+time on a device. A model is a flat vector of length d throughout.
+
+The rules: pure; state first in, state first out, key last; messages are idempotent (of each neighbour only the
+freshest is seen, so losing, repeating or delaying one must be harmless) unless `assumes` says otherwise.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["Algorithm", "Assumption", "Inbox", "Server", "State"]
+
+State: TypeAlias = Any  # a NamedTuple of arrays
+
+
+class Assumption(Enum):
+    """What a method needs of its network; an engine refuses a network that cannot give it."""
+
+    RELIABLE = "every message arrives"
+    SYNCHRONOUS = "all nodes hear the same step of each other"
+
+
+class Inbox(NamedTuple):
+    """What one node holds of the others: of each neighbour at most the freshest message.
+
+    `store` may be shared by many inboxes (an engine keeps every payload once); `row[j]` says where neighbour j's
+    is. A weight of 0 hides a neighbour, and the node itself has weight 0 here.
+    """
+
+    store: Array  # (row, message) payloads
+    row: Array  # (nbr,) row of the held payload of each neighbour
+    weight: Array  # (nbr,) alpha_j, or the mixing weight w_ij
+    own_weight: Array  # () alpha_i, or w_ii
+    heard: Array  # (nbr,) bool: did a new one arrive since the last slot?
+    age: Array  # (nbr,) slots since the payload was formed
+    finite: Array  # (nbr,) bool: False where the payload was not finite, and is zeros here
+
+    def mix(self, weights: Array) -> Array:
+        """Return sum_j weights_j x_j over the held payloads x_j, as one row-vector-times-matrix product."""
+        row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
+        return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits
+
+    def payload(self, nbr: int | Array) -> Array:
+        """Return the payload held of one neighbour."""
+        return self.store[self.row[nbr]]
+
+
+def _keep(state: State, inbox: Inbox) -> State:
+    del inbox
+    return state
+
+
+def _always(state: State) -> Array:
+    del state
+    return jnp.asarray(True)
+
+
+class Server(NamedTuple):
+    """The server's side of a centralised method: a node that computes no gradient.
+
+    `offers(state)` (node,) tells to whom the server wants to send `message(state)` now.
+    """
+
+    init: Callable[[Array, int], State]  # (w0, num_nodes) -> state
+    receive: Callable[[State, Inbox], State]
+    offers: Callable[[State], Array]
+    message: Callable[[State], Array]
+    params: Callable[[State], Array]
+    rounds: Callable[[State], Array]  # aggregations so far
+
+
+class Algorithm(NamedTuple):
+    """What one node knows at first, does in a slot, sends, and would deploy."""
+
+    name: str
+    init: Callable[[Array, int], State]  # (w0, num_nodes) -> state
+    point: Callable[[State, Inbox], Array]
+    update: Callable[[State, Inbox, Array, Array, Array], State]  # (state, inbox, loss, grad, key)
+    message: Callable[[State], Array]
+    params: Callable[[State], Array]  # its alpha-weighted sum over nodes is the network's model
+    receive: Callable[[State, Inbox], State] = _keep
+    computes: Callable[[State], Array] = _always  # does the node want a gradient in this slot?
+    offers: Callable[[State], Array] = _always  # has it something to send?
+    model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
+    server: Server | None = None
+    assumes: frozenset[Assumption] = frozenset()

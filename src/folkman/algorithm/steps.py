@@ -1,0 +1,38 @@
+"""Step sizes: a constant or a schedule over a node's own count of updates."""
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+__all__ = ["Decay", "StepSize", "step_size"]
+
+StepSize: TypeAlias = Callable[[Array], ArrayLike]  # updates done so far -> step
+Decay: TypeAlias = Literal["constant", "cosine", "exponential", "inverse_sqrt"]
+
+
+def step_size(step: float, decay: Decay = "constant", decay_steps: int = 1000) -> StepSize:
+    """Build a schedule from a base step.
+
+    constant       step
+    cosine         to zero over `decay_steps` updates
+    exponential    a factor of e every `decay_steps` updates
+    inverse_sqrt   step / sqrt(1 + count / decay_steps)
+    """
+    if not step >= 0 or step == float("inf"):
+        raise ValueError(f"step must be a finite number of at least 0, got {step}; try 0.1")
+    if decay_steps < 1:
+        raise ValueError(f"decay_steps must be at least 1, got {decay_steps}; it counts updates of a node")
+    if decay == "constant":
+        return lambda _: step
+    if decay == "inverse_sqrt":
+        return lambda count: step / jnp.sqrt(1.0 + count / decay_steps)
+    import optax  # here and not above: only a schedule needs it
+
+    if decay == "cosine":
+        return optax.cosine_decay_schedule(step, decay_steps)
+    if decay == "exponential":
+        return optax.exponential_decay(step, decay_steps, 0.36787944117144233)  # 1/e
+    raise ValueError(f"decay must be constant, cosine, exponential or inverse_sqrt, got {decay!r}")

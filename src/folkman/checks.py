@@ -1,0 +1,28 @@
+"""Errors are part of the interface: each says what was expected, what came, what to do."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+__all__ = ["nearest", "pick", "require"]
+
+Entry = TypeVar("Entry")
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise ValueError unless `holds`; a message says what was expected, what came, what to do."""
+    if not holds:
+        raise ValueError(message)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a hint: the nearest known name if one is near, and all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return (f"did you mean {close[0]!r}? " if close else "") + f"known: {', '.join(names)}"
+
+
+def pick(known: Mapping[str, Entry], kind: str) -> Entry:
+    """Return the entry called `kind`; an unknown name is refused with the nearest known one."""
+    require(kind in known, f"there is no {kind!r}; {nearest(kind, known)}")
+    return known[kind]

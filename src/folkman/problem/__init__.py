@@ -1,0 +1,1 @@
+"""What is learnt, and who holds which data."""

@@ -1,0 +1,393 @@
+"""Data sets: name -> float32 samples and their targets, scaled and split once and for all.
+
+`digits` comes with scikit-learn; `mnist` and `cifar10` are read from a folder that `folkman data fetch`
+fills, and every array is checked against its SHA-256 on every load; `quadratic` and `gaussian` are drawn,
+with their exact optimum; `npz` is the user's own file. Nothing here opens a connection or unpickles anything.
+
+    quadratic   f(w; x, y) = 1/2 sum_k y_k (w_k - x_k)^2,   optimum_k = sum y_k x_k / sum y_k
+    gaussian    f(w; x, y) = 1/2 (x . w - y)^2,             optimum = exact least squares
+    cifar10     (x - mean) / max(std, 1/sqrt(3072)) for each image over all its raw values, as AdaFL [1]
+
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. JSAC 2019.
+    arXiv:1804.05271
+"""
+
+import gzip
+import hashlib
+import math
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.checks import pick, require
+from folkman.keys import Stream
+
+__all__ = ["BUILDERS", "DataSet", "cifar10", "default_folder", "digits", "gaussian", "load", "mnist"]
+__all__ += ["npz", "quadratic"]
+
+Raw = dict[str, NDArray[np.uint8]]
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+class DataSet(NamedTuple):
+    """Samples and targets, ready for training."""
+
+    name: str
+    x_train: NDArray[np.float32]  # (sample, ...): images keep (height, width, channel)
+    y_train: NDArray[Any]  # int32 labels, or float32 targets
+    x_test: NDArray[np.float32]
+    y_test: NDArray[Any]
+    num_classes: int  # 0: regression
+    group: NDArray[np.int64] | None = None  # the node each training sample was made for
+    optimum: NDArray[np.float64] | None = None  # minimiser of the pooled training loss
+
+
+# Array -> shape and SHA-256 of the C-order uint8 bytes; the hash alone would let a reshaped array pass.
+Spec = Mapping[str, tuple[tuple[int, ...], str]]
+
+
+def _spec(train: int, test: int, image: tuple[int, ...], *sha256: str) -> Spec:
+    shapes = ((train, *image), (train,), (test, *image), (test,))
+    return dict(zip(ARRAYS, zip(shapes, sha256, strict=True), strict=True))
+
+
+SPECS: dict[str, Spec] = {
+    "mnist": _spec(
+        *(60000, 10000, (28, 28)),
+        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+    ),
+    "cifar10": _spec(
+        *(50000, 10000, (32, 32, 3)),
+        "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+        "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+        "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+        "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+    ),
+}
+
+# The authors' own files, in the order of ARRAYS; a MNIST file may also lie there unpacked, without ".gz".
+MNIST_FILES = (
+    *("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
+    *("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
+)
+CIFAR10_FILE = "cifar-10-binary.tar.gz"
+CIFAR10_BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+MEMBER_LIMIT_BYTES = 10**8  # three times the largest honest file; a hostile archive fills no memory
+
+
+def default_folder() -> Path:
+    """Return where fetched data sets live: $XDG_CACHE_HOME/folkman/data, else ~/.cache/folkman/data."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "folkman" / "data"
+
+
+def verify(arrays: Mapping[str, NDArray[Any]], spec: Spec, origin: str) -> Raw:
+    """Return the arrays of `spec`, refusing any whose dtype, shape or SHA-256 is not the published one."""
+    checked: Raw = {}
+    for key, (shape, sha256) in spec.items():
+        require(key in arrays, f"{origin}: expected an array {key}, found {sorted(arrays)}; fetch it again")
+        array = np.ascontiguousarray(arrays[key])
+        fits = array.dtype == np.uint8 and array.shape == shape
+        came = f"{array.dtype} {array.shape}"
+        require(fits, f"{origin}: expected {key} to be uint8 {shape}, got {came}; fetch it again")
+        came = hashlib.sha256(array.data).hexdigest()
+        advice = "the copy is damaged, fetch it again"
+        require(came == sha256, f"{origin}: expected {key} with SHA-256 {sha256}, got {came}; {advice}")
+        checked[key] = array
+    return checked
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Return every array of an .npz file. Object arrays would need unpickling and are refused."""
+    if not path.is_file():
+        raise FileNotFoundError(f"expected an .npz file, found none at {path}; correct the path")
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    # TypeError: a lone .npy loads as an array, no context manager; RuntimeError: an encrypted or odd zip.
+    except (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"expected an .npz archive of plain numeric arrays, could not read {path} ({error}); write it "
+            "with numpy.savez and no object arrays"
+        ) from error
+
+
+def read_archives(name: str, folder: Path, spec: Spec) -> Raw:
+    """Decode the authors' own archives lying in `folder`; the arrays are verified."""
+    try:
+        decode = {"mnist": _read_idx_files, "cifar10": _read_cifar10}[name]
+        return verify(decode(folder, spec), spec, f"{name} archives in {folder}")
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise ValueError(f"expected whole archives in {folder}, got {error}; get them again") from error
+
+
+def read_raw(name: str, folder: Path | str | None = None, spec: Spec | None = None) -> Raw:
+    """Return the verified arrays of a fetched data set, from its cache, else from archives put there."""
+    place = default_folder() if folder is None else Path(folder)
+    cache = place / f"{name}.npz"
+    spec = SPECS[name] if spec is None else spec
+    if cache.is_file():
+        return verify(read_npz(cache), spec, str(cache))
+    try:
+        return read_archives(name, place, spec)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"expected the {name} data in {place}, found neither {cache.name} nor the original archives "
+            f"({Path(error.filename).name} is missing); run `folkman data fetch {name}`"
+        ) from error
+
+
+def decode_idx(blob: bytes, shape: tuple[int, ...], origin: str) -> NDArray[np.uint8]:
+    """Decode one IDX file: two zero bytes, type 8 (uint8), rank, big-endian sizes, then the values."""
+    header = bytes([0, 0, 8, len(shape)]) + np.asarray(shape, ">u4").tobytes()
+    fits = blob.startswith(header) and len(blob) == len(header) + math.prod(shape)
+    came = f"{len(blob)} bytes starting with {blob[: len(header)].hex()}"
+    require(fits, f"{origin}: expected an IDX file of {shape} bytes, got {came}; get the file again")
+    return np.frombuffer(blob, np.uint8, offset=len(header)).reshape(shape)
+
+
+def read_members(archive: Path, names: Sequence[str], limit_bytes: int) -> dict[str, bytes]:
+    """Read members of a tar archive into memory by exact name; nothing is ever extracted to disk."""
+    found = {}
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if member.name in names and member.isfile() and member.size <= limit_bytes:
+                stream = tar.extractfile(member)
+                found[member.name] = stream.read() if stream else b""
+    missing = sorted(set(names) - set(found))
+    require(not missing, f"{archive.name}: expected {missing[:1]} in it, found none; get the archive again")
+    return found
+
+
+def _read_idx_files(folder: Path, spec: Spec) -> Raw:
+    arrays = {}
+    for key, file_name in zip(ARRAYS, MNIST_FILES, strict=True):
+        packed, plain = folder / file_name, folder / file_name.removesuffix(".gz")
+        shape = spec[key][0]
+        with gzip.open(packed) if packed.is_file() else plain.open("rb") as stream:
+            arrays[key] = decode_idx(stream.read(MEMBER_LIMIT_BYTES), shape, file_name)
+    return arrays
+
+
+def _read_cifar10(folder: Path, spec: Spec) -> Raw:
+    """Decode the binary version: records of one label byte, then the red, green and blue planes."""
+    batches = [f"cifar-10-batches-bin/{name}.bin" for name in CIFAR10_BATCHES]
+    height, width, channels = spec["x_test"][0][1:]
+    record_bytes = 1 + height * width * channels
+    found = read_members(folder / CIFAR10_FILE, batches, limit_bytes=MEMBER_LIMIT_BYTES)
+    arrays = {}
+    for part, names in (("train", batches[:-1]), ("test", batches[-1:])):
+        blob = b"".join(found[name] for name in names)
+        whole, came = len(blob) % record_bytes == 0, f"{len(blob)} bytes"
+        require(whole, f"{CIFAR10_FILE}: expected {record_bytes} bytes a record, got {came}; get it again")
+        records = np.frombuffer(blob, np.uint8).reshape(-1, record_bytes)
+        arrays[f"y_{part}"] = records[:, 0]
+        arrays[f"x_{part}"] = records[:, 1:].reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    return arrays
+
+
+def scale_each_image(raw: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return (x - mean)/max(std, 1/sqrt(pixels)) for each image: CIFAR-10's scaling [1]."""
+    x = raw.reshape(len(raw), -1).astype(np.float32)
+    x -= raw.reshape(len(raw), -1).mean(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+    std = np.sqrt(np.einsum("ij,ij->i", x, x) / x.shape[1])
+    x /= np.maximum(std, 1 / math.sqrt(x.shape[1]), dtype=np.float32)[:, None]
+    return x.reshape(raw.shape)
+
+
+def digits() -> DataSet:
+    """Load scikit-learn's 8x8 digits, x/16: 1437 training and 360 test samples.
+
+    The split has no seed: of the samples ordered by label, every fifth is for testing.
+    """
+    from sklearn.datasets import load_digits  # slow to import, and not needed by the others
+
+    x, y = load_digits(return_X_y=True)
+    test = np.zeros(len(y), bool)
+    test[np.argsort(y, kind="stable")[::5]] = True
+    x = (np.asarray(x) / 16).astype(np.float32).reshape(-1, 8, 8, 1)
+    y = np.asarray(y).astype(np.int32)
+    return DataSet("digits", x[~test], y[~test], x[test], y[test], num_classes=10)
+
+
+def mnist(folder: Path | str | None = None) -> DataSet:
+    """Load MNIST (60,000 + 10,000 images of 28x28x1) from `folder`, x/255."""
+    return _images("mnist", read_raw("mnist", folder), lambda raw: np.divide(raw[..., None], 255, dtype=np.float32))
+
+
+def cifar10(folder: Path | str | None = None) -> DataSet:
+    """Load CIFAR-10 (50,000 + 10,000 images of 32x32x3) from `folder`, each image standardised [1]."""
+    return _images("cifar10", read_raw("cifar10", folder), scale_each_image)
+
+
+def _images(name: str, raw: Raw, scale: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> DataSet:
+    y_train, y_test = raw["y_train"].astype(np.int32), raw["y_test"].astype(np.int32)
+    return DataSet(name, scale(raw["x_train"]), y_train, scale(raw["x_test"]), y_test, num_classes=10)
+
+
+def quadratic(
+    *,
+    nodes: int = 5,
+    dim: int = 10,
+    heterogeneity: float = 1.0,
+    condition: float = 10.0,
+    samples_per_node: int = 1,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> DataSet:
+    """Draw separable quadratics: x holds centres, y curvatures in [1/condition, 1], `group` the nodes.
+
+    `heterogeneity` is the standard deviation of the nodes' centres; up to 1 it also mixes each node's own
+    curvatures into the common ones, so at 0 all nodes are identical. `noise` is the standard deviation of a
+    sample's centre around its node's: gradient noise for mini-batches. The test samples are the training
+    samples: what is asked of a quadratic is its optimum.
+    """
+    _require_positive(nodes=nodes, dim=dim, samples_per_node=samples_per_node)
+    require(
+        0 <= heterogeneity < math.inf and 0 <= noise < math.inf and 1 <= condition < math.inf,
+        f"expected heterogeneity >= 0, noise >= 0 and condition >= 1, all finite, got {heterogeneity}, "
+        f"{noise} and {condition}; correct the options of the quadratic data",
+    )
+    rng = np.random.default_rng([seed, int(Stream.DATA)])
+    centre = rng.normal(size=dim) + heterogeneity * rng.normal(size=(nodes, dim))
+    mixed = min(heterogeneity, 1.0)
+    exponent = (1 - mixed) * np.linspace(0, 1, dim) + mixed * rng.uniform(size=(nodes, dim))
+    group = np.repeat(np.arange(nodes), samples_per_node)
+    x = (centre[group] + noise * rng.normal(size=(len(group), dim))).astype(np.float32)
+    y = (condition**-exponent)[group].astype(np.float32)
+    weight = y.astype(np.float64)  # of the rounded values: the optimum of the data as given
+    optimum = (weight * x).sum(axis=0) / weight.sum(axis=0)
+    return DataSet("quadratic", x, y, x, y, num_classes=0, group=group, optimum=optimum)
+
+
+def gaussian(
+    *, samples: int = 1000, dim: int = 20, noise: float = 0.1, test_samples: int = 200, seed: int = 0
+) -> DataSet:
+    """Draw a linear regression y = x . w + noise, x ~ N(0, I), without intercept."""
+    _require_positive(samples=samples, dim=dim, test_samples=test_samples)
+    require(
+        samples >= dim and 0 <= noise < math.inf,
+        f"expected samples >= dim (else the optimum is not unique) and noise >= 0, got samples={samples}, "
+        f"dim={dim}, noise={noise}; correct the options of the gaussian data",
+    )
+    rng = np.random.default_rng([seed, int(Stream.DATA)])
+    true_weights = rng.normal(size=dim)
+    drawn = []
+    for count in (samples, test_samples):
+        x = rng.normal(size=(count, dim)).astype(np.float32)
+        drawn += [x, (x @ true_weights + noise * rng.normal(size=count)).astype(np.float32)]
+    optimum = np.linalg.lstsq(drawn[0].astype(np.float64), drawn[1].astype(np.float64), rcond=None)[0]
+    return DataSet("gaussian", *drawn, num_classes=0, optimum=optimum)
+
+
+def npz(path: Path | str, *, regression: bool = False) -> DataSet:
+    """Load the user's own file: x_train, y_train and, if there, x_test, y_test; or x, y.
+
+    Values are taken as they are (no scaling). Without test arrays the last fifth of a fixed permutation is
+    held out. Labels are integers 0..C-1; `regression` takes y as float targets instead.
+    """
+    arrays = read_npz(Path(path))
+    prefix = "" if "x" in arrays else "_train"
+    keys = [f"x{prefix}", f"y{prefix}"]
+    keys += ["x_test", "y_test"] if {"x_test", "y_test"} & set(arrays) else []
+    for key in keys:
+        require(key in arrays, f"{path}: expected an array {key}, found {sorted(arrays)}; add it to the file")
+    pairs = [_samples(arrays, str(path), keys[i], keys[i + 1], regression) for i in range(0, len(keys), 2)]
+    (x, y), (x_test, y_test) = pairs if len(pairs) == 2 else _hold_out(*pairs[0], str(path))
+    came = f"x {x.shape[1:]} and {x_test.shape[1:]}, y {y.shape[1:]} and {y_test.shape[1:]}"
+    alike = x.shape[1:] == x_test.shape[1:] and y.shape[1:] == y_test.shape[1:]
+    require(alike, f"{path}: expected training and test samples of one shape, got {came}; prepare both alike")
+    num_classes = 0 if regression else _count_classes(np.concatenate([y, y_test]), str(path))
+    if not regression:
+        y, y_test = y.astype(np.int32), y_test.astype(np.int32)
+    return DataSet(Path(path).stem, x, y, x_test, y_test, num_classes)
+
+
+def _samples(
+    arrays: Mapping[str, NDArray[Any]], origin: str, x_key: str, y_key: str, regression: bool
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    x, y = arrays[x_key], arrays[y_key]
+    require(
+        x.ndim >= 2 and x.shape[:1] == y.shape[:1] and x.size > 0 and y.size > 0,
+        f"{origin}: expected {x_key} (sample, feature, ...) and {y_key} (sample, ...) of one length, got "
+        f"{x.shape} and {y.shape}; give each sample one row in both",
+    )
+    require(
+        regression or (y.ndim == 1 and y.dtype.kind in "iu"),
+        f"{origin}: expected {y_key} to be a vector of integer labels, got {y.dtype} {y.shape}; store "
+        "y.astype(int), or set regression = true",
+    )
+    return _finite(x, origin, x_key), _finite(y, origin, y_key) if regression else y
+
+
+def _finite(array: NDArray[Any], origin: str, key: str) -> NDArray[np.float32]:
+    real = array.dtype.kind in "biuf"
+    require(real, f"{origin}: expected real numbers in {key}, got {array.dtype}; convert them")
+    with np.errstate(over="ignore"):  # too large for float32: becomes inf, and is refused below
+        values = array.astype(np.float32)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        index = tuple(bad[0].tolist())
+        raise ValueError(
+            f"{origin}: expected finite float32 values in {key}, got {array[index]} at index {index} "
+            f"({len(bad)} in all); clean the data"
+        )
+    return values
+
+
+def _hold_out(x: NDArray[Any], y: NDArray[Any], origin: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    require(len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples")
+    order = np.random.default_rng([0, int(Stream.DATA)]).permutation(len(x))
+    cut = len(x) - max(1, len(x) // 5)
+    return [(x[part], y[part]) for part in (order[:cut], order[cut:])]
+
+
+def _count_classes(labels: NDArray[Any], origin: str) -> int:
+    used = np.unique(labels)
+    fits = bool(np.array_equal(used, np.arange(len(used))))
+    came = f"{used[:12].tolist()}{'...' if len(used) > 12 else ''}"
+    require(fits, f"{origin}: expected labels 0..C-1, each in use, got {came}; renumber them")
+    return len(used)
+
+
+def _require_positive(**counts: int) -> None:
+    for name, count in counts.items():
+        require(count >= 1, f"expected {name} >= 1, got {name}={count}; correct the data options")
+
+
+BUILDERS: dict[str, Callable[..., DataSet]] = {
+    builder.__name__: builder for builder in (digits, mnist, cifar10, quadratic, gaussian, npz)
+}
+
+
+def load(name: str, *, train_size: int | None = None, test_size: int | None = None, **options: Any) -> DataSet:
+    """Load the data set `name`; `options` are those of its builder, None meaning its default.
+
+    `train_size` and `test_size` keep only the first samples; a drawn data set has its own size options.
+
+    >>> load("digits", train_size=100).x_train.shape
+    (100, 8, 8, 1)
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    full = pick(BUILDERS, name)(**given)
+    for part, size in (("train", train_size), ("test", test_size)):
+        if size is None:
+            continue
+        x, y = getattr(full, f"x_{part}"), getattr(full, f"y_{part}")
+        require(full.optimum is None, f"{name}: expected no {part}_size, got {size}; use its own options")
+        require(1 <= size <= len(x), f"{name}: expected {part}_size in 1..{len(x)}, got {size}; correct it")
+        # Copies: a view would keep the whole set in memory.
+        full = full._replace(**{f"x_{part}": x[:size].copy(), f"y_{part}": y[:size].copy()})
+    return full

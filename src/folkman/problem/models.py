@@ -1,0 +1,99 @@
+"""The models: a network and a head, from a flat vector and samples to one loss a sample.
+
+A model is a frozen value (equal settings, equal hash), so that a compiled program is reused wherever the
+same model is trained.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from jax import Array
+
+from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Head
+from folkman.problem.layout import Layout
+from folkman.problem.networks import CNN, Dense, Offset, ScoreNetwork
+
+__all__ = ["MODELS", "Model", "cnn", "linear", "logistic", "mlp", "quadratic", "softmax", "svm"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Scores by `network`, judged by `head`."""
+
+    network: ScoreNetwork
+    head: Head
+    convolutional: bool = False  # XLA's CPU convolutions are slow inside loops and under vmap
+
+    @property
+    def layout(self) -> Layout:
+        """Return the map of the flat vector."""
+        return self.network.layout
+
+    def init(self, key: Array) -> Array:
+        """Return the common first model, a flat float32 vector."""
+        return self.network.init(key)
+
+    def losses(self, w: Array, x: Array, y: Array) -> Array:
+        """Return the loss of each sample, shape (n,)."""
+        return self.head.losses(self.network.scores(w, x), y)
+
+    def hits(self, w: Array, x: Array, y: Array) -> Array | None:
+        """Return whether each sample is predicted rightly, or None where that has no meaning."""
+        return self.head.hits(self.network.scores(w, x), y) if self.head.hits else None
+
+
+def quadratic(sample: tuple[int, ...], classes: int) -> Model:
+    """Build a quadratic: a sample is a centre x, its target a curvature y, loss 0.5 sum_k y_k (w_k - x_k)^2."""
+    del classes
+    return Model(Offset(prod(sample)), ENERGY)
+
+
+def linear(sample: tuple[int, ...], classes: int, *, intercept: bool = False) -> Model:
+    """Build least squares on the flattened sample."""
+    del classes
+    return Model(Dense((prod(sample), 1), bias=intercept), SQUARE)
+
+
+def logistic(sample: tuple[int, ...], classes: int) -> Model:
+    """Build binary logistic regression; more than two labels are taken by parity."""
+    del classes
+    return Model(Dense((prod(sample), 1)), LOGISTIC)
+
+
+def svm(sample: tuple[int, ...], classes: int) -> Model:
+    """Build the smooth support vector machine; more than two labels are taken by parity."""
+    del classes
+    return Model(Dense((prod(sample), 1)), HINGE)
+
+
+def softmax(sample: tuple[int, ...], classes: int) -> Model:
+    """Build softmax (multinomial logistic) regression."""
+    return Model(Dense((prod(sample), classes)), CROSS_ENTROPY)
+
+
+def mlp(sample: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (64,)) -> Model:
+    """Build a dense network with the given hidden widths."""
+    return Model(Dense((prod(sample), *hidden, classes)), CROSS_ENTROPY)
+
+
+def cnn(sample: tuple[int, ...], classes: int) -> Model:
+    """Build the paper's nine-layer CNN."""
+    if len(sample) != 3:
+        raise ValueError(
+            f"the CNN expects samples of shape (height, width, channels), got {sample}; "
+            "use a data set of images or another model"
+        )
+    return Model(CNN((sample[0], sample[1], sample[2]), classes), CROSS_ENTROPY, convolutional=True)
+
+
+MODELS: dict[str, Callable[..., Model]] = {
+    "quadratic": quadratic,
+    "linear": linear,
+    "logistic": logistic,
+    "svm": svm,
+    "softmax": softmax,
+    "mlp": mlp,
+    "cnn": cnn,
+}
+"""Builders by name: (sample shape, number of classes, *, options) -> Model."""

@@ -1,0 +1,183 @@
+"""The parametric part of a model: from a flat vector and samples to scores.
+
+Each is a frozen value with `layout`, `init(key) -> w` and `scores(w, x) -> (n, output)`.
+
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
+    IEEE JSAC 37(6), 2019, and its released code.
+[2] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    IoT Networks. IEEE IoT Journal, 2024. Section VI-A.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from folkman.problem.layout import Layout
+
+__all__ = ["CNN", "Dense", "Offset", "ScoreNetwork", "local_response_norm"]
+
+
+class ScoreNetwork(Protocol):
+    """What a model needs of its network."""
+
+    @property
+    def layout(self) -> Layout:
+        """Return the map of the flat vector."""
+        ...
+
+    def init(self, key: Array) -> Array:
+        """Return the first flat vector, float32."""
+        ...
+
+    def scores(self, w: Array, x: Array) -> Array:
+        """Return the scores (n, output) of n samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Scores w - x: with the ENERGY head, a quadratic centred at each sample. Starts at zero."""
+
+    features: int
+
+    @property
+    def layout(self) -> Layout:
+        """Return one segment, `w`."""
+        return Layout((("w", (self.features,)),))
+
+    def init(self, key: Array) -> Array:
+        """Return zeros."""
+        del key
+        return jnp.zeros(self.features, jnp.float32)
+
+    def scores(self, w: Array, x: Array) -> Array:
+        """Return the offset from each centre."""
+        return w[None] - x
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Dense layers with ReLU between.
+
+    One layer starts at zero (its loss is convex); more start with He-normal kernels and zero biases.
+    """
+
+    widths: tuple[int, ...]  # features, hidden ..., outputs
+    bias: bool = True
+
+    @property
+    def layout(self) -> Layout:
+        """Return `kernel<l>` and `bias<l>` for each layer l from 0."""
+        shapes = []
+        for layer, (fan_in, fan_out) in enumerate(zip(self.widths[:-1], self.widths[1:], strict=True)):
+            shapes.append((f"kernel{layer}", (fan_in, fan_out)))
+            if self.bias:
+                shapes.append((f"bias{layer}", (fan_out,)))
+        return Layout(tuple(shapes))
+
+    def init(self, key: Array) -> Array:
+        """Return zeros for one layer, He-normal kernels for more."""
+        if len(self.widths) == 2:
+            return jnp.zeros(self.layout.size, jnp.float32)
+        keys = jax.random.split(key, len(self.layout.shapes))
+        tensors = {}
+        for (name, shape), tensor_key in zip(self.layout.shapes, keys, strict=True):
+            scale = (2.0 / shape[0]) ** 0.5 if name.startswith("kernel") else 0.0
+            tensors[name] = scale * jax.random.normal(tensor_key, shape, jnp.float32)
+        return self.layout.flatten(tensors)
+
+    def scores(self, w: Array, x: Array) -> Array:
+        """Return the last layer's outputs for the flattened samples."""
+        tensors = self.layout.unflatten(w)
+        h = x.reshape(x.shape[0], -1)
+        for layer in range(len(self.widths) - 1):
+            h = (jax.nn.relu(h) if layer else h) @ tensors[f"kernel{layer}"]
+            h = h + tensors[f"bias{layer}"][None] if self.bias else h
+        return h
+
+
+@dataclass(frozen=True)
+class CNN:
+    """The nine-layer network of [1] that [2] trains: d = 430,698 on 28x28x1, 555,178 on 32x32x3.
+
+    conv 5x5x32, ReLU, max-pool, LRN, conv 5x5x32, ReLU, LRN, max-pool, dense 256, ReLU, dense.
+
+    Differs from [2]: it prints neither ReLU, padding, LRN constants nor initialisation; all are those of the
+    released code of [1] (kernels normal with sigma 0.1, redrawn beyond two sigma; biases 0.1).
+    """
+
+    image: tuple[int, int, int]  # height, width, channels
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.image[0] % 4 or self.image[1] % 4:
+            raise ValueError(
+                f"the CNN pools twice, so height and width must be multiples of 4; got images of "
+                f"{self.image[0]}x{self.image[1]}; pad or crop them"
+            )
+
+    @property
+    def layout(self) -> Layout:
+        """Return the eight tensors of the four weighted layers."""
+        height, width, channels = self.image
+        flat = (height // 4) * (width // 4) * 32
+        return Layout(
+            (
+                ("conv0/kernel", (5, 5, channels, 32)),
+                ("conv0/bias", (32,)),
+                ("conv1/kernel", (5, 5, 32, 32)),
+                ("conv1/bias", (32,)),
+                ("dense0/kernel", (flat, 256)),
+                ("dense0/bias", (256,)),
+                ("dense1/kernel", (256, self.classes)),
+                ("dense1/bias", (self.classes,)),
+            )
+        )
+
+    def init(self, key: Array) -> Array:
+        """Return truncated-normal kernels and biases of 0.1."""
+        keys = jax.random.split(key, len(self.layout.shapes))
+        tensors = {}
+        for (name, shape), tensor_key in zip(self.layout.shapes, keys, strict=True):
+            if name.endswith("kernel"):
+                tensors[name] = 0.1 * jax.random.truncated_normal(tensor_key, -2.0, 2.0, shape, jnp.float32)
+            else:
+                tensors[name] = jnp.full(shape, 0.1, jnp.float32)
+        return self.layout.flatten(tensors)
+
+    def scores(self, w: Array, x: Array) -> Array:
+        """Return the class scores of images (n, height, width, channels)."""
+        t = self.layout.unflatten(w)
+        h = jax.nn.relu(_convolve(x, t["conv0/kernel"], t["conv0/bias"]))
+        h = local_response_norm(_max_pool(h))
+        h = jax.nn.relu(_convolve(h, t["conv1/kernel"], t["conv1/bias"]))
+        h = _max_pool(local_response_norm(h))  # LRN before the pool here, after it above
+        h = h.reshape(h.shape[0], -1)
+        h = jax.nn.relu(h @ t["dense0/kernel"] + t["dense0/bias"][None])
+        return h @ t["dense1/kernel"] + t["dense1/bias"][None]
+
+
+def local_response_norm(x: Array, radius: int = 4, scale: float = 0.001 / 9, power: float = 0.75) -> Array:
+    """Return y_c = x_c / (1 + scale * sum_{|c' - c| <= radius} x_c'^2)^power over the last axis [1].
+
+    `scale` is not divided by the window (TensorFlow's convention; PyTorch's alpha is 9 times it). The
+    window sum is a product with a band matrix: one small GEMM instead of nine shifted adds.
+    """
+    channels = jnp.arange(x.shape[-1])
+    band = (jnp.abs(channels[:, None] - channels[None, :]) <= radius).astype(x.dtype)
+    return x / (1.0 + scale * ((x * x) @ band)) ** power
+
+
+def _max_pool(x: Array) -> Array:
+    """Return the 2x2, stride 2 maximum of (n, h, w, c), by reshape: faster in XLA than a window."""
+    n, height, width, channels = x.shape
+    return x.reshape(n, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))
+
+
+def _convolve(x: Array, kernel: Array, bias: Array) -> Array:
+    """Return the SAME convolution of (n, h, w, c) with (5, 5, c, o), plus bias."""
+    out = lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return out + bias[None, None, None]

@@ -1,0 +1,270 @@
+"""A problem: what is learnt, and who holds which data.
+
+    F_i(w) = 1/|D_i| sum_{xi in D_i} f(w | xi) + l2/2 ||kernels of w||^2                [1, eq. (2)]
+    F(w)   = sum_i alpha_i F_i(w),   alpha_i = |D_i| / sum_j |D_j|                      [1, eq. (14)]
+
+The one seam towards the engines is `gradients`: points (node, d) in, losses (node,) and gradients (node, d)
+out. Samples are padded to the longest node, and padding never enters a sum.
+
+[1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    IoT Networks. IEEE IoT Journal, 2024.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from folkman.checks import pick
+from folkman.keys import Stream, make_key
+from folkman.problem.data import DataSet
+from folkman.problem.models import MODELS, Model
+from folkman.problem.partition import iid
+
+__all__ = ["Evaluation", "Problem", "make_problem"]
+
+CONVOLUTION_CHUNK = 500
+"""Samples a convolutional kernel sees at once: bounds the memory of activations at about 200 MB."""
+
+
+class Evaluation(NamedTuple):
+    """What a model is worth; NaN where a problem has no such measure."""
+
+    train_loss: Array
+    test_loss: Array
+    test_accuracy: Array
+    optimum_distance: Array  # ||w - w*||_2
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["x", "y", "count", "share", "node", "initial", "x_test", "y_test", "optimum"],
+    meta_fields=["name", "model", "l2", "batch"],
+)
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Data on nodes, a model and a common start. Immutable; passes through `jax.jit` as an argument."""
+
+    x: Array  # (node, sample, *feature), padded
+    y: Array  # (node, sample, ...), padded
+    count: Array  # (node,) samples that are real
+    share: Array  # (node,) alpha_i
+    node: Array  # (node,) identity of each node: it keys the mini-batches
+    initial: Array  # (d,) common w(0)
+    x_test: Array
+    y_test: Array
+    optimum: Array | None  # (d,) where known
+    name: str
+    model: Model
+    l2: float
+    batch: int | None  # samples a gradient; None is all of them
+
+    @property
+    def num_nodes(self) -> int:
+        """Return I."""
+        return self.x.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """Return d."""
+        return self.initial.shape[0]
+
+    @property
+    def traceable(self) -> bool:
+        """Tell whether `gradients` should be traced into a larger program.
+
+        On the CPU XLA runs convolutions without its threaded kernels inside loops and under vmap (ten and
+        three times slower), so there a convolutional model is called node by node from Python.
+        """
+        return not (self.model.convolutional and jax.default_backend() == "cpu")
+
+    def of_node(self, index: int) -> "Problem":
+        """Return the problem as node `index` sees it: its own samples, its own share, no test data of others."""
+        rows = slice(index, index + 1)
+        return replace(
+            self,
+            x=self.x[rows, : int(self.count[index])],
+            y=self.y[rows, : int(self.count[index])],
+            count=self.count[rows],
+            share=self.share[rows],
+            node=self.node[rows],
+        )
+
+    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
+        if self.traceable:
+            return jax.vmap(partial(_local, self))(v, self.x, self.y, self.count, keys)
+        rows = [_local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i]) for i in range(self.num_nodes)]
+        losses, grads = zip(*rows, strict=True)
+        return jnp.stack(losses), jnp.stack(grads)
+
+    def evaluate(self, w: Array) -> Evaluation:
+        """Return the measures of the model w (d,) on the union of the training data and on the test data."""
+        nan = jnp.full((), jnp.nan, w.dtype)
+        weight = _sample_weights(self)
+        x, y = (a.reshape(-1, *a.shape[2:]) for a in (self.x, self.y))
+        train_loss, _ = _measure(self, w, x, y, weight.reshape(-1))
+        test_loss, accuracy = nan, nan
+        if len(self.x_test):
+            even = jnp.full(len(self.x_test), 1.0 / len(self.x_test), w.dtype)
+            test_loss, hits = _measure(self, w, self.x_test, self.y_test, even)
+            accuracy = nan if self.model.head.hits is None else hits
+        distance = nan if self.optimum is None else jnp.linalg.norm(w - self.optimum)
+        penalty = _penalty(self, w)
+        return Evaluation(train_loss + penalty, test_loss + penalty, accuracy, distance)
+
+
+def _sample_weights(problem: Problem) -> Array:
+    """Return alpha_i / |D_i| for real samples and 0 for padding, shape (node, sample)."""
+    real = jnp.arange(problem.x.shape[1])[None] < problem.count[:, None]
+    return jnp.where(real, (problem.share / problem.count)[:, None], 0.0)
+
+
+def _penalty(problem: Problem, w: Array) -> Array:
+    """Return l2/2 times the squared norm of everything but biases, as scikit-learn penalises."""
+    if not problem.l2:
+        return jnp.zeros((), w.dtype)
+    kernels = [w[cut] for name, cut in problem.model.layout.segments.items() if "bias" not in name]
+    return 0.5 * problem.l2 * sum((jnp.sum(k * k) for k in kernels), jnp.zeros((), w.dtype))
+
+
+def _weighted_loss(model: Model, w: Array, x: Array, y: Array, weight: Array) -> Array:
+    """Return the weighted sum of losses; a weight of 0 silences a sample even where its loss is not finite."""
+    return jnp.sum(jnp.where(weight > 0, weight * model.losses(w, x, y), 0.0))
+
+
+_loss_and_grad = jax.jit(jax.value_and_grad(_weighted_loss, argnums=1), static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _loss_and_hits(model: Model, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    hits = model.hits(w, x, y)
+    share = jnp.zeros((), w.dtype) if hits is None else jnp.sum(weight * hits)
+    return _weighted_loss(model, w, x, y, weight), share
+
+
+def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array) -> tuple[Array, Array]:
+    """Return the loss and gradient of one node at w, over its batch or all its samples."""
+    if problem.batch is None:
+        weight = jnp.where(jnp.arange(x.shape[0]) < count, 1.0 / count, 0.0).astype(w.dtype)
+    else:  # drawn with replacement: unbiased whatever the node's sample count
+        drawn = jax.random.randint(key, (problem.batch,), 0, count)
+        x, y = x[drawn], y[drawn]
+        weight = jnp.full(problem.batch, 1.0 / problem.batch, w.dtype)
+    loss, grad = _in_chunks(problem, partial(_loss_and_grad, problem.model, w), x, y, weight)
+    penalty, penalty_grad = jax.value_and_grad(_penalty, argnums=1)(problem, w)
+    return loss + penalty, grad + penalty_grad
+
+
+def _measure(problem: Problem, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    return _in_chunks(problem, partial(_loss_and_hits, problem.model, w), x, y, weight)
+
+
+Sums: TypeAlias = tuple[Array, Array]
+
+
+def _in_chunks(
+    problem: Problem, kernel: Callable[[Array, Array, Array], Sums], x: Array, y: Array, weight: Array
+) -> Sums:
+    """Sum `kernel(x, y, weight)` over chunks of samples, where the model needs its memory bounded."""
+    size = CONVOLUTION_CHUNK if problem.model.convolutional else len(x)
+    if len(x) <= size:
+        return kernel(x, y, weight)
+    if not problem.traceable:
+        parts = [kernel(*(a[i : i + size] for a in (x, y, weight))) for i in range(0, len(x), size)]
+        return jax.tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
+    pad = -len(x) % size
+    blocks = [jnp.pad(a, [(0, pad)] + [(0, 0)] * (a.ndim - 1)).reshape(-1, size, *a.shape[1:]) for a in (x, y, weight)]
+    first = kernel(*(b[0] for b in blocks))
+    total, _ = lax.scan(
+        lambda sums, block: (jax.tree.map(jnp.add, sums, kernel(*block)), None),
+        first,
+        [b[1:] for b in blocks],
+    )
+    return total
+
+
+def make_problem(
+    data: DataSet,
+    model: Model | str,
+    parts: Sequence[NDArray[np.integer]] | int,
+    *,
+    l2: float = 0.0,
+    batch: int | None = None,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Problem:
+    """Put the samples `parts[i]` of `data` on node i, and draw the common first model.
+
+    `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly over that many nodes.
+    Raises `ValueError` for an empty node, a batch below 1, a negative l2 or samples that are not finite.
+
+    >>> from folkman.problem.data import digits
+    >>> make_problem(digits(), "softmax", 5).dim
+    650
+    """
+    if isinstance(model, str):
+        model = pick(MODELS, model)(data.x_train.shape[1:], data.num_classes)
+    if isinstance(parts, int):
+        parts = iid(data.y_train, parts)
+    _check(data, parts, l2, batch, dtype)
+    longest = max(len(part) for part in parts)
+    counts = np.array([len(part) for part in parts])
+
+    def padded(samples: NDArray) -> Array:
+        rows = np.zeros((len(parts), longest, *samples.shape[1:]), samples.dtype)
+        for node, part in enumerate(parts):
+            rows[node, : len(part)] = samples[part]
+        return _as_array(rows, dtype)
+
+    return Problem(
+        x=padded(data.x_train),
+        y=padded(data.y_train),
+        count=jnp.asarray(counts, jnp.int32),
+        share=jnp.asarray(counts / counts.sum(), dtype),
+        node=jnp.arange(len(parts), dtype=jnp.int32),
+        initial=model.init(make_key(seed, Stream.MODEL)).astype(dtype),
+        x_test=_as_array(data.x_test, dtype),
+        y_test=_as_array(data.y_test, dtype),
+        optimum=None if data.optimum is None or l2 else jnp.asarray(data.optimum, dtype),
+        name=data.name,
+        model=model,
+        l2=l2,
+        batch=batch,
+    )
+
+
+def _as_array(samples: NDArray, dtype: str) -> Array:
+    """Put samples on the device: features in `dtype`, labels as int32."""
+    return jnp.asarray(samples, dtype if np.issubdtype(samples.dtype, np.floating) else jnp.int32)
+
+
+def _check(data: DataSet, parts: Sequence[NDArray], l2: float, batch: int | None, dtype: str) -> None:
+    """Refuse what cannot be learnt from, before anything is compiled."""
+    if not parts:
+        raise ValueError("a problem needs at least one node, got no parts; give one index array a node")
+    for node, part in enumerate(parts):
+        if len(part) == 0:
+            raise ValueError(
+                f"every node needs a sample, node {node} of {len(parts)} has none; "
+                "use fewer nodes, more data or another partition"
+            )
+    for name, samples in (("x_train", data.x_train), ("y_train", data.y_train), ("x_test", data.x_test)):
+        if np.issubdtype(samples.dtype, np.floating) and not np.isfinite(samples).all():
+            bad = int(np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))[0])
+            raise ValueError(f"{name} must be finite, sample {bad} is not; clean or drop it")
+    if l2 < 0:
+        raise ValueError(f"l2 must not be negative, got {l2}; use 0 for no penalty")
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}; leave it out for full-batch gradients")
+    if dtype == "float64" and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        raise ValueError(
+            "float64 needs JAX's 64-bit mode, which is off; "
+            "call jax.config.update('jax_enable_x64', True) before any array is made"
+        )

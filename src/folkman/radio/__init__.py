@@ -1,0 +1,12 @@
+"""Who hears whom, when, at what cost."""
+
+from collections.abc import Callable
+
+from folkman.radio.delay import DELAYS
+from folkman.radio.delivery import Network
+from folkman.radio.trace import from_file
+
+__all__ = ["NETWORKS"]
+
+NETWORKS: dict[str, Callable[..., Network]] = {**DELAYS, "trace": from_file}
+"""Builders by name."""

@@ -1,0 +1,217 @@
+"""Abstract delay laws: Algorithm 1 without its bandwidth box.
+
+With n the coming slot, Gamma the aggregated duration and phase_j uniform in 0..Gamma-1,
+
+    ideal        tau_ij(n) = n
+    constant     tau_ij(n) = max(n - D, 0)                             every held copy exactly D slots old
+    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma             ages 0 .. Gamma-1
+    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}                 drawn anew for each pair and slot
+    pipelined    a transfer begun at s is usable at s + Gamma, the next begins then    ages Gamma .. 2 Gamma-1
+
+Snapshot is the default of the figures: Assumption 1 of [1] then holds to the letter, with J/Gamma sharing rounds as
+its Table I says. `held` starts at 0 for all: the common first model is known to everyone and costs nothing.
+
+Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma} drawn for each
+node and transfer under `iid`, which makes stragglers.
+
+Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is held while the next
+travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two laws.
+
+[1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    IoT Networks. IEEE IoT Journal, 2024. Assumption 1, eq. (8).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.radio.delivery import Delivery, Transfer
+
+__all__ = [
+    "DELAYS",
+    "DelayNetwork",
+    "DelayState",
+    "StarState",
+    "constant",
+    "ideal",
+    "iid",
+    "pipelined",
+    "snapshot",
+]
+
+
+class DelayState(NamedTuple):
+    """Between peers."""
+
+    slot: Array  # () slots ended so far
+    phase: Array  # (node,) first slot of each node's sharing rounds
+
+
+class StarState(NamedTuple):
+    """Around a server: slots left of each transfer, -1 for none."""
+
+    up_left: Array  # (node,)
+    down_left: Array  # (node,)
+    waiting: Array  # (node,) bool: has uploaded, and has not been answered
+
+
+Law = Callable[[Array, Array, int, Array], Delivery]  # (coming slot, phases, gamma, key) -> delivery
+StarLaw = Callable[[int, int, Array], Array]  # (gamma, num_nodes, key) -> slots of an upload and its answer
+
+
+@dataclass(frozen=True)
+class DelayNetwork:
+    """A delay law, between peers and around a server."""
+
+    name: str
+    gamma: int
+    law: Law
+    star_law: StarLaw
+    alive: int  # payloads of one sender in use at once
+    bits_per_parameter: int = 16
+    reliable = True
+
+    @property
+    def synchronous(self) -> bool:
+        """Tell whether all nodes hear the same step of each other."""
+        return self.law is _constant_law or self.gamma <= 1
+
+    def versions(self, num_nodes: int) -> int:
+        """Return how many payloads of one sender may be in use at once."""
+        del num_nodes
+        return self.alive
+
+    def init(self, num_nodes: int, key: Array) -> DelayState:
+        """Draw the phases."""
+        phase = jax.random.randint(key, (num_nodes,), 0, max(self.gamma, 1), jnp.int32)
+        return DelayState(jnp.zeros((), jnp.int32), phase)
+
+    def step(self, state: DelayState, offers: Array, message_bits: int, key: Array) -> tuple[DelayState, Delivery]:
+        """Return the copies held when the next slot begins; an abstract law lets everyone send on its beat."""
+        del offers, message_bits
+        coming = state.slot + 1
+        return state._replace(slot=coming), self.law(coming, state.phase, self.gamma, key)
+
+    def star_init(self, num_nodes: int, key: Array) -> StarState:
+        """Return a star at rest."""
+        del key
+        idle = jnp.full(num_nodes, -1, jnp.int32)
+        return StarState(idle, idle, jnp.zeros(num_nodes, bool))
+
+    def uplink(self, state: StarState, offers: Array, message_bits: int, key: Array) -> tuple[StarState, Transfer]:
+        """Start an upload at every node that offers one and is not waiting for an answer."""
+        del message_bits
+        started = offers & ~state.waiting
+        duration = self.star_law(self.gamma, len(offers), key)
+        left, arrived = _advance(state.up_left, started, duration)
+        return state._replace(up_left=left, waiting=state.waiting | started), Transfer(started, arrived)
+
+    def downlink(self, state: StarState, offers: Array, message_bits: int, key: Array) -> tuple[StarState, Transfer]:
+        """Answer at once: the round trip is charged to the upload."""
+        del message_bits, key
+        started = offers & state.waiting & (state.up_left < 0)
+        left, arrived = _advance(state.down_left, started, jnp.zeros_like(state.down_left))
+        return state._replace(down_left=left, waiting=state.waiting & ~arrived), Transfer(started, arrived)
+
+
+def _advance(left: Array, started: Array, duration: Array) -> tuple[Array, Array]:
+    """Count running transfers down by a slot, start new ones, and tell which arrive."""
+    left = jnp.where(started, duration, jnp.maximum(left - 1, -1))
+    arrived = left == 0
+    return jnp.where(arrived, -1, left), arrived
+
+
+def _last_beat(coming: Array, phase: Array, gamma: int) -> Array:
+    """Return the last slot <= coming on each node's beat; negative before the first."""
+    return coming - jnp.mod(coming - phase, gamma)
+
+
+def _on_beat(coming: Array, phase: Array, gamma: int) -> Array:
+    return (coming >= phase) & (jnp.mod(coming - phase, gamma) == 0)
+
+
+def _from_all(stamps: Array) -> Array:
+    """Give every receiver the same copy of each sender: (tx,) -> (rx, tx)."""
+    return jnp.broadcast_to(stamps[None], (stamps.shape[0], stamps.shape[0]))
+
+
+def _constant_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+    del key
+    stamps = jnp.full_like(phase, jnp.maximum(coming - gamma, 0))
+    return Delivery(_from_all(stamps), jnp.ones_like(phase, bool))
+
+
+def _snapshot_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+    del key
+    beat = _last_beat(coming, phase, gamma)
+    stamps = jnp.where(beat >= phase, beat, 0)
+    return Delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
+
+
+def _iid_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+    nodes = phase.shape[0]
+    age = jax.random.randint(key, (nodes, nodes), 0, jnp.minimum(coming, gamma - 1) + 1, jnp.int32)
+    return Delivery(coming - age, jnp.ones_like(phase, bool))
+
+
+def _pipelined_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+    del key
+    arrived = _last_beat(coming, phase, gamma) - gamma
+    stamps = jnp.where(arrived >= phase, arrived, 0)
+    return Delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
+
+
+def _fixed_trip(gamma: int, num_nodes: int, key: Array) -> Array:
+    del key
+    return jnp.full(num_nodes, gamma, jnp.int32)
+
+
+def _drawn_trip(gamma: int, num_nodes: int, key: Array) -> Array:
+    return jax.random.randint(key, (num_nodes,), 1, gamma + 1, jnp.int32)
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    if value != int(value) or value < least:
+        raise ValueError(f"{name} must be a whole number of slots of at least {least}, got {value}")
+    return int(value)
+
+
+def ideal(bits_per_parameter: int = 16) -> DelayNetwork:
+    """Build a network without delay: every copy is current, and a server answers at once."""
+    return DelayNetwork("ideal", 0, _constant_law, _fixed_trip, 1, bits_per_parameter)
+
+
+def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
+    """Build a network in which every held copy is exactly `delay` slots old."""
+    delay = _at_least("delay", delay, 0)
+    return DelayNetwork("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter)
+
+
+def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+    """Build the snapshot law: each node shares every `gamma` slots, at once, on its own beat."""
+    return DelayNetwork("snapshot", _at_least("gamma", gamma, 1), _snapshot_law, _fixed_trip, 1, bits_per_parameter)
+
+
+def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+    """Build the i.i.d. law: each pair's age is drawn anew in every slot."""
+    gamma = _at_least("gamma", gamma, 1)
+    return DelayNetwork("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
+
+
+def pipelined(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+    """Build the pipelined law: transfers of `gamma` slots, back to back."""
+    return DelayNetwork("pipelined", _at_least("gamma", gamma, 1), _pipelined_law, _fixed_trip, 2, bits_per_parameter)
+
+
+DELAYS: dict[str, Callable[..., DelayNetwork]] = {
+    "ideal": ideal,
+    "constant": constant,
+    "snapshot": snapshot,
+    "iid": iid,
+    "pipelined": pipelined,
+}
+"""Builders by name."""

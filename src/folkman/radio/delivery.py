@@ -1,0 +1,79 @@
+"""What every network says: who holds which copy, and which transfers start and end.
+
+A network is a frozen value with pure functions. Between peers it answers, at the end of slot t, with the matrix
+tau_ij(t+1) of [1, eq. (8)]: the slot whose parameters of node j node i holds when slot t+1 begins. All the rest
+(ages, mixing, mailboxes) follows from tau. Between nodes and a server it answers with the transfers that
+started and arrived. Index order is [receiver, sender] everywhere.
+
+[1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    IoT Networks. IEEE IoT Journal, 2024.
+"""
+
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from jax import Array
+
+__all__ = ["Delivery", "Network", "NetworkState", "Transfer"]
+
+NetworkState: TypeAlias = Any  # a NamedTuple of arrays
+
+
+class Delivery(NamedTuple):
+    """Between peers, at the end of slot t. The stamp s of a copy means: the message formed before slot s."""
+
+    held: Array  # (rx, tx) int32: tau(t+1), the stamp of the copy held when slot t+1 begins
+    sends: Array  # (tx,) bool: a broadcast starts now; its payload is frozen with stamp t+1
+
+
+class Transfer(NamedTuple):
+    """Between nodes and a server, in one direction, at the end of a slot."""
+
+    started: Array  # (node,) bool: the payload is frozen now
+    arrived: Array  # (node,) bool: it can be used now
+
+
+class Network(Protocol):
+    """Pure functions; state first, key last. `offers` (node,) bool are the nodes that have something to send."""
+
+    @property
+    def bits_per_parameter(self) -> int:
+        """Return the price of one parameter on the air."""
+        ...
+
+    @property
+    def reliable(self) -> bool:
+        """Tell whether every message arrives."""
+        ...
+
+    @property
+    def synchronous(self) -> bool:
+        """Tell whether all nodes hear the same step of each other."""
+        ...
+
+    def versions(self, num_nodes: int) -> int:
+        """Return how many payloads of one sender may be in use at once."""
+        ...
+
+    def init(self, num_nodes: int, key: Array) -> NetworkState:
+        """Return the state before slot 0, between peers."""
+        ...
+
+    def step(self, state: NetworkState, offers: Array, message_bits: int, key: Array) -> tuple[NetworkState, Delivery]:
+        """Advance to the end of a slot, between peers."""
+        ...
+
+    def star_init(self, num_nodes: int, key: Array) -> NetworkState:
+        """Return the state before slot 0, around a server."""
+        ...
+
+    def uplink(
+        self, state: NetworkState, offers: Array, message_bits: int, key: Array
+    ) -> tuple[NetworkState, Transfer]:
+        """Advance the transfers to the server to the end of a slot."""
+        ...
+
+    def downlink(
+        self, state: NetworkState, offers: Array, message_bits: int, key: Array
+    ) -> tuple[NetworkState, Transfer]:
+        """Advance the transfers from the server to the end of a slot."""
+        ...

@@ -1,0 +1,107 @@
+"""Figures: curves with intervals, and who holds which labels.
+
+Colours are Okabe and Ito's, which people with any colour vision tell apart; line styles differ as well, so that a
+black-and-white print still reads.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.files import write_whole
+from folkman.record import AXES, METRICS, Run
+from folkman.report.statistics import curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_curves", "draw_labels", "save"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
+RATIO_FOR_LOG = 30.0
+"""A positive metric that spans more than this is drawn on a logarithmic axis."""
+
+
+def _figure(width_in: float, height_in: float) -> "tuple[Figure, Any]":
+    """Return a figure that belongs to no window: safe in threads, scripts and servers."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") -> "Figure":
+    """Draw metric `y` against axis `x`: the mean over seeds, its 95 % interval shaded."""
+    names = AXES | METRICS
+    for given in (x, y):
+        if given not in names:
+            raise ValueError(
+                f"no column '{given}'; an axis is one of {', '.join(AXES)}, a metric of {', '.join(METRICS)}"
+            )
+    found = curves(runs, x, y)
+    if not any(np.isfinite(curve.mean).any() for curve in found):
+        raise ValueError(f"these runs have no '{y}': their problem does not define it; choose another metric")
+    figure, axes = _figure(4.6, 3.2)
+    for index, curve in enumerate(found):
+        colour = COLOURS[index % len(COLOURS)]
+        style = STYLES[index % len(STYLES)]
+        axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label)
+        if curve.num_seeds > 1:
+            low, high = curve.mean - curve.half, curve.mean + curve.half
+            axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
+    positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
+    if positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG:
+        axes.set_yscale("log")
+    seeds = {curve.num_seeds for curve in found}
+    noted = f" (mean of {max(seeds)} seeds, 95 % interval)" if min(seeds) > 1 else ""
+    axes.set_xlabel(names[x])
+    axes.set_ylabel(names[y])
+    axes.set_title(noted.strip(" ()"), fontsize="small", color="0.35")
+    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def draw_labels(counts: NDArray[np.integer]) -> "Figure":
+    """Draw how many samples of each class each node holds, from counts (node, class)."""
+    nodes, classes = counts.shape
+    figure, axes = _figure(4.6, max(1.6, 0.28 * nodes + 1.0))
+    left = np.zeros(nodes)
+    shades = _shades(classes)
+    for label in range(classes):
+        axes.barh(np.arange(nodes), counts[:, label], left=left, color=shades[label], label=str(label), height=0.8)
+        left += counts[:, label]
+    axes.set_yticks(np.arange(nodes))
+    axes.invert_yaxis()
+    axes.set_xlabel("samples")
+    axes.set_ylabel("node")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(title="label", fontsize="x-small", title_fontsize="x-small", ncols=1, frameon=False,
+                bbox_to_anchor=(1.0, 1.0), loc="upper left", labelspacing=0.2)  # fmt: skip
+    return figure
+
+
+def _shades(count: int) -> NDArray[np.float64]:
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](np.linspace(0.0, 1.0, count))
+
+
+def save(figure: "Figure", path: Path) -> list[Path]:
+    """Write a figure as PNG and SVG beside each other, or as the one kind that `path` names."""
+    kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else [".png", ".svg"]
+    written = []
+    for kind in kinds:
+        target = path if path.suffix == kind else path.with_name(path.name + kind)
+        notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)  # same runs, same bytes
+        write_whole(target, partial(figure.savefig, dpi=200, metadata=notes))
+        written.append(target)
+    return written

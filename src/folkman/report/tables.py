@@ -1,0 +1,44 @@
+"""The table at the end of a comparison: one line a label, mean and 95 % interval over its seeds."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from folkman.record import Run
+from folkman.report.statistics import half_width
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["final_table"]
+
+COLUMNS = ("slots", "gradients", "rounds", "bits", "train_loss", "test_accuracy", "mean_age", "max_age", "kappa")
+
+
+def final_table(runs: Sequence[Run], title: str = "") -> "Table":
+    """Return the last values of each label's runs; a column that no run defines is left out."""
+    from rich import box
+    from rich.table import Table
+
+    labels = list(dict.fromkeys(run.label for run in runs))
+    groups = {label: [run for run in runs if run.label == label] for label in labels}
+    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs)]
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("algorithm", no_wrap=True)
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    for label, group in groups.items():
+        cells = [_cell(np.array([run.last(name) for run in group], float)) for name in columns]
+        ended = [run for run in group if run.status == "diverged"]
+        table.add_row(label + (f" ({len(ended)} diverged)" if ended else ""), *cells)
+    return table
+
+
+def _cell(values: np.ndarray) -> str:
+    """Return mean and half-width; no half-width where all seeds agree or there is one."""
+    mean, half = float(np.mean(values)), float(half_width(values[:, None])[0])
+    if not np.isfinite(mean):
+        return "-"
+    text = f"{mean:.4g}" if abs(mean) < 1e5 else f"{mean:.3g}"
+    return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text

@@ -1,0 +1,1 @@
+"""The same algorithms under the wall clock."""

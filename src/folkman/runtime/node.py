@@ -1,0 +1,188 @@
+"""A node without sockets: bytes in, bytes out, the very functions that the simulator runs.
+
+    node.receive(data)      a message came; keep it if it is whole, known and newer than what is held
+    node.wake()             one slot: hear, take one gradient, update
+    node.send() -> bytes    what to broadcast now
+
+Memory is bounded by construction: one message a neighbour. Whoever owns time and sockets calls these; a bad message
+is refused, counted in `refused` by reason, and otherwise without effect. `ServerNode` is the other role.
+"""
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.keys import Stream, make_key, node_key
+from folkman.problem.problem import Problem
+from folkman.runtime.codec import CodecError, Message, decode, encode
+
+__all__ = ["Mailbox", "Node", "ServerNode"]
+
+
+class Mailbox:
+    """The freshest message of each of `num_senders` senders, and a count of what was refused."""
+
+    def __init__(self, first: NDArray, num_senders: int, run: int) -> None:
+        self.run = run
+        self.payload = np.tile(first, (num_senders, 1))
+        self.sequence = np.zeros(num_senders, np.int64)
+        self.slot = np.zeros(num_senders, np.int64)
+        self.heard = np.zeros(num_senders, bool)
+        self.refused: Counter[str] = Counter()
+
+    def put(self, data: bytes, own: int | None = None) -> bool:
+        """Keep a message that is whole, from a known sender, and newer than what is held; tell whether it was kept."""
+        try:
+            message = decode(data, self.run, self.payload.shape[1])
+        except CodecError as error:
+            self.refused[error.reason] += 1
+            return False
+        sender = message.node
+        if sender >= len(self.payload) or sender == own:
+            self.refused["sender"] += 1
+            return False
+        if message.sequence <= self.sequence[sender]:  # a repeat, a replay, or overtaken on its way
+            self.refused["stale"] += 1
+            return False
+        self.payload[sender] = message.params
+        self.sequence[sender] = message.sequence
+        self.slot[sender] = message.slot
+        self.heard[sender] = True
+        return True
+
+    def inbox(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
+        """Return what is held as an inbox, and mark it as heard."""
+        dtype = self.payload.dtype
+        box = Inbox(
+            store=jnp.array(self.payload),  # a copy: the mailbox goes on changing
+            row=jnp.arange(len(self.payload)),
+            weight=jnp.asarray(weight, dtype),
+            own_weight=jnp.asarray(own_weight, dtype),
+            heard=jnp.array(self.heard),
+            age=jnp.asarray(slot - self.slot, jnp.int32),
+            finite=jnp.ones(len(self.payload), bool),
+        )
+        self.heard[:] = False
+        return box
+
+
+@partial(jax.jit, static_argnums=1)
+def _hear(state: State, algorithm: Algorithm, inbox: Inbox) -> tuple[State, Array, Array]:
+    state = algorithm.receive(state, inbox)
+    return state, algorithm.computes(state), algorithm.point(state, inbox)
+
+
+@partial(jax.jit, static_argnums=1)
+def _learn(state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: Array, key: Array) -> State:
+    return algorithm.update(state, inbox, loss, grad, key)
+
+
+class Node:
+    """One learner. `problem` is its own part (`Problem.of_node`), `shares` the data shares of all nodes."""
+
+    def __init__(
+        self,
+        index: int,
+        problem: Problem,
+        algorithm: Algorithm,
+        shares: NDArray,
+        *,
+        run: int = 0,
+        seed: int = 0,
+    ) -> None:
+        if problem.num_nodes != 1:
+            raise ValueError(
+                f"a node holds one part of the data, got {problem.num_nodes}; use problem.of_node({index})"
+            )
+        if not 0 <= index < len(shares):
+            raise ValueError(f"node {index} is not among the {len(shares)} shares; number nodes from 0")
+        self.index, self.problem, self.algorithm = index, problem, algorithm
+        self.state: State = algorithm.init(problem.initial, len(shares))
+        first = np.asarray(algorithm.message(self.state))
+        with_server = algorithm.server is not None
+        self.mailbox = Mailbox(first, 1 if with_server else len(shares), run)
+        self._own = None if with_server else index
+        others = np.arange(len(shares)) != index
+        self._weight = np.ones(1) if with_server else np.where(others, shares, 0.0)
+        self._own_weight = 0.0 if with_server else float(shares[index])
+        self.slot = 0
+        self.steps = 0
+        self._sequence = 0
+        self._seed = seed
+
+    def receive(self, data: bytes) -> bool:
+        """Take a message; tell whether it was kept."""
+        return self.mailbox.put(data, self._own)
+
+    def wake(self) -> bool:
+        """Live one slot; tell whether a gradient was taken."""
+        inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
+        self.state, wants, point = _hear(self.state, self.algorithm, inbox)
+        if wants:
+            loss, grad = self.problem.gradients(point[None], self._key(Stream.BATCH)[None])
+            self.state = _learn(self.state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM))
+            self.steps += 1
+        self.slot += 1
+        return bool(wants)
+
+    def offers(self) -> bool:
+        """Tell whether the node has something to send."""
+        return bool(self.algorithm.offers(self.state))
+
+    def send(self) -> bytes:
+        """Return the message to broadcast now."""
+        self._sequence += 1
+        params = np.asarray(self.algorithm.message(self.state))
+        return encode(Message(self.mailbox.run, self.index, self._sequence, self.slot, params))
+
+    def params(self) -> NDArray[Any]:
+        """Return the node's parameters w_i."""
+        return np.asarray(self.algorithm.params(self.state))
+
+    def _key(self, stream: Stream) -> Array:
+        return node_key(make_key(self._seed, stream), self.index, self.steps)
+
+
+@partial(jax.jit, static_argnums=1)
+def _serve(state: State, algorithm: Algorithm, inbox: Inbox) -> State:
+    assert algorithm.server is not None  # noqa: S101 - ServerNode checks it
+    return algorithm.server.receive(state, inbox)
+
+
+class ServerNode:
+    """The server of a centralised method. It signs its messages as sender 0, a node's only neighbour."""
+
+    def __init__(self, initial: Array, algorithm: Algorithm, shares: NDArray, *, run: int = 0) -> None:
+        if algorithm.server is None:
+            raise ValueError(f"{algorithm.name} has no server role; run it between peers")
+        self.algorithm, self.server = algorithm, algorithm.server
+        self.state: State = self.server.init(initial, len(shares))
+        first = np.asarray(algorithm.message(algorithm.init(initial, len(shares))))
+        self.mailbox = Mailbox(first, len(shares), run)
+        self._shares = np.asarray(shares)
+        self.slot = 0
+        self._sequence = 0
+
+    def receive(self, data: bytes) -> bool:
+        """Take an upload; tell whether it was kept."""
+        return self.mailbox.put(data)
+
+    def wake(self) -> bool:
+        """Let the server act on what arrived; tell whether it has an answer to send."""
+        inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
+        self.state = _serve(self.state, self.algorithm, inbox)
+        self.slot += 1
+        return bool(np.any(self.server.offers(self.state)))
+
+    def send(self) -> bytes:
+        """Return the message to broadcast now."""
+        self._sequence += 1
+        params = np.asarray(self.server.message(self.state))
+        return encode(Message(self.mailbox.run, 0, self._sequence, self.slot, params))
