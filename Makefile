@@ -9,7 +9,7 @@ demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digi
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 test: $(VENV)/.installed-dev ## the whole suite, slow tests included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff format --check .

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from folkman.problem.projection import PROJECTIONS
     from folkman.radio import NETWORKS
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
-    from folkman.radio.trace import record, replay
+    from folkman.radio.trace import record_timeline, replay
     from folkman.record import Run
     from folkman.report.figures import draw_curves, draw_labels
     from folkman.runtime.node import Node, ServerNode
@@ -36,7 +36,7 @@ _HOMES = {
     "folkman.problem.projection": ("PROJECTIONS",),
     "folkman.radio": ("NETWORKS",),
     "folkman.radio.delay": ("constant", "ideal", "iid", "pipelined", "snapshot"),
-    "folkman.radio.trace": ("record", "replay"),
+    "folkman.radio.trace": ("record_timeline", "replay"),
     "folkman.record": ("Run",),
     "folkman.report.figures": ("draw_curves", "draw_labels"),
     "folkman.runtime.node": ("Node", "ServerNode"),
@@ -70,7 +70,7 @@ __all__ = [
     "load",
     "make_problem",
     "pipelined",
-    "record",
+    "record_timeline",
     "reference",
     "replay",
     "simulate",

@@ -5,19 +5,21 @@ Heavy packages are imported inside the commands, so that `folkman --help` answer
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
     from folkman.experiment.config import Comparison
     from folkman.experiment.folder import RunFolder
+    from folkman.problem.problem import Problem
     from folkman.record import Run
 
 __all__ = ["app", "main"]
@@ -39,8 +41,7 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
-        _say("interrupted")
-        sys.exit(INTERRUPTED)
+        _leave("interrupted")
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)
@@ -53,6 +54,17 @@ def main() -> None:
     except (ValueError, RuntimeError) as error:
         _say(f"error: {error}")
         sys.exit(WRONG_INPUT)
+
+
+def _leave(text: str) -> NoReturn:
+    """Say a last word after Ctrl-C and end at once.
+
+    A compiled program may still be running in threads of its own, which an orderly shutdown would pull the ground from
+    under (seen as a segmentation fault); everything worth keeping is on disk by now.
+    """
+    _say(text)
+    sys.stdout.flush()
+    os._exit(INTERRUPTED)
 
 
 def _plain(error: OSError) -> str:
@@ -82,36 +94,43 @@ def run(
             raise ValueError("--resume takes everything from the folder; leave out the file, --set and --out")
         folder = RunFolder.open(resume)
         comparison = resolve(read(folder.config))
+        problems = _problems(comparison)
     else:
         comparison = resolve(override(read(config) if config else {}, settings or []))
+        problems = _problems(comparison)  # before a folder is made: wrong data leave nothing behind
         root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{comparison.name.replace(' ', '-')}"
         folder = RunFolder.create(root, to_toml(comparison))
-    runs = _compare(comparison, folder)
-    _report(runs, folder, comparison, quiet=as_json)
+    runs = _compare(comparison, folder, problems)
+    _report(runs, folder, comparison, problems, quiet=as_json)
     if as_json:
         print(json.dumps({"folder": str(folder.root), "runs": [run.summary() for run in runs]}, allow_nan=False))
     if any(run.status == "diverged" for run in runs):
         sys.exit(DIVERGED)
 
 
-def _compare(comparison: "Comparison", folder: "RunFolder") -> "list[Run]":
+def _problems(comparison: "Comparison") -> "dict[int, Problem]":
+    """Build the problem of the first seed, in the precision asked for."""
+    import jax
+
+    from folkman.experiment.compare import build_problem
+
+    jax.config.update("jax_enable_x64", comparison.precision == "float64")
+    return {comparison.seeds[0]: build_problem(comparison, comparison.seeds[0])}
+
+
+def _compare(comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]") -> "list[Run]":
     """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.compare import compare
     from folkman.experiment.folder import provenance
 
-    if comparison.precision == "float64":
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
     facts = provenance(sys.argv[1:])
     folder.write_json("provenance.json", facts)
     advice = f"go on with: folkman run --resume {folder.root}"
     try:
         with _progress(len(comparison.algorithm) * len(comparison.seeds) * comparison.slots) as watch:
-            runs = compare(comparison, folder, watch)
+            runs = compare(comparison, folder, watch, problems)
     except KeyboardInterrupt:
-        _say(f"interrupted; {advice}")
-        sys.exit(INTERRUPTED)
+        _leave(f"interrupted; {advice}")
     except OSError as error:
         _say(f"error: {_plain(error)}; what was written is whole; free the disk, then {advice}")
         sys.exit(DISK)
@@ -121,7 +140,14 @@ def _compare(comparison: "Comparison", folder: "RunFolder") -> "list[Run]":
     return runs
 
 
-def _report(runs: "list[Run]", folder: "RunFolder", comparison: "Comparison", *, quiet: bool) -> None:
+def _report(
+    runs: "list[Run]",
+    folder: "RunFolder",
+    comparison: "Comparison",
+    problems: "dict[int, Problem]",
+    *,
+    quiet: bool,
+) -> None:
     """Draw the figures, print the table, and tell where things are."""
     from rich.console import Console
 
@@ -134,7 +160,7 @@ def _report(runs: "list[Run]", folder: "RunFolder", comparison: "Comparison", *,
         for x in ("seconds", "gradients", "bits"):
             if not all(isnan(value) for run in runs for value in run.column(y)):
                 written += save(draw_curves(runs, x, y), folder.figures / f"{y}-{x}")
-    _draw_labels(comparison, folder)
+    _draw_labels(problems[comparison.seeds[0]], folder)
     console = Console(stderr=quiet, width=None if sys.stdout.isatty() else 120)
     console.print(final_table(runs, f"{comparison.name}: {comparison.slots} slots of {comparison.slot_s:g} s"))
     for each in runs:
@@ -144,14 +170,12 @@ def _report(runs: "list[Run]", folder: "RunFolder", comparison: "Comparison", *,
     console.print(f"folder  {folder.root}\nfigure  {figure}", highlight=False, soft_wrap=True)
 
 
-def _draw_labels(comparison: "Comparison", folder: "RunFolder") -> None:
+def _draw_labels(problem: "Problem", folder: "RunFolder") -> None:
     """Draw who holds which labels under the first seed, where there are labels."""
     import numpy as np
 
-    from folkman.experiment.compare import build_problem
     from folkman.report.figures import draw_labels, save
 
-    problem = build_problem(comparison, comparison.seeds[0])
     if not np.issubdtype(problem.y.dtype, np.integer):
         return
     labels = np.asarray(problem.y)

@@ -8,6 +8,7 @@ step 17 draws the same mini-batch in the simulator and on a device.
 from enum import IntEnum
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -31,7 +32,7 @@ class Stream(IntEnum):
 
 def make_key(seed: ArrayLike, stream: Stream) -> Array:
     """Return the root key of `stream` under `seed`."""
-    return jax.random.fold_in(jax.random.key(seed), int(stream))
+    return jax.random.fold_in(jax.random.key(jnp.asarray(seed, jnp.uint32)), int(stream))
 
 
 def node_key(stream_key: Array, node: ArrayLike, step: ArrayLike) -> Array:

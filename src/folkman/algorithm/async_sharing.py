@@ -64,7 +64,7 @@ def async_sharing(
     def update(state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SharingState:
         del loss, key
         scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
-        eta_t = jnp.asarray(eta(state.updates), grad.dtype)
+        eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype)
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)
         return state._replace(params=params, updates=state.updates + 1)

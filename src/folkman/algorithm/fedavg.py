@@ -83,7 +83,7 @@ def fedavg(
     def update(state: FedAvgState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> FedAvgState:
         del inbox, loss, key
         direction, memory = local.update(grad, state.optimizer, state.params)
-        params = state.params - jnp.asarray(eta(state.updates), grad.dtype) * jnp.asarray(direction)
+        params = state.params - jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * jnp.asarray(direction)
         return FedAvgState(params, memory, state.steps + 1, state.updates + 1)
 
     def server_init(params: Array, num_nodes: int) -> FedAvgServer:

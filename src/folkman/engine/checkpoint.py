@@ -26,7 +26,7 @@ FORMAT = "folkman checkpoint 1"
 
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
     """Write `mark` whole or not at all; `fingerprint` names the run it belongs to."""
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named(mark.carry).items()}
+    arrays = {name: np.array(leaf, order="C") for name, leaf in _named(mark.carry).items()}
     notes = {"format": FORMAT, "fingerprint": fingerprint, "totals": json.dumps(mark.totals._asdict())}
     try:
         write_whole(Path(path), lambda part: save_file(arrays, part, metadata=notes))

@@ -63,6 +63,10 @@ def medium_of(algorithm: Algorithm) -> Medium:
     return Medium(_open_star, _star_inboxes, _exchange_star)
 
 
+def _count(mask: Array) -> Array:
+    return jnp.sum(mask, dtype=jnp.int32)
+
+
 def _message_bits(network: Network, messages: Array) -> int:
     return messages.shape[-1] * network.bits_per_parameter
 
@@ -91,7 +95,7 @@ def _exchange_peers(
     offers = jax.vmap(algorithm.offers)(states)
     state, delivery = network.step(medium.network, offers, _message_bits(network, messages), key)
     store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, delivery.held)
-    sent = jnp.sum(delivery.sends)
+    sent = _count(delivery.sends)
     none = jnp.zeros_like(sent)
     traffic = Traffic(sent, sent * (len(delivery.sends) - 1), none, none)
     return PeerMedium(state, store), traffic, delivery
@@ -161,11 +165,7 @@ def _exchange_star(
     down = jnp.where(download.started[:, None], answer[None], medium.down)
     stamp = jnp.where(download.started, slot + 1, medium.stamp)
     held = jnp.where(download.arrived, stamp, medium.held)
-    traffic = Traffic(
-        jnp.sum(upload.started),
-        jnp.sum(upload.started),
-        jnp.any(download.started) * 1,
-        jnp.sum(download.started),
-    )
+    sent = _count(upload.started)
+    traffic = Traffic(sent, sent, _count(jnp.any(download.started)), _count(download.started))
     new = StarMedium(net, server_state, up, finite, down, download.arrived, stamp, held)
     return new, traffic, (upload, download)

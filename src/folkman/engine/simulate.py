@@ -143,7 +143,7 @@ def start(simulation: Simulation, seed: int) -> Mark:
     problem, network, algorithm, clock, _ = simulation
     _check(network, algorithm)
     nodes = problem.num_nodes
-    carry = first(problem, network, algorithm, seed, clock.per_node(nodes))
+    carry = _first(problem, network, algorithm, clock.per_node(nodes), seed)
     return Mark(carry, Totals((0,) * nodes, (0,) * nodes, (0, 0, 0, 0)))
 
 
@@ -182,14 +182,13 @@ def march(
         carry, rows = advance(problem, network, algorithm, compute, length, recording.timeline, mark.carry)
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
-        mark = Mark(clear(carry), _add(mark.totals, carry))
+        mark = Mark(_clear(carry), _add(mark.totals, carry))
         row = _row(simulation, mark)
         yield mark, row
         if not np.isfinite(row["train_loss"]):
             return
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3, 4, 5))
 def _advance(
     problem: Problem,
     network: Network,
@@ -200,16 +199,48 @@ def _advance(
     carry: Carry,
 ) -> tuple[Carry, Any]:
     """Run `length` slots as one program."""
-
-    def slot(carry: Carry, _: None) -> tuple[Carry, Any]:
-        held = _held(carry)
-        carry, point, keys = begin(problem, algorithm, compute, carry)
-        carry, (finished, event) = finish(problem, network, algorithm, carry, problem.gradients(point, keys))
-        return carry, ((held, finished, event) if keep else None)
-
-    return lax.scan(slot, carry, None, length)
+    if keep:
+        return _scan(problem, network, algorithm, compute, length, carry)
+    return _loop(problem, network, algorithm, compute, length, carry), None
 
 
+def _slot(
+    problem: Problem, network: Network, algorithm: Algorithm, compute: tuple[int, ...], carry: Carry
+) -> tuple[Carry, Any]:
+    held = _held(carry)
+    carry, point, keys = begin(problem, algorithm, compute, carry)
+    carry, (finished, event) = finish(problem, network, algorithm, carry, problem.gradients(point, keys))
+    return carry, (held, finished, event)
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _loop(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    length: int,
+    carry: Carry,
+) -> Carry:
+    """Run `length` slots; `length` is traced, so that stretches of all lengths share one program."""
+    return lax.fori_loop(0, length, lambda _, c: _slot(problem, network, algorithm, compute, c)[0], carry)
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3, 4))
+def _scan(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    length: int,
+    carry: Carry,
+) -> tuple[Carry, Any]:
+    """Run `length` slots and stack their rows of the timeline."""
+    return lax.scan(lambda c, _: _slot(problem, network, algorithm, compute, c), carry, None, length)
+
+
+_first = jax.jit(first, static_argnums=(1, 2, 3))
+_clear = jax.jit(clear)
 _begin = jax.jit(begin, static_argnums=(1, 2))
 _finish = jax.jit(finish, static_argnums=(1, 2))
 
@@ -268,14 +299,17 @@ def network_model(problem: Problem, algorithm: Algorithm, carry: Carry) -> Array
 
 
 @partial(jax.jit, static_argnums=1)
-def _models(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, Array]:
-    """Return the network's model (d,), each node's own model (node, d) and the nodes' parameters (node, d)."""
+def _models(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+    """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
     if algorithm.model is not None:
         inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
         models = jax.vmap(algorithm.model, (0, axes))(carry.states, inbox)
-    return network_model(problem, algorithm, carry), models, params
+    w = network_model(problem, algorithm, carry)
+    apart = jnp.linalg.norm(models - w[None], axis=1)
+    norm = jnp.max(jnp.linalg.norm(params, axis=1))
+    return w, models, {"consensus": jnp.mean(apart), "consensus_max": jnp.max(apart), "node_norm": norm}
 
 
 @jax.jit
@@ -295,8 +329,7 @@ def _row(simulation: Simulation, mark: Mark) -> dict[str, float]:
         raise RuntimeError(
             "a copy was needed that the engine had given up: the network's `versions` is too small for what it delivers"
         )
-    w, models, params = _models(problem, algorithm, carry)
-    apart, norms = jnp.linalg.norm(models - w[None], axis=1), jnp.linalg.norm(params, axis=1)
+    w, models, spread = _models(problem, algorithm, carry)
     slots, finished = int(carry.slot), sum(totals.gradients)
     bits, bits_unicast = _bits(simulation, totals)
     row = {
@@ -306,9 +339,7 @@ def _row(simulation: Simulation, mark: Mark) -> dict[str, float]:
         "rounds": _rounds(simulation, mark),
         "bits": bits,
         **{name: float(value) for name, value in _evaluate(problem, w)._asdict().items()},
-        "consensus": float(apart.mean()),
-        "consensus_max": float(apart.max()),
-        "node_norm": float(norms.max()),
+        **{name: float(value) for name, value in spread.items()},
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
         "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,

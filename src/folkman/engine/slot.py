@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.medium import Traffic, medium_of
@@ -43,7 +44,9 @@ class Carry(NamedTuple):
     tally: Tally
 
 
-def first(problem: Problem, network: Network, algorithm: Algorithm, seed: int, compute_slots: tuple[int, ...]) -> Carry:
+def first(
+    problem: Problem, network: Network, algorithm: Algorithm, compute_slots: tuple[int, ...], seed: ArrayLike
+) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
     nodes = problem.num_nodes
     state = algorithm.init(problem.initial, nodes)
@@ -85,7 +88,10 @@ def begin(
     if max(compute_slots) > 1:
         point = jnp.where(starts[:, None], point, carry.point)
         carry = carry._replace(point=point)
-    keys = node_keys(make_key(carry.seed, Stream.BATCH), problem.node, carry.steps)
+    batch_key = make_key(carry.seed, Stream.BATCH)
+    keys = jnp.broadcast_to(batch_key, starts.shape)  # never looked at by full-batch gradients
+    if problem.batch is not None:
+        keys = node_keys(batch_key, problem.node, carry.steps)
     return carry._replace(states=states, left=left), point, keys
 
 

@@ -8,8 +8,8 @@ folder can be resumed, and gives the bits of an uninterrupted run.
 
 import hashlib
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -30,12 +30,8 @@ __all__ = ["Part", "Watch", "build_problem", "compare", "parts"]
 CHECKPOINT_EVERY_S = 10.0
 
 
-class Watch(Protocol):
-    """Told of every recorded slot; may show it, and may raise to stop."""
-
-    def __call__(self, run: Run, slots_done: int, slots_in_all: int) -> None:
-        """Take note that `run` has come to `slots_done`."""
-        ...
+Watch: TypeAlias = Callable[[Run, int, int], None]
+"""Told of every recorded slot: (run, slots done, slots in all). May show it, and may raise to stop."""
 
 
 class Part(NamedTuple):
@@ -64,8 +60,11 @@ def build_problem(comparison: Comparison, seed: int) -> Problem:
     return make_problem(samples, model, parts, l2=tables.l2, batch=tables.batch, seed=seed, dtype=tables.precision)
 
 
-def parts(comparison: Comparison) -> Iterator[Part]:
-    """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared."""
+def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None) -> Iterator[Part]:
+    """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared.
+
+    `problems` are those that were built already, by seed.
+    """
     clock = Clock(comparison.slot_s, comparison.compute_slots)
     recording = Recording(comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines)
     projection = CHOICES["projection"].build(comparison.projection)
@@ -78,17 +77,22 @@ def parts(comparison: Comparison) -> Iterator[Part]:
     ]
     fingerprint = hashlib.sha256(to_toml(comparison).encode()).hexdigest()
     for seed in comparison.seeds:
-        problem = build_problem(comparison, seed)
+        problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         for table, (algorithm, network) in zip(comparison.algorithm, pairs, strict=True):
             run = Run(algorithm.name, table["label"], seed)
             simulation = Simulation(problem, network, algorithm, clock, recording)
             yield Part(run, simulation, comparison.slots, fingerprint)
 
 
-def compare(comparison: Comparison, folder: RunFolder, watch: Watch | None = None) -> list[Run]:
+def compare(
+    comparison: Comparison,
+    folder: RunFolder,
+    watch: Watch | None = None,
+    problems: Mapping[int, Problem] | None = None,
+) -> list[Run]:
     """Make, or finish, every run of a comparison and write its results."""
     runs = []
-    for part in parts(comparison):
+    for part in parts(comparison, problems):
         folder.load_part(part.run)
         if part.run.status not in ("finished", "diverged"):
             _make(part, folder, watch)
@@ -105,7 +109,8 @@ def _make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     events: list[Any] = []
     if place.is_file() and not simulation.recording.timeline:  # a timeline is kept in memory: start it again
         mark = checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}")
-        run.rows = [row for row in run.rows if row["slots"] <= int(mark.carry.slot)]
+        done = int(mark.carry.slot)
+        run.rows = [row for row in run.rows if 0 < done >= row["slots"]]  # at slot 0 the first row comes again
     else:
         run.rows = []
     saved_s = time.monotonic()

@@ -9,7 +9,7 @@
 
     [[algorithm]]
     name = "async_sharing"
-    step = 0.5
+    step = 0.2
 
 Every algorithm meets every seed, on the same data, first model and delays. `resolve` fills in all defaults; what it
 returns is what a run folder keeps as `config.toml`, and resolving that again changes nothing.
@@ -58,9 +58,9 @@ DEFAULT: dict[str, Any] = {
     "projection": {"name": "none"},
     "network": {"name": "snapshot"},
     "algorithm": [
-        {"name": "async_sharing", "label": "Algorithm 1", "step": 0.5},
-        {"name": "fedavg", "label": "FedAvg", "step": 0.5},
-        {"name": "fedavg", "label": "FedAvg, free links", "step": 0.5, "network": {"name": "ideal"}},
+        {"name": "async_sharing", "label": "Algorithm 1", "step": 0.2},
+        {"name": "fedavg", "label": "FedAvg", "step": 0.2},
+        {"name": "fedavg", "label": "FedAvg, free links", "step": 0.2, "network": {"name": "ideal"}},
     ],
 }
 """What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits."""

@@ -129,7 +129,7 @@ class RunFolder:
 
 def slug(run: Run) -> str:
     """Return a file name for a run: its label in plain letters, and its seed."""
-    return f"{re.sub(r'[^A-Za-z0-9.=-]+', '-', run.label).strip('-').lower()}-seed{run.seed}"
+    return f"{re.sub(r'[^A-Za-z0-9.=_-]+', '-', run.label).strip('-').lower()}-seed{run.seed}"
 
 
 def list_runs(root: Path) -> list[dict[str, Any]]:

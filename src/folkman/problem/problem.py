@@ -229,7 +229,7 @@ def make_problem(
         count=jnp.asarray(counts, jnp.int32),
         share=jnp.asarray(counts / counts.sum(), dtype),
         node=jnp.arange(len(parts), dtype=jnp.int32),
-        initial=model.init(make_key(seed, Stream.MODEL)).astype(dtype),
+        initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
         x_test=_as_array(data.x_test, dtype),
         y_test=_as_array(data.y_test, dtype),
         optimum=None if data.optimum is None or l2 else jnp.asarray(data.optimum, dtype),
@@ -238,6 +238,11 @@ def make_problem(
         l2=l2,
         batch=batch,
     )
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_model(model: Model, key: Array) -> Array:
+    return model.init(key)
 
 
 def _as_array(samples: NDArray, dtype: str) -> Array:

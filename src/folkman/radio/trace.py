@@ -30,7 +30,7 @@ from folkman.files import write_whole
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import Delivery, Network, Transfer
 
-__all__ = ["PeerTimeline", "Replay", "StarTimeline", "from_file", "load", "record", "replay", "save"]
+__all__ = ["PeerTimeline", "Replay", "StarTimeline", "from_file", "load", "record_timeline", "replay", "save"]
 
 
 class PeerTimeline(NamedTuple):
@@ -128,7 +128,7 @@ def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
     return Replay(timeline, bits_per_parameter)
 
 
-def record(network: Network, num_nodes: int, slots: int, seed: int = 0) -> PeerTimeline:
+def record_timeline(network: Network, num_nodes: int, slots: int, seed: int = 0) -> PeerTimeline:
     """Roll a peer network out alone for `slots` slots, every node computing and offering in each of them."""
 
     @partial(jax.jit, static_argnums=0)
@@ -162,7 +162,7 @@ def save(timeline: PeerTimeline | StarTimeline, path: str | os.PathLike[str]) ->
 def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
     """Read a timeline that `save` wrote; nothing in the file is executed."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             tables = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise ValueError(f"expected a timeline saved as .npz, there is no {path}; check the path") from None

@@ -97,11 +97,14 @@ def _shades(count: int) -> NDArray[np.float64]:
 
 def save(figure: "Figure", path: Path) -> list[Path]:
     """Write a figure as PNG and SVG beside each other, or as the one kind that `path` names."""
+    from matplotlib import rc_context
+
     kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else [".png", ".svg"]
     written = []
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
         notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)  # same runs, same bytes
-        write_whole(target, partial(figure.savefig, dpi=200, metadata=notes))
+        with rc_context({"svg.hashsalt": "folkman"}):
+            write_whole(target, partial(figure.savefig, dpi=200, metadata=notes))
         written.append(target)
     return written

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["final_table"]
 
-COLUMNS = ("slots", "gradients", "rounds", "bits", "train_loss", "test_accuracy", "mean_age", "max_age", "kappa")
+COLUMNS = {
+    "gradients": "gradients",
+    "rounds": "rounds",
+    "bits": "bits",
+    "train_loss": "train loss",
+    "test_accuracy": "accuracy",
+    "optimum_distance": "from optimum",
+    "mean_age": "age",
+    "kappa": "kappa",
+}
+"""Metric -> heading."""
 
 
 def final_table(runs: Sequence[Run], title: str = "") -> "Table":
@@ -27,7 +37,7 @@ def final_table(runs: Sequence[Run], title: str = "") -> "Table":
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("algorithm", no_wrap=True)
     for name in columns:
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(COLUMNS[name], justify="right", no_wrap=True)
     for label, group in groups.items():
         cells = [_cell(np.array([run.last(name) for run in group], float)) for name in columns]
         ended = [run for run in group if run.status == "diverged"]

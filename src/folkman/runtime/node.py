@@ -61,11 +61,11 @@ class Mailbox:
         """Return what is held as an inbox, and mark it as heard."""
         dtype = self.payload.dtype
         box = Inbox(
-            store=jnp.array(self.payload),  # a copy: the mailbox goes on changing
+            store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
             row=jnp.arange(len(self.payload)),
             weight=jnp.asarray(weight, dtype),
             own_weight=jnp.asarray(own_weight, dtype),
-            heard=jnp.array(self.heard),
+            heard=jnp.asarray(self.heard.copy()),
             age=jnp.asarray(slot - self.slot, jnp.int32),
             finite=jnp.ones(len(self.payload), bool),
         )

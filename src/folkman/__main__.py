@@ -1,0 +1,5 @@
+"""`python -m folkman` is `folkman`."""
+
+from folkman.cli import main
+
+main()

@@ -1,0 +1,38 @@
+"""Shared by all tests: a strict JAX, float64 on request, and small problems with known answers."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+import pytest
+
+from folkman.problem import data
+from folkman.problem.problem import Problem, make_problem
+
+jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """Turn JAX's 64-bit mode on for one test."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def quadratics(x64: None) -> Callable[..., Problem]:
+    """Build quadratics in float64; `nodes`, `dim`, `heterogeneity`, `condition`, ... as the data set takes them."""
+
+    def build(**options) -> Problem:
+        samples = data.quadratic(**options)
+        assert samples.group is not None
+        parts = [np.flatnonzero(samples.group == node) for node in range(options.get("nodes", 5))]
+        return make_problem(samples, "quadratic", parts, dtype="float64")
+
+    return build
+
+
+@pytest.fixture
+def digits(x64: None) -> Problem:
+    """Softmax regression on 300 digits over 5 nodes, float64."""
+    return make_problem(data.load("digits", train_size=300), "softmax", 5, dtype="float64")

@@ -1,0 +1,127 @@
+"""Three ways to run one timeline: the simulator, the reference engine, and plain NumPy by the equations."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from folkman import (
+    Clock,
+    Recording,
+    async_sharing,
+    constant,
+    fedavg,
+    ideal,
+    iid,
+    load,
+    make_problem,
+    pipelined,
+    record_timeline,
+    replay,
+    simulate,
+    snapshot,
+    split,
+)
+from folkman import reference as run_reference
+from folkman.problem.projection import l2_ball
+from reference import plain
+
+LAWS = [ideal(), snapshot(4), iid(4), pipelined(3), constant(3)]
+ALGORITHMS = {
+    "sharing, theorem": async_sharing(0.3),
+    "sharing, local": async_sharing(0.3, "local"),
+    "sharing, figure, cosine": async_sharing(0.05, "figure", "cosine", 50),
+    "sharing, projected": async_sharing(0.3, projection=l2_ball(0.5)),
+    "fedavg": fedavg(0.3),
+    "fedavg, local steps": fedavg(0.3, local_steps=3),
+    "fedavg, adam": fedavg(0.01, local_steps=2, optimizer="adam"),
+    "fedavg, momentum": fedavg(0.1, local_steps=2, optimizer="momentum", decay="inverse_sqrt"),
+}
+
+
+def uneven(**options):
+    """Return 400 digits split by Dirichlet over 5 nodes: unequal shares, unequal data."""
+    samples = load("digits", train_size=400)
+    parts = split("dirichlet", samples.y_train, 5, concentration=1.0, seed=3)
+    return make_problem(samples, "softmax", parts, dtype="float64", **options)
+
+
+PAIRS = [(ALGORITHMS[name], snapshot(4)) for name in ALGORITHMS]
+PAIRS += [(algorithm, law) for law in LAWS for algorithm in (async_sharing(0.3), fedavg(0.3)) if law != snapshot(4)]
+
+
+@pytest.mark.parametrize(("algorithm", "network"), PAIRS, ids=lambda value: value.name)
+def test_simulator_and_reference_agree(x64, algorithm, network):
+    problem = uneven()
+
+    run = simulate(problem, network, algorithm, slots=19, seed=5, recording=Recording(7, timeline=True))
+    slow = run_reference(problem, run.timeline, algorithm, seed=5)
+
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(run.model, slow.model, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", [async_sharing(0.3), fedavg(0.3, local_steps=2)], ids=lambda a: a.name)
+def test_they_agree_with_unequal_compute_times_and_mini_batches(x64, algorithm):
+    problem = uneven(batch=8, l2=0.01)
+    clock = Clock(compute_slots=(1, 2, 3, 1, 5))
+
+    run = simulate(problem, snapshot(4), algorithm, slots=19, seed=2, clock=clock, recording=Recording(timeline=True))
+    slow = run_reference(problem, run.timeline, algorithm, seed=2)
+
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
+    if algorithm.server is None:
+        assert run.last("gradients_max") == 19
+        np.testing.assert_array_equal(run.timeline.finished.sum(axis=0), [19, 9, 6, 19, 3])
+
+
+@pytest.mark.parametrize(
+    ("network", "scaling"),
+    [*((law, "theorem") for law in LAWS), (iid(4), "local"), (iid(4), "figure")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_algorithm_1_is_its_equations(x64, network, scaling):
+    problem = uneven()
+    alpha = np.asarray(problem.share)
+    scale = {"local": alpha, "theorem": np.ones(5), "figure": np.full(5, 5.0)}[scaling]
+    gradients = [
+        partial(plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n]))
+        for i, n in enumerate(np.asarray(problem.count))
+    ]
+    timeline = record_timeline(network, 5, 25, seed=1)
+
+    run = simulate(problem, network, async_sharing(0.1, scaling), slots=25, seed=1)
+
+    path = plain.share_asynchronously(gradients, np.asarray(problem.initial), alpha, timeline.held, 0.1, scale)
+    np.testing.assert_allclose(run.nodes, path[-1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("network", LAWS, ids=lambda n: n.name)
+def test_a_recorded_network_replays_to_the_bit(digits, network):
+    timeline = record_timeline(network, 5, 40, seed=9)
+
+    first = simulate(digits, network, async_sharing(0.3), slots=40, seed=9, recording=Recording(timeline=True))
+    second = simulate(digits, replay(timeline), async_sharing(0.3), slots=40, seed=9)
+
+    np.testing.assert_array_equal(first.timeline.held, timeline.held)
+    np.testing.assert_array_equal(first.timeline.sends, timeline.sends)
+    np.testing.assert_array_equal(first.nodes, second.nodes)
+
+
+def test_float32_stays_near_the_float64_reference():
+    samples = load("digits", train_size=300)
+    problem = make_problem(samples, "mlp", 4, seed=1)
+
+    run = simulate(problem, snapshot(3), async_sharing(0.1), slots=40, recording=Recording(timeline=True))
+    slow = run_reference(problem, run.timeline, async_sharing(0.1))
+
+    assert run.nodes.dtype == np.float32
+    # 40 steps of float32 arithmetic, each good to about 1e-7 of the largest entry
+    assert np.abs(run.nodes - slow.nodes).max() < 2e-5 * np.abs(slow.nodes).max()
+
+
+def test_the_reference_refuses_a_timeline_that_does_not_fit(digits):
+    with pytest.raises(ValueError, match="has 3 nodes, the problem 5"):
+        run_reference(digits, record_timeline(snapshot(2), 3, 5), async_sharing())
+    with pytest.raises(ValueError, match="whether there is a server"):
+        run_reference(digits, record_timeline(snapshot(2), 5, 5), fedavg())

@@ -1,0 +1,180 @@
+"""The four axes and the counters, against closed forms; determinism; how a run ends."""
+
+import numpy as np
+import pytest
+
+from folkman import (
+    Clock,
+    Recording,
+    async_sharing,
+    constant,
+    fedavg,
+    ideal,
+    iid,
+    load,
+    make_problem,
+    pipelined,
+    simulate,
+    snapshot,
+)
+from folkman.algorithm.base import Assumption
+from folkman.engine import simulate as engine
+from folkman.record import AXES, METRICS
+
+S = 650 * 16  # bits of one softmax model on 8x8 digits at 16 bits a parameter
+
+
+@pytest.mark.parametrize(("gamma", "local_steps"), [(0, 1), (0, 3), (4, 1), (4, 3)])
+def test_fedavg_pays_for_its_rounds(digits, gamma, local_steps):
+    rounds = 6
+    run = simulate(digits, constant(gamma), fedavg(0.1, local_steps), slots=rounds * (local_steps + gamma))
+
+    assert run.last("rounds") == rounds
+    assert run.last("gradients") == rounds * local_steps
+    assert run.last("kappa") == pytest.approx(local_steps / (local_steps + gamma))
+    assert run.last("bits") == rounds * (5 * S + S)  # five uploads and one broadcast
+    assert run.last("bits_unicast") == rounds * (5 * S + 5 * S)
+    assert run.last("max_age") == local_steps - 1
+    assert run.last("mean_age") == pytest.approx((local_steps - 1) / 2)
+
+
+def test_algorithm_1_never_waits(digits):
+    run = simulate(digits, snapshot(5), async_sharing(0.1), slots=100, clock=Clock(slot_s=2.5))
+
+    assert run.last("kappa") == 1
+    assert run.last("gradients") == 100
+    assert run.last("seconds") == 250
+    assert run.last("rounds") == 20  # J / Gamma, as Table I says
+    assert run.last("bits") == 20 * 5 * S
+    assert run.last("bits_unicast") == 20 * 5 * 4 * S
+    assert run.last("max_age") == 4
+
+
+@pytest.mark.parametrize(
+    ("network", "oldest", "sends_a_slot"),
+    [(ideal(), 0, 1), (constant(6), 6, 1), (iid(7), 6, 1), (snapshot(7), 6, 1 / 7), (pipelined(7), 13, 1 / 7)],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_ages_and_traffic_follow_the_law(digits, network, oldest, sends_a_slot):
+    run = simulate(digits, network, async_sharing(0.1), slots=140)
+
+    assert run.last("max_age") == oldest
+    assert run.last("rounds") == pytest.approx(140 * sends_a_slot, abs=1)
+
+
+def test_a_slow_node_takes_fewer_gradients_and_is_always_busy(digits):
+    run = simulate(digits, snapshot(5), async_sharing(0.1), slots=60, clock=Clock(compute_slots=(1, 2, 3, 4, 60)))
+
+    assert run.last("gradients") == (60 + 30 + 20 + 15 + 1) / 5
+    assert run.last("gradients_max") == 60
+    assert run.last("kappa") == 1
+
+
+def test_a_slow_node_uses_the_point_it_began_with(x64):
+    """One node with c = 3 on 0.5 (w - 1)^2: one step of descent every third slot."""
+    samples = load("quadratic", nodes=1, dim=3, condition=1.0)
+    problem = make_problem(samples, "quadratic", [np.array([0])], dtype="float64")
+
+    run = simulate(problem, ideal(), async_sharing(0.5), slots=7, clock=Clock(compute_slots=3), recording=Recording(1))
+
+    distance = np.array(run.column("optimum_distance"))
+    curvature = float(problem.y.max())
+    factor = 1 - 0.5 * curvature
+    np.testing.assert_allclose(distance / distance[0], factor ** np.array([0, 0, 0, 1, 1, 1, 2, 2]), rtol=1e-7)
+
+
+def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
+    samples = load("digits", train_size=200)
+    problem = make_problem(samples, "mlp", 4, batch=8)
+    first, again, other = (simulate(problem, iid(4), async_sharing(0.1), slots=25, seed=s) for s in (1, 1, 2))
+
+    assert str(first.rows) == str(again.rows)  # as text: NaN is not equal to itself
+    np.testing.assert_array_equal(first.nodes, again.nodes)
+    assert (first.nodes != other.nodes).any()
+
+
+def test_how_often_metrics_are_taken_does_not_change_the_run(digits):
+    often, seldom = (
+        simulate(digits, iid(4), async_sharing(0.2), slots=24, recording=Recording(every)) for every in (1, 24)
+    )
+
+    np.testing.assert_array_equal(often.nodes, seldom.nodes)
+    assert often.rows[-1] == pytest.approx(seldom.rows[-1], rel=1e-6, nan_ok=True)
+
+
+def test_a_row_has_every_axis_and_metric(digits):
+    run = simulate(digits, snapshot(3), async_sharing(0.1), slots=3, recording=Recording(1, nodes=True))
+
+    assert set(AXES) | set(METRICS) == set(run.rows[0])
+    assert [row["slots"] for row in run.rows] == [0, 1, 2, 3]
+
+
+def test_evaluating_nodes_evaluates_each_v_i(digits):
+    run = simulate(digits, ideal(), async_sharing(0.1), slots=5, recording=Recording(5, nodes=True))
+
+    # without delay every v_i is w
+    assert run.last("node_train_loss") == pytest.approx(run.last("train_loss"), rel=1e-12)
+    assert run.last("node_test_accuracy") == pytest.approx(run.last("test_accuracy"), rel=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", [async_sharing(1e4), fedavg(1e4)], ids=lambda a: a.name)
+def test_a_divergent_run_stops_and_keeps_its_rows(quadratics, algorithm):
+    run = simulate(quadratics(nodes=3), ideal(), algorithm, slots=2000)
+
+    assert run.status == "diverged"
+    assert "smaller step" in run.message
+    assert run.last("slots") < 2000
+    assert all(np.isfinite(row["train_loss"]) for row in run.rows[:-1])
+
+
+def test_fedavg_drops_an_upload_that_is_not_finite_and_renormalises(quadratics):
+    problem = quadratics(nodes=3)
+    broken = problem.__class__(**{**problem.__dict__, "y": problem.y.at[1].set(np.inf)})
+
+    run = simulate(broken, ideal(), fedavg(0.1), slots=1)
+
+    kept = np.array([0, 2])
+    grads = np.asarray(problem.y)[kept, 0] * (0 - np.asarray(problem.x)[kept, 0])
+    np.testing.assert_allclose(run.model, -0.1 * grads.mean(axis=0), rtol=1e-12)
+
+
+def test_a_network_that_breaks_an_assumption_is_refused(digits):
+    strict = async_sharing(0.1)._replace(assumes=frozenset({Assumption.SYNCHRONOUS}))
+
+    with pytest.raises(ValueError, match="async_sharing assumes that all nodes hear the same step"):
+        simulate(digits, snapshot(5), strict, slots=1)
+    simulate(digits, constant(2), strict, slots=1)
+
+
+@pytest.mark.parametrize(
+    "clock", [Clock(compute_slots=0), Clock(compute_slots=(1, 2)), Clock(compute_slots=(1,) * 4 + (0,))]
+)
+def test_bad_compute_times_are_refused(digits, clock):
+    with pytest.raises(ValueError, match="compute_slots must be one whole number"):
+        simulate(digits, ideal(), async_sharing(), slots=1, clock=clock)
+
+
+@pytest.mark.parametrize(("slots", "every"), [(0, 1), (5, 0)])
+def test_bad_horizons_are_refused(digits, slots, every):
+    with pytest.raises(ValueError, match="must be at least 1"):
+        simulate(digits, ideal(), async_sharing(), slots=slots, recording=Recording(every))
+
+
+def test_the_python_loop_and_the_compiled_loop_agree(digits, monkeypatch):
+    """A convolutional model runs slot by slot from Python on the CPU; the arithmetic is the same."""
+    compiled = simulate(digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True))
+    monkeypatch.setattr(type(digits), "traceable", property(lambda _: False))
+    looped = simulate(digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True))
+
+    np.testing.assert_allclose(looped.nodes, compiled.nodes, rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(looped.timeline.held, compiled.timeline.held)
+
+
+def test_seeds_and_horizons_share_one_compiled_program(digits):
+    algorithm = async_sharing(0.123)
+    simulate(digits, snapshot(3), algorithm, slots=10, seed=1)
+    programs = engine._loop._cache_size()
+
+    simulate(digits, snapshot(3), algorithm, slots=17, seed=2)
+
+    assert engine._loop._cache_size() == programs

@@ -1,0 +1,70 @@
+"""The store of payloads against a dictionary of every copy, on random timelines."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkman.engine import snapshots
+from folkman.radio.trace import PeerTimeline, replay
+
+
+def random_timeline(rng, nodes, slots, send_probability):
+    """Return a timeline in which any sent copy may be held at any later time, in any order."""
+    sends = rng.random((slots, nodes)) < send_probability
+    held = np.zeros((slots, nodes, nodes), np.int32)
+    for t in range(1, slots):
+        for tx in range(nodes):
+            sent = np.concatenate([[0], np.flatnonzero(sends[:t, tx]) + 1])
+            held[t, :, tx] = rng.choice(sent[-3:], nodes)  # of the last three sent, in any order
+    return PeerTimeline(held, sends, np.ones((slots, nodes), bool))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.sampled_from([0.1, 0.5, 1.0]))
+def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_probability):
+    rng = np.random.default_rng(seed)
+    slots = 12
+    timeline = random_timeline(rng, nodes, slots, send_probability)
+    messages = rng.normal(size=(slots + 1, nodes, 3)).astype(np.float32)  # messages[s]: formed before slot s
+    share = jnp.asarray(np.full(nodes, 1 / nodes, np.float32))
+    versions = replay(timeline).versions(nodes)
+    store = snapshots.start(jnp.asarray(messages[0]), versions)
+
+    for t in range(slots):
+        inbox, _ = snapshots.inboxes(store, share, jnp.asarray(t))
+        for rx in range(nodes):
+            for tx in range(nodes):
+                if rx != tx:
+                    found = inbox.store[inbox.row[rx, tx]]
+                    np.testing.assert_array_equal(found, messages[timeline.held[t, rx, tx], tx])
+                    assert inbox.age[rx, tx] == t - timeline.held[t, rx, tx]
+        if t + 1 < slots:
+            sends, held = jnp.asarray(timeline.sends[t]), jnp.asarray(timeline.held[t + 1])
+            store = snapshots.put(store, jnp.asarray(messages[t + 1]), jnp.asarray(t + 1), sends, held)
+
+    assert not store.missing
+    assert versions <= 3 + 1  # the last three, and one being written
+
+
+def test_the_store_says_when_a_network_understates_its_versions():
+    timeline = random_timeline(np.random.default_rng(0), 3, 12, 1.0)
+    messages = jnp.zeros((3, 2))
+    store = snapshots.start(messages, 1)
+
+    for t in range(11):
+        held = jnp.asarray(timeline.held[t + 1])
+        store = snapshots.put(store, messages, jnp.asarray(t + 1), jnp.asarray(timeline.sends[t]), held)
+
+    assert store.missing
+
+
+def test_the_engine_refuses_to_go_on_with_a_missing_copy(digits):
+    from dataclasses import replace
+
+    from folkman import async_sharing, constant, simulate
+
+    lying = replace(constant(4), alive=2)
+    with pytest.raises(RuntimeError, match="`versions` is too small"):
+        simulate(digits, lying, async_sharing(0.1), slots=20)

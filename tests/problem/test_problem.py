@@ -1,0 +1,144 @@
+"""The compute seam: shares, padding, mini-batches, penalties, chunks."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from folkman import load, make_problem, split
+from folkman.keys import Stream, make_key, node_keys
+from folkman.problem import problem as module
+from folkman.problem.data import DataSet
+from reference import plain
+
+
+def keys(nodes):
+    return node_keys(make_key(0, Stream.BATCH), jnp.arange(nodes), jnp.zeros(nodes, jnp.int32))
+
+
+@pytest.fixture
+def uneven(x64):
+    samples = load("digits", train_size=300)
+    parts = split("dirichlet", samples.y_train, 4, concentration=0.5, seed=1)
+    return samples, parts, make_problem(samples, "softmax", parts, l2=0.1, dtype="float64")
+
+
+def test_every_node_takes_the_gradient_of_its_own_samples(uneven):
+    samples, parts, problem = uneven
+    v = jnp.asarray(np.random.default_rng(0).normal(size=(4, problem.dim)))
+
+    losses, grads = problem.gradients(v, keys(4))
+
+    for node, part in enumerate(parts):
+        loss, grad = plain.softmax_gradient(np.asarray(v[node]), samples.x_train[part], samples.y_train[part], l2=0.1)
+        assert float(losses[node]) == pytest.approx(loss, rel=1e-10)
+        np.testing.assert_allclose(grads[node], grad, rtol=1e-9, atol=1e-12)
+
+
+def test_shares_are_sample_counts_and_the_loss_is_that_of_the_union(uneven):
+    samples, parts, problem = uneven
+    w = jnp.asarray(np.random.default_rng(0).normal(size=problem.dim))
+    union = np.concatenate(parts)
+
+    values = problem.evaluate(w)
+
+    np.testing.assert_allclose(problem.share, [len(part) / 300 for part in parts])
+    expected, _ = plain.softmax_gradient(np.asarray(w), samples.x_train[union], samples.y_train[union], l2=0.1)
+    assert float(values.train_loss) == pytest.approx(expected, rel=1e-10)
+    scores = samples.x_test.reshape(len(samples.x_test), -1) @ np.asarray(w)[:-10].reshape(64, 10) + np.asarray(w)[-10:]
+    assert float(values.test_accuracy) == pytest.approx(np.mean(scores.argmax(axis=1) == samples.y_test))
+    assert np.isnan(values.optimum_distance)
+
+
+def test_a_node_sees_only_its_own_part(uneven):
+    _, parts, problem = uneven
+    v = jnp.asarray(np.random.default_rng(0).normal(size=(4, problem.dim)))
+    losses, grads = problem.gradients(v, keys(4))
+
+    for node, part in enumerate(parts):
+        own = problem.of_node(node)
+        loss, grad = own.gradients(v[node : node + 1], keys(4)[node : node + 1])
+        assert own.x.shape[1] == len(part)
+        np.testing.assert_allclose(loss[0], losses[node], rtol=1e-12)
+        np.testing.assert_allclose(grad[0], grads[node], rtol=1e-9, atol=1e-13)
+
+
+def test_mini_batches_are_unbiased_and_never_padding(uneven):
+    _, _, problem = uneven
+    small = replace(problem, batch=4, l2=0.0)
+    full = replace(problem, l2=0.0)
+    v = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(4, problem.dim)))
+    draws = 3000
+
+    many = jax.vmap(lambda s: small.gradients(v, node_keys(make_key(0, Stream.BATCH), small.node, jnp.full(4, s)))[1])
+    grads = np.asarray(many(jnp.arange(draws)))
+
+    error = grads.std(axis=0) / np.sqrt(draws)
+    expected = np.asarray(full.gradients(v, keys(4))[1])
+    # some 2,600 coordinates: the largest of as many normal deviations stays below five
+    assert (np.abs(grads.mean(axis=0) - expected) < 5 * error + 1e-12).all()
+
+
+def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(26, 8, 8, 1)).astype(np.float32), rng.integers(0, 10, 26).astype(np.int32)
+    problem = make_problem(DataSet("noise", x, y, x[:5], y[:5], 10), "cnn", [np.arange(13), np.arange(13, 26)])
+    v = jnp.stack([problem.initial, problem.initial * 0.9])
+    whole = problem.gradients(v, keys(2))
+    value = problem.evaluate(v[0])
+
+    assert problem.traceable is (jax.default_backend() != "cpu")
+    monkeypatch.setattr(module, "CONVOLUTION_CHUNK", 5)
+    looped = problem.gradients(v, keys(2))
+    monkeypatch.setattr(type(problem), "traceable", property(lambda _: True))
+    traced = problem.gradients(v, keys(2))
+
+    for other in (looped, traced):
+        np.testing.assert_allclose(other[0], whole[0], rtol=2e-5)
+        np.testing.assert_allclose(other[1], whole[1], rtol=2e-3, atol=2e-5)
+    for a, b in zip(problem.evaluate(v[0]), value, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5)
+
+
+@pytest.mark.parametrize("data", ["quadratic", "gaussian"])
+def test_the_known_optimum_is_one(x64, data):
+    samples = load(data)
+    model = {"quadratic": "quadratic", "gaussian": "linear"}[data]
+    problem = make_problem(samples, model, 5, dtype="float64")
+    w = jnp.tile(jnp.asarray(problem.optimum), (5, 1))
+
+    _, grads = problem.gradients(w, keys(5))
+
+    # the samples are float32, so the optimum of their float64 values is met to float32 accuracy only
+    assert np.abs(np.asarray(problem.share) @ np.asarray(grads)).max() < 1e-6
+    assert float(problem.evaluate(w[0]).optimum_distance) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"l2": -1.0}, "l2 must not be negative, got -1.0"),
+        ({"batch": 0}, "batch must be at least 1, got 0"),
+        ({"dtype": "float64"}, "64-bit mode"),
+    ],
+)
+def test_wrong_settings_are_refused(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make_problem(load("digits", train_size=50), "softmax", 5, **options)
+
+
+def test_wrong_data_are_refused():
+    samples = load("digits", train_size=50)
+    broken = samples.x_train.copy()
+    broken[7, 0, 0, 0] = np.nan
+
+    with pytest.raises(ValueError, match="x_train must be finite, sample 7 is not"):
+        make_problem(samples._replace(x_train=broken), "softmax", 5)
+    with pytest.raises(ValueError, match="node 1 of 2 has none"):
+        make_problem(samples, "softmax", [np.arange(50), np.arange(0)])
+    with pytest.raises(ValueError, match="at least one node"):
+        make_problem(samples, "softmax", [])
+    with pytest.raises(ValueError, match="did you mean 'softmax'"):
+        make_problem(samples, "sofmax", 5)

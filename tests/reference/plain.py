@@ -1,0 +1,59 @@
+"""Plain NumPy re-tellings, float64, by the equations alone: no JAX, nothing imported from the package."""
+
+import numpy as np
+
+
+def softmax_gradient(w, x, y, classes=10, l2=0.0):
+    """Return loss and gradient of softmax regression; w is the kernel (feature, class), then the bias (class)."""
+    x = x.reshape(len(x), -1).astype(np.float64)
+    kernel, bias = w[:-classes].reshape(-1, classes), w[-classes:]
+    scores = x @ kernel + bias
+    scores -= scores.max(axis=1, keepdims=True)
+    p = np.exp(scores)
+    p /= p.sum(axis=1, keepdims=True)
+    loss = -np.mean(np.log(p[np.arange(len(y)), y])) + 0.5 * l2 * np.sum(kernel**2)
+    p[np.arange(len(y)), y] -= 1.0
+    return loss, np.concatenate([(x.T @ p / len(y) + l2 * kernel).ravel(), p.mean(axis=0)])
+
+
+def quadratic_gradient(w, x, y):
+    """Return loss and gradient of the mean of 0.5 sum_k y_k (w_k - x_k)^2."""
+    return 0.5 * np.mean(np.sum(y * (w - x) ** 2, axis=1)), np.mean(y * (w - x), axis=0)
+
+
+def descend(gradient, w, step, steps):
+    """Return the iterates of gradient descent, w(0) first."""
+    path = [w]
+    for _ in range(steps):
+        path.append(path[-1] - step * gradient(path[-1])[1])
+    return np.array(path)
+
+
+def share_asynchronously(gradients, w0, alpha, held, step, scale):
+    """Algorithm 1 along tau = held[t, i, j], keeping every w_j(t) that ever was: returns w (slot + 1, node, d).
+
+    v_i(t) = sum_j alpha_j w_j(tau_ij(t)), tau_ii = t;  w_i(t+1) = w_i(t) - step scale_i grad F_i(v_i(t))
+    """
+    nodes = len(alpha)
+    history = [np.tile(w0, (nodes, 1))]
+    for t, tau in enumerate(held):
+        new = history[t].copy()
+        for i in range(nodes):
+            v = alpha[i] * history[t][i]
+            for j in range(nodes):
+                if j != i:
+                    v = v + alpha[j] * history[tau[i, j]][j]
+            new[i] -= step * scale[i] * gradients[i](v)[1]
+        history.append(new)
+    return np.array(history)
+
+
+def average(gradients, w0, alpha, step, local_steps, rounds):
+    """FedAvg: returns the server's iterates, w(0) first."""
+    path = [w0]
+    for _ in range(rounds):
+        total = np.zeros_like(w0)
+        for gradient, share in zip(gradients, alpha, strict=True):
+            total += share * descend(gradient, path[-1], step, local_steps)[-1]
+        path.append(total)
+    return np.array(path)

@@ -1,0 +1,75 @@
+"""Figures: what is drawn is what was recorded, and files are whole and repeatable."""
+
+import numpy as np
+import pytest
+
+from folkman.record import Run
+from folkman.report.figures import draw_curves, draw_labels, save
+from folkman.report.tables import final_table
+
+
+def runs(values, label="a"):
+    return [
+        Run("async_sharing", label, seed, [
+            {"slots": s, "seconds": 2.0 * s, "gradients": s, "rounds": s, "bits": s, "train_loss": v,
+             "test_accuracy": float("nan"), "optimum_distance": float("nan"), "mean_age": 0.0, "kappa": 1.0}
+            for s, v in enumerate(row)], "finished")
+        for seed, row in enumerate(values)
+    ]  # fmt: skip
+
+
+def test_the_line_is_the_mean_against_the_chosen_axis():
+    figure = draw_curves(runs([[3.0, 2.0], [1.0, 0.0]]), "seconds", "train_loss")
+
+    line = figure.axes[0].lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), [0.0, 2.0])
+    np.testing.assert_array_equal(line.get_ydata(), [2.0, 1.0])
+    assert figure.axes[0].get_xlabel() == "simulated time (s)"
+    assert "2 seeds" in figure.axes[0].get_title()
+
+
+def test_a_wide_span_is_drawn_on_a_logarithmic_axis():
+    assert draw_curves(runs([[100.0, 1.0]])).axes[0].get_yscale() == "log"
+    assert draw_curves(runs([[3.0, 1.0]])).axes[0].get_yscale() == "linear"
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(ValueError, match="no column 'loss'"):
+        draw_curves(runs([[1.0, 2.0]]), y="loss")
+    with pytest.raises(ValueError, match="their problem does not define it"):
+        draw_curves(runs([[1.0, 2.0]]), y="test_accuracy")
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        save(draw_curves(runs([[3.0, 2.0], [1.0, 0.5]])), tmp_path / name)
+
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_figure_goes_to_the_kind_of_file_named(tmp_path):
+    assert save(draw_curves(runs([[1.0, 2.0]])), tmp_path / "x.pdf") == [tmp_path / "x.pdf"]
+    assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_labels_are_stacked_to_the_nodes_totals():
+    counts = np.array([[3, 0, 2], [1, 1, 1]])
+
+    axes = draw_labels(counts).axes[0]
+
+    ends = [patch.get_path().transformed(patch.get_patch_transform()).get_extents().x1 for patch in axes.patches]
+    assert ends[-2:] == [5.0, 3.0]
+
+
+def test_the_table_leaves_out_what_no_run_defines_and_marks_divergence():
+    some = runs([[1.0, 2.0], [1.0, 4.0]])
+    some[1].status = "diverged"
+
+    table = final_table(some)
+
+    headings = [column.header for column in table.columns]
+    assert "accuracy" not in headings
+    assert list(table.columns[0].cells) == ["a (1 diverged)"]
+    assert list(table.columns[headings.index("train loss")].cells) == ["3 ± 13"]  # t(0.975, 1) * 1

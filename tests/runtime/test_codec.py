@@ -1,0 +1,95 @@
+"""The wire: round trip, and every kind of damage refused by its own name."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from folkman.runtime.codec import HEADER_BYTES, CodecError, Message, decode, encode
+
+PARAMS = st.one_of(
+    arrays(np.float16, st.integers(0, 40), elements=st.floats(-100, 100, width=16)),
+    arrays(np.float32, st.integers(0, 40), elements=st.floats(-100, 100, width=32)),
+    arrays(np.float64, st.integers(0, 40), elements=st.floats(-100, 100, width=64)),
+)
+MESSAGE = Message(0xABCDEF, 3, 17, 42, np.arange(6, dtype=np.float32))
+
+
+@settings(max_examples=200, deadline=None)
+@given(PARAMS, st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
+def test_what_goes_in_comes_out(params, run, node, sequence):
+    message = Message(run, node, sequence, sequence, params)
+
+    found = decode(encode(message), run, len(params))
+
+    assert found[:4] == message[:4]
+    assert found.params.dtype == params.dtype
+    np.testing.assert_array_equal(found.params, params)
+
+
+def test_the_bytes_are_the_documented_ones():
+    data = encode(MESSAGE)
+
+    assert HEADER_BYTES == 60
+    assert len(data) == 60 + 6 * 4
+    assert data[:4] == b"FLKM"
+    assert struct.unpack_from("<HHQIQQQ", data, 4) == (1, 1, 0xABCDEF, 3, 17, 42, 6)
+    assert data[60:] == np.arange(6, dtype="<f4").tobytes()
+
+
+def altered(offset, value):
+    data = bytearray(encode(MESSAGE))
+    data[offset] ^= value
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "length"),
+        (encode(MESSAGE)[:59], "length"),
+        (encode(MESSAGE)[:-1], "length"),
+        (encode(MESSAGE) + b"\0", "length"),
+        (altered(0, 1), "magic"),
+        (altered(4, 2), "version"),
+        (altered(6, 8), "dtype"),
+        (altered(8, 1), "run"),
+        (altered(36, 1), "length"),
+        (altered(16, 1), "digest"),
+        (altered(20, 1), "digest"),
+        (altered(44, 1), "digest"),
+        (altered(70, 1), "digest"),
+        (encode(MESSAGE._replace(params=np.array([1, np.nan, 0, 0, 0, 0], np.float32))), "finite"),
+        (encode(MESSAGE._replace(params=np.array([1, np.inf, 0, 0, 0, 0], np.float32))), "finite"),
+        (encode(MESSAGE._replace(run=1)), "run"),
+        (encode(MESSAGE._replace(params=np.zeros(7, np.float32))), "length"),
+    ],
+)
+def test_a_damaged_message_is_refused_by_name(data, reason):
+    with pytest.raises(CodecError) as caught:
+        decode(data, 0xABCDEF, 6)
+
+    assert caught.value.reason == reason
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=120))
+def test_random_bytes_raise_only_the_codecs_error(data):
+    with pytest.raises(CodecError):
+        decode(data, 0xABCDEF, 6)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 83), st.integers(1, 255))
+def test_every_single_byte_change_is_noticed(offset, mask):
+    with pytest.raises(CodecError):
+        decode(altered(offset, mask), 0xABCDEF, 6)
+
+
+@pytest.mark.parametrize("params", [np.zeros((2, 3), np.float32), np.zeros(3, np.int32), np.zeros(3, complex)])
+def test_what_has_no_place_on_the_wire_is_not_sent(params):
+    with pytest.raises(CodecError, match="expected a flat vector"):
+        encode(MESSAGE._replace(params=params))

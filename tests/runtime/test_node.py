@@ -1,0 +1,127 @@
+"""Nodes that take bytes and give bytes end where the simulator does."""
+
+import numpy as np
+import pytest
+
+from folkman import (
+    Node,
+    Recording,
+    ServerNode,
+    async_sharing,
+    fedavg,
+    load,
+    make_problem,
+    pipelined,
+    simulate,
+    snapshot,
+    split,
+)
+from folkman.runtime.codec import Message, encode
+
+NODES, SLOTS, RUN = 12, 40, 99
+
+
+@pytest.fixture(scope="module")
+def problem():
+    samples = load("digits", train_size=600)
+    parts = split("dirichlet", samples.y_train, NODES, concentration=5.0, seed=2)
+    return make_problem(samples, "softmax", parts, batch=16)
+
+
+def make_nodes(problem, algorithm, seed):
+    shares = np.asarray(problem.share)
+    return [Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed) for i in range(problem.num_nodes)]
+
+
+@pytest.mark.parametrize("network", [snapshot(4), pipelined(3)], ids=lambda n: n.name)
+def test_twelve_nodes_over_bytes_end_with_the_simulators_parameters(problem, network):
+    algorithm = async_sharing(0.2)
+    run = simulate(problem, network, algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True))
+    nodes, held = make_nodes(problem, algorithm, seed=4), run.timeline.held
+    wire = {}  # (sender, stamp) -> bytes
+
+    for t in range(SLOTS):
+        for rx, tx in np.argwhere(held[t] != held[max(t - 1, 0)]):
+            if rx != tx:
+                assert nodes[rx].receive(wire[tx, held[t, rx, tx]])
+        for node in nodes:
+            assert node.wake()
+        for tx in np.flatnonzero(run.timeline.sends[t]):
+            wire[tx, t + 1] = nodes[tx].send()
+
+    ends = np.stack([node.params() for node in nodes])
+    np.testing.assert_allclose(ends, run.nodes, rtol=1e-6, atol=1e-6 * np.abs(run.nodes).max())
+    assert not any(node.mailbox.refused for node in nodes)
+
+
+def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
+    algorithm = fedavg(0.2, local_steps=2)
+    run = simulate(problem, snapshot(3), algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True))
+    nodes, timeline = make_nodes(problem, algorithm, seed=4), run.timeline
+    server = ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN)
+    uploads, answers = {}, {}
+
+    for t in range(SLOTS):
+        for i, node in enumerate(nodes):
+            assert node.wake() == timeline.finished[t, i]
+            if timeline.up_started[t, i]:
+                assert node.offers()
+                uploads[i] = node.send()
+        for i in np.flatnonzero(timeline.up_arrived[t]):
+            assert server.receive(uploads[i])
+        answers_now = server.wake()
+        assert answers_now == timeline.down_started[t].any()
+        if answers_now:
+            data = server.send()
+            answers = dict.fromkeys(np.flatnonzero(timeline.down_started[t]), data)
+        for i in np.flatnonzero(timeline.down_arrived[t]):
+            assert nodes[i].receive(answers[i])
+
+    scale = np.abs(run.model).max()
+    np.testing.assert_allclose(server.server.params(server.state), run.model, rtol=1e-6, atol=1e-6 * scale)
+    np.testing.assert_allclose(np.stack([n.params() for n in nodes]), run.nodes, rtol=1e-6, atol=1e-6 * scale)
+
+
+def test_bad_messages_are_refused_counted_and_survived(problem):
+    node, peer, *_ = make_nodes(problem, async_sharing(0.2), seed=0)
+    peer.wake()
+    good = peer.send()
+    damaged = bytearray(good)
+    damaged[70] ^= 1
+
+    assert not node.receive(bytes(damaged))
+    assert not node.receive(b"")
+    assert node.receive(good)
+    assert not node.receive(good)  # a replay
+    later, latest = peer.send(), peer.send()
+    assert node.receive(latest)
+    assert not node.receive(later)  # overtaken on its way
+    wrong = np.zeros(problem.dim, np.float32)
+    assert not node.receive(encode(Message(RUN, 0, 1, 0, wrong)))  # says it comes from the node itself
+    assert not node.receive(encode(Message(RUN, NODES, 1, 0, wrong)))  # nobody has this number
+    assert not node.receive(encode(Message(RUN + 1, 2, 1, 0, wrong)))  # of another run
+    assert not node.receive(encode(Message(RUN, 2, 1, 0, wrong + np.nan)))
+
+    assert node.mailbox.refused == {"digest": 1, "length": 1, "stale": 2, "sender": 2, "run": 1, "finite": 1}
+    assert node.wake()
+    assert np.isfinite(node.params()).all()
+
+
+def test_a_node_that_hears_nobody_goes_on_learning(problem):
+    node = make_nodes(problem, async_sharing(0.2), seed=0)[0]
+
+    for _ in range(5):
+        assert node.wake()
+
+    assert node.steps == 5
+    assert node.mailbox.inbox(np.zeros(NODES), 1.0, node.slot).age[1] == 5
+
+
+def test_wrong_wiring_is_refused(problem):
+    shares = np.asarray(problem.share)
+    with pytest.raises(ValueError, match=r"use problem\.of_node\(3\)"):
+        Node(3, problem, async_sharing(), shares)
+    with pytest.raises(ValueError, match="node 12 is not among the 12 shares"):
+        Node(12, problem.of_node(0), async_sharing(), shares)
+    with pytest.raises(ValueError, match="async_sharing has no server role"):
+        ServerNode(problem.initial, async_sharing(), shares)

@@ -1,0 +1,166 @@
+"""The command line as a person meets it: real processes, real signals, wrong input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FAST = ["--set", "slots=20", "--set", "seeds=[0]", "--set", "data.train_size=100", "--set", "model.name=softmax"]
+
+
+def folkman(*arguments, cwd, env=None):
+    command = [sys.executable, "-m", "folkman", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False, env=env)
+
+
+def test_json_is_the_last_line_with_the_promised_keys(tmp_path):
+    done = folkman("run", *FAST, "--out", "r", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["folder"] == "r"
+    assert len(answer["runs"]) == 3
+    promised = {"algorithm", "label", "seed", "slots", "seconds", "gradients", "rounds", "bits", "train_loss"}
+    promised |= {"test_accuracy", "mean_age", "max_age", "kappa"}
+    for run in answer["runs"]:
+        assert promised <= set(run)
+    made = {path.name for path in (tmp_path / "r").iterdir()}
+    assert {"config.toml", "metrics.parquet", "summary.json", "figures", "provenance.json"} <= made
+    assert (tmp_path / "r" / "figures" / "train_loss-seconds.png").read_bytes().startswith(b"\x89PNG")
+
+    listed = folkman("ls", ".", cwd=tmp_path)
+    assert "finished" in listed.stdout
+    assert "Algorithm 1" in listed.stdout
+    drawn = folkman("plot", "r", "--x", "bits", "--y", "consensus", "--out", "c.svg", cwd=tmp_path)
+    assert drawn.stdout.strip() == "c.svg"
+    assert (tmp_path / "c.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(tmp_path):
+    arguments = [*FAST, "--set", "slots=3000", "--set", "record_every=20"]
+    command = [sys.executable, "-m", "folkman", "run", *arguments, "--out", "stopped"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    parts = tmp_path / "stopped" / "parts"
+    deadline = time.monotonic() + 120
+    while not (parts.is_dir() and any(parts.glob("*.parquet"))) and time.monotonic() < deadline:
+        time.sleep(0.2)  # until the first of the three runs is done
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "go on with: folkman run --resume stopped" in errors
+    resumed = folkman("run", "--resume", "stopped", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    whole = folkman("run", *arguments, "--out", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    one, two = ((tmp_path / name / "metrics.parquet").read_bytes() for name in ("stopped", "whole"))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["run", "nowhere.toml"], "there is no nowhere.toml"),
+        (["run", "--set", "network.gama=3"], "did you mean 'gamma'?"),
+        (["run", "--set", "algorithm.0.name=fedavgg"], "did you mean 'fedavg'?"),
+        (["run", "--set", "algorithm.0.step=-1"], "step must be a finite number of at least 0, got -1"),
+        (["run", "--set", "data.name=npz", "--set", "data.path=none.npz"], "none.npz"),
+        (["run", "--set", "data.name=npz", "--set", "data.path=nan.npz"], "expected finite"),
+        (["run", "--set", "data.name=npz", "--set", "data.path=cut.npz"], "cut.npz"),
+        (["run", "--set", "nodes=2000"], "none at node"),
+        (["run", "--set", "data.name=mnist", "--set", "data.folder=empty"], "folkman data fetch mnist"),
+        (["run", "--set", "model.name=cnn", "--set", "data.name=gaussian"], "height, width, channels"),
+        (["run", "--resume", "empty"], "expected a run folder"),
+        (["run", "--resume", "empty", "--set", "slots=3"], "--resume takes everything from the folder"),
+        (["run", "--out", "full"], "has content"),
+        (["ls", "nowhere"], "there is no nowhere"),
+        (["plot", "empty"], "expected a run folder"),
+        (["data", "fetch", "mnst"], "did you mean 'mnist'?"),
+        (["data", "fetch", "mnist", "--source", "ftp", "--folder", "empty"], "there is no 'ftp'"),
+    ],
+)
+def test_wrong_input_is_answered_in_one_sentence(tmp_path, arguments, complaint):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    x, y = np.ones((20, 4)), np.arange(20) % 2
+    x[3, 2] = np.nan
+    np.savez(tmp_path / "nan.npz", x_train=x, y_train=y)
+    whole = (tmp_path / "nan.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+
+    done = folkman(*arguments, cwd=tmp_path)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert before <= {path for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_divergent_run_is_told_and_kept(tmp_path):
+    settings = ["--set", "algorithm.0.step=1e30", "--set", "model.name=mlp"]
+
+    done = folkman("run", *FAST, *settings, "--out", "r", "--json", cwd=tmp_path)
+
+    assert done.returncode == 3, done.stderr
+    assert "no longer finite" in done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert [run["status"] for run in answer["runs"]] == ["diverged", "finished", "finished"]
+    assert answer["runs"][0]["train_loss"] is None
+    assert (tmp_path / "r" / "metrics.parquet").is_file()
+
+
+def test_a_full_disk_is_told_and_can_be_resumed(tmp_path):
+    """A file system of 300 kB where one can be mounted; else a limit on the size of a written file."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "run", *FAST, "--out", "r"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "folkman run --resume r" in done.stderr
+    assert not list((tmp_path / "r").rglob("*.part*"))
+    resumed = folkman("run", "--resume", "r", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_help_answers_without_the_heavy_packages(tmp_path):
+    code = (
+        "import sys\nfrom folkman.cli import app\nimport typer.testing\n"
+        "done = typer.testing.CliRunner().invoke(app, ['--help'])\nassert done.exit_code == 0\n"
+        "assert not {'jax', 'numpy', 'matplotlib', 'pyarrow', 'sklearn', 'pydantic'} & set(sys.modules), sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_data_listing_says_what_is_missing(tmp_path):
+    done = folkman("data", "ls", "--folder", tmp_path, cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert "digits" in done.stdout
+    assert "folkman data fetch mnist" in done.stdout
+
+
+def test_the_installed_command_is_the_module(tmp_path):
+    script = Path(sys.executable).with_name("folkman")
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60, check=False, env=os.environ)
+
+    assert done.returncode == 0
+    for name in ("run", "ls", "plot", "data"):
+        assert name in done.stdout
