@@ -173,8 +173,8 @@ def test_the_python_loop_and_the_compiled_loop_agree(digits, monkeypatch):
 def test_seeds_and_horizons_share_one_compiled_program(digits):
     algorithm = async_sharing(0.123)
     simulate(digits, snapshot(3), algorithm, slots=10, seed=1)
-    programs = engine._loop._cache_size()
+    programs = engine._loop._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
 
     simulate(digits, snapshot(3), algorithm, slots=17, seed=2)
 
-    assert engine._loop._cache_size() == programs
+    assert engine._loop._cache_size() == programs  # pyright: ignore[reportAttributeAccessIssue]

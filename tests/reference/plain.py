@@ -5,7 +5,7 @@ import numpy as np
 
 def softmax_gradient(w, x, y, classes=10, l2=0.0):
     """Return loss and gradient of softmax regression; w is the kernel (feature, class), then the bias (class)."""
-    x = x.reshape(len(x), -1).astype(np.float64)
+    x = np.asarray(x.reshape(len(x), -1), np.float64)  # no copy if it is float64 already
     kernel, bias = w[:-classes].reshape(-1, classes), w[-classes:]
     scores = x @ kernel + bias
     scores -= scores.max(axis=1, keepdims=True)
