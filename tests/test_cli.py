@@ -82,6 +82,11 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(tmp_path):
         (["run", "--resume", "empty"], "expected a run folder"),
         (["run", "--resume", "empty", "--set", "slots=3"], "--resume takes everything from the folder"),
         (["run", "--out", "full"], "has content"),
+        (["run", "--out", "nan.npz"], "is a file"),
+        (["run", "--set", "data.name=gaussian", "--set", "model.name=softmax"], "expects labels as targets"),
+        (["run", "--set", "model.name=quadratic"], "expects curvatures as targets"),
+        (["run", "--set", "model.hidden=[0]"], "hidden widths must be at least 1"),
+        (["run", "--nonsense"], "No such option"),
         (["ls", "nowhere"], "there is no nowhere"),
         (["plot", "empty"], "expected a run folder"),
         (["data", "fetch", "mnst"], "did you mean 'mnist'?"),
@@ -120,10 +125,11 @@ def test_a_divergent_run_is_told_and_kept(tmp_path):
     assert (tmp_path / "r" / "metrics.parquet").is_file()
 
 
-def test_a_full_disk_is_told_and_can_be_resumed(tmp_path):
-    """A file system of 300 kB where one can be mounted; else a limit on the size of a written file."""
+@pytest.mark.parametrize("limit", [2000, 3000])
+def test_a_full_disk_is_told_and_can_be_resumed(tmp_path, limit):
+    """A limit on the size of a written file stands in for the disk: below a model's, then below a table's."""
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
     )

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from math import isnan
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -40,8 +40,6 @@ def main() -> None:
     """Run the command line; a person never sees a traceback."""
     try:
         app()
-    except KeyboardInterrupt:
-        _leave("interrupted")
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)
@@ -51,9 +49,18 @@ def main() -> None:
     except OSError as error:
         _say(f"error: {_plain(error)}; files are never written half, so what is there is whole")
         sys.exit(DISK)
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, OverflowError) as error:
         _say(f"error: {error}")
         sys.exit(WRONG_INPUT)
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process where compiled programs run; see `_leave`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _leave("interrupted")
 
 
 def _leave(text: str) -> NoReturn:
@@ -86,6 +93,11 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
+    with _ending_at_once():
+        _run(config, settings or [], out, resume, as_json=as_json)
+
+
+def _run(config: Path | None, settings: list[str], out: Path | None, resume: Path | None, *, as_json: bool) -> None:
     from folkman.experiment.config import override, read, resolve, to_toml
     from folkman.experiment.folder import RunFolder
 
@@ -96,7 +108,7 @@ def run(
         comparison = resolve(read(folder.config))
         problems = _problems(comparison)
     else:
-        comparison = resolve(override(read(config) if config else {}, settings or []))
+        comparison = resolve(override(read(config) if config else {}, settings))
         problems = _problems(comparison)  # before a folder is made: wrong data leave nothing behind
         root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{comparison.name.replace(' ', '-')}"
         folder = RunFolder.create(root, to_toml(comparison))
@@ -123,7 +135,7 @@ def _compare(comparison: "Comparison", folder: "RunFolder", problems: "dict[int,
     from folkman.experiment.compare import compare
     from folkman.experiment.folder import provenance
 
-    facts = provenance(sys.argv[1:])
+    facts = provenance(sys.argv[1:], folder)
     folder.write_json("provenance.json", facts)
     advice = f"go on with: folkman run --resume {folder.root}"
     try:
@@ -158,16 +170,16 @@ def _report(
     written = []
     for y in ("train_loss", "test_accuracy", "optimum_distance"):
         for x in ("seconds", "gradients", "bits"):
-            if not all(isnan(value) for run in runs for value in run.column(y)):
+            if any(isfinite(value) for run in runs for value in run.column(y)):
                 written += save(draw_curves(runs, x, y), folder.figures / f"{y}-{x}")
     _draw_labels(problems[comparison.seeds[0]], folder)
     console = Console(stderr=quiet, width=None if sys.stdout.isatty() else 120)
     console.print(final_table(runs, f"{comparison.name}: {comparison.slots} slots of {comparison.slot_s:g} s"))
     for each in runs:
         if each.message:
-            console.print(each.message, style="bold", highlight=False, soft_wrap=True)
+            console.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = next((path for path in written if path.suffix == ".png"), folder.figures)
-    console.print(f"folder  {folder.root}\nfigure  {figure}", highlight=False, soft_wrap=True)
+    console.print(f"folder  {folder.root}\nfigure  {figure}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _draw_labels(problem: "Problem", folder: "RunFolder") -> None:
@@ -245,9 +257,12 @@ def plot(
     from folkman.report.figures import draw_curves, save
 
     found = []
+    if len({root.resolve() for root in runs}) < len(runs):
+        raise ValueError("each run folder can be drawn once; the same one was given twice")
+    short = len({root.name for root in runs}) == len(runs)
     for root in runs:
         for each in RunFolder.open(root).load_results():
-            each.label = f"{each.label} ({root.name})" if len(runs) > 1 else each.label
+            each.label += f" ({root.name if short else root})" if len(runs) > 1 else ""
             found.append(each)
     target = out or runs[0] / "figures" / f"{y}-{x}"
     if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
@@ -256,6 +271,43 @@ def plot(
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in save(figure, target):
         print(path)
+
+
+@app.command()
+def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
+    nodes: Annotated[int, typer.Option(help="Nodes in the cell.")] = 5,
+    threshold_db: Annotated[
+        list[float] | None, typer.Option(help="SINR threshold. May be repeated; -15, 0, 15.")
+    ] = None,
+    allocation: Annotated[list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")] = None,
+    period: Annotated[str, typer.Option(help="epoch or node")] = "epoch",
+    drops: Annotated[int, typer.Option(help="Independent cells to draw.")] = 600,
+    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A key of [radio]: --set bandwidth_hz=1e6. May be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw a map here, and ages beside it.")] = None,
+) -> None:
+    """Plan a cell before any learning: who hears whom, how long transfers take, how old copies get."""
+    from folkman.experiment.planning import survey
+    from folkman.report.cells import print_survey
+
+    with _ending_at_once():
+        found = survey(
+            nodes, threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"], period, drops, seed, settings or []
+        )
+    print_survey(found, quiet=as_json)
+    if plot_file is not None:
+        from folkman.report.cells import draw_ages, draw_map
+        from folkman.report.figures import save
+
+        ages = plot_file.with_name(f"{plot_file.stem}-ages{plot_file.suffix}")
+        written = save(draw_map(found.picture), plot_file) + save(draw_ages(found.picture), ages)
+        for path in written:
+            print(path, file=sys.stderr if as_json else sys.stdout)
+    if as_json:
+        print(json.dumps({"rows": found.rows, "best_threshold_db": found.best_threshold_db}, allow_nan=False))
 
 
 @data_app.command(name="ls")
@@ -271,7 +323,8 @@ def data_list(
     for name, note in (("digits", "comes with scikit-learn"), ("quadratic", "drawn"), ("gaussian", "drawn")):
         print(f"{name:<10} ready       {note}")
     for row in status(place):
-        print("  ".join(f"{value!s:<10}" for value in row.values()).rstrip())
+        size = f"{row['samples']} samples, {int(row['size_bytes']) / 1e6:.0f} MB, verified"
+        print(f"{row['name']:<10} {'ready       ' + size if row['verified'] else row['problem']}")
 
 
 @data_app.command(name="fetch")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_whole"]
+__all__ = ["save_tensors", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
@@ -18,3 +18,14 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | None = None) -> None:
+    """Write arrays as safetensors, whole or not at all; a disk that refuses is an OSError."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    try:
+        write_whole(path, lambda part: save_file(tensors, part, metadata=notes))
+    except SafetensorError as error:
+        raise OSError(f"could not write {path}: {error}") from error

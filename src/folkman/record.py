@@ -3,12 +3,13 @@
 The names below are the columns of `metrics.parquet` and are stable.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from typing import Any
 
-__all__ = ["AXES", "METRICS", "Run"]
+__all__ = ["AXES", "METRICS", "Run", "jsonable", "slug"]
 
 AXES: dict[str, str] = {
     "seconds": "simulated time (s)",
@@ -29,6 +30,8 @@ METRICS: dict[str, str] = {
     "node_norm": "largest node parameter norm ||w_i||",
     "mean_age": "mean age of the copies in use (slots)",
     "max_age": "largest age of the copies in use (slots)",
+    "gamma_t": "mean transmission duration Gamma_T (slots)",
+    "gamma_w": "mean waiting duration Gamma_W (slots)",
     "kappa": "learning efficiency: share of slots spent computing",
     "gradients_max": "gradients of the fastest node",
     "bits_unicast": "bits, each receiver counted",
@@ -55,7 +58,7 @@ class Run:
     def column(self, name: str) -> list[float]:
         """Return one axis or metric over the recorded slots."""
         if self.rows and name not in self.rows[0]:
-            raise KeyError(f"no column '{name}'; there are {', '.join(self.rows[0])}")
+            raise ValueError(f"these runs have no column '{name}'; they have {', '.join(self.rows[0])}")
         return [row[name] for row in self.rows]
 
     def last(self, name: str) -> float:
@@ -76,6 +79,12 @@ class Run:
             f"{name} {values[name]:.4g}" for name in ("slots", "train_loss", "test_accuracy") if name in values
         )
         return f"{self.label} (seed {self.seed}): {self.status} at {shown}"
+
+
+def slug(label: str, seed: int) -> str:
+    """Return a file name for a run: its label in letters and digits, and its seed."""
+    plain = re.sub(r"[^\w.=-]+", "-", label).strip("-").lower()
+    return f"{plain}-seed{seed}"
 
 
 def jsonable(value: float) -> float | int | None:

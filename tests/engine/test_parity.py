@@ -120,6 +120,53 @@ def test_float32_stays_near_the_float64_reference():
     assert np.abs(run.nodes - slow.nodes).max() < 2e-5 * np.abs(slow.nodes).max()
 
 
+def test_mini_batches_are_the_same_in_float32_and_in_the_float64_reference():
+    problem = make_problem(load("digits", train_size=200), "softmax", 4, batch=8)
+
+    run = simulate(problem, snapshot(3), async_sharing(0.1), slots=20, recording=Recording(timeline=True))
+    slow = run_reference(problem, run.timeline, async_sharing(0.1))
+
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_fedavgs_local_optimisers_and_schedule_are_their_equations(x64, optimizer):
+    """Momentum m <- 0.9 m + g and Adam [Kingma, Ba 2015], restarted every round; step eta / sqrt(1 + updates/20)."""
+    problem = uneven()
+    gradients = [
+        partial(plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n]))
+        for i, n in enumerate(np.asarray(problem.count))
+    ]
+    w, updates = np.zeros(problem.dim), 0
+    for _ in range(4):
+        ends = []
+        for gradient in gradients:
+            x, m, v = w.copy(), np.zeros_like(w), np.zeros_like(w)
+            for k in range(3):
+                g = gradient(x)[1]
+                m = {"sgd": g, "momentum": 0.9 * m + g, "adam": 0.9 * m + 0.1 * g}[optimizer]
+                v = 0.999 * v + 0.001 * g**2
+                corrected = (m / (1 - 0.9 ** (k + 1))) / (np.sqrt(v / (1 - 0.999 ** (k + 1))) + 1e-8)
+                x = x - 0.05 / np.sqrt(1 + (updates + k) / 20) * (corrected if optimizer == "adam" else m)
+            ends.append(x)
+        updates += 3
+        w = np.asarray(problem.share) @ np.array(ends)
+
+    run = simulate(problem, ideal(), fedavg(0.05, 3, optimizer, "inverse_sqrt", 20), slots=12)
+
+    np.testing.assert_allclose(run.model, w, rtol=1e-7, atol=1e-10)
+
+
+def test_algorithm_1s_schedule_counts_a_nodes_updates_from_zero(quadratics):
+    problem = quadratics(nodes=1, dim=3, condition=1.0)
+    curvature, centre = float(problem.y[0, 0, 0]), np.asarray(problem.x[0, 0])
+
+    run = simulate(problem, ideal(), async_sharing(0.5, decay="inverse_sqrt", decay_steps=4), slots=6)
+
+    left = np.prod([1 - 0.5 / np.sqrt(1 + t / 4) * curvature for t in range(6)])
+    np.testing.assert_allclose(run.model - centre, -left * centre, rtol=1e-6)
+
+
 def test_the_reference_refuses_a_timeline_that_does_not_fit(digits):
     with pytest.raises(ValueError, match="has 3 nodes, the problem 5"):
         run_reference(digits, record_timeline(snapshot(2), 3, 5), async_sharing())

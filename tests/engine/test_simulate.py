@@ -1,5 +1,7 @@
 """The four axes and the counters, against closed forms; determinism; how a run ends."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from folkman import (
 from folkman.algorithm.base import Assumption
 from folkman.engine import simulate as engine
 from folkman.record import AXES, METRICS
+from reference import plain
 
 S = 650 * 16  # bits of one softmax model on 8x8 digits at 16 bits a parameter
 
@@ -68,6 +71,63 @@ def test_a_slow_node_takes_fewer_gradients_and_is_always_busy(digits):
     assert run.last("gradients") == (60 + 30 + 20 + 15 + 1) / 5
     assert run.last("gradients_max") == 60
     assert run.last("kappa") == 1
+
+
+def test_ages_are_those_of_the_copies_a_gradient_began_with(digits):
+    """Constant age 3: every gradient begins with copies 3 slots old, however long it takes."""
+    run = simulate(digits, constant(3), async_sharing(0.1), slots=40, clock=Clock(compute_slots=5))
+
+    began = np.arange(0, 40, 5)  # the first two begin at slots 0 and 5: ages 0 and 3
+    assert run.last("mean_age") == pytest.approx(np.minimum(began, 3).mean())
+    assert run.last("max_age") == 3
+
+
+def test_mean_age_under_the_snapshot_law_is_exact(digits):
+    run = simulate(digits, snapshot(4), async_sharing(0.1), slots=40, recording=Recording(timeline=True))
+
+    others = ~np.eye(5, dtype=bool)
+    ages = (np.arange(40)[:, None, None] - run.timeline.held)[:, others]
+    assert run.last("mean_age") == pytest.approx(ages.mean(), rel=1e-6)
+
+
+def test_consensus_and_norms_are_measured_on_the_nodes(digits):
+    run = simulate(digits, constant(3), async_sharing(0.3), slots=9, recording=Recording(9, timeline=True))
+
+    v = []
+    path = plain_path(digits, run.timeline.held, 0.3)
+    share = np.asarray(digits.share)
+    held = np.full((5, 5), 9 - 3)
+    for i in range(5):
+        v.append(share[i] * path[-1][i] + sum(share[j] * path[held[i, j]][j] for j in range(5) if j != i))
+    apart = np.linalg.norm(np.array(v) - run.model, axis=1)
+    assert run.last("consensus") == pytest.approx(apart.mean(), rel=1e-9)
+    assert run.last("consensus_max") == pytest.approx(apart.max(), rel=1e-9)
+    assert run.last("node_norm") == pytest.approx(np.linalg.norm(run.nodes, axis=1).max(), rel=1e-9)
+
+
+def plain_path(problem, held, step):
+    gradients = [
+        partial(plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n]))
+        for i, n in enumerate(np.asarray(problem.count))
+    ]
+    share = np.asarray(problem.share)
+    return plain.share_asynchronously(gradients, np.asarray(problem.initial), share, held, step, np.ones(len(share)))
+
+
+def test_counts_do_not_wrap_between_two_records(quadratics, monkeypatch):
+    monkeypatch.setattr(engine, "MOST_COUNTED", 300)  # as if int32 were this small
+    problem = quadratics(nodes=5, dim=2)
+
+    run = simulate(problem, ideal(), async_sharing(0.1), slots=100, recording=Recording(100))
+
+    assert [row["slots"] for row in run.rows] == [0, 100]
+    assert run.last("bits_unicast") == 100 * 5 * 4 * 2 * 16
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5])
+def test_a_seed_that_is_none_is_refused(digits, seed):
+    with pytest.raises(ValueError, match="a seed must be a whole number"):
+        simulate(digits, ideal(), async_sharing(), slots=1, seed=seed)
 
 
 def test_a_slow_node_uses_the_point_it_began_with(x64):

@@ -103,11 +103,11 @@ def test_a_full_disk_loses_nothing_that_was_whole(whole, comparison, tmp_path, m
     folder = RunFolder.create(tmp_path / "run", to_toml(comparison))
     real, calls = RunFolder.save_part, []
 
-    def full(self, run):
+    def full(self, run, fingerprint):
         calls.append(run.label)
         if len(calls) == 3:
             raise OSError(28, "No space left on device", "parts")
-        real(self, run)
+        real(self, run, fingerprint)
 
     monkeypatch.setattr(RunFolder, "save_part", full)
     with pytest.raises(OSError, match="No space left"):
@@ -128,8 +128,44 @@ def test_a_checkpoint_of_another_configuration_is_refused(comparison, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         compare(comparison, folder, interrupt)
     other = resolve(override({}, [*SETTINGS, "network.gamma=3"]))
+    with pytest.raises(ValueError, match="made under another configuration"):
+        compare(other, folder)
+    for part in (folder.root / "parts").glob("*.parquet"):
+        part.unlink()
     with pytest.raises(ValueError, match="belongs to another run or configuration"):
         compare(other, folder)
+
+
+def test_a_checkpoint_without_its_rows_starts_the_run_again(whole, comparison, tmp_path):
+    folder = RunFolder.create(tmp_path / "run", to_toml(comparison))
+
+    def interrupt(run, done, in_all):
+        if done == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(comparison, folder, interrupt)
+    for part in (folder.root / "parts").glob("*.parquet"):
+        part.unlink()
+    compare(comparison, folder)
+
+    same_results(folder, whole[0])
+
+
+def test_a_damaged_part_is_told_with_its_remedy(comparison, tmp_path):
+    folder = RunFolder.create(tmp_path / "run", to_toml(comparison))
+    (folder.root / "parts" / "algorithm-1-seed0.parquet").write_bytes(b"PAR1 nonsense")
+
+    with pytest.raises(ValueError, match=r"is damaged: .*; delete it"):
+        compare(comparison, folder)
+
+
+def test_a_damaged_summary_does_not_spoil_the_listing(comparison, tmp_path):
+    for name, text in (("a", "[]"), ("b", "{"), ("c", '{"runs": [1]}')):
+        RunFolder.create(tmp_path / name, to_toml(comparison))
+        (tmp_path / name / "summary.json").write_text(text)
+
+    assert {entry["state"] for entry in list_runs(tmp_path)} == {"damaged"}
 
 
 def test_timelines_are_kept_when_asked_for_and_can_be_run_again(tmp_path):

@@ -54,6 +54,11 @@ def test_algorithms_of_one_name_are_labelled_by_what_differs():
         (["algorithm.step=1"], "algorithm is a list of tables"),
         (["slots.a=1"], "slots is not a table|'slots' is not right"),
         (["slots=0"], "'slots' is not right"),
+        (["nodes=true"], "'nodes' is not right"),
+        (["slot_s=inf"], "'slot_s' is not right"),
+        (["l2=inf"], "'l2' is not right"),
+        (["network.gamma=3000000000"], "at most 1000000"),
+        (["network.bits_per_parameter=-16"], "bits_per_parameter must be at least 1"),
         (["seeds=[]"], "'seeds' is not right"),
         (["seeds=[1,1]"], "seeds must differ"),
         (["seeds=[-1]"], "a seed must lie in"),
@@ -95,6 +100,25 @@ def test_the_default_is_complete():
 
 
 def test_strings_survive_toml():
-    config = resolve({"algorithm": [{"name": "fedavg", "label": 'a "b" \\ c\n'}]})
+    config = resolve({"algorithm": [{"name": "fedavg", "label": 'a "b" \\ c é'}]})
 
-    assert resolve(tomllib.loads(to_toml(config))).algorithm[0]["label"] == 'a "b" \\ c\n'
+    assert resolve(tomllib.loads(to_toml(config))).algorithm[0]["label"] == 'a "b" \\ c é'
+
+
+@pytest.mark.parametrize(
+    "labels", [["eta/small", "eta small"], ["A", "a"], ["x", "x"], ["--"], ["a\nb"], ["a\x1b[31m"], ["a" * 81], [""]]
+)
+def test_labels_that_share_a_file_name_or_cannot_be_shown_are_refused(labels):
+    with pytest.raises(ConfigError, match="label"):
+        resolve({"algorithm": [{"name": "fedavg", "label": label} for label in labels]})
+
+
+def test_greek_labels_are_told_apart():
+    resolve({"algorithm": [{"name": "fedavg", "label": label} for label in "αβ"]})
+
+
+def test_synthetic_data_come_with_their_partition_and_model():
+    config = resolve({"data": {"name": "quadratic"}})
+
+    assert (config.partition["name"], config.model["name"]) == ("given", "quadratic")
+    assert resolve({"data": {"name": "gaussian"}}).model["name"] == "linear"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import load, make_problem, split
+from folkman import MODELS, load, make_problem, split
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem import problem as module
 from folkman.problem.data import DataSet
@@ -114,6 +114,15 @@ def test_the_known_optimum_is_one(x64, data):
     # the samples are float32, so the optimum of their float64 values is met to float32 accuracy only
     assert np.abs(np.asarray(problem.share) @ np.asarray(grads)).max() < 1e-6
     assert float(problem.evaluate(w[0]).optimum_distance) == 0.0
+
+
+def test_an_optimum_of_other_samples_is_not_reported(x64):
+    samples = load("quadratic", samples_per_node=4, noise=1.0)
+    thinned = make_problem(samples, "quadratic", split("given", samples.y_train, 5, group=samples.group, per_node=2))
+    intercept = make_problem(load("gaussian"), MODELS["linear"]((20,), 0, intercept=True), 5)
+
+    assert thinned.optimum is None
+    assert intercept.optimum is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from folkman import constant, ideal, iid, pipelined, record_timeline, snapshot
+from folkman import Recording, constant, fedavg, ideal, iid, pipelined, record_timeline, simulate, snapshot
 
 NODES, SLOTS = 6, 60
 
@@ -61,6 +61,22 @@ def test_iid_ages_are_uniform_and_independent():
     assert stats.chisquare(counts).pvalue > 1e-3
     assert abs(np.corrcoef(found[:-1].ravel(), found[1:].ravel())[0, 1]) < 0.05  # from slot to slot
     assert abs(np.corrcoef(found[:, 0], found[:, 1])[0, 1]) < 0.2  # between two pairs, 395 slots
+
+
+def test_under_the_iid_law_a_round_waits_for_its_slowest_transfer(digits):
+    """Each transfer takes U{1 .. 4} slots: over many, all four lengths, equally often."""
+    run = simulate(digits, iid(4), fedavg(0.1), slots=600, recording=Recording(600, timeline=True))
+
+    starts, ends = (np.argwhere(table.T) for table in (run.timeline.up_started, run.timeline.up_arrived))
+    lengths = [
+        ends[ends[:, 0] == node, 1][: len(own)] - own[: len(ends[ends[:, 0] == node])]
+        for node in range(5)
+        for own in [starts[starts[:, 0] == node, 1]]
+    ]
+    counts = np.bincount(np.concatenate(lengths), minlength=5)
+    assert counts[0] == 0
+    assert len(counts) == 5
+    assert stats.chisquare(counts[1:]).pvalue > 1e-3
 
 
 def test_iid_ages_never_reach_before_the_start():

@@ -58,12 +58,19 @@ def test_a_timeline_of_another_size_is_refused(digits):
 
 
 def test_a_timeline_between_peers_has_no_server(digits):
-    with pytest.raises(ValueError, match="needs a network around a server"):
+    with pytest.raises(ValueError, match="fedavg assumes that every message arrives"):
         simulate(digits, replay(record_timeline(snapshot(2), 5, 8)), fedavg(), slots=8)
 
 
-def test_past_its_end_a_recording_is_silent(digits):
-    run = simulate(digits, replay(record_timeline(snapshot(2), 5, 8)), async_sharing(0.1), slots=20)
+def test_a_recording_is_refused_for_a_longer_run(digits):
+    with pytest.raises(ValueError, match="recorded for 8 slots, the run asks for 20"):
+        simulate(digits, replay(record_timeline(snapshot(2), 5, 8)), async_sharing(0.1), slots=20)
 
-    assert run.last("rounds") == record_timeline(snapshot(2), 5, 8).sends[:-1].sum() / 5
-    assert run.last("max_age") > 12
+
+@pytest.mark.parametrize("network", [snapshot(3), iid(3)], ids=lambda n: n.name)
+def test_a_replay_counts_the_same_traffic(digits, network):
+    first = simulate(digits, network, async_sharing(0.1), slots=20)
+    again = simulate(digits, replay(record_timeline(network, 5, 20)), async_sharing(0.1), slots=20)
+
+    for name in ("bits", "bits_unicast", "rounds", "mean_age", "max_age", "train_loss", "kappa"):
+        assert again.column(name) == first.column(name), name

@@ -19,7 +19,7 @@ MESSAGE = Message(0xABCDEF, 3, 17, 42, np.arange(6, dtype=np.float32))
 
 
 @settings(max_examples=200, deadline=None)
-@given(PARAMS, st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
+@given(PARAMS, st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1))
 def test_what_goes_in_comes_out(params, run, node, sequence):
     message = Message(run, node, sequence, sequence, params)
 
@@ -65,6 +65,8 @@ def altered(offset, value):
         (encode(MESSAGE._replace(params=np.array([1, np.nan, 0, 0, 0, 0], np.float32))), "finite"),
         (encode(MESSAGE._replace(params=np.array([1, np.inf, 0, 0, 0, 0], np.float32))), "finite"),
         (encode(MESSAGE._replace(run=1)), "run"),
+        (encode(MESSAGE._replace(sequence=2**64 - 1)), "range"),
+        (encode(MESSAGE._replace(slot=2**31)), "range"),
         (encode(MESSAGE._replace(params=np.zeros(7, np.float32))), "length"),
     ],
 )

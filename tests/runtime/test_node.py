@@ -102,9 +102,33 @@ def test_bad_messages_are_refused_counted_and_survived(problem):
     assert not node.receive(encode(Message(RUN + 1, 2, 1, 0, wrong)))  # of another run
     assert not node.receive(encode(Message(RUN, 2, 1, 0, wrong + np.nan)))
 
-    assert node.mailbox.refused == {"digest": 1, "length": 1, "stale": 2, "sender": 2, "run": 1, "finite": 1}
+    assert not node.receive(encode(Message(RUN, 2, 1, 0, np.full(problem.dim, 1e300))))  # finite only in float64
+    assert not node.receive(encode(Message(RUN, 2, 2**64 - 1, 0, wrong)))
+    assert not node.receive(encode(Message(RUN, 2, 1, 2**62, wrong)))
+    assert node.receive(encode(Message(RUN, 2, 1, 10**6, wrong)))  # a sender that has lived longer
+
+    counted = {"digest": 1, "length": 1, "stale": 2, "sender": 2, "run": 1, "finite": 2, "range": 2}
+    assert node.mailbox.refused == counted
+    assert np.asarray(node.mailbox.inbox(np.zeros(NODES), 1.0, node.slot).age).min() == 0
     assert node.wake()
     assert np.isfinite(node.params()).all()
+
+
+def test_a_server_drops_an_upload_that_is_not_finite_and_goes_on(problem):
+    algorithm = fedavg(0.2)
+    nodes = make_nodes(problem, algorithm, seed=0)
+    server = ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN)
+    for node in nodes:
+        node.wake()
+    for node in nodes[1:]:
+        assert server.receive(node.send())
+
+    assert not server.receive(encode(Message(RUN, 0, 1, 1, np.full(problem.dim, np.nan, np.float32))))
+    assert server.wake()
+
+    share = np.asarray(problem.share)[1:]
+    kept = np.stack([node.params() for node in nodes[1:]])
+    np.testing.assert_allclose(server.server.params(server.state), share @ kept / share.sum(), rtol=1e-5, atol=1e-7)
 
 
 def test_a_node_that_hears_nobody_goes_on_learning(problem):

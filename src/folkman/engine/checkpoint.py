@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from folkman.engine.simulate import Mark, Totals
-from folkman.files import write_whole
+from folkman.engine.snapshots import widen
+from folkman.files import save_tensors
 
 __all__ = ["load", "save"]
 
@@ -28,10 +28,7 @@ def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> Non
     """Write `mark` whole or not at all; `fingerprint` names the run it belongs to."""
     arrays = {name: np.array(leaf, order="C") for name, leaf in _named(mark.carry).items()}
     notes = {"format": FORMAT, "fingerprint": fingerprint, "totals": json.dumps(mark.totals._asdict())}
-    try:
-        write_whole(Path(path), lambda part: save_file(arrays, part, metadata=notes))
-    except SafetensorError as error:
-        raise OSError(f"could not write the checkpoint {path}: {error}") from error
+    save_tensors(Path(path), arrays, notes)
 
 
 def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mark:
@@ -48,6 +45,7 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
         raise ValueError(f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}")
     if notes.get("fingerprint") != fingerprint:
         raise ValueError(f"{path} belongs to another run or configuration; delete it to start this run again")
+    like = _as_roomy(like, arrays)
     expected = _named(like.carry)
     for name, leaf in expected.items():
         found = arrays.get(name)
@@ -59,6 +57,16 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
     structure = jax.tree.structure(like.carry)
     carry = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in expected])
     return Mark(carry, _totals(json.loads(notes["totals"])))
+
+
+def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
+    """Return `like` with as much room for payloads as the saved run had come to need."""
+    saved = arrays.get(".medium.snapshots.stamp")
+    medium = like.carry.medium
+    if saved is None or saved.ndim != 2 or saved.shape[1] <= medium.snapshots.stamp.shape[1]:
+        return like
+    roomy = medium._replace(snapshots=widen(medium.snapshots, saved.shape[1]))
+    return like._replace(carry=like.carry._replace(medium=roomy))
 
 
 def _named(carry: Any) -> dict[str, np.ndarray]:

@@ -44,6 +44,7 @@ class StarMedium(NamedTuple):
     up_finite: Array  # (node,) bool
     down: Array  # (node, message)
     heard: Array  # (node,) bool: did the server's message just arrive?
+    owed: Array  # (node,) bool: the server has offered an answer that has not started yet
     stamp: Array  # (node,) when the message being carried down was formed
     held: Array  # (node,) when the server model in use was formed
 
@@ -108,7 +109,7 @@ def _open_star(problem: Problem, network: Network, algorithm: Algorithm, states:
     server = algorithm.server.init(problem.initial, nodes)
     down = jnp.broadcast_to(algorithm.server.message(server), (nodes, algorithm.server.message(server).shape[0]))
     no, zero = jnp.zeros(nodes, bool), jnp.zeros(nodes, jnp.int32)
-    return StarMedium(network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, zero, zero)
+    return StarMedium(network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, no, zero, zero)
 
 
 def _star_inboxes(medium: StarMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
@@ -159,13 +160,13 @@ def _exchange_star(
     server_state = server.receive(medium.server, inbox)
 
     answer = server.message(server_state)
-    net, download = network.downlink(
-        net, server.offers(server_state), answer.shape[0] * network.bits_per_parameter, down_key
-    )
+    owed = medium.owed | server.offers(server_state)
+    net, download = network.downlink(net, owed, answer.shape[0] * network.bits_per_parameter, down_key)
     down = jnp.where(download.started[:, None], answer[None], medium.down)
     stamp = jnp.where(download.started, slot + 1, medium.stamp)
     held = jnp.where(download.arrived, stamp, medium.held)
     sent = _count(upload.started)
     traffic = Traffic(sent, sent, _count(jnp.any(download.started)), _count(download.started))
-    new = StarMedium(net, server_state, up, finite, down, download.arrived, stamp, held)
+    owed = owed & ~download.started
+    new = StarMedium(net, server_state, up, finite, down, download.arrived, owed, stamp, held)
     return new, traffic, (upload, download)

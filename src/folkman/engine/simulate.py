@@ -9,6 +9,8 @@ program, or from Python where the problem says its gradients are faster so.
 
 from collections.abc import Iterator
 from functools import partial
+from math import nan
+from operator import index
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
+from folkman.engine import snapshots
 from folkman.engine.medium import PeerMedium, medium_of
 from folkman.engine.slot import Carry, begin, clear, finish, first
 from folkman.problem.problem import Evaluation, Problem
@@ -31,12 +34,17 @@ __all__ = [
     "Recording",
     "Simulation",
     "Totals",
+    "check_horizon",
     "march",
     "note",
     "outcome",
     "simulate",
     "start",
 ]
+
+
+MOST_COUNTED = 2**30
+"""Copies that may be counted in int32 between two additions on the host."""
 
 
 class Clock(NamedTuple):
@@ -48,7 +56,10 @@ class Clock(NamedTuple):
     def per_node(self, num_nodes: int) -> tuple[int, ...]:
         """Return the compute time of each node, checked."""
         given = self.compute_slots
-        times = (given,) * num_nodes if isinstance(given, int) else tuple(int(c) for c in given)
+        try:
+            times = tuple(map(index, given)) if isinstance(given, tuple | list) else (index(given),) * num_nodes
+        except TypeError:
+            times = ()
         if len(times) != num_nodes or min(times) < 1:
             raise ValueError(
                 f"compute_slots must be one whole number of at least 1, or one for each of the {num_nodes} nodes; "
@@ -141,19 +152,30 @@ def outcome(simulation: Simulation, mark: Mark) -> tuple[NDArray, NDArray]:
 def start(simulation: Simulation, seed: int) -> Mark:
     """Check that the parts fit and return the mark before slot 0."""
     problem, network, algorithm, clock, _ = simulation
-    _check(network, algorithm)
+    _check(network, algorithm, seed)
     nodes = problem.num_nodes
     carry = _first(problem, network, algorithm, clock.per_node(nodes), seed)
     return Mark(carry, Totals((0,) * nodes, (0,) * nodes, (0, 0, 0, 0)))
 
 
-def _check(network: Network, algorithm: Algorithm) -> None:
+def check_horizon(network: Network, slots: int) -> None:
+    """Refuse to run a network for longer than it can."""
+    if network.horizon is not None and slots > network.horizon:
+        raise ValueError(
+            f"the timeline was recorded for {network.horizon} slots, the run asks for {slots}; "
+            f"run at most {network.horizon}, or record a longer one"
+        )
+
+
+def _check(network: Network, algorithm: Algorithm, seed: int) -> None:
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
     if Assumption.SYNCHRONOUS in algorithm.assumes and not network.synchronous:
         raise ValueError(
             f"{algorithm.name} assumes that {Assumption.SYNCHRONOUS.value}, which this network cannot give; "
             "use the 'ideal' or 'constant' law, or another method"
         )
-    if Assumption.RELIABLE in algorithm.assumes and not network.reliable and algorithm.server is None:
+    if Assumption.RELIABLE in algorithm.assumes and not network.reliable:
         raise ValueError(
             f"{algorithm.name} assumes that {Assumption.RELIABLE.value}, which this network cannot give; "
             "use a network without loss, or another method"
@@ -173,16 +195,27 @@ def march(
         raise ValueError(
             f"slots and the slots between two records must be at least 1, got {slots} and {recording.every}"
         )
+    check_horizon(network, slots)
     compute = clock.per_node(problem.num_nodes)
     if int(mark.carry.slot) == 0:
-        yield mark, _row(simulation, mark)
+        row = _row(simulation, mark)
+        yield mark, row
+        if not np.isfinite(row["train_loss"]):
+            return
     advance = _advance if problem.traceable else _advance_in_python
+    longest = max(1, MOST_COUNTED // problem.num_nodes**2)
     while (done := int(mark.carry.slot)) < slots:
-        length = min(recording.every - done % recording.every, slots - done)
+        length = min(recording.every - done % recording.every, slots - done, longest)
         carry, rows = advance(problem, network, algorithm, compute, length, recording.timeline, mark.carry)
+        if _missing(carry):
+            mark = mark._replace(carry=_with_room(mark.carry))
+            continue
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
         mark = Mark(_clear(carry), _add(mark.totals, carry))
+        done += length
+        if done % recording.every and done < slots:
+            continue
         row = _row(simulation, mark)
         yield mark, row
         if not np.isfinite(row["train_loss"]):
@@ -264,6 +297,24 @@ def _advance_in_python(
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 
+def _missing(carry: Carry) -> bool:
+    return isinstance(carry.medium, PeerMedium) and bool(carry.medium.snapshots.missing)
+
+
+def _with_room(carry: Carry) -> Carry:
+    """Return the carry with twice the room for payloads, to take the last stretch again.
+
+    No more than one version a receiver and one being written can be in use.
+    """
+    nodes, versions = carry.medium.snapshots.stamp.shape
+    if versions > nodes:
+        raise RuntimeError(
+            "a copy was needed that the engine had given up: the network's `versions` is too small for what it delivers"
+        )
+    store = snapshots.widen(carry.medium.snapshots, min(2 * versions, nodes + 1))
+    return carry._replace(medium=carry.medium._replace(snapshots=store))
+
+
 def _held(carry: Carry) -> Array:
     """Return the stamps in use in the coming slot; nothing around a server."""
     return carry.medium.snapshots.held if isinstance(carry.medium, PeerMedium) else jnp.zeros(0, jnp.int32)
@@ -323,12 +374,8 @@ def _evaluate(problem: Problem, w: Array) -> Evaluation:
 
 def _row(simulation: Simulation, mark: Mark) -> dict[str, float]:
     """Return the metrics at a mark."""
-    problem, _, algorithm, clock, recording = simulation
+    problem, network, algorithm, clock, recording = simulation
     carry, totals = mark
-    if isinstance(carry.medium, PeerMedium) and bool(carry.medium.snapshots.missing):
-        raise RuntimeError(
-            "a copy was needed that the engine had given up: the network's `versions` is too small for what it delivers"
-        )
     w, models, spread = _models(problem, algorithm, carry)
     slots, finished = int(carry.slot), sum(totals.gradients)
     bits, bits_unicast = _bits(simulation, totals)
@@ -345,6 +392,9 @@ def _row(simulation: Simulation, mark: Mark) -> dict[str, float]:
         "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,
         "gradients_max": max(totals.gradients),
         "bits_unicast": bits_unicast,
+        "gamma_t": nan,
+        "gamma_w": nan,
+        **{name: float(value) for name, value in network.measures(carry.medium.network).items()},
     }
     if recording.nodes:
         each = [_evaluate(problem, model) for model in models]

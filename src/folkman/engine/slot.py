@@ -22,7 +22,7 @@ __all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
 
 
 class Tally(NamedTuple):
-    """Counts since the last clearing; the host adds them up in integers of any size."""
+    """Counts since the last clearing, in int32; the host adds them up before they can wrap."""
 
     gradients: Array  # (node,) gradients finished
     busy: Array  # (node,) slots spent computing
@@ -41,6 +41,8 @@ class Carry(NamedTuple):
     steps: Array  # (node,) gradients finished since the start: they key a node's draws
     left: Array  # (node,) slots until the gradient in work is finished, 0 for none
     point: Array  # (node, d) where that gradient is taken; (node, 0) if all compute times are 1
+    age_mean: Array  # (node,) mean age of the copies in that point, when it was taken
+    age_max: Array  # (node,)
     tally: Tally
 
 
@@ -62,6 +64,8 @@ def first(
         steps=zero,
         left=zero,
         point=jnp.zeros((nodes, kept), problem.initial.dtype),
+        age_mean=jnp.zeros(nodes, jnp.float32),
+        age_max=zero,
         tally=_empty_tally(nodes),
     )
 
@@ -85,6 +89,10 @@ def begin(
     starts = jax.vmap(algorithm.computes)(states) & (carry.left == 0)
     left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), carry.left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
+    mean, oldest = _ages(inbox)
+    carry = carry._replace(
+        age_mean=jnp.where(starts, mean, carry.age_mean), age_max=jnp.where(starts, oldest, carry.age_max)
+    )
     if max(compute_slots) > 1:
         point = jnp.where(starts[:, None], point, carry.point)
         carry = carry._replace(point=point)
@@ -116,7 +124,7 @@ def finish(
         medium=moved,
         steps=carry.steps + finished,
         left=left,
-        tally=_count(carry.tally, busy, finished, inbox, traffic),
+        tally=_count(carry, busy, finished, traffic),
     )
     return carry, (finished, events)
 
@@ -125,15 +133,21 @@ def _rowwise(mask: Array, like: Array) -> Array:
     return mask.reshape(mask.shape + (1,) * (like.ndim - 1))
 
 
-def _count(tally: Tally, busy: Array, finished: Array, inbox: Inbox, traffic: Traffic) -> Tally:
-    """Add a slot. Ages are those of the copies that entered a gradient, so an idle node has none."""
+def _ages(inbox: Inbox) -> tuple[Array, Array]:
+    """Return the mean and the largest age of the copies that each node holds, (node,) each."""
     used = inbox.weight > 0
     ages = jnp.where(used, inbox.age, 0)
     mean = jnp.sum(ages, axis=1) / jnp.maximum(jnp.sum(used, axis=1), 1)
+    return mean.astype(jnp.float32), jnp.max(ages, axis=1, initial=0).astype(jnp.int32)
+
+
+def _count(carry: Carry, busy: Array, finished: Array, traffic: Traffic) -> Tally:
+    """Add a slot. Ages are those of the copies that entered a finished gradient, when it began."""
+    tally = carry.tally
     return Tally(
         gradients=tally.gradients + finished,
         busy=tally.busy + busy,
         traffic=Traffic(*(old + new for old, new in zip(tally.traffic, traffic, strict=True))),
-        age_sum=tally.age_sum + jnp.sum(jnp.where(finished, mean, 0.0)).astype(jnp.float32),
-        age_max=jnp.maximum(tally.age_max, jnp.max(jnp.where(finished[:, None], ages, 0), initial=0)),
+        age_sum=tally.age_sum + jnp.sum(jnp.where(finished, carry.age_mean, 0.0)),
+        age_max=jnp.maximum(tally.age_max, jnp.max(jnp.where(finished, carry.age_max, 0), initial=0)),
     )

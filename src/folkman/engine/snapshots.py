@@ -12,7 +12,7 @@ from jax import Array
 
 from folkman.algorithm.base import Inbox
 
-__all__ = ["Snapshots", "inboxes", "put", "start"]
+__all__ = ["Snapshots", "inboxes", "put", "start", "widen"]
 
 
 class Snapshots(NamedTuple):
@@ -32,6 +32,15 @@ def start(messages: Array, versions: int) -> Snapshots:
     stamp = jnp.full((nodes, versions), -1, jnp.int32).at[:, 0].set(0)
     held = jnp.zeros((nodes, nodes), jnp.int32)
     return Snapshots(payload, stamp, held, jnp.zeros((nodes, nodes), bool), jnp.asarray(False))
+
+
+def widen(snapshots: Snapshots, versions: int) -> Snapshots:
+    """Return the same copies in a store with room for `versions` payloads a sender."""
+    more = versions - snapshots.stamp.shape[1]
+    return snapshots._replace(
+        payload=jnp.pad(snapshots.payload, ((0, 0), (0, more), (0, 0))),
+        stamp=jnp.pad(snapshots.stamp, ((0, 0), (0, more)), constant_values=-1),
+    )
 
 
 def put(snapshots: Snapshots, messages: Array, stamp: Array, sends: Array, held: Array) -> Snapshots:

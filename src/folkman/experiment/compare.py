@@ -13,13 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
-from safetensors.numpy import save_file
 
 from folkman.engine import checkpoint
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation, join_timeline, march, note, outcome, start
 from folkman.experiment.config import CHOICES, Comparison, to_toml
 from folkman.experiment.folder import RunFolder
-from folkman.files import write_whole
+from folkman.files import save_tensors
 from folkman.problem import data, partition
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio import trace
@@ -71,7 +70,7 @@ def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None)
     pairs = [
         (
             CHOICES["algorithm"].build(table, projection=projection),
-            CHOICES["network"].build(table["network"] or comparison.network),
+            CHOICES["network"].build(table["network"] or comparison.network, slot_s=comparison.slot_s),
         )
         for table in comparison.algorithm
     ]
@@ -93,7 +92,7 @@ def compare(
     """Make, or finish, every run of a comparison and write its results."""
     runs = []
     for part in parts(comparison, problems):
-        folder.load_part(part.run)
+        folder.load_part(part.run, part.fingerprint)
         if part.run.status not in ("finished", "diverged"):
             _make(part, folder, watch)
         runs.append(part.run)
@@ -108,9 +107,7 @@ def _make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     mark = start(simulation, run.seed)
     events: list[Any] = []
     if place.is_file() and not simulation.recording.timeline:  # a timeline is kept in memory: start it again
-        mark = checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}")
-        done = int(mark.carry.slot)
-        run.rows = [row for row in run.rows if 0 < done >= row["slots"]]  # at slot 0 the first row comes again
+        mark = _resumed(part, checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}"), mark)
     else:
         run.rows = []
     saved_s = time.monotonic()
@@ -127,14 +124,23 @@ def _make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
         _save(part, folder, mark)
         raise
     _save_outcome(part, folder, mark, events)
-    folder.save_part(run)
+    folder.save_part(run, fingerprint)
     place.unlink(missing_ok=True)
+
+
+def _resumed(part: Part, saved: Mark, fresh: Mark) -> Mark:
+    """Cut the rows to those before the checkpoint; without all of them, or at slot 0, start again."""
+    run, done = part.run, int(saved.carry.slot)
+    rows = [row for row in run.rows if row["slots"] <= done]
+    whole = bool(rows) and rows[0]["slots"] == 0 and rows[-1]["slots"] == done
+    run.rows = rows if whole and done > 0 else []
+    return saved if run.rows else fresh
 
 
 def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
     """Save the rows first: a checkpoint is then never ahead of them."""
     unfinished = Run(part.run.algorithm, part.run.label, part.run.seed, part.run.rows, "running")
-    folder.save_part(unfinished)
+    folder.save_part(unfinished, part.fingerprint)
     checkpoint.save(mark, folder.checkpoint(part.run), f"{part.fingerprint} {part.run.label} {part.run.seed}")
 
 
@@ -144,7 +150,7 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) 
     run.model, run.nodes = outcome(simulation, mark)
     layout = simulation.problem.model.layout
     tensors = {name: np.asarray(tensor) for name, tensor in layout.unflatten(jax.numpy.asarray(run.model)).items()}
-    write_whole(folder.model(run), lambda path: save_file(tensors, path))
+    save_tensors(folder.model(run), tensors)
     if simulation.recording.timeline and events:
         run.timeline = join_timeline(events, simulation.problem.num_nodes)
         trace.save(run.timeline, folder.timeline(run))

@@ -24,12 +24,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
+from folkman.engine.simulate import check_horizon
 from folkman.experiment.choices import Choice, ConfigError, describe
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
 from folkman.problem.partition import PARTITIONS
 from folkman.problem.projection import PROJECTIONS
 from folkman.radio import NETWORKS
+from folkman.record import slug
 
 __all__ = ["CHOICES", "DEFAULT", "Comparison", "override", "read", "resolve", "to_toml"]
 
@@ -41,7 +43,7 @@ CHOICES: dict[str, Choice] = {
     ),
     "model": Choice("model", MODELS, frozenset({"sample", "classes"})),
     "projection": Choice("projection", PROJECTIONS),
-    "network": Choice("network", NETWORKS),
+    "network": Choice("network", NETWORKS, frozenset({"slot_s"})),
     "algorithm": Choice(
         "algorithm",
         ALGORITHMS,
@@ -50,6 +52,8 @@ CHOICES: dict[str, Choice] = {
     ),
 }
 """The tables that choose a builder."""
+
+LONGEST_LABEL = 80
 
 DEFAULT: dict[str, Any] = {
     "data": {"name": "digits"},
@@ -72,16 +76,16 @@ class Comparison(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("comparison", pattern=r"^[\w][\w .+-]*$")
-    nodes: int = Field(5, ge=1)
-    slots: int = Field(300, ge=1)
+    nodes: int = Field(5, ge=1, strict=True)
+    slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
-    slot_s: float = Field(1.0, gt=0)
+    slot_s: float = Field(1.0, gt=0, allow_inf_nan=False)
     compute_slots: int | tuple[int, ...] = 1
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
     precision: Literal["float32", "float64"] = "float32"
-    l2: float = Field(0.0, ge=0)
+    l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
     data: dict[str, Any]
     partition: dict[str, Any]
@@ -155,7 +159,7 @@ def resolve(raw: Mapping[str, Any]) -> Comparison:
     for key in raw:
         if key not in Comparison.model_fields:
             raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
-    tables = {**DEFAULT, **raw}
+    tables = {**DEFAULT, **_fitting(raw), **raw}
     resolved = {name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"}
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
@@ -168,6 +172,15 @@ def resolve(raw: Mapping[str, Any]) -> Comparison:
     return comparison
 
 
+def _fitting(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the partition and model that a synthetic data set is made for, as its defaults."""
+    table = raw.get("data")
+    name = table.get("name") if isinstance(table, dict) else None
+    if name == "quadratic":
+        return {"partition": {"name": "given"}, "model": {"name": "quadratic"}}
+    return {"model": {"name": "linear"}} if name == "gaussian" else {}
+
+
 def _algorithms(tables: Sequence[Any]) -> list[dict[str, Any]]:
     """Resolve each algorithm and give each its own label."""
     found = [CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)]
@@ -178,11 +191,22 @@ def _algorithms(tables: Sequence[Any]) -> list[dict[str, Any]]:
             alike = [other for other in found if other["name"] == table["name"]]
             apart = [key for key in table if key != "label" and any(other[key] != table[key] for other in alike)]
             table["label"] = " ".join([table["name"], *(f"{key}={_short(table[key])}" for key in apart)])
-    labels = [table["label"] for table in found]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise ConfigError(f"two algorithms are labelled '{label}'; give each its own label")
+    _check_labels([table["label"] for table in found])
     return found
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    """Refuse labels that cannot be told apart, on paper or as file names, or cannot be shown."""
+    names: dict[str, str] = {}
+    for label in labels:
+        if not label.isprintable() or not any(map(str.isalnum, label)) or len(label) > LONGEST_LABEL:
+            allowed = f"a letter or digit, no control characters and at most {LONGEST_LABEL} characters"
+            raise ConfigError(f"a label needs {allowed}; got {label!r}")
+        other = names.setdefault(slug(label, 0), label)
+        if labels.count(label) > 1 or other != label:
+            raise ConfigError(
+                f"two algorithms are labelled '{other}' and '{label}', too alike; give each its own label"
+            )
 
 
 def _short(value: Any) -> str:
@@ -203,7 +227,8 @@ def _check(comparison: Comparison) -> None:
     for i, table in enumerate(comparison.algorithm):
         try:  # builders check their own ranges: a negative step is found here and not in the middle of a run
             CHOICES["algorithm"].build(table)
-            CHOICES["network"].build(table["network"] or comparison.network)
+            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=comparison.slot_s)
+            check_horizon(network, comparison.slots)
             CHOICES["projection"].build(comparison.projection)
         except ValueError as error:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None

@@ -15,7 +15,6 @@ Files appear by rename. A run that ended is never run again; one that was interr
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -27,9 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from folkman.files import write_whole
-from folkman.record import Run
+from folkman.record import Run, slug
 
 __all__ = ["RunFolder", "list_runs", "provenance"]
+
+
+FOLDERS = ("parts", "figures", "models")
 
 
 class RunFolder:
@@ -45,14 +47,17 @@ class RunFolder:
     @classmethod
     def create(cls, root: Path, config: str) -> "RunFolder":
         """Make a new folder with its configuration; refuse one that is there and not empty."""
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        if root.exists() and not root.is_dir():
+            raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
+        if root.exists() and any(root.iterdir()):
             raise FileExistsError(
                 f"expected a new or empty folder, {root} has content; "
                 f"choose another --out, or go on with --resume {root}"
             )
         folder = cls(root)
-        for name in ("", "parts", "figures", "models"):
-            (root / name).mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
+        for name in FOLDERS:
+            (root / name).mkdir(exist_ok=True)
         folder.write_text("config.toml", config)
         return folder
 
@@ -61,6 +66,8 @@ class RunFolder:
         """Open a folder that `create` made."""
         if not (root / "config.toml").is_file():
             raise FileNotFoundError(f"expected a run folder with a config.toml, {root} is none; check the path")
+        for name in FOLDERS:
+            (root / name).mkdir(exist_ok=True)
         return cls(root)
 
     def write_text(self, name: str, text: str) -> None:
@@ -73,33 +80,45 @@ class RunFolder:
 
     def checkpoint(self, run: Run) -> Path:
         """Return where the checkpoint of a run stands."""
-        return self.root / "parts" / f"{slug(run)}.safetensors"
+        return self.root / "parts" / f"{slug(run.label, run.seed)}.safetensors"
 
     def model(self, run: Run) -> Path:
         """Return where the last model of a run stands."""
-        return self.root / "models" / f"{slug(run)}.safetensors"
+        return self.root / "models" / f"{slug(run.label, run.seed)}.safetensors"
 
     def timeline(self, run: Run) -> Path:
         """Return where the timeline of a run stands."""
-        path = self.root / "timelines" / f"{slug(run)}.npz"
+        path = self.root / "timelines" / f"{slug(run.label, run.seed)}.npz"
         path.parent.mkdir(exist_ok=True)
         return path
 
-    def save_part(self, run: Run) -> None:
-        """Write the rows of one run and how it stands."""
-        table = pa.Table.from_pylist(run.rows)
-        notes = {"status": run.status, "message": run.message}
-        table = table.replace_schema_metadata({"folkman": json.dumps(notes)})
-        write_whole(self.root / "parts" / f"{slug(run)}.parquet", lambda part: pq.write_table(table, part))
+    def save_part(self, run: Run, fingerprint: str) -> None:
+        """Write the rows of one run and how it stands, under the fingerprint of its configuration."""
+        notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
+        table = pa.Table.from_pylist(run.rows).replace_schema_metadata({"folkman": json.dumps(notes)})
+        write_whole(self._part(run), lambda part: pq.write_table(table, part))
 
-    def load_part(self, run: Run) -> None:
-        """Fill a run with the rows written so far, if any."""
-        path = self.root / "parts" / f"{slug(run)}.parquet"
+    def load_part(self, run: Run, fingerprint: str) -> None:
+        """Fill a run with the rows written so far, if any; refuse those of another configuration."""
+        path = self._part(run)
         if not path.is_file():
             return
-        table = pq.read_table(path)
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(
+                f"expected Parquet, {path} is damaged: {error}; delete it to run this part again"
+            ) from None
         notes = json.loads((table.schema.metadata or {}).get(b"folkman", b"{}"))
-        run.rows, run.status, run.message = table.to_pylist(), notes.get("status", "running"), notes.get("message", "")
+        if notes.get("fingerprint") != fingerprint:
+            raise ValueError(
+                f"{path} was made under another configuration than {self.config}; "
+                "restore that file, or run the new one into a new folder"
+            )
+        run.rows, run.status, run.message = table.to_pylist(), notes["status"], notes["message"]
+
+    def _part(self, run: Run) -> Path:
+        return self.root / "parts" / f"{slug(run.label, run.seed)}.parquet"
 
     def save_results(self, runs: Iterable[Run]) -> None:
         """Write `metrics.parquet` and `summary.json`."""
@@ -127,27 +146,30 @@ class RunFolder:
         return list(runs.values())
 
 
-def slug(run: Run) -> str:
-    """Return a file name for a run: its label in plain letters, and its seed."""
-    return f"{re.sub(r'[^A-Za-z0-9.=_-]+', '-', run.label).strip('-').lower()}-seed{run.seed}"
-
-
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """Return a line for each run folder under `root`, newest first."""
     found = []
     for config in sorted(root.glob("*/config.toml"), key=lambda path: path.stat().st_mtime, reverse=True):
-        summary = config.parent / "summary.json"
-        state, runs = "unfinished", []
-        if summary.is_file():
-            runs = json.loads(summary.read_text(encoding="utf-8")).get("runs", [])
-            state = "diverged" if any(run.get("status") == "diverged" for run in runs) else "finished"
+        state, runs = _state(config.parent / "summary.json")
         changed = datetime.fromtimestamp(config.stat().st_mtime, UTC)
         found.append({"folder": str(config.parent), "state": state, "made": f"{changed:%Y-%m-%d %H:%M}", "runs": runs})
     return found
 
 
-def provenance(arguments: list[str]) -> dict[str, Any]:
-    """Return what is needed to repeat a run elsewhere."""
+def _state(summary: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Tell how a folder stands by its summary; one damaged file does not spoil the listing."""
+    if not summary.is_file():
+        return "unfinished", []
+    try:
+        runs = json.loads(summary.read_text(encoding="utf-8"))["runs"]
+        diverged = any(run["status"] == "diverged" for run in runs)
+    except (ValueError, KeyError, TypeError):
+        return "damaged", []
+    return "diverged" if diverged else "finished", runs
+
+
+def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
+    """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it."""
     from importlib.metadata import PackageNotFoundError, version
 
     import jax
@@ -158,7 +180,7 @@ def provenance(arguments: list[str]) -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = None
-    return {
+    facts = {
         "command": arguments,
         "commit": _commit(),
         "versions": versions,
@@ -168,19 +190,25 @@ def provenance(arguments: list[str]) -> dict[str, Any]:
         "devices": [device.device_kind for device in jax.devices()],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    first = folder.root / "provenance.json"
+    if not first.is_file():
+        return facts
+    known = json.loads(first.read_text(encoding="utf-8"))
+    return {**known, "resumed": [*known.get("resumed", []), facts]}
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree that is running, if it is one."""
-    here = Path(__file__).resolve().parent
+    """Return the commit of the source tree that is running, if git tracks this very file."""
+    here = Path(__file__).resolve()
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return None
+    return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607 - the user's git
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() or None if answer.returncode == 0 else None

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ class Head(NamedTuple):
 
     losses: Callable[[Array, Array], Array]  # -> (n,)
     hits: Callable[[Array, Array], Array] | None  # -> (n,) bool; None for regression
+    targets: Literal["labels", "numbers", "curvatures"]  # what y must be
 
 
 def _sign(scores: Array, y: Array) -> Array:
@@ -58,17 +59,17 @@ def _highest(scores: Array, y: Array) -> Array:
     return jnp.argmax(scores, axis=-1) == y
 
 
-ENERGY = Head(_half_energy, None)
+ENERGY = Head(_half_energy, None, "curvatures")
 """0.5 sum_k y_k s_k^2: a quadratic whose curvatures are the targets."""
 
-SQUARE = Head(_half_square, None)
+SQUARE = Head(_half_square, None, "numbers")
 """0.5 (s - y)^2."""
 
-LOGISTIC = Head(_logistic, _right_side)
+LOGISTIC = Head(_logistic, _right_side, "labels")
 """log(1 + exp(-y s)), y = +-1."""
 
-HINGE = Head(_half_square_hinge, _right_side)
+HINGE = Head(_half_square_hinge, _right_side, "labels")
 """0.5 max(0, 1 - y s)^2, y = +-1: the smooth SVM of [1, Table I], its lambda being the problem's `l2`."""
 
-CROSS_ENTROPY = Head(_cross_entropy, _highest)
+CROSS_ENTROPY = Head(_cross_entropy, _highest, "labels")
 """-log softmax(s)_y."""

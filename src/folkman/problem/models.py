@@ -10,6 +10,7 @@ from math import prod
 
 from jax import Array
 
+from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Head
 from folkman.problem.layout import Layout
 from folkman.problem.networks import CNN, Dense, Offset, ScoreNetwork
@@ -74,6 +75,7 @@ def softmax(sample: tuple[int, ...], classes: int) -> Model:
 
 def mlp(sample: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (64,)) -> Model:
     """Build a dense network with the given hidden widths."""
+    require(all(width >= 1 for width in hidden), f"hidden widths must be at least 1, got {list(hidden)}")
     return Model(Dense((prod(sample), *hidden, classes)), CROSS_ENTROPY)
 
 

@@ -154,7 +154,7 @@ def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Ar
     if problem.batch is None:
         weight = jnp.where(jnp.arange(x.shape[0]) < count, 1.0 / count, 0.0).astype(w.dtype)
     else:  # drawn with replacement: unbiased whatever the node's sample count
-        drawn = jax.random.randint(key, (problem.batch,), 0, count)
+        drawn = jax.random.randint(key, (problem.batch,), 0, count, jnp.int32)
         x, y = x[drawn], y[drawn]
         weight = jnp.full(problem.batch, 1.0 / problem.batch, w.dtype)
     loss, grad = _in_chunks(problem, partial(_loss_and_grad, problem.model, w), x, y, weight)
@@ -214,6 +214,7 @@ def make_problem(
     if isinstance(parts, int):
         parts = iid(data.y_train, parts)
     _check(data, parts, l2, batch, dtype)
+    _check_targets(data, model)
     longest = max(len(part) for part in parts)
     counts = np.array([len(part) for part in parts])
 
@@ -232,12 +233,20 @@ def make_problem(
         initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
         x_test=_as_array(data.x_test, dtype),
         y_test=_as_array(data.y_test, dtype),
-        optimum=None if data.optimum is None or l2 else jnp.asarray(data.optimum, dtype),
+        optimum=_optimum(data, model, parts, l2, dtype),
         name=data.name,
         model=model,
         l2=l2,
         batch=batch,
     )
+
+
+def _optimum(data: DataSet, model: Model, parts: Sequence[NDArray], l2: float, dtype: str) -> Array | None:
+    """Return the known optimum if it is this problem's: all samples used equally often, its model, no penalty."""
+    used = np.bincount(np.concatenate(parts), minlength=len(data.x_train))
+    if data.optimum is None or l2 or used.min() != used.max() or model.layout.size != len(data.optimum):
+        return None
+    return jnp.asarray(data.optimum, dtype)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -248,6 +257,24 @@ def _first_model(model: Model, key: Array) -> Array:
 def _as_array(samples: NDArray, dtype: str) -> Array:
     """Put samples on the device: features in `dtype`, labels as int32."""
     return jnp.asarray(samples, dtype if np.issubdtype(samples.dtype, np.floating) else jnp.int32)
+
+
+def _check_targets(data: DataSet, model: Model) -> None:
+    """Refuse a model whose loss does not fit the targets."""
+    y, kind = data.y_train, model.head.targets
+    fits = {
+        "labels": np.issubdtype(y.dtype, np.integer) and y.ndim == 1 and data.num_classes >= 2,
+        "numbers": y.ndim == 1,
+        "curvatures": y.shape == data.x_train.shape and np.issubdtype(y.dtype, np.floating),
+    }[kind]
+    if not fits:
+        came = (
+            f"{data.num_classes} classes" if data.num_classes else f"{y.dtype} targets of shape {y.shape[1:] or '()'}"
+        )
+        raise ValueError(
+            f"this model's loss expects {kind} as targets, '{data.name}' has {came}; "
+            "labels go with softmax, mlp, cnn, logistic and svm, numbers with linear, the quadratic data with quadratic"
+        )
 
 
 def _check(data: DataSet, parts: Sequence[NDArray], l2: float, batch: int | None, dtype: str) -> None:

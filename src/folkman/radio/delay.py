@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from folkman.checks import require
 from folkman.radio.delivery import Delivery, Transfer
 
 __all__ = [
@@ -42,6 +43,10 @@ __all__ = [
     "pipelined",
     "snapshot",
 ]
+
+
+LONGEST_SLOTS = 1_000_000
+"""Far beyond any horizon, and far below where int32 slot numbers wrap."""
 
 
 class DelayState(NamedTuple):
@@ -74,6 +79,10 @@ class DelayNetwork:
     alive: int  # payloads of one sender in use at once
     bits_per_parameter: int = 16
     reliable = True
+    horizon = None
+
+    def __post_init__(self) -> None:
+        require(self.bits_per_parameter >= 1, f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}")
 
     @property
     def synchronous(self) -> bool:
@@ -95,6 +104,11 @@ class DelayNetwork:
         del offers, message_bits
         coming = state.slot + 1
         return state._replace(slot=coming), self.law(coming, state.phase, self.gamma, key)
+
+    def measures(self, state: DelayState | StarState) -> dict[str, Array]:
+        """Return nothing: an abstract law has no waiting and transmission apart."""
+        del state
+        return {}
 
     def star_init(self, num_nodes: int, key: Array) -> StarState:
         """Return a star at rest."""
@@ -175,8 +189,10 @@ def _drawn_trip(gamma: int, num_nodes: int, key: Array) -> Array:
 
 
 def _at_least(name: str, value: int, least: int) -> int:
-    if value != int(value) or value < least:
-        raise ValueError(f"{name} must be a whole number of slots of at least {least}, got {value}")
+    if value != int(value) or not least <= value <= LONGEST_SLOTS:
+        raise ValueError(
+            f"{name} must be a whole number of slots of at least {least} and at most {LONGEST_SLOTS}, got {value}"
+        )
     return int(value)
 
 

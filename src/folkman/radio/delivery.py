@@ -50,8 +50,13 @@ class Network(Protocol):
         """Tell whether all nodes hear the same step of each other."""
         ...
 
+    @property
+    def horizon(self) -> int | None:
+        """Return how many slots it can run, None for any number."""
+        ...
+
     def versions(self, num_nodes: int) -> int:
-        """Return how many payloads of one sender may be in use at once."""
+        """Return how many payloads of one sender may be in use at once; a guess an engine may have to raise."""
         ...
 
     def init(self, num_nodes: int, key: Array) -> NetworkState:
@@ -60,6 +65,10 @@ class Network(Protocol):
 
     def step(self, state: NetworkState, offers: Array, message_bits: int, key: Array) -> tuple[NetworkState, Delivery]:
         """Advance to the end of a slot, between peers."""
+        ...
+
+    def measures(self, state: NetworkState) -> dict[str, Array]:
+        """Return what the network has measured so far: `gamma_t`, `gamma_w`, or nothing."""
         ...
 
     def star_init(self, num_nodes: int, key: Array) -> NetworkState:

@@ -68,6 +68,11 @@ class Replay:
     reliable = False
     synchronous = False
 
+    @property
+    def horizon(self) -> int:
+        """Return the length of the recording."""
+        return len(self.timeline.held)
+
     def versions(self, num_nodes: int) -> int:
         """Return how many payloads of one sender the timeline needs at once."""
         self._check_nodes(num_nodes)
@@ -80,12 +85,17 @@ class Replay:
         return ReplayState(jnp.zeros((), jnp.int32), jnp.asarray(self.timeline.held), jnp.asarray(self.timeline.sends))
 
     def step(self, state: ReplayState, offers: Array, message_bits: int, key: Array) -> tuple[ReplayState, Delivery]:
-        """Return the next recorded delivery; past the end, nothing new is sent or heard."""
+        """Return the next recorded delivery; what is held after the last slot was not recorded, and stays."""
         del offers, message_bits, key
         last = state.held.shape[0] - 1
         held = state.held[jnp.minimum(state.slot + 1, last)]
-        sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot < last)
+        sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
         return state._replace(slot=state.slot + 1), Delivery(held, sends)
+
+    def measures(self, state: ReplayState) -> dict[str, Array]:
+        """Return nothing: a timeline does not say why a copy is old."""
+        del state
+        return {}
 
     def star_init(self, num_nodes: int, key: Array) -> ReplayState:
         """Refuse: a recording between peers has no server."""
@@ -128,8 +138,13 @@ def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
     return Replay(timeline, bits_per_parameter)
 
 
-def record_timeline(network: Network, num_nodes: int, slots: int, seed: int = 0) -> PeerTimeline:
-    """Roll a peer network out alone for `slots` slots, every node computing and offering in each of them."""
+def record_timeline(
+    network: Network, num_nodes: int, slots: int, seed: int = 0, message_bits: int = 16
+) -> PeerTimeline:
+    """Roll a peer network out alone for `slots` slots, every node computing and offering in each of them.
+
+    `message_bits` matters to a radio, whose transfers take as long as their size asks; delay laws ignore it.
+    """
 
     @partial(jax.jit, static_argnums=0)
     def roll(length: int) -> tuple[Array, Array]:
@@ -137,7 +152,7 @@ def record_timeline(network: Network, num_nodes: int, slots: int, seed: int = 0)
         offers = jnp.ones(num_nodes, bool)
 
         def slot(state: object, t: Array) -> tuple[object, Delivery]:
-            return network.step(state, offers, 0, jax.random.fold_in(key, t))
+            return network.step(state, offers, message_bits, jax.random.fold_in(key, t))
 
         _, deliveries = lax.scan(slot, network.init(num_nodes, key), jnp.arange(length))
         return deliveries.held, deliveries.sends

@@ -19,7 +19,7 @@ from folkman.report.statistics import curves
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_curves", "draw_labels", "save"]
+__all__ = ["draw_curves", "draw_labels", "new_figure", "save"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
@@ -27,7 +27,7 @@ RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
 
 
-def _figure(width_in: float, height_in: float) -> "tuple[Figure, Any]":
+def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Any]":
     """Return a figure that belongs to no window: safe in threads, scripts and servers."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     found = curves(runs, x, y)
     if not any(np.isfinite(curve.mean).any() for curve in found):
         raise ValueError(f"these runs have no '{y}': their problem does not define it; choose another metric")
-    figure, axes = _figure(4.6, 3.2)
+    figure, axes = new_figure(4.6, 3.2)
     for index, curve in enumerate(found):
         colour = COLOURS[index % len(COLOURS)]
         style = STYLES[index % len(STYLES)]
@@ -73,7 +73,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
 def draw_labels(counts: NDArray[np.integer]) -> "Figure":
     """Draw how many samples of each class each node holds, from counts (node, class)."""
     nodes, classes = counts.shape
-    figure, axes = _figure(4.6, max(1.6, 0.28 * nodes + 1.0))
+    figure, axes = new_figure(4.6, max(1.6, 0.28 * nodes + 1.0))
     left = np.zeros(nodes)
     shades = _shades(classes)
     for label in range(classes):

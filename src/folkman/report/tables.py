@@ -29,19 +29,20 @@ COLUMNS = {
 def final_table(runs: Sequence[Run], title: str = "") -> "Table":
     """Return the last values of each label's runs; a column that no run defines is left out."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     labels = list(dict.fromkeys(run.label for run in runs))
     groups = {label: [run for run in runs if run.label == label] for label in labels}
     columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs)]
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(title=escape(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("algorithm", no_wrap=True)
     for name in columns:
         table.add_column(COLUMNS[name], justify="right", no_wrap=True)
     for label, group in groups.items():
         cells = [_cell(np.array([run.last(name) for run in group], float)) for name in columns]
         ended = [run for run in group if run.status == "diverged"]
-        table.add_row(label + (f" ({len(ended)} diverged)" if ended else ""), *cells)
+        table.add_row(escape(label) + (f" ({len(ended)} diverged)" if ended else ""), *cells)
     return table
 
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 __all__ = ["HEADER_BYTES", "CodecError", "Message", "decode", "encode"]
 
 MAGIC, VERSION = b"FLKM", 1
+MOST = 2**31 - 1  # of sequence and slot: no honest run gets there, and ages stay within int32
 _FIELDS = struct.Struct("<4sHHQIQQQ")
 _DIGEST_BYTES = 16
 HEADER_BYTES = _FIELDS.size + _DIGEST_BYTES
@@ -37,9 +38,10 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 class CodecError(ValueError):
     """A message that cannot be taken; `reason` is one word, for counting."""
 
-    def __init__(self, reason: str, text: str) -> None:
+    def __init__(self, reason: str, text: str, node: int | None = None) -> None:
         super().__init__(text)
         self.reason = reason
+        self.node = node  # the sender, where the message is whole and only its content is refused
 
 
 class Message(NamedTuple):
@@ -93,9 +95,11 @@ def decode(data: bytes, run: int, size: int) -> Message:
         )
     if _digest(head, body) != digest:
         raise CodecError("digest", "the digest does not match the content; the message was damaged on its way")
+    if sequence > MOST or slot > MOST:
+        raise CodecError("range", f"expected sequence and slot of at most {MOST}, got {sequence} and {slot}")
     params = np.frombuffer(body, dtype)
     if not np.isfinite(params).all():
-        raise CodecError("finite", "expected finite parameters; the sender has diverged")
+        raise CodecError("finite", "expected finite parameters; the sender has diverged", node)
     return Message(run, node, sequence, slot, params)
 
 

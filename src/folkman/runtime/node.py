@@ -27,35 +27,55 @@ __all__ = ["Mailbox", "Node", "ServerNode"]
 
 
 class Mailbox:
-    """The freshest message of each of `num_senders` senders, and a count of what was refused."""
+    """The freshest message of each of `num_senders` senders, and a count of what was refused.
 
-    def __init__(self, first: NDArray, num_senders: int, run: int) -> None:
+    With `note_broken` a message that is whole but not finite still counts as heard, so that a server that waits for
+    everyone can drop it and go on; its payload is zeros and marked.
+    """
+
+    def __init__(self, first: NDArray, num_senders: int, run: int, *, note_broken: bool = False) -> None:
         self.run = run
         self.payload = np.tile(first, (num_senders, 1))
         self.sequence = np.zeros(num_senders, np.int64)
         self.slot = np.zeros(num_senders, np.int64)
         self.heard = np.zeros(num_senders, bool)
+        self.finite = np.ones(num_senders, bool)
         self.refused: Counter[str] = Counter()
+        self._note_broken = note_broken
 
     def put(self, data: bytes, own: int | None = None) -> bool:
-        """Keep a message that is whole, from a known sender, and newer than what is held; tell whether it was kept."""
+        """Keep a message that is whole, from a known sender and newer than what is held; tell whether it was kept."""
         try:
-            message = decode(data, self.run, self.payload.shape[1])
+            message = self._checked(data, own)
         except CodecError as error:
             self.refused[error.reason] += 1
+            if error.reason == "finite" and self._note_broken and error.node is not None:
+                self._note(error.node)
             return False
         sender = message.node
-        if sender >= len(self.payload) or sender == own:
-            self.refused["sender"] += 1
-            return False
-        if message.sequence <= self.sequence[sender]:  # a repeat, a replay, or overtaken on its way
-            self.refused["stale"] += 1
-            return False
         self.payload[sender] = message.params
         self.sequence[sender] = message.sequence
         self.slot[sender] = message.slot
-        self.heard[sender] = True
+        self.heard[sender] = self.finite[sender] = True
         return True
+
+    def _checked(self, data: bytes, own: int | None) -> Message:
+        """Return the message, every check passed, before anything is written."""
+        message = decode(data, self.run, self.payload.shape[1])
+        if message.node >= len(self.payload) or message.node == own:
+            raise CodecError("sender", f"expected another of {len(self.payload)} nodes, got {message.node}")
+        if message.sequence <= self.sequence[message.node]:  # a repeat, a replay, or overtaken on its way
+            raise CodecError("stale", f"message {message.sequence} of node {message.node} is not newer than held")
+        with np.errstate(over="ignore"):
+            params = message.params.astype(self.payload.dtype)
+        if not np.isfinite(params).all():  # finite on a wider wire, and too large for us
+            raise CodecError("finite", "expected parameters that fit our precision", message.node)
+        return message._replace(params=params)
+
+    def _note(self, sender: int) -> None:
+        if sender < len(self.payload):
+            self.payload[sender] = 0.0
+            self.heard[sender], self.finite[sender] = True, False
 
     def inbox(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
         """Return what is held as an inbox, and mark it as heard."""
@@ -66,8 +86,8 @@ class Mailbox:
             weight=jnp.asarray(weight, dtype),
             own_weight=jnp.asarray(own_weight, dtype),
             heard=jnp.asarray(self.heard.copy()),
-            age=jnp.asarray(slot - self.slot, jnp.int32),
-            finite=jnp.ones(len(self.payload), bool),
+            age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
+            finite=jnp.asarray(self.finite.copy()),
         )
         self.heard[:] = False
         return box
@@ -165,7 +185,7 @@ class ServerNode:
         self.algorithm, self.server = algorithm, algorithm.server
         self.state: State = self.server.init(initial, len(shares))
         first = np.asarray(algorithm.message(algorithm.init(initial, len(shares))))
-        self.mailbox = Mailbox(first, len(shares), run)
+        self.mailbox = Mailbox(first, len(shares), run, note_broken=True)
         self._shares = np.asarray(shares)
         self.slot = 0
         self._sequence = 0

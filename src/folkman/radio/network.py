@@ -1,0 +1,326 @@
+"""The radio as a network: positions -> SINR -> schedule -> bandwidth -> which copy each node holds.
+
+Between peers this is the box of Algorithm 1, lines 10-15, with lines 16-20 [1]. At the end of a slot, for every node
+whose period is over,
+
+    SINR_ji          all fading drawn anew                                            line 17, eq. (24)
+    Y_i, Q_ji        receivers j with SINR_ji > gamma                                 line 11, eq. (25)
+    R_i              worst receiver's log2(1 + SINR)                                  line 13
+    B_i              Proposition 1, uniform or random                                 line 14, eq. (29)
+    Gamma_i          slots until the broadcast of the frozen w_i(t+1) has arrived     line 19, eq. (27)
+
+after which the receivers hold it (the acknowledgement J_ji, latched). A pair that is not linked keeps the last copy
+delivered. Two rules say when a period is over (`period`):
+
+    epoch   for all nodes together, when the last broadcast has arrived (default; decision C6)
+    node    for each node when its own broadcast has arrived, as line 10 is printed. The nodes that start divide the
+            bandwidth that is free, none taking more than its share of B among all nodes on the air; one that would
+            get less than a tenth of that share waits. The bandwidth in use never exceeds B.
+
+A period in which nobody hears a node lasts one slot. Around a server see `folkman.radio.star`. What the paper leaves
+open is decided in docs/decisions.md, whose labels (B3, C6, D2 ...) are cited at the lines.
+
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
+    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.checks import require
+from folkman.keys import Stream
+from folkman.radio import bandwidth, channel, geometry, latency, schedule, star
+from folkman.radio.delivery import Delivery, Transfer
+from folkman.radio.geometry import Points, Waypoint
+from folkman.units import db_to_linear, dbm_to_watt
+
+__all__ = ["Air", "Durations", "RadioNetwork", "RadioState", "place", "place_cells"]
+
+NUM_FADING = 32
+"""Interferers of a band, nearest to the centre first, that fade; the others are taken at their mean power.
+
+With density lambda and exponent 4 the k-th nearest contributes like k^-2, so those beyond the 32nd make up about 2 % of
+the interference and their fading moves it by 0.2 %: 0.01 dB, for a tenth of the random numbers.
+"""
+
+LEAST_PART = 0.1
+"""A node waits rather than start with less than this part of its share (rule `node`)."""
+
+
+class Durations(NamedTuple):
+    """Sums over what has ended so far, in slots."""
+
+    transmission: Array  # () of Gamma_T: one an epoch, or one a broadcast under the rule `node`
+    num_transmissions: Array  # ()
+    waiting: Array  # () of Gamma_W over the links scheduled
+    num_waits: Array  # ()
+
+
+class Air(NamedTuple):
+    """Where everything is, and the path gains that follow."""
+
+    nodes: Waypoint
+    interferers: Points  # (band, point), nearest to the centre first
+    link: Array  # (rx, tx) d^-a
+    interferer: Array  # (rx, band, near) d^-a of the nearest, which fade; 0 for padding
+    background: Array  # (rx, band) sum of d^-a of all the others, which are taken at their mean
+    moved_at: Array  # () slot of these positions
+
+
+class RadioState(NamedTuple):
+    """Between peers. Index order [rx, tx]."""
+
+    slot: Array  # () slots ended so far
+    air: Air
+    held: Array  # (rx, tx) stamp of the copy held
+    linked: Array  # (rx, tx) bool: receivers of each node's last broadcast (Y_i, Q_ji)
+    left: Array  # (tx,) slots until its broadcast has arrived, 0 if not on the air
+    stamp: Array  # (tx,) of its broadcast
+    in_use_hz: Array  # (tx,) B_i on the air
+    se_min: Array  # (tx,) R_i on the air
+    unnoted: Array  # (tx,) bool: sent in the current period
+    since: Array  # (rx, tx) slot at which the pair's last period ended: Gamma_W counts from here
+    durations: Durations
+
+
+@dataclass(frozen=True)
+class RadioNetwork:
+    """A cell; the defaults are the paper's Table III, and the decisions D1-D11 where it is silent."""
+
+    threshold_db: float = 0.0
+    allocation: Literal["optimal", "uniform", "random"] = "optimal"
+    period: Literal["epoch", "node"] = "epoch"
+    slot_s: float = 1.0
+    cell_radius_m: float = 500.0
+    path_loss_exponent: float = 4.0
+    bandwidth_hz: float = 10e6
+    power_dbm: float = 30.0
+    noise_dbm_per_hz: float = -174.0
+    bits_per_parameter: int = 16
+    kept_fraction: float = 1.0  # q, the share of parameters that is sent
+    interferers_per_cell: float = 1.0  # nodes of each other cell in the band of one of ours (D1)
+    interferer_radius_m: float = 8000.0
+    speed_m_per_s: float = 0.0  # random waypoint; positions move when an epoch starts
+    answers: Literal["broadcast", "free"] = "broadcast"  # what a server sends back takes time, or none
+    least_sinr_db: float = -20.0  # to and from a server, below this the block's fading is drawn anew
+    name = "radio"
+    reliable = True  # an outage delays; nothing sent is lost
+    synchronous = False
+    horizon = None
+
+    def __post_init__(self) -> None:
+        positive = ("slot_s", "cell_radius_m", "path_loss_exponent", "bandwidth_hz", "bits_per_parameter")
+        for name in (*positive, "kept_fraction", "interferer_radius_m"):
+            require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("interferers_per_cell", "speed_m_per_s"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+        require(self.kept_fraction <= 1, f"kept_fraction is a share, at most 1, got {self.kept_fraction}")
+        known = ", ".join(bandwidth.ALLOCATIONS)
+        require(self.allocation in bandwidth.ALLOCATIONS, f"there is no allocation '{self.allocation}'; known: {known}")
+        require(self.period in ("epoch", "node"), f"period is 'epoch' or 'node', got '{self.period}'")
+        require(
+            self.interferer_radius_m > self.cell_radius_m,
+            f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got {self.interferer_radius_m}",
+        )
+
+    @property
+    def noise_w(self) -> Array:
+        """Return sigma^2 over the whole band (D2)."""
+        return channel.noise_power_w(self.noise_dbm_per_hz, self.bandwidth_hz)
+
+    def payload_bits(self, message_bits: float) -> float:
+        """Return what a message of `message_bits` costs on the air: sparsity and index bits (D9)."""
+        return latency.payload_bits(
+            round(message_bits / self.bits_per_parameter), self.bits_per_parameter, self.kept_fraction
+        )
+
+    def sinr(self, air: Air, key: Array) -> Array:
+        """Draw one block's SINR between the nodes, eq. (24)."""
+        power_w = dbm_to_watt(self.power_dbm)
+        noise_w = self.noise_w + power_w * air.background
+        return channel.sinr_draw(air.link, air.interferer, key, power_w=power_w, noise_w=noise_w)
+
+    def versions(self, num_nodes: int) -> int:
+        """Return a first guess: held, on the air, and two for pairs that have waited; an engine may need more."""
+        return min(4, max(2, num_nodes))
+
+    def init(self, num_nodes: int, key: Array) -> RadioState:
+        """Drop the nodes and interferers; everyone holds the first models."""
+        return rest(place(self, num_nodes, key))
+
+    def step(self, state: RadioState, offers: Array, message_bits: float, key: Array) -> tuple[RadioState, Delivery]:
+        """Deliver what has arrived, then start the periods that are due."""
+        fading_key, share_key, motion_key = (
+            jax.random.fold_in(key, int(stream)) for stream in (Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY)
+        )
+        state, over = self._arrive(state)
+        air = self._move(state, over, motion_key)
+        sinr = self.sinr(air, fading_key)
+        linked = schedule.links(sinr, db_to_linear(self.threshold_db)) & (over & offers)[None]  # eq. (25a)
+        rate = schedule.se_min(sinr, linked)  # R_i
+        starts, band_hz = self._divide(state, schedule.scheduled(linked), rate, share_key)
+        slots = latency.transmission_slots(self.payload_bits(message_bits), band_hz, rate, self.slot_s)  # eq. (27)
+        new = state._replace(
+            air=air,
+            linked=jnp.where(starts[None], linked, state.linked),
+            left=jnp.where(starts, latency.whole_slots(slots), state.left),  # B3
+            stamp=jnp.where(starts, state.slot, state.stamp),
+            in_use_hz=jnp.where(starts, band_hz, state.in_use_hz),
+            se_min=jnp.where(starts, rate, state.se_min),
+            unnoted=state.unnoted | starts,
+            durations=self._note(state, linked & starts[None], jnp.where(starts, slots, 0.0)),
+        )
+        return new, Delivery(new.held, starts)
+
+    def _arrive(self, state: RadioState) -> tuple[RadioState, Array]:
+        """End a slot: hand over the broadcasts that have arrived, and tell whose period is over."""
+        left = jnp.maximum(state.left - 1, 0)
+        arrived = (state.left > 0) & (left == 0)
+        held = jnp.where(state.linked & arrived[None], state.stamp[None], state.held)  # J_ji, latched (C3)
+        over = left == 0
+        if self.period == "epoch":
+            over = jnp.broadcast_to(jnp.all(over), over.shape)  # C6
+        coming = state.slot + 1
+        noted = over & state.unnoted
+        return state._replace(
+            slot=coming,
+            held=held,
+            left=left,
+            in_use_hz=jnp.where(left > 0, state.in_use_hz, 0.0),
+            unnoted=state.unnoted & ~noted,
+            since=jnp.where(state.linked & noted[None], coming, state.since),
+        ), over
+
+    def _move(self, state: RadioState, over: Array, key: Array) -> Air:
+        """Move the nodes by the time since they last moved, when all periods are over; off at speed 0."""
+        if self.speed_m_per_s == 0:
+            return state.air
+        due = jnp.all(over)
+        step_s = (state.slot - state.air.moved_at) * self.slot_s
+        nodes = geometry.waypoint_step(state.air.nodes, self.speed_m_per_s, step_s, key, radius_m=self.cell_radius_m)
+        moved = look(self, nodes, state.air.interferers, state.slot)
+        return jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, state.air)
+
+    def _divide(self, state: RadioState, wants: Array, rate: Array, key: Array) -> tuple[Array, Array]:
+        """Return who starts, and with how many hertz."""
+        allocate = bandwidth.ALLOCATIONS[self.allocation]
+        if self.period == "epoch":
+            return wants, allocate(rate, wants, self.bandwidth_hz, key)
+        on_air = state.left > 0
+        share_hz = allocate(jnp.where(on_air, state.se_min, rate), on_air | wants, self.bandwidth_hz, key)
+        wanted_hz = jnp.where(wants, share_hz, 0.0)
+        free_hz = jnp.maximum(self.bandwidth_hz - jnp.sum(state.in_use_hz), 0.0)
+        part = jnp.minimum(free_hz / jnp.maximum(jnp.sum(wanted_hz), 1e-30), 1.0)
+        starts = wants & (part >= LEAST_PART)
+        return starts, jnp.where(starts, wanted_hz * part, 0.0)
+
+    def _note(self, state: RadioState, linked: Array, slots: Array) -> Durations:
+        """Add the durations of the broadcasts that start: Gamma_T of eq. (26), and Gamma_W up to now (C5)."""
+        sums, starts = state.durations, slots > 0
+        if self.period == "epoch":
+            transmission, number = jnp.max(slots, initial=0.0), jnp.any(starts)
+        else:
+            transmission, number = jnp.sum(slots), jnp.sum(starts, dtype=jnp.int32)
+        waited = jnp.where(linked, state.slot - state.since, 0)
+        return Durations(
+            sums.transmission + transmission,
+            sums.num_transmissions + number,
+            sums.waiting + jnp.sum(waited, dtype=jnp.int32),
+            sums.num_waits + jnp.sum(linked, dtype=jnp.int32),
+        )
+
+    def measures(self, state: RadioState | star.StarState) -> dict[str, Array]:
+        """Return mean Gamma_T and Gamma_W so far, in slots; NaN before the first, and around a server."""
+        if not isinstance(state, RadioState):
+            return {}
+        sums = state.durations
+        return {
+            "gamma_t": sums.transmission / sums.num_transmissions,
+            "gamma_w": sums.waiting / sums.num_waits,
+        }
+
+    def star_init(self, num_nodes: int, key: Array) -> star.StarState:
+        """Drop the same nodes and interferers around a base station at the centre."""
+        return star.at_rest(place(self, num_nodes, key), self.path_loss_exponent)
+
+    def uplink(
+        self, state: star.StarState, offers: Array, message_bits: float, key: Array
+    ) -> tuple[star.StarState, Transfer]:
+        """Advance the uploads to the base station."""
+        return star.uplink(self, state, offers, self.payload_bits(message_bits), key)
+
+    def downlink(
+        self, state: star.StarState, offers: Array, message_bits: float, key: Array
+    ) -> tuple[star.StarState, Transfer]:
+        """Advance the base station's broadcast."""
+        return star.downlink(self, state, offers, self.payload_bits(message_bits), key)
+
+
+def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:
+    """Drop nodes uniformly in the cell and, for each band, interferers outside it (D1, D4)."""
+    node_key, interferer_key = (jax.random.fold_in(key, int(s)) for s in (Stream.GEOMETRY, Stream.INTERFERENCE))
+    density = network.interferers_per_cell * geometry.cell_density_per_m2(network.cell_radius_m)
+    if density > 0:
+        points = geometry.interferers(
+            num_nodes,
+            density,
+            interferer_key,
+            inner_radius_m=network.cell_radius_m,
+            outer_radius_m=network.interferer_radius_m,
+        )
+    else:
+        points = Points(jnp.zeros((num_nodes, 1, 2)), jnp.zeros((num_nodes, 1), bool))
+    far_m = jnp.where(points.present, jnp.linalg.norm(points.positions_m, axis=-1), jnp.inf)
+    order = jnp.argsort(far_m, axis=1)
+    points = Points(
+        jnp.take_along_axis(points.positions_m, order[..., None], axis=1), jnp.take_along_axis(points.present, order, 1)
+    )
+    nodes = geometry.waypoint_start(num_nodes, network.cell_radius_m, node_key)
+    return look(network, nodes, points, jnp.zeros((), jnp.int32))
+
+
+def look(network: RadioNetwork, nodes: Waypoint, interferers: Points, slot: Array) -> Air:
+    """Return the path gains of positions."""
+    gain = channel.interferer_gain(nodes.positions_m, interferers, network.path_loss_exponent)
+    return Air(
+        nodes,
+        interferers,
+        channel.link_gain(nodes.positions_m, nodes.positions_m, network.path_loss_exponent),
+        gain[..., :NUM_FADING],
+        jnp.sum(gain[..., NUM_FADING:], axis=-1),
+        slot,
+    )
+
+
+def place_cells(network: RadioNetwork, layout: geometry.Layout) -> Air:
+    """Return the air of every cell of a layout, (cell, ...): each node's band is used again in the nearest cells.
+
+    `jax.vmap` the network's `step` over it; memory is linear in cells.
+    """
+    nodes = Waypoint(layout.nodes_m, layout.nodes_m)
+    slots = jnp.zeros(layout.nodes_m.shape[0], jnp.int32)
+    return jax.vmap(lambda n, i, s: look(network, n, i, s))(nodes, geometry.layout_interferers(layout), slots)
+
+
+def rest(air: Air) -> RadioState:
+    """Return the state before slot 0: nothing on the air, everyone holding stamp 0 (C2)."""
+    nodes = air.link.shape[0]
+    pair, each = jnp.zeros((nodes, nodes), jnp.int32), jnp.zeros(nodes, jnp.int32)
+    none, whole = jnp.zeros((), air.link.dtype), jnp.zeros((), jnp.int32)
+    return RadioState(
+        slot=whole,
+        air=air,
+        held=pair,
+        linked=pair.astype(bool),
+        left=each,
+        stamp=each,
+        in_use_hz=each.astype(air.link.dtype),
+        se_min=jnp.full(nodes, jnp.inf, air.link.dtype),
+        unnoted=each.astype(bool),
+        since=pair,
+        durations=Durations(none, whole, whole, whole),
+    )

@@ -1,0 +1,247 @@
+"""Point processes have their counts, their uniformity and their shapes; layouts stay linear in the cells."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from folkman.radio import geometry
+from folkman.radio.geometry import Points
+
+RADIUS_M = 500.0
+
+
+def radii_m(positions_m):
+    return np.linalg.norm(np.asarray(positions_m, np.float64), axis=-1)
+
+
+@pytest.mark.parametrize(("window", "area"), [("disc", np.pi), ("square", 4.0)])
+def test_poisson_counts_have_mean_and_variance_of_the_density(window, area):
+    num_draws, mean = 4000, 20.0
+    density = mean / (area * RADIUS_M**2)
+    draw = jax.jit(
+        jax.vmap(lambda k: geometry.poisson_points(density, RADIUS_M, geometry.padding(mean), k, window=window))
+    )
+    counts = np.asarray(draw(jax.random.split(jax.random.key(1), num_draws)).present.sum(axis=-1))
+
+    # Poisson law: var of the sample mean m/n, of the sample variance (m + 2 m^2)/n, as mu_4 = m + 3 m^2.
+    assert abs(counts.mean() - mean) < 4 * np.sqrt(mean / num_draws)
+    assert abs(counts.var() - mean) < 4 * np.sqrt((mean + 2 * mean**2) / num_draws)
+
+
+def test_counts_in_disjoint_halves_are_uncorrelated():
+    density = 40.0 / (np.pi * RADIUS_M**2)
+    draw = jax.jit(jax.vmap(lambda k: geometry.poisson_points(density, RADIUS_M, geometry.padding(40.0), k)))
+    points = draw(jax.random.split(jax.random.key(2), 3000))
+    left = np.asarray(points.present & (points.positions_m[..., 0] < 0)).sum(axis=-1)
+    right = np.asarray(points.present).sum(axis=-1) - left
+
+    # A fixed count would give correlation -1; independence gives a standard error of 1/sqrt(n).
+    assert abs(np.corrcoef(left, right)[0, 1]) < 4 / np.sqrt(3000)
+
+
+def test_padding_is_hardly_ever_exceeded():
+    means = np.array([0.0, 0.1, 1.0, 20.0, 255.0, 1e4, 1e6])
+    assert all(stats.poisson.sf(geometry.padding(mean), mean) < 1e-9 for mean in means)
+    assert geometry.padding(1e4) < 1.1e4
+
+
+def test_square_window_is_filled_to_its_corners():
+    points = geometry.poisson_points(1e-4, 1000.0, 500, jax.random.key(3), window="square")
+    for axis in (0, 1):
+        assert stats.kstest(np.asarray(points.positions_m[:, axis]), "uniform", (-1000.0, 2000.0)).pvalue > 1e-3
+
+
+def test_cell_is_uniform_in_the_disc():
+    positions_m = geometry.cell(4000, RADIUS_M, jax.random.key(4))
+    # Uniform in area: (r/R)^2 is uniform, and so is the angle.
+    assert stats.kstest((radii_m(positions_m) / RADIUS_M) ** 2, "uniform").pvalue > 1e-3
+    angle = np.arctan2(*np.asarray(positions_m).T)
+    assert stats.kstest(angle, "uniform", (-np.pi, 2 * np.pi)).pvalue > 1e-3
+    assert positions_m.dtype == jnp.float32
+
+
+def test_interferers_stay_out_of_the_cell_and_bands_differ():
+    phi = geometry.interferers(5, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(5))
+    reach_m = radii_m(phi.positions_m)
+
+    assert reach_m.min() >= 500.0 - 1e-2
+    assert reach_m.max() <= 8000.0 + 1e-2
+    # Mean count lambda pi (8000^2 - 500^2) = 255 a band.
+    counts = np.asarray(phi.present.sum(axis=-1))
+    assert abs(counts.mean() - 255.0) < 4 * np.sqrt(255.0 / 5)
+    assert not np.array_equal(phi.positions_m[0], phi.positions_m[1])
+
+
+def test_no_density_gives_no_interferers():
+    phi = geometry.interferers(3, 0.0, jax.random.key(0))
+    assert not phi.present.any()
+
+
+def test_distances_keep_order_rx_tx_and_short_ranges_far_from_the_origin():
+    rx_m = jnp.array([[0.0, 0.0], [8000.0, 8000.0]])
+    tx_m = jnp.array([[3.0, 4.0], [8000.0, 8000.5], [0.0, 0.0]])
+
+    measured_m = geometry.distances(rx_m, tx_m)
+
+    assert measured_m.shape == (2, 3)
+    np.testing.assert_allclose(measured_m[0, 0], 5.0)
+    np.testing.assert_allclose(measured_m[1, 1], 0.5, rtol=1e-6)
+    assert measured_m[0, 2] == 0.0
+
+
+def test_association_is_voronoi_and_skips_padding():
+    stations = Points(jnp.array([[0.0, 0.0], [100.0, 0.0], [49.0, 0.0]]), jnp.array([True, True, False]))
+    nodes_m = jnp.array([[10.0, 5.0], [90.0, -5.0], [49.0, 0.0]])
+    assert jax.jit(geometry.associate)(nodes_m, stations).tolist() == [0, 1, 0]
+
+
+def test_hexagonal_cells_have_six_neighbours_and_the_area_of_the_disc():
+    stations_m = geometry.hexagonal_stations(2000, RADIUS_M)
+    nearest_m = radii_m(stations_m[geometry.neighbour_cells(stations_m, 7)[0]] - stations_m[:1])
+
+    spacing_m = RADIUS_M * np.sqrt(2 * np.pi / np.sqrt(3))
+    np.testing.assert_allclose(nearest_m[:6], spacing_m, rtol=1e-5)
+    np.testing.assert_allclose(nearest_m[6], np.sqrt(3) * spacing_m, rtol=1e-5)
+    # 2000 cells of area pi R^2 fill a disc of radius R sqrt(2000) up to the rim.
+    assert radii_m(stations_m).max() == pytest.approx(RADIUS_M * np.sqrt(2000), rel=0.02)
+
+
+def test_neighbours_are_the_nearest_others():
+    stations_m = geometry.poisson_stations(60, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(6))
+    separation_m = np.array(geometry.distances(stations_m, stations_m))
+    np.fill_diagonal(separation_m, np.inf)
+    expected = np.argsort(separation_m, axis=1)[:, :5]
+
+    np.testing.assert_array_equal(geometry.neighbour_cells(stations_m, 5), expected)
+
+
+@pytest.mark.parametrize(("num_cells", "asked", "given"), [(1, 6, 0), (2, 6, 1), (4, 3, 3)])
+def test_small_networks_have_as_many_neighbours_as_there_are(num_cells, asked, given):
+    stations_m = geometry.hexagonal_stations(num_cells, RADIUS_M)
+    placed = geometry.layout(
+        stations_m,
+        geometry.nodes_in_discs(stations_m, 3, RADIUS_M, jax.random.key(0)),
+        num_neighbours=asked,
+    )
+    assert placed.neighbours.shape == (num_cells, given)
+    assert geometry.layout_interferers(placed).positions_m.shape == (num_cells, 3, given, 2)
+
+
+def test_coinciding_stations_are_neighbours_but_never_of_themselves():
+    stations_m = jnp.zeros((4, 2))
+    neighbours = np.asarray(geometry.neighbour_cells(stations_m, 2))
+    assert neighbours.shape == (4, 2)
+    assert not (neighbours == np.arange(4)[:, None]).any()
+
+
+def test_interferers_of_a_layout_are_the_same_band_of_the_neighbours():
+    stations_m = geometry.hexagonal_stations(7, RADIUS_M)
+    nodes_m = geometry.nodes_in_discs(stations_m, 4, RADIUS_M, jax.random.key(7))
+    placed = geometry.layout(stations_m, nodes_m, num_neighbours=3)
+
+    phi = geometry.layout_interferers(placed)
+
+    assert phi.positions_m.shape == (7, 4, 3, 2)
+    other = int(placed.neighbours[5, 2])
+    np.testing.assert_array_equal(phi.positions_m[5, 1, 2], nodes_m[other, 1])
+    assert radii_m(nodes_m - stations_m[:, None]).max() <= RADIUS_M * (1 + 1e-5)
+
+
+def test_ten_thousand_cells_are_laid_out_in_linear_memory():
+    stations_m = geometry.hexagonal_stations(10_000, RADIUS_M)
+    placed = geometry.layout(
+        stations_m, geometry.nodes_in_discs(stations_m, 5, RADIUS_M, jax.random.key(8)), num_neighbours=18
+    )
+    phi = geometry.layout_interferers(placed)
+    assert phi.positions_m.size == 10_000 * 5 * 18 * 2
+
+
+def test_voronoi_nodes_belong_to_their_station_and_fill_its_cell():
+    stations_m = geometry.poisson_stations(50, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(9))
+    nodes_m = geometry.nodes_in_voronoi_cells(stations_m, 40, 2 * RADIUS_M, jax.random.key(10))
+    owner = geometry.associate(nodes_m.reshape(-1, 2), Points(stations_m, jnp.ones(50, bool)))
+    np.testing.assert_array_equal(np.asarray(owner).reshape(50, 40), np.arange(50)[:, None] * np.ones((1, 40)))
+
+    # Two stations 200 m apart: the right one's cell in its disc of 300 m is what lies right of the middle.
+    pair_m = jnp.array([[-100.0, 0.0], [100.0, 0.0]])
+    right_m = np.asarray(geometry.nodes_in_voronoi_cells(pair_m, 4000, 300.0, jax.random.key(11)))[1]
+    assert right_m[:, 0].min() >= 0
+    # Its share beyond x = 100 m is half a disc over the disc less the segment of half-angle acos(1/3).
+    half_angle = np.arccos(1 / 3)
+    cut_share = (half_angle - np.sin(half_angle) * np.cos(half_angle)) / np.pi
+    expected = 0.5 / (1 - cut_share)
+    error = np.sqrt(expected * (1 - expected) / 4000)
+    assert abs(np.mean(right_m[:, 0] > 100.0) - expected) < 4 * error
+
+
+def test_vanishing_voronoi_cells_are_refused_with_a_remedy(monkeypatch):
+    monkeypatch.setattr(geometry, "_accept", lambda *_: (np.zeros((0, 2)), np.zeros(0, int)))
+    with pytest.raises(ValueError, match=r"expected cells with room.*got 2 whose.*remove coinciding stations"):
+        geometry.nodes_in_voronoi_cells(jnp.zeros((2, 2)), 1, 1.0, jax.random.key(0))
+
+
+def test_waypoint_nodes_move_at_their_speed_and_stay_inside():
+    def advance(state, key):
+        after = geometry.waypoint_step(state, 10.0, 1.0, key)
+        return after, after
+
+    start = geometry.waypoint_start(64, RADIUS_M, jax.random.key(12))
+    _, path = jax.lax.scan(advance, start, jax.random.split(jax.random.key(13), 200))
+
+    moved_m = radii_m(path.positions_m[1:] - path.positions_m[:-1])
+    same_leg = np.all(np.asarray(path.targets_m[1:] == path.targets_m[:-1]), axis=-1)
+    assert 0.9 < same_leg.mean() < 1.0
+    np.testing.assert_allclose(moved_m[same_leg], 10.0, rtol=1e-3)
+    assert moved_m.max() <= 10.0 * (1 + 1e-3)  # a turn on the way can only shorten the displacement
+    assert radii_m(path.positions_m).max() <= RADIUS_M * (1 + 1e-5)
+
+
+def test_waypoint_turns_to_a_new_target_on_arrival_and_walks_on():
+    state = geometry.Waypoint(jnp.array([[0.0, 0.0], [0.0, 0.0]]), jnp.array([[3.0, 0.0], [400.0, 0.0]]))
+    after = geometry.waypoint_step(state, 5.0, 1.0, jax.random.key(14))
+
+    assert not np.array_equal(after.targets_m[0], state.targets_m[0])
+    np.testing.assert_allclose(radii_m(after.positions_m[0] - state.targets_m[0]), 2.0, rtol=1e-5)
+    np.testing.assert_array_equal(after.targets_m[1], state.targets_m[1])
+    np.testing.assert_allclose(after.positions_m[1], [5.0, 0.0])
+
+
+def test_waypoint_at_rest_stays():
+    state = geometry.waypoint_start(5, RADIUS_M, jax.random.key(15))
+    after = geometry.waypoint_step(state, 0.0, 1.0, jax.random.key(16))
+    np.testing.assert_array_equal(after.positions_m, state.positions_m)
+
+
+def test_draws_run_under_jit_and_vmap_and_repeat_by_key():
+    keys = jax.random.split(jax.random.key(17), 3)
+    draw = jax.jit(jax.vmap(lambda key: geometry.interferers(2, 1e-6, key)))
+    first, second = draw(keys), draw(keys)
+    np.testing.assert_array_equal(first.positions_m, second.positions_m)
+    single = geometry.interferers(2, 1e-6, keys[1])
+    np.testing.assert_allclose(first.positions_m[1], single.positions_m, rtol=1e-5, atol=1e-2)
+    np.testing.assert_array_equal(first.present[1], single.present)
+
+
+def test_precision_is_single_unless_asked_for():
+    key = jax.random.key(0)
+    with jax.enable_x64(True):
+        for asked, dtype in (({}, jnp.float32), ({"dtype": jnp.float64}, jnp.float64)):
+            for draw in (
+                lambda kw=asked: geometry.cell(3, 500.0, key, **kw),
+                lambda kw=asked: geometry.poisson_points(1e-6, 500.0, 9, key, **kw).positions_m,
+                lambda kw=asked: geometry.interferers(2, 1e-6, key, **kw).positions_m,
+            ):
+                assert jax.eval_shape(draw).dtype == dtype
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_radius_is_refused_with_a_remedy(bad):
+    with pytest.raises(ValueError, match=r"expected radius_m positive and finite, got radius_m = .*; give"):
+        geometry.cell(3, bad, jax.random.key(0))
+
+
+def test_ring_turned_inside_out_is_refused():
+    with pytest.raises(ValueError, match=r"expected 0 <= inner.*got 900.0 and 500.0; the inner radius"):
+        geometry.interferers(1, 1e-6, jax.random.key(0), inner_radius_m=900.0, outer_radius_m=500.0)
