@@ -1,6 +1,10 @@
 """Shared by all tests: a strict JAX, float64 on request, and small problems with known answers."""
 
+import os
 from collections.abc import Callable, Iterator
+
+# Most of the suite's time is compilation of small programs: leave out LLVM's costly passes. Set before JAX starts.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1")
 
 import jax
 import numpy as np

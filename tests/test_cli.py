@@ -44,14 +44,13 @@ def test_json_is_the_last_line_with_the_promised_keys(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(tmp_path):
-    arguments = [*FAST, "--set", "slots=3000", "--set", "record_every=20"]
+    arguments = [*FAST, "--set", "slots=8000", "--set", "record_every=50"]
     command = [sys.executable, "-m", "folkman", "run", *arguments, "--out", "stopped"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     parts = tmp_path / "stopped" / "parts"
     deadline = time.monotonic() + 120
     while not (parts.is_dir() and any(parts.glob("*.parquet"))) and time.monotonic() < deadline:
-        time.sleep(0.2)  # until the first of the three runs is done
-    time.sleep(0.5)
+        time.sleep(0.05)  # until the first of the three runs is done
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
 

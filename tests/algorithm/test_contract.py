@@ -146,6 +146,27 @@ def test_schedules_follow_their_formulas(decay, steps, factors):
     np.testing.assert_allclose(found, 0.2 * np.asarray(factors), rtol=1e-6, atol=1e-8)
 
 
+def test_fedavgs_server_drops_what_is_not_finite_and_renormalises():
+    server = ALGORITHMS["fedavg"](step=0.1).server
+    assert server is not None
+    uploads = jnp.asarray([[1.0, 2.0], [0.0, 0.0], [5.0, 6.0]])
+    box = Inbox(
+        uploads,
+        jnp.arange(3),
+        jnp.asarray([0.5, 0.3, 0.2]),
+        jnp.zeros(()),
+        jnp.ones(3, bool),
+        jnp.zeros(3, jnp.int32),
+        jnp.asarray([True, False, True]),
+    )
+
+    after = server.receive(server.init(jnp.zeros(2), 3), box)
+
+    np.testing.assert_allclose(server.params(after), (0.5 * uploads[0] + 0.2 * uploads[2]) / 0.7, rtol=1e-6)
+    nobody = server.receive(server.init(jnp.zeros(2), 3), box._replace(finite=jnp.zeros(3, bool)))
+    assert np.isnan(server.params(nobody)).all()  # which stops the run
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_its_docstring_has_the_reference_and_the_differences(name):
     import sys

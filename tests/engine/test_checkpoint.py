@@ -68,7 +68,7 @@ def test_nothing_is_left_of_a_checkpoint_that_cannot_be_written(problem, tmp_pat
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
     with pytest.raises(OSError, match="No space left"):
         checkpoint.save(start(sim, 7), tmp_path / "c.safetensors")
 

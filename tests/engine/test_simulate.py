@@ -187,17 +187,6 @@ def test_a_divergent_run_stops_and_keeps_its_rows(quadratics, algorithm):
     assert all(np.isfinite(row["train_loss"]) for row in run.rows[:-1])
 
 
-def test_fedavg_drops_an_upload_that_is_not_finite_and_renormalises(quadratics):
-    problem = quadratics(nodes=3)
-    broken = problem.__class__(**{**problem.__dict__, "y": problem.y.at[1].set(np.inf)})
-
-    run = simulate(broken, ideal(), fedavg(0.1), slots=1)
-
-    kept = np.array([0, 2])
-    grads = np.asarray(problem.y)[kept, 0] * (0 - np.asarray(problem.x)[kept, 0])
-    np.testing.assert_allclose(run.model, -0.1 * grads.mean(axis=0), rtol=1e-12)
-
-
 def test_a_network_that_breaks_an_assumption_is_refused(digits):
     strict = async_sharing(0.1)._replace(assumes=frozenset({Assumption.SYNCHRONOUS}))
 

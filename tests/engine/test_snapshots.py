@@ -21,7 +21,7 @@ def random_timeline(rng, nodes, slots, send_probability):
     return PeerTimeline(held, sends, np.ones((slots, nodes), bool))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.sampled_from([0.1, 0.5, 1.0]))
 def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_probability):
     rng = np.random.default_rng(seed)
@@ -65,6 +65,6 @@ def test_the_engine_refuses_to_go_on_with_a_missing_copy(digits):
 
     from folkman import async_sharing, constant, simulate
 
-    lying = replace(constant(4), alive=2)
+    lying = replace(constant(15), alive=2)  # needs 16, and no network can need more than one a node and one
     with pytest.raises(RuntimeError, match="`versions` is too small"):
-        simulate(digits, lying, async_sharing(0.1), slots=20)
+        simulate(digits, lying, async_sharing(0.1), slots=30)

@@ -77,8 +77,13 @@ def test_mini_batches_are_unbiased_and_never_padding(uneven):
 
     error = grads.std(axis=0) / np.sqrt(draws)
     expected = np.asarray(full.gradients(v, keys(4))[1])
-    # some 2,600 coordinates: the largest of as many normal deviations stays below five
-    assert (np.abs(grads.mean(axis=0) - expected) < 5 * error + 1e-12).all()
+    seen = error > 1e-9  # a pixel that is black in every sample has no gradient and no error
+    z = (grads.mean(axis=0) - expected)[seen] / error[seen]
+    # near 1 on average, but pixels of one image move together: about forty independent directions in all. Padding in a
+    # batch, or a sample never drawn, is a bias that does not shrink with the draws: tens of standard errors
+    assert 0.4 < np.mean(z**2) < 2.5
+    assert np.abs(z).max() < 8
+    assert np.abs(expected[~seen]).max() < 1e-9
 
 
 def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):

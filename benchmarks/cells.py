@@ -1,0 +1,50 @@
+"""10,000 nodes in 500 cells: 200 slots of the radio network alone, wall clock and peak memory.
+
+python benchmarks/cells.py [CELLS [NODES_PER_CELL [SLOTS]]]
+"""
+
+import resource
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from folkman.radio import geometry
+from folkman.radio.network import RadioNetwork, RadioState, place_cells, rest
+
+PAPER_CNN_BITS = 430_698 * 16
+
+
+def main() -> None:
+    """Lay the cells out, run them, and print what it took."""
+    cells, nodes, slots = (int(given) for given in (sys.argv[1:] + ["500", "20", "200"][len(sys.argv) - 1 :]))
+    network, key = RadioNetwork(), jax.random.key(0)
+    begun_s = time.perf_counter()
+    stations_m = geometry.hexagonal_stations(cells, network.cell_radius_m)
+    nodes_m = geometry.nodes_in_discs(stations_m, nodes, network.cell_radius_m, key)
+    state = jax.vmap(rest)(place_cells(network, geometry.layout(stations_m, nodes_m)))
+    laid_s = time.perf_counter() - begun_s
+
+    @jax.jit
+    def roll(state: RadioState) -> tuple[RadioState, Array]:
+        offers = jnp.ones((cells, nodes), bool)
+
+        def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
+            keys = jax.random.split(jax.random.fold_in(key, t), cells)
+            state, delivery = jax.vmap(lambda s, o, k: network.step(s, o, PAPER_CNN_BITS, k))(state, offers, keys)
+            return state, jnp.mean(t + 1.0 - delivery.held)
+
+        return lax.scan(slot, state, jnp.arange(slots))
+
+    begun_s = time.perf_counter()
+    _, ages = jax.block_until_ready(roll(state))
+    took_s = time.perf_counter() - begun_s
+    peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"{cells} cells of {nodes} nodes: layout {laid_s:.1f} s, {slots} slots with compilation {took_s:.1f} s")
+    print(f"peak memory {peak_gb:.2f} GB, mean age at the end {float(ages[-1]):.1f} slots")
+
+
+if __name__ == "__main__":
+    main()
