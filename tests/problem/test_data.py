@@ -145,7 +145,7 @@ def test_drawn_data_depend_on_the_seed_alone():
         (lambda: data.quadratic(condition=0.5), "condition >= 1"),
         (lambda: data.quadratic(heterogeneity=float("nan")), "heterogeneity >= 0"),
         (lambda: data.gaussian(samples=3, dim=4), "expected samples >= dim"),
-        (lambda: data.load("minst"), "got 'minst'; did you mean 'mnist'?"),
+        (lambda: data.load("minst"), "there is no 'minst'; did you mean 'mnist'?"),
         (lambda: data.load("digits", train_size=1438), "expected train_size in 1..1437, got 1438"),
         (lambda: data.load("quadratic", train_size=2), "expected no train_size, got 2"),
     ],

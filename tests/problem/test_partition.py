@@ -232,7 +232,7 @@ def test_take_refuses_what_is_not_there(limits, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: partition.split("dirichelt", np.arange(4), 2), "got 'dirichelt'; did you mean 'dirichlet'?"),
+        (lambda: partition.split("dirichelt", np.arange(4), 2), "there is no 'dirichelt'; did you mean 'dirichlet'?"),
         (lambda: partition.iid(np.arange(4), 0), "expected nodes >= 1 and samples, got 0 and 4 samples"),
         (lambda: partition.iid(np.arange(0), 2), "got 2 and 0 samples"),
         (lambda: partition.iid(np.arange(3), 5), "got none at node 3; use fewer nodes"),

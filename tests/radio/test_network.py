@@ -82,7 +82,7 @@ def test_under_the_optimum_all_broadcasts_end_together_at_equal_rates():
     assert started > 5
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["optimal", "uniform", "random"]), st.sampled_from([-15.0, 0.0, 8.0]))
 def test_the_bandwidth_in_use_never_exceeds_the_band(seed, allocation, threshold_db):
     network = replace(NARROW, period="node", allocation=allocation, threshold_db=threshold_db)
