@@ -113,6 +113,18 @@ def test_labels_that_share_a_file_name_or_cannot_be_shown_are_refused(labels):
         resolve({"algorithm": [{"name": "fedavg", "label": label} for label in labels]})
 
 
+def test_a_radio_table_is_the_network_and_an_algorithms_own_starts_from_it():
+    tables = [{"name": "async_sharing"}, {"name": "async_sharing", "network": {"allocation": "uniform"}}]
+    config = resolve({"radio": {"bandwidth_hz": 1e6}, "algorithm": tables})
+
+    assert (config.network["name"], config.network["bandwidth_hz"]) == ("radio", 1e6)
+    own = config.algorithm[1]["network"]
+    assert (own["name"], own["allocation"], own["bandwidth_hz"]) == ("radio", "uniform", 1e6)
+    assert resolve(tomllib.loads(to_toml(config))) == config
+    with pytest.raises(ConfigError, match="give one of the two"):
+        resolve({"radio": {}, "network": {"name": "ideal"}})
+
+
 def test_greek_labels_are_told_apart():
     resolve({"algorithm": [{"name": "fedavg", "label": label} for label in "αβ"]})
 

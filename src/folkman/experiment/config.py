@@ -157,15 +157,16 @@ def _put(tables: dict[str, Any], keys: list[str], value: Any, setting: str) -> N
 def resolve(raw: Mapping[str, Any]) -> Comparison:
     """Check a configuration and fill in every default, or raise `ConfigError`."""
     for key in raw:
-        if key not in Comparison.model_fields:
+        if key not in Comparison.model_fields and key != "radio":
             raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
+    raw = _with_radio(raw)
     tables = {**DEFAULT, **_fitting(raw), **raw}
     resolved = {name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"}
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
         raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
     try:
-        comparison = Comparison(**{**raw, **resolved, "algorithm": _algorithms(algorithms)})
+        comparison = Comparison(**{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved["network"])})
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
     _check(comparison)
@@ -181,12 +182,24 @@ def _fitting(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": {"name": "linear"}} if name == "gaussian" else {}
 
 
-def _algorithms(tables: Sequence[Any]) -> list[dict[str, Any]]:
-    """Resolve each algorithm and give each its own label."""
+def _with_radio(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read a table [radio] as the network of that name."""
+    if "radio" not in raw:
+        return raw
+    if "network" in raw or not isinstance(raw["radio"], dict):
+        raise ConfigError("[radio] is a table, and short for [network] with name = 'radio'; give one of the two")
+    rest = {key: value for key, value in raw.items() if key != "radio"}
+    return {**rest, "network": {"name": "radio", **raw["radio"]}}
+
+
+def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Resolve each algorithm and give each its own label; its own network, if of the same name, starts from `base`."""
     found = [CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)]
     for i, table in enumerate(found):
-        if table["network"] is not None:
-            table["network"] = CHOICES["network"].resolve(table["network"], f"algorithm.{i}.network")
+        own = table["network"]
+        if own is not None:
+            own = {**base, **own} if own.get("name", base["name"]) == base["name"] else own
+            table["network"] = CHOICES["network"].resolve(own, f"algorithm.{i}.network")
         if table["label"] is None:
             alike = [other for other in found if other["name"] == table["name"]]
             apart = [key for key in table if key != "label" and any(other[key] != table[key] for other in alike)]
