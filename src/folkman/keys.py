@@ -28,6 +28,10 @@ class Stream(IntEnum):
     INTERFERENCE = 8  # interferer positions
     FADING = 9  # small-scale fading
     ALLOCATION = 10  # random bandwidth shares
+    START = 11  # an algorithm's own draws before its first slot
+    SERVER = 12  # a server's own draws
+    LOSS = 13  # messages that are lost
+    FAULT = 14  # what faulty nodes send
 
 
 def make_key(seed: ArrayLike, stream: Stream) -> Array:

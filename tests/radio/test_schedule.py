@@ -152,10 +152,48 @@ def test_expected_duration_is_what_a_simulation_of_epochs_measures():
     assert abs(np.mean(waits) - claimed) < 4 * np.std(waits) / np.sqrt(len(waits))
 
 
+@pytest.mark.parametrize("allocation", ["optimal", "uniform"])
+@pytest.mark.parametrize("threshold", [0.3, 2.0])
+def test_expected_age_is_what_a_simulation_of_epochs_measures(threshold, allocation):
+    """Epochs of whole slots drawn one after the other from the same blocks; every pair's age in every slot."""
+    rng = np.random.default_rng(2)
+    pool = np.asarray(rng.exponential(1.0, (60, 3, 3)), np.float32)
+    options = {"payload_bits": PAYLOAD_BITS, "total_hz": TOTAL_HZ, "slot_s": SLOT_S}
+    allocate = bandwidth.optimal if allocation == "optimal" else bandwidth.uniform
+    claimed = float(schedule.expected_age(jnp.asarray(pool), threshold, allocate=allocate, **options))
+
+    linked = (pool > threshold) & ~np.eye(3, dtype=bool)
+    own = [own_slots(pool[k], linked[k], allocation) for k in range(60)]
+    means = []  # of independent stretches of time, over pairs
+    for _ in range(40):
+        drawn = rng.integers(60, size=1000)
+        begins = np.cumsum([0, *(max(own[k].values(), default=1) for k in drawn)])
+        ages = np.zeros(begins[-1])
+        for rx, tx in np.argwhere(~np.eye(3, dtype=bool)):
+            stamps = np.zeros(begins[-1], int)
+            for begin, k in zip(begins, drawn, strict=False):
+                if linked[k][rx, tx]:
+                    stamps[begin + own[k][tx] :] = begin
+            ages += (np.arange(begins[-1]) - stamps) / 6
+        means.append(ages[begins[50] :].mean())  # by then all pairs have met
+    error = np.std(means, ddof=1) / np.sqrt(len(means))
+    assert abs(np.mean(means) - claimed) < 4 * error
+    assert error < 0.02 * claimed  # or the comparison decides nothing
+
+
 def epoch_slots(sinr, linked):
     """Return the closed form of 2.7, S / (T B) sum 1 / R_i, in plain NumPy; an idle epoch is one slot."""
     rates = [np.log2(1 + sinr[linked[:, i], i].min()) for i in range(len(sinr)) if linked[:, i].any()]
     return PAYLOAD_BITS / (SLOT_S * TOTAL_HZ) * sum(1 / rate for rate in rates) if rates else 1.0
+
+
+def own_slots(sinr, linked, allocation):
+    """Return the whole slots of each sender's broadcast, by eq. (27) in plain NumPy."""
+    rates = {i: np.log2(1 + sinr[linked[:, i], i].min()) for i in range(len(sinr)) if linked[:, i].any()}
+    total = sum(1 / rate for rate in rates.values())
+    share = {i: (1 / rate) / total if allocation == "optimal" else 1 / len(rates) for i, rate in rates.items()}
+    durations = {i: PAYLOAD_BITS / (SLOT_S * TOTAL_HZ * share[i] * rate) for i, rate in rates.items()}
+    return {i: max(1, int(np.ceil(duration - 1e-5))) for i, duration in durations.items()}
 
 
 def test_expected_duration_stays_finite_for_pairs_that_never_meet(sinr_drops):

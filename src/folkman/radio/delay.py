@@ -12,7 +12,7 @@ Snapshot is the default of the figures: Assumption 1 of [1] then holds to the le
 its Table I says. `held` starts at 0 for all: the common first model is known to everyone and costs nothing.
 
 Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma} drawn for each
-node and transfer under `iid`, which makes stragglers.
+node and transfer under `iid`, which makes stragglers. A round in lock-step takes as long as the slowest of these.
 
 Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is held while the next
 travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two laws.
@@ -28,6 +28,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from folkman.checks import require
 from folkman.radio.delivery import Delivery, Transfer
@@ -36,6 +37,7 @@ __all__ = [
     "DELAYS",
     "DelayNetwork",
     "DelayState",
+    "LockstepState",
     "StarState",
     "constant",
     "ideal",
@@ -54,6 +56,15 @@ class DelayState(NamedTuple):
 
     slot: Array  # () slots ended so far
     phase: Array  # (node,) first slot of each node's sharing rounds
+
+
+class LockstepState(NamedTuple):
+    """Between peers in lock-step."""
+
+    slot: Array  # () slots ended so far
+    left: Array  # () slots left of the round, -1 for none
+    since: Array  # () stamp of the round
+    held: Array  # (rx, tx)
 
 
 class StarState(NamedTuple):
@@ -79,15 +90,20 @@ class DelayNetwork:
     alive: int  # payloads of one sender in use at once
     bits_per_parameter: int = 16
     reliable = True
+    synchronous = True
     horizon = None
 
     def __post_init__(self) -> None:
         require(self.bits_per_parameter >= 1, f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}")
 
     @property
-    def synchronous(self) -> bool:
-        """Tell whether all nodes hear the same step of each other."""
-        return self.law is _constant_law or self.gamma <= 1
+    def recent(self) -> int:
+        """Return how many of a sender's newest payloads may still be delivered."""
+        return self.alive
+
+    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
+        """Return the size as it is."""
+        return message_bits
 
     def versions(self, num_nodes: int) -> int:
         """Return how many payloads of one sender may be in use at once."""
@@ -99,13 +115,34 @@ class DelayNetwork:
         phase = jax.random.randint(key, (num_nodes,), 0, max(self.gamma, 1), jnp.int32)
         return DelayState(jnp.zeros((), jnp.int32), phase)
 
-    def step(self, state: DelayState, offers: Array, message_bits: int, key: Array) -> tuple[DelayState, Delivery]:
+    def step(
+        self, state: DelayState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[DelayState, Delivery]:
         """Return the copies held when the next slot begins; an abstract law lets everyone send on its beat."""
         del offers, message_bits
         coming = state.slot + 1
         return state._replace(slot=coming), self.law(coming, state.phase, self.gamma, key)
 
-    def measures(self, state: DelayState | StarState) -> dict[str, Array]:
+    def lockstep_init(self, num_nodes: int, key: Array) -> LockstepState:
+        """Return everyone at rest, holding the first messages."""
+        del key
+        zero, idle = jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32)
+        return LockstepState(zero, idle, zero, jnp.zeros((num_nodes, num_nodes), jnp.int32))
+
+    def exchange(
+        self, state: LockstepState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+    ) -> tuple[LockstepState, Delivery]:
+        """Begin a round when all offer, and end it when the slowest message has arrived; all pairs are served."""
+        del wanted, message_bits
+        coming = state.slot + 1
+        begins = jnp.all(offers) & (state.left < 0)
+        trip = jnp.max(self.star_law(self.gamma, len(offers), key))
+        left, ends = _advance(state.left, begins, trip)
+        since = jnp.where(begins, coming, state.since)
+        held = jnp.where(ends, since, state.held)
+        return LockstepState(coming, left, since, held), _delivery(held, jnp.broadcast_to(begins, offers.shape))
+
+    def measures(self, state: DelayState | LockstepState | StarState) -> dict[str, Array]:
         """Return nothing: an abstract law has no waiting and transmission apart."""
         del state
         return {}
@@ -116,20 +153,26 @@ class DelayNetwork:
         idle = jnp.full(num_nodes, -1, jnp.int32)
         return StarState(idle, idle, jnp.zeros(num_nodes, bool))
 
-    def uplink(self, state: StarState, offers: Array, message_bits: int, key: Array) -> tuple[StarState, Transfer]:
+    def uplink(
+        self, state: StarState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[StarState, Transfer]:
         """Start an upload at every node that offers one and is not waiting for an answer."""
         del message_bits
         started = offers & ~state.waiting
         duration = self.star_law(self.gamma, len(offers), key)
         left, arrived = _advance(state.up_left, started, duration)
-        return state._replace(up_left=left, waiting=state.waiting | started), Transfer(started, arrived)
+        return state._replace(up_left=left, waiting=state.waiting | started), Transfer(
+            started, arrived, jnp.zeros_like(arrived)
+        )
 
-    def downlink(self, state: StarState, offers: Array, message_bits: int, key: Array) -> tuple[StarState, Transfer]:
-        """Answer at once: the round trip is charged to the upload."""
+    def downlink(
+        self, state: StarState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[StarState, Transfer]:
+        """Answer at once, ending what the node was uploading: the round trip is charged to the uploads."""
         del message_bits, key
-        started = offers & state.waiting & (state.up_left < 0)
-        left, arrived = _advance(state.down_left, started, jnp.zeros_like(state.down_left))
-        return state._replace(down_left=left, waiting=state.waiting & ~arrived), Transfer(started, arrived)
+        up_left = jnp.where(offers, -1, state.up_left)
+        left, arrived = _advance(state.down_left, offers, jnp.zeros_like(state.down_left))
+        return StarState(up_left, left, state.waiting & ~arrived), Transfer(offers, arrived, jnp.zeros_like(arrived))
 
 
 def _advance(left: Array, started: Array, duration: Array) -> tuple[Array, Array]:
@@ -153,30 +196,34 @@ def _from_all(stamps: Array) -> Array:
     return jnp.broadcast_to(stamps[None], (stamps.shape[0], stamps.shape[0]))
 
 
+def _delivery(held: Array, sends: Array) -> Delivery:
+    return Delivery(held, sends, sends[None] & ~jnp.eye(len(sends), dtype=bool))  # to all others
+
+
 def _constant_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
     del key
     stamps = jnp.full_like(phase, jnp.maximum(coming - gamma, 0))
-    return Delivery(_from_all(stamps), jnp.ones_like(phase, bool))
+    return _delivery(_from_all(stamps), jnp.ones_like(phase, bool))
 
 
 def _snapshot_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
     del key
     beat = _last_beat(coming, phase, gamma)
     stamps = jnp.where(beat >= phase, beat, 0)
-    return Delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
+    return _delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
 
 
 def _iid_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
     nodes = phase.shape[0]
     age = jax.random.randint(key, (nodes, nodes), 0, jnp.minimum(coming, gamma - 1) + 1, jnp.int32)
-    return Delivery(coming - age, jnp.ones_like(phase, bool))
+    return _delivery(coming - age, jnp.ones_like(phase, bool))
 
 
 def _pipelined_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
     del key
     arrived = _last_beat(coming, phase, gamma) - gamma
     stamps = jnp.where(arrived >= phase, arrived, 0)
-    return Delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
+    return _delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
 
 
 def _fixed_trip(gamma: int, num_nodes: int, key: Array) -> Array:

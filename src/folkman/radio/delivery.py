@@ -12,6 +12,7 @@ started and arrived. Index order is [receiver, sender] everywhere.
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from jax import Array
+from jax.typing import ArrayLike
 
 __all__ = ["Delivery", "Network", "NetworkState", "Transfer"]
 
@@ -22,7 +23,8 @@ class Delivery(NamedTuple):
     """Between peers, at the end of slot t. The stamp s of a copy means: the message formed before slot s."""
 
     held: Array  # (rx, tx) int32: tau(t+1), the stamp of the copy held when slot t+1 begins
-    sends: Array  # (tx,) bool: a broadcast starts now; its payload is frozen with stamp t+1
+    sends: Array  # (tx,) bool: the payload is frozen now, with stamp t+1
+    linked: Array  # (rx, tx) bool: a broadcast from tx to rx starts now; in lock-step it may repeat a payload
 
 
 class Transfer(NamedTuple):
@@ -30,6 +32,7 @@ class Transfer(NamedTuple):
 
     started: Array  # (node,) bool: the payload is frozen now
     arrived: Array  # (node,) bool: it can be used now
+    lost: Array  # (node,) bool: it ended now, in vain
 
 
 class Network(Protocol):
@@ -47,12 +50,21 @@ class Network(Protocol):
 
     @property
     def synchronous(self) -> bool:
-        """Tell whether all nodes hear the same step of each other."""
+        """Tell whether it can carry rounds in lock-step."""
         ...
 
     @property
     def horizon(self) -> int | None:
         """Return how many slots it can run, None for any number."""
+        ...
+
+    @property
+    def recent(self) -> int:
+        """Return how many of a sender's newest payloads may still be delivered."""
+        ...
+
+    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
+        """Return what a message of `message_bits` costs on the air."""
         ...
 
     def versions(self, num_nodes: int) -> int:
@@ -63,8 +75,24 @@ class Network(Protocol):
         """Return the state before slot 0, between peers."""
         ...
 
-    def step(self, state: NetworkState, offers: Array, message_bits: int, key: Array) -> tuple[NetworkState, Delivery]:
+    def step(
+        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[NetworkState, Delivery]:
         """Advance to the end of a slot, between peers."""
+        ...
+
+    def lockstep_init(self, num_nodes: int, key: Array) -> NetworkState:
+        """Return the state before slot 0, between peers in lock-step."""
+        ...
+
+    def exchange(
+        self, state: NetworkState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+    ) -> tuple[NetworkState, Delivery]:
+        """Advance a round in lock-step to the end of a slot.
+
+        It begins when all nodes offer and ends when every pair of `wanted` (rx, tx) is served, or, if that is None,
+        when each node has been on the air once; `held` changes at its end alone, on the diagonal too.
+        """
         ...
 
     def measures(self, state: NetworkState) -> dict[str, Array]:
@@ -72,17 +100,17 @@ class Network(Protocol):
         ...
 
     def star_init(self, num_nodes: int, key: Array) -> NetworkState:
-        """Return the state before slot 0, around a server."""
+        """Return the state before slot 0, around a server, with a field `waiting` (node,) bool."""
         ...
 
     def uplink(
-        self, state: NetworkState, offers: Array, message_bits: int, key: Array
+        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[NetworkState, Transfer]:
         """Advance the transfers to the server to the end of a slot."""
         ...
 
     def downlink(
-        self, state: NetworkState, offers: Array, message_bits: int, key: Array
+        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[NetworkState, Transfer]:
-        """Advance the transfers from the server to the end of a slot."""
+        """Advance the transfers from the server to the end of a slot; one that starts ends the node's upload."""
         ...

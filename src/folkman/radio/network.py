@@ -17,19 +17,23 @@ delivered. Two rules say when a period is over (`period`):
             bandwidth that is free, none taking more than its share of B among all nodes on the air; one that would
             get less than a tenth of that share waits. The bandwidth in use never exceeds B.
 
-A period in which nobody hears a node lasts one slot. Around a server see `folkman.radio.star`. What the paper leaves
+A period in which nobody hears a node lasts one slot. Methods in lock-step wait for everyone: their threshold is
+`least_sinr_db`, and nodes are on the air again, block after block, until all who must hear them have (unless they ask
+to follow the schedule: then one epoch is a round). Around a server see `folkman.radio.star`. What the paper leaves
 open is decided in docs/decisions.md, whose labels (B3, C6, D2 ...) are cited at the lines.
 
 [1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
     Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf, isfinite, isnan
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from folkman.checks import require
 from folkman.keys import Stream
@@ -38,7 +42,7 @@ from folkman.radio.delivery import Delivery, Transfer
 from folkman.radio.geometry import Points, Waypoint
 from folkman.units import db_to_linear, dbm_to_watt
 
-__all__ = ["Air", "Durations", "RadioNetwork", "RadioState", "place", "place_cells"]
+__all__ = ["Air", "Durations", "LockstepRadio", "RadioNetwork", "RadioState", "place", "place_cells"]
 
 NUM_FADING = 32
 """Interferers of a band, nearest to the centre first, that fade; the others are taken at their mean power.
@@ -54,9 +58,9 @@ LEAST_PART = 0.1
 class Durations(NamedTuple):
     """Sums over what has ended so far, in slots."""
 
-    transmission: Array  # () of Gamma_T: one an epoch, or one a broadcast under the rule `node`
+    transmission_slots: Array  # () of Gamma_T: one an epoch, or one a broadcast under the rule `node`
     num_transmissions: Array  # ()
-    waiting: Array  # () of Gamma_W over the links scheduled
+    waiting_slots: Array  # () of Gamma_W over the links scheduled
     num_waits: Array  # ()
 
 
@@ -87,6 +91,15 @@ class RadioState(NamedTuple):
     durations: Durations
 
 
+class LockstepRadio(NamedTuple):
+    """Between peers in lock-step."""
+
+    radio: RadioState
+    running: Array  # () bool: is a round on?
+    since: Array  # () its stamp
+    held: Array  # (rx, tx) what the nodes may use
+
+
 @dataclass(frozen=True)
 class RadioNetwork:
     """A cell; the defaults are the paper's Table III, and the decisions D1-D11 where it is silent."""
@@ -109,15 +122,23 @@ class RadioNetwork:
     least_sinr_db: float = -20.0  # to and from a server, below this the block's fading is drawn anew
     name = "radio"
     reliable = True  # an outage delays; nothing sent is lost
-    synchronous = False
+    synchronous = True
     horizon = None
+    recent = 1  # the one on the air
 
     def __post_init__(self) -> None:
         positive = ("slot_s", "cell_radius_m", "path_loss_exponent", "bandwidth_hz", "bits_per_parameter")
         for name in (*positive, "kept_fraction", "interferer_radius_m"):
-            require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")
+            value = getattr(self, name)
+            require(0 < value < inf, f"{name} must be positive and finite, got {value}; Table III has a default")
         for name in ("interferers_per_cell", "speed_m_per_s"):
-            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+            value = getattr(self, name)
+            require(0 <= value < inf, f"{name} must be finite and not negative, got {value}; 0 is none")
+        for name in ("power_dbm", "noise_dbm_per_hz", "least_sinr_db"):
+            require(isfinite(getattr(self, name)), f"{name} must be a finite number, got {getattr(self, name)}")
+        if not isinstance(self.threshold_db, Array):  # a planner traces it
+            require(not isnan(self.threshold_db), "threshold_db must be a number, got nan; -inf and inf are allowed")
+        require(self.answers in ("broadcast", "free"), f"answers is 'broadcast' or 'free', got '{self.answers}'")
         require(self.kept_fraction <= 1, f"kept_fraction is a share, at most 1, got {self.kept_fraction}")
         known = ", ".join(bandwidth.ALLOCATIONS)
         require(self.allocation in bandwidth.ALLOCATIONS, f"there is no allocation '{self.allocation}'; known: {known}")
@@ -132,11 +153,13 @@ class RadioNetwork:
         """Return sigma^2 over the whole band (D2)."""
         return channel.noise_power_w(self.noise_dbm_per_hz, self.bandwidth_hz)
 
-    def payload_bits(self, message_bits: float) -> float:
+    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message of `message_bits` costs on the air: sparsity and index bits (D9)."""
-        return latency.payload_bits(
-            round(message_bits / self.bits_per_parameter), self.bits_per_parameter, self.kept_fraction
-        )
+        if self.kept_fraction == 1:
+            return message_bits
+        entries = jnp.ceil(jnp.asarray(message_bits) / self.bits_per_parameter)
+        index_bits = jnp.ceil(jnp.log2(jnp.maximum(entries, 2.0)))
+        return self.kept_fraction * (message_bits + entries * index_bits)
 
     def sinr(self, air: Air, key: Array) -> Array:
         """Draw one block's SINR between the nodes, eq. (24)."""
@@ -152,15 +175,50 @@ class RadioNetwork:
         """Drop the nodes and interferers; everyone holds the first models."""
         return rest(place(self, num_nodes, key))
 
-    def step(self, state: RadioState, offers: Array, message_bits: float, key: Array) -> tuple[RadioState, Delivery]:
+    def step(
+        self, state: RadioState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[RadioState, Delivery]:
         """Deliver what has arrived, then start the periods that are due."""
+        state, over = self._arrive(state)
+        new, starts = self._start(state, over, offers[None], message_bits, key)
+        return new, Delivery(new.held, starts, new.linked & starts[None])
+
+    def lockstep_init(self, num_nodes: int, key: Array) -> LockstepRadio:
+        """Drop the same nodes and interferers, at rest."""
+        radio = self.init(num_nodes, key)
+        return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
+
+    def exchange(
+        self, state: LockstepRadio, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+    ) -> tuple[LockstepRadio, Delivery]:
+        """Advance a round: a node is on the air until all that must hear it have; None: for one epoch."""
+        patient = replace(self, period="epoch") if wanted is None else replace(self, threshold_db=self.least_sinr_db)
+        radio, over = patient._arrive(state.radio)
+        got = radio.held >= state.since
+        served = jnp.all(over) if wanted is None else jnp.all(got | ~wanted)
+        ends = state.running & served
+        begins = ~state.running & jnp.all(offers)
+        running, since = (state.running | begins) & ~ends, jnp.where(begins, radio.slot, state.since)
+        missing = jnp.ones_like(got) if wanted is None else wanted & ~(got & ~begins)
+        radio, starts = patient._start(radio, over, missing & running, message_bits, key)
+        heard = got | jnp.eye(len(offers), dtype=bool) | jnp.asarray(wanted is not None)
+        held = jnp.where(ends & heard, since, state.held)
+        sends = jnp.broadcast_to(begins, offers.shape)
+        return LockstepRadio(radio, running, since, held), Delivery(held, sends, radio.linked & starts[None])
+
+    def _start(
+        self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[RadioState, Array]:
+        """Start the broadcasts of the nodes whose period is over and who have one for others; tell who starts.
+
+        `offers` (rx, tx) or (1, tx): for whom. The rate is that of the worst of those who hear.
+        """
         fading_key, share_key, motion_key = (
             jax.random.fold_in(key, int(stream)) for stream in (Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY)
         )
-        state, over = self._arrive(state)
         air = self._move(state, over, motion_key)
         sinr = self.sinr(air, fading_key)
-        linked = schedule.links(sinr, db_to_linear(self.threshold_db)) & (over & offers)[None]  # eq. (25a)
+        linked = schedule.links(sinr, db_to_linear(self.threshold_db)) & over[None] & offers  # eq. (25a)
         rate = schedule.se_min(sinr, linked)  # R_i
         starts, band_hz = self._divide(state, schedule.scheduled(linked), rate, share_key)
         slots = latency.transmission_slots(self.payload_bits(message_bits), band_hz, rate, self.slot_s)  # eq. (27)
@@ -174,7 +232,7 @@ class RadioNetwork:
             unnoted=state.unnoted | starts,
             durations=self._note(state, linked & starts[None], jnp.where(starts, slots, 0.0)),
         )
-        return new, Delivery(new.held, starts)
+        return new, starts
 
     def _arrive(self, state: RadioState) -> tuple[RadioState, Array]:
         """End a slot: hand over the broadcasts that have arrived, and tell whose period is over."""
@@ -196,14 +254,21 @@ class RadioNetwork:
         ), over
 
     def _move(self, state: RadioState, over: Array, key: Array) -> Air:
-        """Move the nodes by the time since they last moved, when all periods are over; off at speed 0."""
+        """Move the nodes, at the end of an epoch or, under the rule `node`, of every slot; off at speed 0.
+
+        What is on the air keeps the rate it started with.
+        """
         if self.speed_m_per_s == 0:
             return state.air
-        due = jnp.all(over)
-        step_s = (state.slot - state.air.moved_at) * self.slot_s
-        nodes = geometry.waypoint_step(state.air.nodes, self.speed_m_per_s, step_s, key, radius_m=self.cell_radius_m)
-        moved = look(self, nodes, state.air.interferers, state.slot)
+        due = jnp.all(over) if self.period == "epoch" else jnp.asarray(True)
+        moved = self.moved(state.air, state.slot, key)
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, state.air)
+
+    def moved(self, air: Air, slot: Array, key: Array) -> Air:
+        """Return the air after the nodes have walked since they last moved."""
+        step_s = (slot - air.moved_at) * self.slot_s
+        nodes = geometry.waypoint_step(air.nodes, self.speed_m_per_s, step_s, key, radius_m=self.cell_radius_m)
+        return look(self, nodes, air.interferers, slot)
 
     def _divide(self, state: RadioState, wants: Array, rate: Array, key: Array) -> tuple[Array, Array]:
         """Return who starts, and with how many hertz."""
@@ -227,34 +292,36 @@ class RadioNetwork:
             transmission, number = jnp.sum(slots), jnp.sum(starts, dtype=jnp.int32)
         waited = jnp.where(linked, state.slot - state.since, 0)
         return Durations(
-            sums.transmission + transmission,
+            sums.transmission_slots + transmission,
             sums.num_transmissions + number,
-            sums.waiting + jnp.sum(waited, dtype=jnp.int32),
+            sums.waiting_slots + jnp.sum(waited, dtype=jnp.int32),
             sums.num_waits + jnp.sum(linked, dtype=jnp.int32),
         )
 
-    def measures(self, state: RadioState | star.StarState) -> dict[str, Array]:
+    def measures(self, state: RadioState | LockstepRadio | star.StarState) -> dict[str, Array]:
         """Return mean Gamma_T and Gamma_W so far, in slots; NaN before the first, and around a server."""
+        if isinstance(state, LockstepRadio):
+            state = state.radio
         if not isinstance(state, RadioState):
             return {}
         sums = state.durations
         return {
-            "gamma_t": sums.transmission / sums.num_transmissions,
-            "gamma_w": sums.waiting / sums.num_waits,
+            "gamma_t": sums.transmission_slots / sums.num_transmissions,
+            "gamma_w": sums.waiting_slots / sums.num_waits,
         }
 
     def star_init(self, num_nodes: int, key: Array) -> star.StarState:
         """Drop the same nodes and interferers around a base station at the centre."""
-        return star.at_rest(place(self, num_nodes, key), self.path_loss_exponent)
+        return star.at_rest(place(self, num_nodes, key))
 
     def uplink(
-        self, state: star.StarState, offers: Array, message_bits: float, key: Array
+        self, state: star.StarState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[star.StarState, Transfer]:
         """Advance the uploads to the base station."""
         return star.uplink(self, state, offers, self.payload_bits(message_bits), key)
 
     def downlink(
-        self, state: star.StarState, offers: Array, message_bits: float, key: Array
+        self, state: star.StarState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[star.StarState, Transfer]:
         """Advance the base station's broadcast."""
         return star.downlink(self, state, offers, self.payload_bits(message_bits), key)
@@ -301,6 +368,11 @@ def place_cells(network: RadioNetwork, layout: geometry.Layout) -> Air:
 
     `jax.vmap` the network's `step` over it; memory is linear in cells.
     """
+    require(
+        network.speed_m_per_s == 0,
+        f"nodes of many cells stand still, since they interfere with each other; got a speed of "
+        f"{network.speed_m_per_s} m/s, set it to 0",
+    )
     nodes = Waypoint(layout.nodes_m, layout.nodes_m)
     slots = jnp.zeros(layout.nodes_m.shape[0], jnp.int32)
     return jax.vmap(lambda n, i, s: look(network, n, i, s))(nodes, geometry.layout_interferers(layout), slots)
@@ -321,6 +393,6 @@ def rest(air: Air) -> RadioState:
         in_use_hz=each.astype(air.link.dtype),
         se_min=jnp.full(nodes, jnp.inf, air.link.dtype),
         unnoted=each.astype(bool),
-        since=pair,
+        since=pair + 1,  # the first period starts at the end of slot 0 (C2)
         durations=Durations(none, whole, whole, whole),
     )

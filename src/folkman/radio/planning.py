@@ -3,6 +3,10 @@
 Monte Carlo over drops (geometry and interferers drawn anew). The first block of each drop gives the SINR, the link
 and node probabilities and Gamma_T, as a snapshot; the network itself, run from there without learning, gives Gamma_W
 and the ages. All thresholds and allocations meet the same drops and fading.
+
+A run ends after `slots` slots, and some pairs may not have met by then. Waits still running count as long as they have
+lasted, and copies are as old as they are: with `unheard` above 0, Gamma_W and age are lower bounds that grow with
+`slots`. A pair in a bad place can wait for ever; no finite mean exists then.
 """
 
 from dataclasses import replace
@@ -17,10 +21,13 @@ from numpy.typing import NDArray
 
 from folkman.keys import Stream, make_key
 from folkman.radio import bandwidth, latency, schedule
-from folkman.radio.network import RadioNetwork, RadioState, place
+from folkman.radio.network import Air, RadioNetwork, RadioState, place, rest
 from folkman.units import db_to_linear
 
 __all__ = ["Drops", "Plan", "Sawtooth", "best_threshold", "plan", "sawtooth"]
+
+BATCH_GAINS = 4_000_000
+"""Path gains to interferers that are worked on at once; bounds memory, whatever the number of drops."""
 
 
 class Plan(NamedTuple):
@@ -29,10 +36,10 @@ class Plan(NamedTuple):
     sinr: NDArray[np.float32]  # (drop, rx, tx) linear; the diagonal means nothing
     linked: NDArray[np.float64]  # (drop,) share of links above the threshold
     scheduled: NDArray[np.float64]  # (drop,) share of nodes that somebody hears
-    gamma_t: NDArray[np.float64]  # (drop,) slots, continuous; NaN if nobody is scheduled
-    gamma_w: NDArray[np.float64]  # (drop,) mean slots that a link waited
-    age: NDArray[np.float64]  # (drop,) mean age over pairs and slots
-    age_p95: NDArray[np.float64]  # (drop,) its 95th percentile
+    gamma_t_slots: NDArray[np.float64]  # (drop,) continuous; NaN if nobody is scheduled
+    gamma_w_slots: NDArray[np.float64]  # (drop,) mean that a link waited
+    ages: NDArray[np.int32]  # (drop, age) how often a copy of this age was held
+    unheard: NDArray[np.float64]  # (drop,) share of pairs that never met
 
 
 class Drops(NamedTuple):
@@ -51,6 +58,7 @@ class Sawtooth(NamedTuple):
     interferers_m: NDArray[np.float32]  # (point, 2) of all bands
     sinr_db: NDArray[np.float32]  # (rx, tx)
     linked: NDArray[np.bool_]  # (rx, tx)
+    cell_radius_m: float
 
 
 def plan(network: RadioNetwork, num_nodes: int, message_bits: int, drops: Drops = Drops()) -> Plan:  # noqa: B008 - immutable
@@ -58,70 +66,84 @@ def plan(network: RadioNetwork, num_nodes: int, message_bits: int, drops: Drops 
     key = make_key(drops.seed, Stream.DELAY)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(drops.number))
     plain = replace(network, threshold_db=0.0)  # the threshold is traced: all of them share one program
-    snapshot, rolled = _plan(plain, num_nodes, message_bits, drops.slots, jnp.float32(network.threshold_db), keys)
-    return Plan(*(np.asarray(part) for part in (*snapshot, *rolled)))
+    found = _plan(plain, num_nodes, message_bits, drops.slots, jnp.float32(network.threshold_db), keys)
+    return Plan(*(np.asarray(part) for part in found))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _plan(
     network: RadioNetwork, num_nodes: int, message_bits: int, slots: int, threshold_db: Array, keys: Array
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+) -> tuple[Array, ...]:
     network = replace(network, threshold_db=threshold_db)
-    first = jax.vmap(lambda key: _first_block(network, num_nodes, message_bits, key))(keys)
-    rolled = jax.vmap(lambda key: _roll(network, num_nodes, message_bits, slots, key))(keys)
-    return first, rolled
+
+    def of_one(key: Array) -> tuple[Array, ...]:
+        air = place(network, num_nodes, key)
+        return (
+            *_first_block(network, air, message_bits, key),
+            *_roll(network, air, message_bits, slots, key),
+        )
+
+    points = jax.eval_shape(lambda key: place(network, num_nodes, key), keys[0]).interferers.present.shape[1]
+    batch = max(1, min(len(keys), BATCH_GAINS // (num_nodes**2 * points)))
+    return lax.map(of_one, keys, batch_size=batch)
 
 
-def _first_block(network: RadioNetwork, num_nodes: int, message_bits: int, key: Array) -> tuple[Array, ...]:
+def _first_block(network: RadioNetwork, air: Air, message_bits: int, key: Array) -> tuple[Array, ...]:
     """Return SINR, link share, node share and Gamma_T of the first block of a drop."""
     fading_key, share_key = (
         jax.random.fold_in(jax.random.fold_in(key, 0), int(s)) for s in (Stream.FADING, Stream.ALLOCATION)
     )
-    sinr = network.sinr(place(network, num_nodes, key), fading_key)
+    sinr = network.sinr(air, fading_key)
     linked = schedule.links(sinr, db_to_linear(network.threshold_db))
     sending, rate = schedule.scheduled(linked), schedule.se_min(sinr, linked)
     band_hz = bandwidth.ALLOCATIONS[network.allocation](rate, sending, network.bandwidth_hz, share_key)
     slots = latency.transmission_slots(network.payload_bits(message_bits), band_hz, rate, network.slot_s)
     longest = jnp.where(jnp.any(sending), latency.aggregated_slots(slots, sending), jnp.nan)
+    num_nodes = air.link.shape[0]
     pairs = max(num_nodes * (num_nodes - 1), 1)
     return sinr, jnp.sum(linked) / pairs, jnp.mean(sending), longest
 
 
-def _run(network: RadioNetwork, num_nodes: int, message_bits: int, slots: int, key: Array) -> tuple[RadioState, Array]:
-    """Run the network of a drop alone; return its last state and the ages held when each slot begins."""
+def _roll(network: RadioNetwork, air: Air, message_bits: int, slots: int, key: Array) -> tuple[Array, ...]:
+    """Return mean Gamma_W, the histogram of ages after the warm-up, and the share of pairs that never met."""
+    num_nodes = air.link.shape[0]
+    others = ~jnp.eye(num_nodes, dtype=bool)
     offers = jnp.ones(num_nodes, bool)
 
-    def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
+    def slot(t: Array, carry: tuple[RadioState, Array]) -> tuple[RadioState, Array]:
+        state, counts = carry
         state, delivery = network.step(state, offers, message_bits, jax.random.fold_in(key, t))
-        return state, t + 1 - delivery.held
+        late = jnp.where(others & (t >= slots // 4), 1, 0)
+        return state, counts.at[t + 1 - delivery.held].add(late)
 
-    return lax.scan(slot, network.init(num_nodes, key), jnp.arange(slots))
-
-
-def _roll(network: RadioNetwork, num_nodes: int, message_bits: int, slots: int, key: Array) -> tuple[Array, ...]:
-    """Return mean Gamma_W, mean age and the age's 95th percentile of a drop."""
-    state, ages = _run(network, num_nodes, message_bits, slots, key)
-    pairs = jnp.broadcast_to(~jnp.eye(num_nodes, dtype=bool), ages.shape) & _late(slots)
-    known = jnp.where(pairs, ages, jnp.nan)
-    return network.measures(state)["gamma_w"], jnp.nanmean(known), jnp.nanpercentile(known, 95.0)
-
-
-def _late(slots: int) -> Array:
-    """Tell the slots after the warm-up, (slot, 1, 1)."""
-    return (jnp.arange(slots) >= slots // 4)[:, None, None]
+    begin = (rest(air), jnp.zeros(slots + 1, jnp.int32))
+    state, ages = lax.fori_loop(0, slots, slot, begin)
+    served = state.linked & state.unnoted[None]  # in a period that goes on: its wait is over, and noted
+    open_slots = jnp.where(others & ~served, state.slot - state.since, 0)
+    running = jnp.sum(open_slots > 0, dtype=jnp.int32)
+    sums = state.durations
+    waits = sums.num_waits + running
+    gamma_w = (sums.waiting_slots + jnp.sum(open_slots, dtype=jnp.int32)) / waits
+    unheard = jnp.sum(others & (state.held == 0)) / max(num_nodes * (num_nodes - 1), 1)
+    return gamma_w, ages, unheard
 
 
 def best_threshold(
-    network: RadioNetwork, sinr: NDArray[np.float32], message_bits: int, low_db: float = -20.0, high_db: float = 20.0
+    network: RadioNetwork,
+    sinr: NDArray[np.float32],
+    message_bits: int,
+    objective: str = "duration",
+    low_db: float = -20.0,
+    high_db: float = 20.0,
 ) -> schedule.Search:
-    """Return the threshold with the least expected Gamma_W + Gamma_T on SINR draws (drop, rx, tx).
+    """Return the threshold with the least expected Gamma_W + Gamma_T, or age, on SINR draws (drop, rx, tx).
 
-    Drops with fresh geometry: the answer for nodes that move far between epochs, or for an average cell. Random
-    shares are judged as optimal ones: their own mean is infinite (D11).
+    Epochs with fresh geometry: the answer for nodes that move far between epochs, or for an average cell. Random
+    shares are judged as optimal ones, their own mean being infinite (D11).
     """
-    duration = jax.jit(
+    value = jax.jit(
         partial(
-            schedule.expected_duration,
+            schedule.expected_duration if objective == "duration" else schedule.expected_age,
             payload_bits=network.payload_bits(message_bits),
             total_hz=network.bandwidth_hz,
             slot_s=network.slot_s,
@@ -129,7 +151,7 @@ def best_threshold(
         )
     )
     draws = jnp.asarray(sinr)
-    return schedule.bracket_search(lambda t: float(duration(draws, db_to_linear(t))), low_db, high_db)
+    return schedule.bracket_search(lambda t: float(value(draws, db_to_linear(t))), low_db, high_db)
 
 
 def sawtooth(network: RadioNetwork, num_nodes: int, message_bits: int, slots: int = 120, seed: int = 0) -> Sawtooth:
@@ -137,11 +159,18 @@ def sawtooth(network: RadioNetwork, num_nodes: int, message_bits: int, slots: in
     key = jax.random.fold_in(make_key(seed, Stream.DELAY), 0)
     air = place(network, num_nodes, key)
     sinr = network.sinr(air, jax.random.fold_in(jax.random.fold_in(key, 0), int(Stream.FADING)))
-    _, ages = jax.jit(_run, static_argnums=(0, 1, 2, 3))(network, num_nodes, message_bits, slots, key)
+    offers = jnp.ones(num_nodes, bool)
+
+    def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
+        state, delivery = network.step(state, offers, message_bits, jax.random.fold_in(key, t))
+        return state, t + 1 - delivery.held
+
+    _, ages = jax.jit(lambda state: lax.scan(slot, state, jnp.arange(slots)))(rest(air))
     return Sawtooth(
         np.asarray(ages),
         np.asarray(air.nodes.positions_m),
         np.asarray(air.interferers.positions_m)[np.asarray(air.interferers.present)],
         np.asarray(10 * jnp.log10(sinr)),
         np.asarray(schedule.links(sinr, db_to_linear(network.threshold_db))),
+        network.cell_radius_m,
     )

@@ -9,7 +9,7 @@ efficiency at the worst receiver, hence its name (D7). Unscheduled nodes have R_
 
 [1] finds the threshold "numerically by a grid search" for the duration Gamma = Gamma_W + Gamma_T, waiting
 plus transmission. `grid_search` and the faster `bracket_search` minimise any callable of a threshold in dB,
-such as `expected_duration` below on SINR draws held fixed (common random numbers), or a measured age.
+such as `expected_duration` or `expected_age` below on SINR draws held fixed (common random numbers).
 
 [1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
     Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
@@ -30,6 +30,7 @@ from folkman.radio import bandwidth, latency
 __all__ = [
     "Search",
     "bracket_search",
+    "expected_age",
     "expected_duration",
     "grid_search",
     "links",
@@ -102,20 +103,72 @@ def expected_duration(
     """
     num_draws, num_nodes, _ = sinr_draws.shape
     linked = links(sinr_draws, threshold)  # (draw, rx, tx)
+    slots, _ = _epoch_slots(sinr_draws, linked, Epochs(payload_bits, total_hz, slot_s, whole, allocate))
+    met = jnp.maximum(jnp.sum(linked, axis=0).astype(sinr_draws.dtype), 0.5)
+    return jnp.mean(slots) * _mean_over_pairs(num_draws / met, num_nodes)
 
-    def epoch_slots(one_sinr: Array, one_linked: Array) -> Array:
+
+def expected_age(
+    sinr_draws: Array,
+    threshold: ArrayLike,
+    *,
+    payload_bits: ArrayLike,
+    total_hz: ArrayLike,
+    slot_s: ArrayLike,
+    allocate: Callable[[Array, Array, ArrayLike], Array] = bandwidth.optimal,
+) -> Array:
+    """Return the mean age of a held copy in slots over SINR draws (draw, rx, tx), mean over ordered pairs.
+
+    Epochs as in `expected_duration`, i.i.d.; S is the length of one in which the pair is linked, F of one in which it
+    is not. Copies are stamped D = S + F_1 + ... + F_N slots apart, N geometric, and arrive after the n slots of the
+    sender's own broadcast, which are independent of the D before them, so that
+
+        age = E[n] + (E[D^2] / E[D] - 1) / 2.
+    """
+    num_draws, num_nodes, _ = sinr_draws.shape
+    linked = links(sinr_draws, threshold)
+    slots, own = _epoch_slots(sinr_draws, linked, Epochs(payload_bits, total_hz, slot_s, whole=True, allocate=allocate))
+    length, met = slots[:, None, None], linked.astype(sinr_draws.dtype)
+    times = jnp.sum(met, axis=0)
+    missed = num_draws - times
+    meeting = [jnp.sum(met * length**k, axis=0) / jnp.maximum(times, 1.0) for k in (1, 2)]  # E[S], E[S^2]
+    missing = [jnp.sum((1.0 - met) * length**k, axis=0) / jnp.maximum(missed, 1.0) for k in (1, 2)]  # E[F], E[F^2]
+    ratio = missed / jnp.maximum(times, 0.5)  # q/p = E[N]; E[N(N-1)] = 2 (q/p)^2
+    first = ratio * missing[0] + meeting[0]
+    second = ratio * missing[1] + 2.0 * (ratio * missing[0]) ** 2 + 2.0 * ratio * missing[0] * meeting[0] + meeting[1]
+    known = jnp.where(jnp.isfinite(own), own, 0.0)[:, None, :]
+    sending = jnp.sum(met * known, axis=0) / jnp.maximum(times, 1.0)  # E[n]
+    return _mean_over_pairs(sending + (second / jnp.maximum(first, 1.0) - 1.0) / 2.0, num_nodes)
+
+
+class Epochs(NamedTuple):
+    """What the length of an epoch depends on, besides the channel."""
+
+    payload_bits: ArrayLike
+    total_hz: ArrayLike
+    slot_s: ArrayLike
+    whole: bool
+    allocate: Callable[[Array, Array, ArrayLike], Array]
+
+
+def _epoch_slots(sinr_draws: Array, linked: Array, epochs: Epochs) -> tuple[Array, Array]:
+    """Return the length of the epoch of each draw, (draw,), one slot when nobody is scheduled, and each sender's."""
+
+    def of_one(one_sinr: Array, one_linked: Array) -> tuple[Array, Array]:
         sending = scheduled(one_linked)
         rate = se_min(one_sinr, one_linked)
-        slots = latency.transmission_slots(payload_bits, allocate(rate, sending, total_hz), rate, slot_s)
-        if whole:
+        band_hz = epochs.allocate(rate, sending, epochs.total_hz)
+        slots = latency.transmission_slots(epochs.payload_bits, band_hz, rate, epochs.slot_s)
+        if epochs.whole:
             slots = latency.whole_slots(slots).astype(sinr_draws.dtype)
-        longest = latency.aggregated_slots(slots, sending)
-        return jnp.where(jnp.any(sending), longest, 1.0)
+        return jnp.where(jnp.any(sending), latency.aggregated_slots(slots, sending), 1.0), slots
 
-    mean_slots = jnp.mean(jax.vmap(epoch_slots)(sinr_draws, linked))
-    met = jnp.maximum(jnp.sum(linked, axis=0).astype(sinr_draws.dtype), 0.5)
-    inverse_p = jnp.where(jnp.eye(num_nodes, dtype=bool), 0.0, num_draws / met)
-    return mean_slots * jnp.sum(inverse_p) / max(num_nodes * (num_nodes - 1), 1)
+    return jax.vmap(of_one)(sinr_draws, linked)
+
+
+def _mean_over_pairs(values: Array, num_nodes: int) -> Array:
+    others = ~jnp.eye(num_nodes, dtype=bool)
+    return jnp.sum(jnp.where(others, values, 0.0)) / max(num_nodes * (num_nodes - 1), 1)
 
 
 def grid_search(objective: Objective, thresholds_db: Sequence[float] | np.ndarray) -> Search:

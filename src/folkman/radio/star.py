@@ -1,11 +1,13 @@
 """The same radio around a server: uploads to a base station at the centre, its answers back.
 
     upload    SINR_i at the base station by eq. (24), in node i's band; Proposition 1 with R_i = log2(1 + SINR_i)
-    answer    one broadcast over the whole band B with the power of a node, at the rate of its worst receiver
+    answer    one broadcast at a time over a band of B of its own, with the power of a node, at the rate of the worst
+              of those who are to be answered and can hear in this block; the others are answered next
 
 There is no threshold: a server waits for everyone it needs. A node below `least_sinr_db` does not start in this
 block; the fading is drawn anew in the next slot, rather than a transfer begun that would last for hours. Uploads that
-start together divide the bandwidth that is free. The base station's broadcast meets the interferers of band 0.
+start together divide the bandwidth that is free by Proposition 1, whatever `allocation` says of peers. The base
+station's broadcast meets the interferers of band 0. Nodes that move do so in every slot.
 
 Differs from [1]: it plots FedAvg without communication time; this is what its comparison on the radio needs.
 
@@ -32,32 +34,26 @@ __all__ = ["StarState", "at_rest", "downlink", "uplink"]
 
 
 class StarState(NamedTuple):
-    """Slots left of each transfer (0 for none), and the path gains."""
+    """Slots left of each transfer (0 for none), and where everything is."""
 
+    slot: Array  # () slots ended so far
     up_left: Array  # (node,)
     down_left: Array  # (node,)
     waiting: Array  # (node,) bool: has uploaded or is doing so, and has not been answered
     in_use_hz: Array  # (node,) of the uploads on the air
-    station: Array  # (node,) d^-a between node and base station
-    at_station: Array  # (band, point) d^-a from interferers to the base station
-    at_node: Array  # (node, near) d^-a from the nearest interferers of band 0 to each node
-    behind_node: Array  # (node,) sum of d^-a of the others
+    air: "Air"
 
 
-def at_rest(air: "Air", exponent: float) -> StarState:
+def at_rest(air: "Air") -> StarState:
     """Return the star before slot 0, its base station at the origin."""
-    origin = jnp.zeros((1, 2), air.link.dtype)
-    nodes = air.link.shape[0]
-    none = jnp.zeros(nodes, jnp.int32)
+    none = jnp.zeros(air.link.shape[0], jnp.int32)
     return StarState(
+        slot=jnp.zeros((), jnp.int32),
         up_left=none,
         down_left=none,
         waiting=none.astype(bool),
         in_use_hz=none.astype(air.link.dtype),
-        station=channel.link_gain(origin, air.nodes.positions_m, exponent)[0],
-        at_station=channel.interferer_gain(origin, air.interferers, exponent)[0],
-        at_node=air.interferer[:, 0],
-        behind_node=air.background[:, 0],
+        air=air,
     )
 
 
@@ -69,45 +65,62 @@ def _sinr(network: "RadioNetwork", link: Array, interferer: Array, background: A
 
 
 def uplink(
-    network: "RadioNetwork", state: StarState, offers: Array, bits: float, key: Array
+    network: "RadioNetwork", state: StarState, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarState, Transfer]:
     """End a slot of the uploads, and start those that are offered and can be heard."""
-    fading_key, share_key = (jax.random.fold_in(key, int(s)) for s in (Stream.FADING, Stream.ALLOCATION))
+    fading_key, motion_key = (jax.random.fold_in(key, int(s)) for s in (Stream.FADING, Stream.GEOMETRY))
+    slot = state.slot + 1
+    air = network.moved(state.air, slot, motion_key) if network.speed_m_per_s else state.air
     left = jnp.maximum(state.up_left - 1, 0)
     arrived = (state.up_left > 0) & (left == 0)
     in_use_hz = jnp.where(left > 0, state.in_use_hz, 0.0)
-    sinr = _sinr(network, state.station, state.at_station, 0.0, fading_key)
+    origin = jnp.zeros((1, 2), air.link.dtype)
+    station = channel.link_gain(origin, air.nodes.positions_m, network.path_loss_exponent)[0]
+    at_station = channel.interferer_gain(origin, air.interferers, network.path_loss_exponent)[0]
+    sinr = _sinr(network, station, at_station, 0.0, fading_key)
     wants = offers & ~state.waiting & (sinr >= db_to_linear(network.least_sinr_db))
     free_hz = jnp.maximum(network.bandwidth_hz - jnp.sum(in_use_hz), 0.0)
     starts = wants & (free_hz > 1e-3 * network.bandwidth_hz)  # rounding leaves crumbs that are no bandwidth
     rate = schedule.spectral_efficiency(sinr)
-    share = bandwidth.ALLOCATIONS[network.allocation](rate, starts, 1.0, share_key)
+    share = bandwidth.optimal(rate, starts, 1.0)
     slots = latency.transmission_slots(bits, share * free_hz, rate, network.slot_s)
     new = state._replace(
+        slot=slot,
+        air=air,
         up_left=jnp.where(starts, latency.whole_slots(slots), left),
         waiting=state.waiting | starts,
         in_use_hz=jnp.where(starts, share * free_hz, in_use_hz),
     )
-    return new, Transfer(starts, arrived)
+    return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
 
 
 def downlink(
-    network: "RadioNetwork", state: StarState, offers: Array, bits: float, key: Array
+    network: "RadioNetwork", state: StarState, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarState, Transfer]:
-    """End a slot of the answers, and start a broadcast to all that are to be answered once all can hear it."""
-    wants = offers & state.waiting & (state.up_left == 0) & (state.down_left == 0)
+    """End a slot of the answers, and start a broadcast to those who are to be answered and can hear it."""
     if network.answers == "free":
-        return state._replace(waiting=state.waiting & ~wants), Transfer(wants, wants)
+        return _quiet(state, offers)._replace(waiting=state.waiting & ~offers), Transfer(
+            offers, offers, jnp.zeros_like(offers)
+        )
     left = jnp.maximum(state.down_left - 1, 0)
     arrived = (state.down_left > 0) & (left == 0)
-    sinr = _sinr(network, state.station, state.at_node, state.behind_node, jax.random.fold_in(key, int(Stream.FADING)))
-    heard = jnp.all((sinr >= db_to_linear(network.least_sinr_db)) | ~wants)
-    starts = wants & heard
-    rate = jnp.min(jnp.where(wants, schedule.spectral_efficiency(sinr), jnp.inf))
+    origin = jnp.zeros((1, 2), state.air.link.dtype)
+    station = channel.link_gain(origin, state.air.nodes.positions_m, network.path_loss_exponent)[0]
+    fading_key = jax.random.fold_in(key, int(Stream.FADING))
+    sinr = _sinr(network, station, state.air.interferer[:, 0], state.air.background[:, 0], fading_key)
+    starts = offers & jnp.all(left == 0) & (sinr >= db_to_linear(network.least_sinr_db))
+    rate = jnp.min(jnp.where(starts, schedule.spectral_efficiency(sinr), jnp.inf))
     band_hz = jnp.asarray(network.bandwidth_hz, sinr.dtype)
     slots = latency.whole_slots(latency.transmission_slots(bits, band_hz, rate, network.slot_s))
-    new = state._replace(
+    new = _quiet(state, starts)._replace(
         down_left=jnp.where(starts, slots, left),
-        waiting=state.waiting & ~arrived,
+        waiting=(state.waiting & ~arrived) | starts,
     )
-    return new, Transfer(starts, arrived)
+    return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
+
+
+def _quiet(state: StarState, answered: Array) -> StarState:
+    """End the uploads of the nodes that are answered; a server that answers no longer listens."""
+    return state._replace(
+        up_left=jnp.where(answered, 0, state.up_left), in_use_hz=jnp.where(answered, 0.0, state.in_use_hz)
+    )

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from folkman.files import write_whole
@@ -73,6 +74,11 @@ class Replay:
         """Return the length of the recording."""
         return len(self.timeline.held)
 
+    @property
+    def recent(self) -> int:
+        """Return how many of a sender's newest payloads the timeline needs at once."""
+        return _versions(self.timeline)
+
     def versions(self, num_nodes: int) -> int:
         """Return how many payloads of one sender the timeline needs at once."""
         self._check_nodes(num_nodes)
@@ -84,13 +90,35 @@ class Replay:
         self._check_nodes(num_nodes)
         return ReplayState(jnp.zeros((), jnp.int32), jnp.asarray(self.timeline.held), jnp.asarray(self.timeline.sends))
 
-    def step(self, state: ReplayState, offers: Array, message_bits: int, key: Array) -> tuple[ReplayState, Delivery]:
+    def step(
+        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery; what is held after the last slot was not recorded, and stays."""
         del offers, message_bits, key
         last = state.held.shape[0] - 1
         held = state.held[jnp.minimum(state.slot + 1, last)]
         sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
-        return state._replace(slot=state.slot + 1), Delivery(held, sends)
+        return state._replace(slot=state.slot + 1), Delivery(
+            held, sends, sends[None] & ~jnp.eye(len(sends), dtype=bool)
+        )
+
+    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
+        """Return the size as it is."""
+        return message_bits
+
+    def lockstep_init(self, num_nodes: int, key: Array) -> ReplayState:
+        """Refuse: a recording has a pace of its own."""
+        del num_nodes, key
+        raise ValueError(
+            "a method in lock-step needs a network that waits for it, got a recorded timeline; choose a delay law or "
+            "the radio, or an asynchronous method"
+        )
+
+    def exchange(
+        self, state: ReplayState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+    ) -> tuple[ReplayState, Delivery]:
+        """Refuse, as `lockstep_init` does."""
+        raise NotImplementedError
 
     def measures(self, state: ReplayState) -> dict[str, Array]:
         """Return nothing: a timeline does not say why a copy is old."""
@@ -105,12 +133,14 @@ class Replay:
             "choose a delay law, or a method without a server"
         )
 
-    def uplink(self, state: ReplayState, offers: Array, message_bits: int, key: Array) -> tuple[ReplayState, Transfer]:
+    def uplink(
+        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[ReplayState, Transfer]:
         """Refuse, as `star_init` does."""
         raise NotImplementedError
 
     def downlink(
-        self, state: ReplayState, offers: Array, message_bits: int, key: Array
+        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[ReplayState, Transfer]:
         """Refuse, as `star_init` does."""
         raise NotImplementedError

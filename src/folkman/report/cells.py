@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_ages", "draw_map", "print_survey"]
 
-MAP_RADIUS = 2.0
-"""How far beyond the outermost node the map reaches, in units of that node's distance."""
+MAP_RADIUS = 1.6
+"""How far the map reaches, in cell radii."""
 
 
 class Picture(Protocol):
@@ -29,6 +29,8 @@ class Picture(Protocol):
     def sinr_db(self) -> NDArray[np.float32]: ...
     @property
     def linked(self) -> NDArray[np.bool_]: ...
+    @property
+    def cell_radius_m(self) -> float: ...
 
 
 def print_survey(survey: Any, *, quiet: bool) -> None:
@@ -40,33 +42,39 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("threshold", "allocation", "P(link)", "P(node)", "Gamma_T", "median", "p95", "Gamma_W", "age", "p95"):
         table.add_column(name, justify="left" if name == "allocation" else "right", no_wrap=True)
-    for row, half in zip(survey.rows, survey.half_widths, strict=True):
+    for row in survey.rows:
+        half = row["ci95"]
+        bound = "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""  # some pairs have not met: see planning
+        threshold = row["threshold_db"]
         table.add_row(
-            f"{row['threshold_db']:g} dB",
+            f"{threshold if isinstance(threshold, str) else format(threshold, 'g')} dB",
             row["allocation"],
             _cell(row["p_link"], half["p_link"]),
             _cell(row["p_node"], half["p_node"]),
-            _cell(row["gamma_t"]["mean"], half["gamma_t"]),
+            _cell(row["gamma_t"]["mean"], half["gamma_t"]["mean"]),
             _cell(row["gamma_t"]["median"], None),
             _cell(row["gamma_t"]["p95"], None),
-            _cell(row["gamma_w"]["mean"], half["gamma_w"]),
-            _cell(row["age"]["mean"], half["age"]),
-            _cell(row["age"]["p95"], None),
+            bound + _cell(row["gamma_w"]["mean"], half["gamma_w"]["mean"]),
+            bound + _cell(row["age"]["mean"], half["age"]["mean"]),
+            bound + _cell(row["age"]["p95"], None),
         )
-    console = Console(stderr=quiet, width=None if Console().is_terminal else 130)
+    console = Console(stderr=quiet, width=None if Console().is_terminal else 150)
     first = survey.rows[0]
     quantiles = "/".join(_cell(first["sinr_db"][q], None) for q in ("p5", "p50", "p95"))
     heading = f"{first['nodes']} nodes, period by {first['period']}; SINR 5/50/95 %: {quantiles} dB"
-    console.print(f"{heading}; durations and ages in slots")
+    console.print(f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop")
     console.print(table)
-    if survey.best_threshold_db is not None:
-        console.print(f"least expected Gamma_W + Gamma_T near {survey.best_threshold_db:.1f} dB", highlight=False)
+    for allocation, threshold_db in survey.best_thresholds_db.items():
+        found = f"best threshold for {allocation} shares, by epochs: {threshold_db:.1f} dB"
+        console.print(found, highlight=False)
+    for note in survey.notes:
+        console.print(f"note: {note}", highlight=False)
 
 
 def _cell(value: float | None, half: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g} ± {half:.1g}" if half else f"{value:.3g}"
+    return f"{value:.3g}" if half is None else f"{value:.3g} ± {half:.1g}"
 
 
 def draw_map(picture: Picture) -> "Figure":
@@ -77,10 +85,11 @@ def draw_map(picture: Picture) -> "Figure":
 
     figure, axes = new_figure(4.6, 3.8)
     nodes, linked = picture.nodes_m, picture.linked
-    reach = MAP_RADIUS * float(np.linalg.norm(nodes, axis=1).max(initial=1.0))
-    cell = Circle((0, 0), 500.0, fill=False, edgecolor="0.6", linewidth=0.8, linestyle=":")
+    reach_m = MAP_RADIUS * picture.cell_radius_m
+    cell = Circle((0, 0), picture.cell_radius_m, fill=False, edgecolor="0.45", linewidth=1.0, label="cell")
     axes.add_patch(cell)
-    near = np.abs(picture.interferers_m).max(axis=1, initial=0.0) < reach
+    axes.scatter([0], [0], marker="^", s=30, color="0.35", label="base station")
+    near = np.abs(picture.interferers_m).max(axis=1, initial=0.0) < reach_m
     outside = picture.interferers_m[near]
     axes.scatter(outside[:, 0], outside[:, 1], marker="x", s=14, color="0.55", linewidth=0.8, label="interferers")
     shades = ScalarMappable(Normalize(*_span(picture.sinr_db[linked])), "viridis")
@@ -93,8 +102,8 @@ def draw_map(picture: Picture) -> "Figure":
     axes.scatter(nodes[:, 0], nodes[:, 1], s=36, color=COLOURS[1], zorder=3, label="nodes", edgecolor="white")
     for index, (x, y) in enumerate(nodes):
         axes.annotate(str(index), (x, y), textcoords="offset points", xytext=(5, 4), fontsize="small")
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(-reach, reach)
+    axes.set_xlim(-reach_m, reach_m)
+    axes.set_ylim(-reach_m, reach_m)
     axes.set_aspect("equal")
     axes.set_xlabel("x (m)")
     axes.set_ylabel("y (m)")
