@@ -10,17 +10,22 @@ from folkman import (
     Recording,
     async_sharing,
     constant,
+    dpsgd,
     fedavg,
     ideal,
     iid,
     load,
     make_problem,
     pipelined,
+    record_timeline,
+    replay,
     simulate,
     snapshot,
 )
 from folkman.algorithm.base import Assumption
 from folkman.engine import simulate as engine
+from folkman.radio.loss import Lossy
+from folkman.radio.network import RadioNetwork
 from folkman.record import AXES, METRICS
 from reference import plain
 
@@ -188,11 +193,21 @@ def test_a_divergent_run_stops_and_keeps_its_rows(quadratics, algorithm):
 
 
 def test_a_network_that_breaks_an_assumption_is_refused(digits):
-    strict = async_sharing(0.1)._replace(assumes=frozenset({Assumption.SYNCHRONOUS}))
+    recorded = replay(record_timeline(snapshot(3), 5, 20))
+    careful = async_sharing(0.1)._replace(assumes=frozenset({Assumption.RELIABLE}))
 
-    with pytest.raises(ValueError, match="async_sharing assumes that all nodes hear the same step"):
-        simulate(digits, snapshot(5), strict, slots=1)
-    simulate(digits, constant(2), strict, slots=1)
+    with pytest.raises(ValueError, match=r"dpsgd assumes that all nodes hear the same round.*recorded timeline"):
+        simulate(digits, recorded, dpsgd(0.1), slots=1)
+    with pytest.raises(ValueError, match=r"async_sharing assumes that every message arrives.*'snapshot'"):
+        simulate(digits, Lossy(snapshot(3), 0.1), careful, slots=1)
+    with pytest.raises(ValueError, match="needs a network around a server"):
+        simulate(digits, recorded, fedavg(0.1), slots=1)
+    simulate(digits, snapshot(3), careful, slots=1)
+
+
+def test_two_clocks_are_refused(digits):
+    with pytest.raises(ValueError, match=r"network's slots last 0.5 s and the clock's 1.0 s"):
+        simulate(digits, RadioNetwork(slot_s=0.5), async_sharing(0.1), slots=1)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_p
     store = snapshots.start(jnp.asarray(messages[0]), versions)
 
     for t in range(slots):
-        inbox, _ = snapshots.inboxes(store, share, jnp.asarray(t))
+        inbox, _ = snapshots.inboxes(store, jnp.tile(share, (len(share), 1)), jnp.asarray(t))
         for rx in range(nodes):
             for tx in range(nodes):
                 if rx != tx:

@@ -15,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from folkman.engine.simulate import Mark, Totals
+from folkman.engine.metrics import Counts, Totals
+from folkman.engine.simulate import Mark
 from folkman.engine.snapshots import widen
 from folkman.files import save_tensors
 
 __all__ = ["load", "save"]
 
-FORMAT = "folkman checkpoint 1"
+FORMAT = "folkman checkpoint 2"
 
 
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
@@ -75,10 +76,5 @@ def _named(carry: Any) -> dict[str, np.ndarray]:
 
 
 def _totals(fields: dict[str, Any]) -> Totals:
-    gradients, busy, (sent, copies, served, served_copies) = (
-        fields["gradients"],
-        fields["busy"],
-        fields["traffic"],
-    )
-    traffic = (sent, copies, served, served_copies)
-    return Totals(tuple(gradients), tuple(busy), traffic, fields["age_sum"], fields["age_max"])
+    traffic = Counts(*map(tuple, fields["traffic"]))
+    return Totals(tuple(fields["gradients"]), tuple(fields["busy"]), traffic, fields["age_sum"], fields["age_max"])

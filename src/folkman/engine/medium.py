@@ -1,31 +1,34 @@
-"""How messages move within a slot: between peers, or around a server.
+"""How messages move within a slot: between peers on their own beat or in lock-step, or around a server.
 
 A medium is three functions over a pytree state. `open` begins; `inboxes` is what each node holds when a slot
 begins; `exchange` runs at the end of a slot, after the updates, and lets the network carry messages.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, State
 from folkman.engine import snapshots
+from folkman.engine.faults import Faults
+from folkman.keys import Stream
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, NetworkState
 
-__all__ = ["Medium", "PeerMedium", "StarMedium", "Traffic", "medium_of"]
+__all__ = ["Medium", "PeerMedium", "StarMedium", "Traffic", "in_lockstep", "medium_of", "prices"]
 
 
 class Traffic(NamedTuple):
-    """What was put on the air in one slot, counted in messages."""
+    """What was put on the air in one slot, counted in messages of each form."""
 
-    sent: Array  # () by nodes
-    sent_copies: Array  # () the same, each receiver counted
-    served: Array  # () by the server
-    served_copies: Array  # ()
+    sent: Array  # (form,) by nodes
+    sent_copies: Array  # (form,) the same, each receiver counted
+    served: Array  # (form,) by the server
+    served_copies: Array  # (form,)
 
 
 class PeerMedium(NamedTuple):
@@ -44,6 +47,7 @@ class StarMedium(NamedTuple):
     up_finite: Array  # (node,) bool
     down: Array  # (node, message)
     heard: Array  # (node,) bool: did the server's message just arrive?
+    coming: Array  # (node,) bool: is an upload on its way?
     owed: Array  # (node,) bool: the server has offered an answer that has not started yet
     stamp: Array  # (node,) when the message being carried down was formed
     held: Array  # (node,) when the server model in use was formed
@@ -60,26 +64,55 @@ class Medium(NamedTuple):
 def medium_of(algorithm: Algorithm) -> Medium:
     """Return the medium that an algorithm's messages need."""
     if algorithm.server is None:
-        return Medium(_open_peers, _peer_inboxes, _exchange_peers)
+        return Medium(_open_peers, partial(_peer_inboxes, algorithm), _exchange_peers)
     return Medium(_open_star, _star_inboxes, _exchange_star)
 
 
-def _count(mask: Array) -> Array:
-    return jnp.sum(mask, dtype=jnp.int32)
+def in_lockstep(algorithm: Algorithm) -> bool:
+    """Tell whether an algorithm's messages travel in rounds."""
+    return Assumption.LOCKSTEP in algorithm.assumes
 
 
-def _message_bits(network: Network, messages: Array) -> int:
-    return messages.shape[-1] * network.bits_per_parameter
+def prices(problem: Problem, network: Network, algorithm: Algorithm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the bits of each form of a node's and of the server's messages, before the network adds its own."""
+    bits, dim = network.bits_per_parameter, problem.dim
+    up = algorithm.prices(dim, bits) if algorithm.prices else (_entries(algorithm, problem) * bits,)
+    if (server := algorithm.server) is None:
+        return up, (0,)
+    kept = jax.eval_shape(lambda w: server.init(w, problem.num_nodes), problem.initial)
+    size = jax.eval_shape(server.message, kept).size
+    return up, server.prices(dim, bits) if server.prices else (size * bits,)
+
+
+def _entries(algorithm: Algorithm, problem: Problem) -> int:
+    from folkman.engine.slot import first_states  # here: a slot is made of a medium
+
+    states = jax.eval_shape(lambda: first_states(problem, algorithm, 0))
+    return jax.eval_shape(jax.vmap(algorithm.message), states).shape[1]
+
+
+def _count(mask: Array, form: Array, forms: int) -> Array:
+    """Count the messages of each form among those of the mask, (form,)."""
+    return jnp.zeros(forms, jnp.int32).at[form].add(mask.astype(jnp.int32))
 
 
 def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states: State, key: Array) -> PeerMedium:
     messages = jax.vmap(algorithm.message)(states)
-    store = snapshots.start(messages, network.versions(problem.num_nodes))
-    return PeerMedium(network.init(problem.num_nodes, key), store)
+    nodes = problem.num_nodes
+    if in_lockstep(algorithm):
+        return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2))
+    return PeerMedium(network.init(nodes, key), snapshots.start(messages, network.versions(nodes)))
 
 
-def _peer_inboxes(medium: PeerMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
-    return snapshots.inboxes(medium.snapshots, problem.share, slot)
+def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
+    store = medium.snapshots
+    nodes = problem.num_nodes
+    if algorithm.mixing is None:
+        mixing = jnp.broadcast_to(problem.share[None], (nodes, nodes))
+    else:
+        mixing = algorithm.mixing.weights(store.heard).astype(problem.share.dtype)
+    inbox, axes = snapshots.inboxes(store, mixing, slot)
+    return inbox._replace(heard=store.heard) if in_lockstep(algorithm) else inbox, axes
 
 
 def _exchange_peers(
@@ -87,19 +120,41 @@ def _exchange_peers(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
+    faults: Faults,
     states: State,
     slot: Array,
     key: Array,
 ) -> tuple[PeerMedium, Traffic, Any]:
-    del problem
-    messages = jax.vmap(algorithm.message)(states)
-    offers = jax.vmap(algorithm.offers)(states)
-    state, delivery = network.step(medium.network, offers, _message_bits(network, messages), key)
-    store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, delivery.held)
-    sent = _count(delivery.sends)
-    none = jnp.zeros_like(sent)
-    traffic = Traffic(sent, sent * (len(delivery.sends) - 1), none, none)
-    return PeerMedium(state, store), traffic, delivery
+    price, _ = prices(problem, network, algorithm)
+    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, slot, key)
+    present = faults.present(problem.num_nodes, slot)
+    offers = jax.vmap(algorithm.offers)(states) & present
+    form = jax.vmap(algorithm.form)(states)
+    bits = jnp.asarray(price, jnp.float32)[form]
+    edges = _edges(algorithm, problem)
+    if in_lockstep(algorithm):
+        waits = algorithm.mixing is None or algorithm.mixing.waits
+        net, delivery = network.exchange(medium.network, offers, edges if waits else None, bits, key)
+        held, recent = delivery.held, 1
+    else:
+        net, delivery = network.step(medium.network, offers, bits, key)
+        held, recent = jnp.where(present[:, None], delivery.held, medium.snapshots.held), network.recent
+    # who is away hears nothing
+    store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, held, recent, present)
+    sent = _count(jnp.any(delivery.linked, axis=0), form, len(price))
+    copies = _count(jnp.sum(delivery.linked & edges, axis=0, dtype=jnp.int32), form, len(price))
+    none = jnp.zeros(1, jnp.int32)
+    event = delivery._replace(held=held)
+    return PeerMedium(net, store), Traffic(sent, copies, none, none), event
+
+
+def _edges(algorithm: Algorithm, problem: Problem) -> Array:
+    """Return who is to hear whom, (rx, tx)."""
+    nodes = problem.num_nodes
+    others = ~jnp.eye(nodes, dtype=bool)
+    if algorithm.mixing is None or not algorithm.mixing.waits:
+        return others
+    return (algorithm.mixing.weights(others) > 0) & others
 
 
 def _open_star(problem: Problem, network: Network, algorithm: Algorithm, states: State, key: Array) -> StarMedium:
@@ -107,9 +162,10 @@ def _open_star(problem: Problem, network: Network, algorithm: Algorithm, states:
     nodes = problem.num_nodes
     up = jax.vmap(algorithm.message)(states)
     server = algorithm.server.init(problem.initial, nodes)
-    down = jnp.broadcast_to(algorithm.server.message(server), (nodes, algorithm.server.message(server).shape[0]))
+    answer = algorithm.server.message(server)
+    down = jnp.broadcast_to(answer, (nodes, answer.shape[0]))
     no, zero = jnp.zeros(nodes, bool), jnp.zeros(nodes, jnp.int32)
-    return StarMedium(network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, no, zero, zero)
+    return StarMedium(network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, no, no, zero, zero)
 
 
 def _star_inboxes(medium: StarMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
@@ -132,6 +188,7 @@ def _exchange_star(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
+    faults: Faults,
     states: State,
     slot: Array,
     key: Array,
@@ -139,34 +196,47 @@ def _exchange_star(
     """Upload, let the server act, answer: a node that is answered in slot t computes again in slot t+1."""
     assert algorithm.server is not None  # noqa: S101 - medium_of chose the star for its server
     server = algorithm.server
-    messages = jax.vmap(algorithm.message)(states)
-    offers = jax.vmap(algorithm.offers)(states)
+    price, answer_price = prices(problem, network, algorithm)
+    present = faults.present(problem.num_nodes, slot)
+    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, slot, key)
+    offers = jax.vmap(algorithm.offers)(states) & present
+    form = jax.vmap(algorithm.form)(states)
     up_key, down_key = jax.random.split(key)
-    net, upload = network.uplink(medium.network, offers, _message_bits(network, messages), up_key)
+    net, upload = network.uplink(medium.network, offers, jnp.asarray(price, jnp.float32)[form], up_key)
     finite = jnp.where(upload.started, jnp.all(jnp.isfinite(messages), axis=1), medium.up_finite)
     clean = jnp.where((finite & upload.started)[:, None], messages, 0.0)
     up = jnp.where(upload.started[:, None], clean, medium.up)
+    coming = (medium.coming | upload.started) & ~upload.arrived & ~upload.lost
 
-    nodes = len(offers)
-    inbox = Inbox(
-        store=up,
-        row=jnp.arange(nodes),
-        weight=problem.share,
-        own_weight=jnp.zeros((), up.dtype),
-        heard=upload.arrived,
-        age=jnp.zeros(nodes, jnp.int32),
-        finite=finite,
-    )
-    server_state = server.receive(medium.server, inbox)
+    uploads = _uploads(up, problem.share, upload.arrived, finite, coming)
+    server_state = server.receive(medium.server, uploads, jax.random.fold_in(key, int(Stream.SERVER)))
 
     answer = server.message(server_state)
+    answer_form = server.form(server_state)
     owed = medium.owed | server.offers(server_state)
-    net, download = network.downlink(net, owed, answer.shape[0] * network.bits_per_parameter, down_key)
+    bits = jnp.asarray(answer_price, jnp.float32)[answer_form]
+    net, download = network.downlink(net, owed & present, bits, down_key)
     down = jnp.where(download.started[:, None], answer[None], medium.down)
     stamp = jnp.where(download.started, slot + 1, medium.stamp)
     held = jnp.where(download.arrived, stamp, medium.held)
-    sent = _count(upload.started)
-    traffic = Traffic(sent, sent, _count(jnp.any(download.started)), _count(download.started))
-    owed = owed & ~download.started
-    new = StarMedium(net, server_state, up, finite, down, download.arrived, owed, stamp, held)
-    return new, traffic, (upload, download)
+    sent = _count(upload.started, form, len(price))
+    served = _count(jnp.any(download.started)[None], answer_form[None], len(answer_price))
+    copies = _count(jnp.sum(download.started, dtype=jnp.int32)[None], answer_form[None], len(answer_price))
+    owed = (owed & ~download.started) | download.lost
+    heard = download.arrived | (medium.heard & ~present)  # who is away hears it on its return
+    new = StarMedium(net, server_state, up, finite, down, heard, coming & ~download.started, owed, stamp, held)
+    return new, Traffic(sent, sent, served, copies), (upload, download)
+
+
+def _uploads(up: Array, share: Array, arrived: Array, finite: Array, coming: Array) -> Inbox:
+    nodes = len(share)
+    return Inbox(
+        store=up,
+        row=jnp.arange(nodes),
+        weight=share,
+        own_weight=jnp.zeros((), up.dtype),
+        heard=arrived,
+        age=jnp.zeros(nodes, jnp.int32),
+        finite=finite,
+        coming=coming,
+    )

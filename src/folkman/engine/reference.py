@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Server, State
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, State
+from folkman.engine.faults import NO_FAULTS, Faults
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.problem import Problem
 from folkman.radio.trace import PeerTimeline, StarTimeline
@@ -35,7 +36,12 @@ class Outcome(NamedTuple):
 
 
 def reference(
-    problem: Problem, timeline: PeerTimeline | StarTimeline, algorithm: Algorithm, *, seed: int = 0
+    problem: Problem,
+    timeline: PeerTimeline | StarTimeline,
+    algorithm: Algorithm,
+    *,
+    seed: int = 0,
+    faults: Faults = NO_FAULTS,
 ) -> Outcome:
     """Run `algorithm` on `problem` along `timeline`, in float64 whatever the problem's own precision."""
     if timeline.finished.shape[1] != problem.num_nodes:
@@ -45,28 +51,58 @@ def reference(
     if (algorithm.server is None) != isinstance(timeline, PeerTimeline):
         raise ValueError(f"{algorithm.name} and the timeline disagree on whether there is a server")
     with jax.enable_x64(True):
-        nodes = [_Learner(problem, algorithm, index, seed) for index in range(problem.num_nodes)]
+        world = _World(jax.tree.map(_doubled, problem), seed, faults)
+        nodes = [_Learner(world, algorithm, index) for index in range(problem.num_nodes)]
         if isinstance(timeline, PeerTimeline):
-            return _between_peers(problem, timeline, nodes)
-        return _around_server(problem, timeline, algorithm.server, nodes)  # type: ignore[arg-type]
+            return _between_peers(world, timeline, algorithm, nodes)
+        return _around_server(world, timeline, algorithm.server, nodes)  # type: ignore[arg-type]
+
+
+class _World(NamedTuple):
+    """What all nodes share, and what goes wrong among them."""
+
+    problem: Problem
+    seed: int
+    faults: Faults
+
+    def slot_key(self, slot: int) -> Any:
+        """Return the key of what is drawn for all nodes at once."""
+        return jax.random.fold_in(make_key(self.seed, Stream.DELAY), slot)
+
+    def present(self, slot: int) -> NDArray[np.bool_]:
+        """Tell who is there."""
+        return np.asarray(self.faults.present(self.problem.num_nodes, jnp.asarray(slot)))
+
+    def sent(self, nodes: list["_Learner"], slot: int) -> NDArray[np.float64]:
+        """Return what the nodes would put on the air now, lies included: (node, message)."""
+        messages = jnp.stack([jnp.asarray(node.message()) for node in nodes])
+        return np.asarray(self.faults.corrupt(messages, self.problem, jnp.asarray(slot), self.slot_key(slot)))
 
 
 class _Learner:
     """One node: its state, its own samples, and the gradient it is working on."""
 
-    def __init__(self, problem: Problem, algorithm: Algorithm, index: int, seed: int) -> None:
-        double = jax.tree.map(_doubled, problem.of_node(index))
-        self.problem: Problem = double
+    def __init__(self, world: _World, algorithm: Algorithm, index: int) -> None:
+        self.problem: Problem = world.problem.of_node(index)
         self.algorithm = algorithm
         self.index = index
-        self.seed = seed
-        self.state: State = algorithm.init(double.initial, problem.num_nodes)
-        self.point: Any = None
+        self.seed = world.seed
+        self.num_nodes = world.problem.num_nodes
         self.steps = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin at the common first model."""
+        key = node_key(make_key(self.seed, Stream.START), self.index, 0)
+        place = Place(jnp.asarray(self.index, jnp.int32), self.num_nodes, key)
+        self.state: State = self.algorithm.init(self.problem.initial, place)
+        self.point: Any = None
 
     def slot(self, inbox: Inbox, *, finishes: bool) -> None:
         """Hear; begin a gradient if idle; apply it if it finishes in this slot."""
         self.state = self.algorithm.receive(self.state, inbox)
+        if bool(self.algorithm.restarts(self.state, inbox)):
+            self.point = None
         if self.point is None and bool(self.algorithm.computes(self.state)):
             self.point = self.algorithm.point(self.state, inbox)
         if not finishes:
@@ -94,16 +130,17 @@ def _doubled(leaf: Any) -> Any:
     return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf
 
 
-def _inbox(store: list[Any], weight: Any, own_weight: float, heard: Any, age: Any, finite: Any) -> Inbox:
+def _inbox(store: Any, weight: Any, own_weight: float, heard: Any, age: Any, finite: Any, coming: Any = None) -> Inbox:
     """Return an inbox with every copy written out: neighbour j is row j."""
     return Inbox(
-        store=jnp.stack(store),
+        store=jnp.stack([jnp.asarray(copy) for copy in store]),
         row=jnp.arange(len(store)),
         weight=jnp.asarray(weight),
         own_weight=jnp.asarray(own_weight),
         heard=jnp.asarray(heard),
         age=jnp.asarray(age),
         finite=jnp.asarray(finite),
+        coming=None if coming is None else jnp.asarray(coming),
     )
 
 
@@ -111,19 +148,29 @@ def _shares(problem: Problem) -> Vector:
     return np.array(problem.count, np.float64) / float(sum(problem.count))
 
 
-def _between_peers(problem: Problem, timeline: PeerTimeline, nodes: list[_Learner]) -> Outcome:
-    share, count = _shares(problem), len(nodes)
+def _between_peers(world: _World, timeline: PeerTimeline, algorithm: Algorithm, nodes: list[_Learner]) -> Outcome:
+    share, count = _shares(world.problem), len(nodes)
+    lockstep = Assumption.LOCKSTEP in algorithm.assumes
+    heard = np.zeros((count, count), bool)
     frozen = [{0: node.message()} for node in nodes]  # frozen[j][s]: what j sent with stamp s
     for t in range(len(timeline.held)):
-        held, before = timeline.held[t], timeline.held[max(t - 1, 0)]
-        for i, node in enumerate(nodes):
+        held, there = timeline.held[t], world.present(t)
+        heard = (held != timeline.held[max(t - 1, 0)]) | (heard & ~world.present(max(t - 1, 0))[:, None])
+        mixing = np.tile(share, (count, 1))
+        if algorithm.mixing is not None:
+            mixing = np.asarray(algorithm.mixing.weights(jnp.asarray(heard)), np.float64)
+        for i in np.flatnonzero(there):
+            if world.faults.begins_anew(count, jnp.asarray(t))[i]:
+                nodes[i].start()
             others = np.arange(count) != i
             copies = [frozen[j][int(held[i, j]) if j != i else 0] for j in range(count)]
-            heard = (held[i] != before[i]) & others
-            inbox = _inbox(copies, share * others, share[i], heard, t - held[i], np.ones(count, bool))
-            node.slot(inbox, finishes=bool(timeline.finished[t, i]))
-        for j in np.flatnonzero(timeline.sends[t]):
-            frozen[j][t + 1] = nodes[j].message()
+            new = heard[i] if lockstep else heard[i] & others
+            inbox = _inbox(copies, mixing[i] * others, mixing[i, i], new, t - held[i], np.ones(count, bool))
+            nodes[i].slot(inbox, finishes=bool(timeline.finished[t, i]))
+        if timeline.sends[t].any():
+            messages = world.sent(nodes, t)
+            for j in np.flatnonzero(timeline.sends[t]):
+                frozen[j][t + 1] = messages[j]
         if t + 1 < len(timeline.held):
             _forget(frozen, timeline.held[t + 1 :])
     params = np.stack([node.params() for node in nodes])
@@ -138,26 +185,32 @@ def _forget(frozen: list[dict[int, Vector]], coming: NDArray[np.int32]) -> None:
             del messages[stamp]
 
 
-def _around_server(problem: Problem, timeline: StarTimeline, server: Server, nodes: list[_Learner]) -> Outcome:
-    share, count = _shares(problem), len(nodes)
-    state = server.init(_doubled(problem.initial), count)
+def _around_server(world: _World, timeline: StarTimeline, server: Server, nodes: list[_Learner]) -> Outcome:
+    share, count = _shares(world.problem), len(nodes)
+    state = server.init(world.problem.initial, count)
     up = [node.message() * 0.0 for node in nodes]
     down = [np.array(server.message(state))] * count
-    finite, heard = np.ones(count, bool), np.zeros(count, bool)
+    no = np.zeros(count, bool)
+    finite, heard, coming = ~no, no, no
     formed, held = np.zeros(count, int), np.zeros(count, int)
     for t in range(len(timeline.finished)):
-        for i, node in enumerate(nodes):
+        there = world.present(t)
+        for i in np.flatnonzero(there):
+            if world.faults.begins_anew(count, jnp.asarray(t))[i]:
+                nodes[i].start()
             answer = _inbox([down[i]], np.ones(1), 0.0, heard[i : i + 1], t - held[i : i + 1], np.ones(1, bool))
-            node.slot(answer, finishes=bool(timeline.finished[t, i]))
-            if timeline.up_started[t, i]:
-                up[i] = node.message()
-                finite[i] = np.isfinite(up[i]).all()
-                up[i] = up[i] if finite[i] else np.zeros_like(up[i])
-        uploads = _inbox(up, share, 0.0, timeline.up_arrived[t], np.zeros(count, int), finite)
-        state = server.receive(state, uploads)
+            nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
+        messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
+        for i in np.flatnonzero(timeline.up_started[t]):
+            finite[i] = np.isfinite(messages[i]).all()
+            up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
+        coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
+        uploads = _inbox(up, share, 0.0, timeline.up_arrived[t], np.zeros(count, int), finite, coming)
+        state = server.receive(state, uploads, jax.random.fold_in(world.slot_key(t), int(Stream.SERVER)))
         for i in np.flatnonzero(timeline.down_started[t]):
             down[i], formed[i] = np.array(server.message(state)), t + 1
-        heard = timeline.down_arrived[t]
-        held = np.where(heard, formed, held)
+        coming = coming & ~timeline.down_started[t]
+        heard = timeline.down_arrived[t] | (heard & ~there)
+        held = np.where(timeline.down_arrived[t], formed, held)
     params = np.stack([node.params() for node in nodes])
     return Outcome(np.array(server.params(state), np.float64), params)

@@ -9,9 +9,8 @@ program, or from Python where the problem says its gradients are faster so.
 
 from collections.abc import Iterator
 from functools import partial
-from math import nan
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +19,14 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
+from folkman.checks import require
 from folkman.engine import snapshots
-from folkman.engine.medium import PeerMedium, medium_of
+from folkman.engine.faults import NO_FAULTS, Faults
+from folkman.engine.medium import PeerMedium
+from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.slot import Carry, begin, clear, finish, first
-from folkman.problem.problem import Evaluation, Problem
+from folkman.keys import Stream, make_key
+from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
 from folkman.radio.trace import PeerTimeline, StarTimeline
 from folkman.record import Run
@@ -34,6 +37,7 @@ __all__ = [
     "Recording",
     "Simulation",
     "Totals",
+    "check_fit",
     "check_horizon",
     "march",
     "note",
@@ -76,16 +80,6 @@ class Recording(NamedTuple):
     timeline: bool = False  # keep who held what when
 
 
-class Totals(NamedTuple):
-    """What the host has added up since slot 0; plain numbers, saved with the carry."""
-
-    gradients: tuple[int, ...]
-    busy: tuple[int, ...]
-    traffic: tuple[int, int, int, int]
-    age_sum: float = 0.0
-    age_max: int = 0
-
-
 class Simulation(NamedTuple):
     """The fixed parts of a run."""
 
@@ -94,6 +88,7 @@ class Simulation(NamedTuple):
     algorithm: Algorithm
     clock: Clock = Clock()
     recording: Recording = Recording()
+    faults: Faults = NO_FAULTS
 
 
 class Mark(NamedTuple):
@@ -103,7 +98,7 @@ class Mark(NamedTuple):
     totals: Totals
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - all but three by name
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
@@ -112,6 +107,7 @@ def simulate(
     seed: int = 0,
     clock: Clock = Clock(),  # noqa: B008 - immutable
     recording: Recording = Recording(),  # noqa: B008 - immutable
+    faults: Faults = NO_FAULTS,
     label: str | None = None,
 ) -> Run:
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
@@ -119,7 +115,7 @@ def simulate(
     A run whose loss is no longer finite stops there: its status is "diverged" and its rows are kept.
     """
     run = Run(algorithm.name, label or algorithm.name, seed)
-    simulation = Simulation(problem, network, algorithm, clock, recording)
+    simulation = Simulation(problem, network, algorithm, clock, recording, faults)
     mark: Mark = start(simulation, seed)
     events: list[Any] = []
     for reached, row in march(simulation, mark, slots, events):
@@ -151,11 +147,18 @@ def outcome(simulation: Simulation, mark: Mark) -> tuple[NDArray, NDArray]:
 
 def start(simulation: Simulation, seed: int) -> Mark:
     """Check that the parts fit and return the mark before slot 0."""
-    problem, network, algorithm, clock, _ = simulation
-    _check(network, algorithm, seed)
+    problem, network, algorithm, clock, _, faults = simulation
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
+    check_fit(problem.num_nodes, network, algorithm, faults)
+    own_s = getattr(network, "slot_s", clock.slot_s)
+    require(
+        own_s == clock.slot_s,
+        f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; give both the same slot_s",
+    )
     nodes = problem.num_nodes
     carry = _first(problem, network, algorithm, clock.per_node(nodes), seed)
-    return Mark(carry, Totals((0,) * nodes, (0,) * nodes, (0, 0, 0, 0)))
+    return Mark(carry, Totals.nothing(carry.tally))
 
 
 def check_horizon(network: Network, slots: int) -> None:
@@ -167,19 +170,25 @@ def check_horizon(network: Network, slots: int) -> None:
         )
 
 
-def _check(network: Network, algorithm: Algorithm, seed: int) -> None:
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise ValueError(f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
-    if Assumption.SYNCHRONOUS in algorithm.assumes and not network.synchronous:
-        raise ValueError(
-            f"{algorithm.name} assumes that {Assumption.SYNCHRONOUS.value}, which this network cannot give; "
-            "use the 'ideal' or 'constant' law, or another method"
-        )
-    if Assumption.RELIABLE in algorithm.assumes and not network.reliable:
-        raise ValueError(
-            f"{algorithm.name} assumes that {Assumption.RELIABLE.value}, which this network cannot give; "
-            "use a network without loss, or another method"
-        )
+def check_fit(num_nodes: int, network: Network, algorithm: Algorithm, faults: Faults = NO_FAULTS) -> None:
+    """Refuse a network or faults that break what the algorithm assumes, or that are for other nodes."""
+    faults.check(num_nodes)
+    name = getattr(network, "name", "a recorded timeline")
+    given = {
+        Assumption.LOCKSTEP: (network.synchronous, f"the network '{name}'", "a delay law or the radio"),
+        Assumption.RELIABLE: (network.reliable, f"the network '{name}'", "a network without loss"),
+        Assumption.PRESENT: (not faults.leaves_for_good, "a node that crashes for good", "faults that end"),
+    }
+    for need, (met, breaker, cure) in given.items():
+        if need in algorithm.assumes and not met:
+            raise ValueError(
+                f"{algorithm.name} assumes that {need.value}, which {breaker} breaks; use {cure}, or another method"
+            )
+    key = make_key(0, Stream.DELAY)
+    if algorithm.server is not None:
+        jax.eval_shape(lambda: network.star_init(num_nodes, key))  # a recording refuses a server, or other nodes
+    elif Assumption.LOCKSTEP not in algorithm.assumes:
+        network.versions(num_nodes)
 
 
 def march(
@@ -190,7 +199,7 @@ def march(
     Ends early after a row whose training loss is not finite. With `recording.timeline`, appends each stretch
     of the timeline to `events`.
     """
-    problem, network, algorithm, clock, recording = simulation
+    problem, network, algorithm, clock, recording, faults = simulation
     if slots < 1 or recording.every < 1:
         raise ValueError(
             f"slots and the slots between two records must be at least 1, got {slots} and {recording.every}"
@@ -198,7 +207,7 @@ def march(
     check_horizon(network, slots)
     compute = clock.per_node(problem.num_nodes)
     if int(mark.carry.slot) == 0:
-        row = _row(simulation, mark)
+        row = row_of(simulation, mark)
         yield mark, row
         if not np.isfinite(row["train_loss"]):
             return
@@ -206,93 +215,69 @@ def march(
     longest = max(1, MOST_COUNTED // problem.num_nodes**2)
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
-        carry, rows = advance(problem, network, algorithm, compute, length, recording.timeline, mark.carry)
+        carry, rows = advance(problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry)
         if _missing(carry):
-            mark = mark._replace(carry=_with_room(mark.carry))
+            mark = mark._replace(carry=_with_room(mark.carry, network.recent))
             continue
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
-        mark = Mark(_clear(carry), _add(mark.totals, carry))
+        mark = Mark(_clear(carry), mark.totals.plus(carry.tally))
         done += length
         if done % recording.every and done < slots:
             continue
-        row = _row(simulation, mark)
+        row = row_of(simulation, mark)
         yield mark, row
         if not np.isfinite(row["train_loss"]):
             return
 
 
-def _advance(
-    problem: Problem,
-    network: Network,
-    algorithm: Algorithm,
-    compute: tuple[int, ...],
-    length: int,
-    keep: bool,
-    carry: Carry,
-) -> tuple[Carry, Any]:
+Fixed: TypeAlias = tuple[Network, Algorithm, tuple[int, ...], Faults]
+"""What a compiled slot is made for: network, algorithm, compute times, faults."""
+
+
+def _advance(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots as one program."""
     if keep:
-        return _scan(problem, network, algorithm, compute, length, carry)
-    return _loop(problem, network, algorithm, compute, length, carry), None
+        return _scan(problem, fixed, length, carry)
+    return _loop(problem, fixed, length, carry), None
 
 
-def _slot(
-    problem: Problem, network: Network, algorithm: Algorithm, compute: tuple[int, ...], carry: Carry
-) -> tuple[Carry, Any]:
+def _slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
+    network, algorithm, compute, faults = fixed
     held = _held(carry)
-    carry, point, keys = begin(problem, algorithm, compute, carry)
-    carry, (finished, event) = finish(problem, network, algorithm, carry, problem.gradients(point, keys))
+    carry, point, keys = begin(problem, algorithm, compute, faults, carry)
+    gradients = problem.gradients(point, keys)
+    carry, (finished, event) = finish(problem, network, algorithm, faults, carry, gradients)
     return carry, (held, finished, event)
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3))
-def _loop(
-    problem: Problem,
-    network: Network,
-    algorithm: Algorithm,
-    compute: tuple[int, ...],
-    length: int,
-    carry: Carry,
-) -> Carry:
+@partial(jax.jit, static_argnums=1)
+def _loop(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> Carry:
     """Run `length` slots; `length` is traced, so that stretches of all lengths share one program."""
-    return lax.fori_loop(0, length, lambda _, c: _slot(problem, network, algorithm, compute, c)[0], carry)
+    return lax.fori_loop(0, length, lambda _, c: _slot(problem, fixed, c)[0], carry)
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3, 4))
-def _scan(
-    problem: Problem,
-    network: Network,
-    algorithm: Algorithm,
-    compute: tuple[int, ...],
-    length: int,
-    carry: Carry,
-) -> tuple[Carry, Any]:
+@partial(jax.jit, static_argnums=(1, 2))
+def _scan(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots and stack their rows of the timeline."""
-    return lax.scan(lambda c, _: _slot(problem, network, algorithm, compute, c), carry, None, length)
+    return lax.scan(lambda c, _: _slot(problem, fixed, c), carry, None, length)
 
 
 _first = jax.jit(first, static_argnums=(1, 2, 3))
 _clear = jax.jit(clear)
-_begin = jax.jit(begin, static_argnums=(1, 2))
-_finish = jax.jit(finish, static_argnums=(1, 2))
+_begin = jax.jit(begin, static_argnums=(1, 2, 3))
+_finish = jax.jit(finish, static_argnums=(1, 2, 3))
 
 
-def _advance_in_python(
-    problem: Problem,
-    network: Network,
-    algorithm: Algorithm,
-    compute: tuple[int, ...],
-    length: int,
-    keep: bool,
-    carry: Carry,
-) -> tuple[Carry, Any]:
+def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
+    network, algorithm, compute, faults = fixed
     rows = []
     for _ in range(length):
         held = _held(carry)
-        carry, point, keys = _begin(problem, algorithm, compute, carry)
-        carry, (finished, event) = _finish(problem, network, algorithm, carry, problem.gradients(point, keys))
+        carry, point, keys = _begin(problem, algorithm, compute, faults, carry)
+        gradients = problem.gradients(point, keys)
+        carry, (finished, event) = _finish(problem, network, algorithm, faults, carry, gradients)
         rows.append((held, finished, event))
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
@@ -301,17 +286,18 @@ def _missing(carry: Carry) -> bool:
     return isinstance(carry.medium, PeerMedium) and bool(carry.medium.snapshots.missing)
 
 
-def _with_room(carry: Carry) -> Carry:
+def _with_room(carry: Carry, recent: int) -> Carry:
     """Return the carry with twice the room for payloads, to take the last stretch again.
 
-    No more than one version a receiver and one being written can be in use.
+    No more can be in use than one version a receiver, those on their way, and one being written.
     """
     nodes, versions = carry.medium.snapshots.stamp.shape
-    if versions > nodes:
+    most = nodes + recent + 1
+    if versions >= most:
         raise RuntimeError(
             "a copy was needed that the engine had given up: the network's `versions` is too small for what it delivers"
         )
-    store = snapshots.widen(carry.medium.snapshots, min(2 * versions, nodes + 1))
+    store = snapshots.widen(carry.medium.snapshots, min(2 * versions, most))
     return carry._replace(medium=carry.medium._replace(snapshots=store))
 
 
@@ -327,98 +313,3 @@ def join_timeline(chunks: list[Any], nodes: int) -> PeerTimeline | StarTimeline:
         return PeerTimeline(held, event.sends, finished)
     upload, download = event
     return StarTimeline(upload.started, upload.arrived, download.started, download.arrived, finished)
-
-
-def _add(totals: Totals, carry: Carry) -> Totals:
-    """Add the counts of a chunk to the host's totals, in integers of any size."""
-    tally = jax.tree.map(np.asarray, carry.tally)
-    return Totals(
-        tuple(a + int(b) for a, b in zip(totals.gradients, tally.gradients, strict=True)),
-        tuple(a + int(b) for a, b in zip(totals.busy, tally.busy, strict=True)),
-        tuple(a + int(b) for a, b in zip(totals.traffic, tally.traffic, strict=True)),  # type: ignore[arg-type]
-        totals.age_sum + float(tally.age_sum),
-        max(totals.age_max, int(tally.age_max)),
-    )
-
-
-def network_model(problem: Problem, algorithm: Algorithm, carry: Carry) -> Array:
-    """Return the model of the whole network: the server's, or w = sum_i alpha_i w_i."""
-    if algorithm.server is not None:
-        return algorithm.server.params(carry.medium.server)
-    params = jax.vmap(algorithm.params)(carry.states)
-    return jnp.dot(problem.share, params, precision="highest")
-
-
-@partial(jax.jit, static_argnums=1)
-def _models(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
-    """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
-    params = jax.vmap(algorithm.params)(carry.states)
-    models = params
-    if algorithm.model is not None:
-        inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
-        models = jax.vmap(algorithm.model, (0, axes))(carry.states, inbox)
-    w = network_model(problem, algorithm, carry)
-    apart = jnp.linalg.norm(models - w[None], axis=1)
-    norm = jnp.max(jnp.linalg.norm(params, axis=1))
-    return w, models, {"consensus": jnp.mean(apart), "consensus_max": jnp.max(apart), "node_norm": norm}
-
-
-@jax.jit
-def _evaluate_traced(problem: Problem, w: Array) -> Evaluation:
-    return problem.evaluate(w)
-
-
-def _evaluate(problem: Problem, w: Array) -> Evaluation:
-    return _evaluate_traced(problem, w) if problem.traceable else problem.evaluate(w)
-
-
-def _row(simulation: Simulation, mark: Mark) -> dict[str, float]:
-    """Return the metrics at a mark."""
-    problem, network, algorithm, clock, recording = simulation
-    carry, totals = mark
-    w, models, spread = _models(problem, algorithm, carry)
-    slots, finished = int(carry.slot), sum(totals.gradients)
-    bits, bits_unicast = _bits(simulation, totals)
-    row = {
-        "slots": slots,
-        "seconds": slots * clock.slot_s,
-        "gradients": finished / problem.num_nodes,
-        "rounds": _rounds(simulation, mark),
-        "bits": bits,
-        **{name: float(value) for name, value in _evaluate(problem, w)._asdict().items()},
-        **{name: float(value) for name, value in spread.items()},
-        "mean_age": totals.age_sum / finished if finished else 0.0,
-        "max_age": totals.age_max,
-        "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,
-        "gradients_max": max(totals.gradients),
-        "bits_unicast": bits_unicast,
-        "gamma_t": nan,
-        "gamma_w": nan,
-        **{name: float(value) for name, value in network.measures(carry.medium.network).items()},
-    }
-    if recording.nodes:
-        each = [_evaluate(problem, model) for model in models]
-        row["node_train_loss"] = float(np.mean([float(value.train_loss) for value in each]))
-        row["node_test_accuracy"] = float(np.mean([float(value.test_accuracy) for value in each]))
-    return row
-
-
-def _rounds(simulation: Simulation, mark: Mark) -> float:
-    """Return the server's aggregations, or the broadcasts of a node on average."""
-    server = simulation.algorithm.server
-    if server is not None:
-        return float(server.rounds(mark.carry.medium.server))
-    return mark.totals.traffic[0] / simulation.problem.num_nodes
-
-
-def _bits(simulation: Simulation, totals: Totals) -> tuple[int, int]:
-    """Return the bits on air with a broadcast counted once, and with each receiver counted."""
-    problem, network, algorithm, *_ = simulation
-    state = jax.eval_shape(lambda w: algorithm.init(w, problem.num_nodes), problem.initial)
-    up = jax.eval_shape(algorithm.message, state).size * network.bits_per_parameter
-    down = 0
-    if (server := algorithm.server) is not None:
-        kept = jax.eval_shape(lambda w: server.init(w, problem.num_nodes), problem.initial)
-        down = jax.eval_shape(server.message, kept).size * network.bits_per_parameter
-    sent, sent_copies, served, served_copies = totals.traffic
-    return sent * up + served * down, sent_copies * up + served_copies * down

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from folkman.algorithm.base import Algorithm, Inbox, State
-from folkman.engine.medium import Traffic, medium_of
+from folkman.algorithm.base import Algorithm, Inbox, Place, State
+from folkman.engine.faults import Faults
+from folkman.engine.medium import Traffic, medium_of, prices
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
 
-__all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
+__all__ = ["Carry", "Tally", "begin", "clear", "finish", "first", "first_states"]
 
 
 class Tally(NamedTuple):
@@ -51,9 +52,9 @@ def first(
 ) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
     nodes = problem.num_nodes
-    state = algorithm.init(problem.initial, nodes)
-    states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (nodes, *jnp.shape(leaf))).copy(), state)
+    states = first_states(problem, algorithm, seed)
     medium = medium_of(algorithm).open(problem, network, algorithm, states, make_key(seed, Stream.DELAY))
+    up, down = prices(problem, network, algorithm)
     zero = jnp.zeros(nodes, jnp.int32)
     kept = problem.dim if max(compute_slots) > 1 else 0
     return Carry(
@@ -66,13 +67,25 @@ def first(
         point=jnp.zeros((nodes, kept), problem.initial.dtype),
         age_mean=jnp.zeros(nodes, jnp.float32),
         age_max=zero,
-        tally=_empty_tally(nodes),
+        tally=_empty_tally(nodes, (len(up), len(down))),
     )
 
 
-def _empty_tally(nodes: int) -> Tally:
+def first_states(problem: Problem, algorithm: Algorithm, seed: ArrayLike) -> State:
+    """Return all nodes' first states, (node, ...) each: the common first model, and each node's own draws."""
+    nodes = problem.num_nodes
+    keys = node_keys(make_key(seed, Stream.START), problem.node, jnp.zeros(nodes, jnp.int32))
+
+    def of_one(node: Array, key: Array) -> State:
+        return algorithm.init(problem.initial, Place(node, nodes, key))
+
+    return jax.vmap(of_one)(jnp.arange(nodes, dtype=jnp.int32), keys)
+
+
+def _empty_tally(nodes: int, forms: tuple[int, int]) -> Tally:
     zero, none = jnp.zeros(nodes, jnp.int32), jnp.zeros((), jnp.int32)
-    return Tally(zero, zero, Traffic(none, none, none, none), jnp.zeros((), jnp.float32), none)
+    sent, served = jnp.zeros(forms[0], jnp.int32), jnp.zeros(forms[1], jnp.int32)
+    return Tally(zero, zero, Traffic(sent, sent, served, served), jnp.zeros((), jnp.float32), none)
 
 
 def clear(carry: Carry) -> Carry:
@@ -81,13 +94,16 @@ def clear(carry: Carry) -> Carry:
 
 
 def begin(
-    problem: Problem, algorithm: Algorithm, compute_slots: tuple[int, ...], carry: Carry
+    problem: Problem, algorithm: Algorithm, compute_slots: tuple[int, ...], faults: Faults, carry: Carry
 ) -> tuple[Carry, Array, Array]:
     """Let nodes hear, and return where each wants its gradient (node, d) and the keys of the mini-batches."""
+    carry = _with_new_starts(problem, algorithm, faults, carry)
+    present = faults.present(problem.num_nodes, carry.slot)
     inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
-    states = jax.vmap(algorithm.receive, (0, axes))(carry.states, inbox)
-    starts = jax.vmap(algorithm.computes)(states) & (carry.left == 0)
-    left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), carry.left)
+    states = _where(present, jax.vmap(algorithm.receive, (0, axes))(carry.states, inbox), carry.states)
+    left = jnp.where(jax.vmap(algorithm.restarts, (0, axes))(states, inbox) & present, 0, carry.left)
+    starts = jax.vmap(algorithm.computes)(states) & (left == 0) & present
+    left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
     mean, oldest = _ages(inbox)
     carry = carry._replace(
@@ -104,20 +120,25 @@ def begin(
 
 
 def finish(
-    problem: Problem, network: Network, algorithm: Algorithm, carry: Carry, gradients: tuple[Array, Array]
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    faults: Faults,
+    carry: Carry,
+    gradients: tuple[Array, Array],
 ) -> tuple[Carry, Any]:
     """Apply the finished gradients, then exchange messages; also return the slot's row of the timeline."""
     medium = medium_of(algorithm)
     inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
-    busy = carry.left > 0
-    left = jnp.maximum(carry.left - 1, 0)
+    busy = (carry.left > 0) & faults.present(problem.num_nodes, carry.slot)
+    left = jnp.where(busy, carry.left - 1, carry.left)
     finished = busy & (left == 0)
     losses, grads = gradients
     keys = node_keys(make_key(carry.seed, Stream.ALGORITHM), problem.node, carry.steps)
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(carry.states, inbox, losses, grads, keys)
-    states = jax.tree.map(lambda new, old: jnp.where(_rowwise(finished, new), new, old), updated, carry.states)
+    states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
-    moved, traffic, events = medium.exchange(carry.medium, problem, network, algorithm, states, carry.slot, key)
+    moved, traffic, events = medium.exchange(carry.medium, problem, network, algorithm, faults, states, carry.slot, key)
     carry = carry._replace(
         slot=carry.slot + 1,
         states=states,
@@ -129,8 +150,18 @@ def finish(
     return carry, (finished, events)
 
 
-def _rowwise(mask: Array, like: Array) -> Array:
-    return mask.reshape(mask.shape + (1,) * (like.ndim - 1))
+def _where(mask: Array, new: State, old: State) -> State:
+    """Return the new state of the nodes in the mask, the old one of the others."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b), new, old)
+
+
+def _with_new_starts(problem: Problem, algorithm: Algorithm, faults: Faults, carry: Carry) -> Carry:
+    """Let nodes that come back from a crash in this slot begin anew."""
+    if not faults.crash:
+        return carry
+    anew = faults.begins_anew(problem.num_nodes, carry.slot)
+    states = _where(anew, first_states(problem, algorithm, carry.seed), carry.states)
+    return carry._replace(states=states, left=jnp.where(anew, 0, carry.left))
 
 
 def _ages(inbox: Inbox) -> tuple[Array, Array]:

@@ -43,32 +43,50 @@ def widen(snapshots: Snapshots, versions: int) -> Snapshots:
     )
 
 
-def put(snapshots: Snapshots, messages: Array, stamp: Array, sends: Array, held: Array) -> Snapshots:
+def put(
+    snapshots: Snapshots,
+    messages: Array,
+    stamp: Array,
+    sends: Array,
+    held: Array,
+    recent: int = 1,
+    present: Array | None = None,
+) -> Snapshots:
     """Freeze the messages of the senders under `stamp`, then let every node hold the copies `held` (rx, tx).
 
-    A new payload takes the place of the oldest that nobody holds.
+    A new payload takes the place of the oldest that nobody holds; if that is one of the `recent` newest, which may
+    still be delivered, the store is too small. What is new to a node stays so while it is not `present` (rx,).
     """
     nodes, versions = snapshots.stamp.shape
     in_use = jnp.any((held[:, :, None] == snapshots.stamp[None]) & _others(nodes)[:, :, None], axis=0)  # (tx, version)
     place = jnp.argmin(jnp.where(in_use, jnp.iinfo(jnp.int32).max, snapshots.stamp), axis=1)
-    place = jnp.where(sends, place, versions)  # out of range: dropped by the scatter below
     rows = jnp.arange(nodes)
+    given_up = snapshots.stamp[rows, place]
+    newer = jnp.sum(snapshots.stamp > given_up[:, None], axis=1, dtype=jnp.int32)
+    too_small = jnp.any(sends & (given_up >= 0) & ((newer + 1 < recent) | in_use[rows, place]))
+    place = jnp.where(sends, place, versions)  # out of range: dropped by the scatter below
     payload = snapshots.payload.at[rows, place].set(messages, mode="drop")
     stamps = snapshots.stamp.at[rows, place].set(stamp, mode="drop")
     found = jnp.any(held[:, :, None] == stamps[None], axis=2) | ~_others(nodes)
-    return Snapshots(payload, stamps, held, held != snapshots.held, snapshots.missing | ~jnp.all(found))
+    heard = held != snapshots.held
+    if present is not None:
+        heard = heard | (snapshots.heard & ~present[:, None])
+    return Snapshots(payload, stamps, held, heard, snapshots.missing | too_small | ~jnp.all(found))
 
 
-def inboxes(snapshots: Snapshots, share: Array, slot: Array) -> tuple[Inbox, Inbox]:
-    """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over."""
+def inboxes(snapshots: Snapshots, mixing: Array, slot: Array) -> tuple[Inbox, Inbox]:
+    """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
+
+    `mixing` (rx, tx) are the weights, the nodes' own on the diagonal.
+    """
     nodes, versions = snapshots.stamp.shape
     version = jnp.argmax(snapshots.held[:, :, None] == snapshots.stamp[None], axis=2)  # (rx, tx)
     row = jnp.arange(nodes)[None] * versions + version
     inbox = Inbox(
         store=snapshots.payload.reshape(nodes * versions, -1),
         row=row,
-        weight=jnp.where(_others(nodes), share[None], 0.0),
-        own_weight=share,
+        weight=jnp.where(_others(nodes), mixing, 0.0),
+        own_weight=jnp.diagonal(mixing),
         heard=snapshots.heard & _others(nodes),
         age=slot - snapshots.held,
         finite=jnp.ones(nodes, bool),

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, State
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.problem import Problem
 from folkman.runtime.codec import CodecError, Message, decode, encode
@@ -77,19 +77,26 @@ class Mailbox:
             self.payload[sender] = 0.0
             self.heard[sender], self.finite[sender] = True, False
 
-    def inbox(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
-        """Return what is held as an inbox, and mark it as heard."""
+    def inbox(self, weight: NDArray, own_weight: float, slot: int, lockstep_of: int | None = None) -> Inbox:
+        """Return what is held as an inbox, and mark it as heard.
+
+        In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all neighbours are, and then
+        the node itself is marked too.
+        """
         dtype = self.payload.dtype
+        heard = self.heard.copy()
+        if lockstep_of is not None:
+            heard[:] = self.heard[weight > 0].all()
         box = Inbox(
             store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
             row=jnp.arange(len(self.payload)),
             weight=jnp.asarray(weight, dtype),
             own_weight=jnp.asarray(own_weight, dtype),
-            heard=jnp.asarray(self.heard.copy()),
+            heard=jnp.asarray(heard),
             age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
             finite=jnp.asarray(self.finite.copy()),
         )
-        self.heard[:] = False
+        self.heard[heard] = False
         return box
 
 
@@ -124,14 +131,14 @@ class Node:
         if not 0 <= index < len(shares):
             raise ValueError(f"node {index} is not among the {len(shares)} shares; number nodes from 0")
         self.index, self.problem, self.algorithm = index, problem, algorithm
-        self.state: State = algorithm.init(problem.initial, len(shares))
-        first = np.asarray(algorithm.message(self.state))
+        place = Place(jnp.asarray(index, jnp.int32), len(shares), node_key(make_key(seed, Stream.START), index, 0))
+        self.state: State = algorithm.init(problem.initial, place)
         with_server = algorithm.server is not None
+        first = np.asarray(_first_heard(algorithm, self.state, problem.initial, len(shares)))
         self.mailbox = Mailbox(first, 1 if with_server else len(shares), run)
         self._own = None if with_server else index
-        others = np.arange(len(shares)) != index
-        self._weight = np.ones(1) if with_server else np.where(others, shares, 0.0)
-        self._own_weight = 0.0 if with_server else float(shares[index])
+        self._weight, self._own_weight = _weights(algorithm, index, shares)
+        self._waits = not with_server and Assumption.LOCKSTEP in algorithm.assumes
         self.slot = 0
         self.steps = 0
         self._sequence = 0
@@ -143,7 +150,7 @@ class Node:
 
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
-        inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
+        inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot, self._round_of())
         self.state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
             loss, grad = self.problem.gradients(point[None], self._key(Stream.BATCH)[None])
@@ -151,6 +158,10 @@ class Node:
             self.steps += 1
         self.slot += 1
         return bool(wants)
+
+    def _round_of(self) -> int | None:
+        """Return the node's own number if it lives in lock-step: it then hears all its neighbours at once, or none."""
+        return self.index if self._waits else None
 
     def offers(self) -> bool:
         """Tell whether the node has something to send."""
@@ -170,23 +181,42 @@ class Node:
         return node_key(make_key(self._seed, stream), self.index, self.steps)
 
 
+def _first_heard(algorithm: Algorithm, state: State, initial: Array, num_nodes: int) -> Array:
+    """Return what a node holds of its neighbours before it hears any: the first message of a peer or of the server."""
+    server = algorithm.server
+    return algorithm.message(state) if server is None else server.message(server.init(initial, num_nodes))
+
+
+def _weights(algorithm: Algorithm, index: int, shares: NDArray) -> tuple[NDArray, float]:
+    """Return the weights of a node's neighbours, and its own."""
+    if algorithm.server is not None:
+        return np.ones(1), 0.0
+    others = np.arange(len(shares)) != index
+    row = np.asarray(shares)
+    if algorithm.mixing is not None:
+        row = np.asarray(algorithm.mixing.weights(jnp.ones((len(shares), len(shares)), bool)))[index]
+    return np.where(others, row, 0.0), float(row[index])
+
+
 @partial(jax.jit, static_argnums=1)
-def _serve(state: State, algorithm: Algorithm, inbox: Inbox) -> State:
+def _serve(state: State, algorithm: Algorithm, inbox: Inbox, key: Array) -> State:
     assert algorithm.server is not None  # noqa: S101 - ServerNode checks it
-    return algorithm.server.receive(state, inbox)
+    return algorithm.server.receive(state, inbox, key)
 
 
 class ServerNode:
     """The server of a centralised method. It signs its messages as sender 0, a node's only neighbour."""
 
-    def __init__(self, initial: Array, algorithm: Algorithm, shares: NDArray, *, run: int = 0) -> None:
+    def __init__(self, initial: Array, algorithm: Algorithm, shares: NDArray, *, run: int = 0, seed: int = 0) -> None:
         if algorithm.server is None:
             raise ValueError(f"{algorithm.name} has no server role; run it between peers")
         self.algorithm, self.server = algorithm, algorithm.server
         self.state: State = self.server.init(initial, len(shares))
-        first = np.asarray(algorithm.message(algorithm.init(initial, len(shares))))
+        place = Place(jnp.zeros((), jnp.int32), len(shares), make_key(seed, Stream.START))
+        first = np.asarray(algorithm.message(algorithm.init(initial, place)))
         self.mailbox = Mailbox(first, len(shares), run, note_broken=True)
         self._shares = np.asarray(shares)
+        self._seed = seed
         self.slot = 0
         self._sequence = 0
 
@@ -197,7 +227,8 @@ class ServerNode:
     def wake(self) -> bool:
         """Let the server act on what arrived; tell whether it has an answer to send."""
         inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
-        self.state = _serve(self.state, self.algorithm, inbox)
+        key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
+        self.state = _serve(self.state, self.algorithm, inbox, jax.random.fold_in(key, int(Stream.SERVER)))
         self.slot += 1
         return bool(np.any(self.server.offers(self.state)))
 

@@ -1,0 +1,145 @@
+"""The row of metrics at a recorded slot, from the carry and the host's totals."""
+
+from functools import partial
+from math import nan
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from folkman.algorithm.base import Algorithm
+from folkman.engine.medium import Traffic, medium_of, prices
+from folkman.engine.slot import Carry, Tally
+from folkman.problem.problem import Evaluation, Problem
+
+if TYPE_CHECKING:
+    from folkman.engine.simulate import Mark, Simulation
+
+__all__ = ["Counts", "Totals", "network_model", "row_of"]
+
+
+class Counts(NamedTuple):
+    """`Traffic`, added up on the host in integers of any size."""
+
+    sent: tuple[int, ...]
+    sent_copies: tuple[int, ...]
+    served: tuple[int, ...]
+    served_copies: tuple[int, ...]
+
+
+class Totals(NamedTuple):
+    """What the host has added up since slot 0; plain numbers, saved with the carry."""
+
+    gradients: tuple[int, ...]
+    busy: tuple[int, ...]
+    traffic: Counts
+    age_sum: float = 0.0
+    age_max: int = 0
+
+    @classmethod
+    def nothing(cls, tally: Tally) -> "Totals":
+        """Return the totals before slot 0, in the shape of a tally."""
+        none = [(0,) * len(part) for part in tally.traffic]
+        return cls((0,) * len(tally.gradients), (0,) * len(tally.busy), Counts(*none))
+
+    def plus(self, tally: Tally) -> "Totals":
+        """Return the totals with a tally added."""
+        counts: Traffic = tally.traffic
+        return Totals(
+            _sum(self.gradients, tally.gradients),
+            _sum(self.busy, tally.busy),
+            Counts(*(_sum(old, new) for old, new in zip(self.traffic, counts, strict=True))),
+            self.age_sum + float(tally.age_sum),
+            max(self.age_max, int(tally.age_max)),
+        )
+
+
+def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
+    return tuple(old + int(new) for old, new in zip(totals, np.asarray(counts), strict=True))
+
+
+def network_model(problem: Problem, algorithm: Algorithm, carry: Carry) -> Array:
+    """Return the model of the whole network: the server's, or w = sum_i alpha_i w_i."""
+    if algorithm.server is not None:
+        return algorithm.server.params(carry.medium.server)
+    params = jax.vmap(algorithm.params)(carry.states)
+    return jnp.dot(problem.share, params, precision="highest")
+
+
+@partial(jax.jit, static_argnums=1)
+def _models(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+    """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
+    params = jax.vmap(algorithm.params)(carry.states)
+    models = params
+    if algorithm.model is not None:
+        inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
+        models = jax.vmap(algorithm.model, (0, axes))(carry.states, inbox)
+    w = network_model(problem, algorithm, carry)
+    apart = jnp.linalg.norm(models - w[None], axis=1)
+    norm = jnp.max(jnp.linalg.norm(params, axis=1))
+    return w, models, {"consensus": jnp.mean(apart), "consensus_max": jnp.max(apart), "node_norm": norm}
+
+
+@jax.jit
+def _evaluate_traced(problem: Problem, w: Array) -> Evaluation:
+    return problem.evaluate(w)
+
+
+def _evaluate(problem: Problem, w: Array) -> Evaluation:
+    return _evaluate_traced(problem, w) if problem.traceable else problem.evaluate(w)
+
+
+def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
+    """Return the metrics at a mark."""
+    problem, network, algorithm, clock, recording, _ = simulation
+    carry, totals = mark
+    w, models, spread = _models(problem, algorithm, carry)
+    slots, finished = int(carry.slot), sum(totals.gradients)
+    bits, bits_unicast = _bits(simulation, totals)
+    row = {
+        "slots": slots,
+        "seconds": slots * clock.slot_s,
+        "gradients": finished / problem.num_nodes,
+        "rounds": _rounds(simulation, mark),
+        "bits": bits,
+        **{name: float(value) for name, value in _evaluate(problem, w)._asdict().items()},
+        **{name: float(value) for name, value in spread.items()},
+        "mean_age": totals.age_sum / finished if finished else 0.0,
+        "max_age": totals.age_max,
+        "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,
+        "gradients_max": max(totals.gradients),
+        "bits_unicast": bits_unicast,
+        "gamma_t": nan,
+        "gamma_w": nan,
+        **{name: float(value) for name, value in network.measures(carry.medium.network).items()},
+    }
+    if recording.nodes:
+        each = [_evaluate(problem, model) for model in models]
+        row["node_train_loss"] = float(np.mean([float(value.train_loss) for value in each]))
+        row["node_test_accuracy"] = float(np.mean([float(value.test_accuracy) for value in each]))
+    return row
+
+
+def _rounds(simulation: "Simulation", mark: "Mark") -> float:
+    """Return the server's aggregations, or the broadcasts of a node on average."""
+    server = simulation.algorithm.server
+    if server is not None:
+        return float(server.rounds(mark.carry.medium.server))
+    return sum(mark.totals.traffic.sent) / simulation.problem.num_nodes
+
+
+def _bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
+    """Return the bits on air with a broadcast counted once, and with each receiver counted."""
+    problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
+    up, down = prices(problem, network, algorithm)
+    copies = algorithm.copy_prices(problem.dim, network.bits_per_parameter) if algorithm.copy_prices else up
+    on_air = [[float(jnp.asarray(network.payload_bits(price))) for price in side] for side in (up, copies, down)]
+    sent, sent_copies, served, served_copies = totals.traffic
+    once = _priced(sent, on_air[0]) + _priced(served, on_air[2])
+    return once, _priced(sent_copies, on_air[1]) + _priced(served_copies, on_air[2])
+
+
+def _priced(counts: tuple[int, ...], each: list[float]) -> int:
+    return round(sum(count * price for count, price in zip(counts, each, strict=True)))

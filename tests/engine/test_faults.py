@@ -1,0 +1,140 @@
+"""Faults: who is away does nothing, who lies sends lies, and methods that cannot bear it are refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from folkman import (
+    Clock,
+    Faults,
+    Recording,
+    async_sharing,
+    constant,
+    dpsgd,
+    fedavg,
+    ideal,
+    reference,
+    simulate,
+    snapshot,
+)
+from folkman.radio.loss import Lossy
+from folkman.radio.network import RadioNetwork
+
+NODES = 4
+
+
+def run_with(problem, network, algorithm, faults, slots=12, **options):
+    return simulate(
+        problem, network, algorithm, slots=slots, recording=Recording(1, timeline=True), faults=faults, **options
+    )
+
+
+def test_a_node_away_computes_hears_and_sends_nothing(quadratics):
+    faults = Faults(away=((2, 3, 7),))
+    run = run_with(quadratics(nodes=NODES), ideal(), async_sharing(0.1), faults)
+
+    finished, held, sends = run.timeline.finished, run.timeline.held, run.timeline.sends
+    assert not finished[3:7, 2].any()
+    assert finished[:3, 2].all()
+    assert finished[7:, 2].all()
+    assert finished[:, [0, 1, 3]].all()
+    np.testing.assert_array_equal(held[4:8, 2, :2], np.broadcast_to(held[4, 2, :2], (4, 2)))  # nothing new until back
+    assert sends.shape == (12, NODES)
+    assert run.column("gradients")[-1] == pytest.approx((12 * NODES - 4) / NODES)
+
+
+def test_a_crashed_node_that_comes_back_begins_at_the_first_model(quadratics):
+    problem = quadratics(nodes=NODES)
+    back = simulate(problem, ideal(), async_sharing(0.1), slots=6, faults=Faults(crash=((1, 2, 6),)))
+    gone = simulate(problem, ideal(), async_sharing(0.1), slots=7, faults=Faults(crash=((1, 2, 6),)))
+
+    paused = simulate(problem, ideal(), async_sharing(0.1), slots=6, faults=Faults(away=((1, 2, 6),)))
+    np.testing.assert_allclose(back.nodes[1], paused.nodes[1])  # frozen with what it had
+    moved = np.linalg.norm(gone.nodes[1] - np.asarray(problem.initial))
+    assert 0 < moved < np.linalg.norm(paused.nodes[1] - np.asarray(problem.initial))  # one gradient from the start
+
+
+@pytest.mark.parametrize("algorithm", [async_sharing(0.05), fedavg(0.05), dpsgd(0.05)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(away=((0, 2, 5), (2, 4, 9))),
+        Faults(crash=((1, 3, 8),)),
+        Faults(liars=0.3, attack="sign_flip", scale=0.5),
+        Faults(liars=0.25, attack="noise", scale=0.1),
+    ],
+    ids=["away", "crash", "sign flip", "noise"],
+)
+def test_simulator_and_reference_agree_under_faults(quadratics, algorithm, faults):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0)
+    run = run_with(problem, constant(2), algorithm, faults, slots=20)
+
+    found = reference(problem, run.timeline, algorithm, faults=faults)
+
+    np.testing.assert_allclose(run.nodes, found.nodes, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(run.model, found.model, rtol=1e-9, atol=1e-12)
+
+
+def test_what_liars_send_is_the_reversed_update_or_noise(quadratics):
+    problem = quadratics(nodes=NODES)
+    messages = jnp.concatenate([jnp.arange(4.0 * problem.dim).reshape(4, -1), jnp.ones((4, 1))], axis=1)
+    key = __import__("jax").random.key(0)
+
+    flipped = Faults(liars=0.5, scale=2.0).corrupt(messages, problem, jnp.asarray(0), key)
+    noisy = Faults(liars=0.5, attack="noise", scale=3.0).corrupt(messages, problem, jnp.asarray(0), key)
+
+    first = np.asarray(problem.initial)
+    np.testing.assert_allclose(flipped[:2, :-1], first - 2.0 * (np.asarray(messages[:2, :-1]) - first))
+    for sent in (flipped, noisy):
+        np.testing.assert_array_equal(sent[2:], messages[2:])
+        np.testing.assert_array_equal(sent[:, -1], messages[:, -1])  # what is not the model is left alone
+    assert np.abs(noisy[:2, :-1]).max() > 0.1
+
+
+def test_fedavg_goes_on_when_a_node_returns_and_each_round_waits_for_it(quadratics):
+    problem = quadratics(nodes=NODES)
+
+    whole = simulate(problem, snapshot(2), fedavg(0.1), slots=30)
+    broken = simulate(problem, snapshot(2), fedavg(0.1), slots=30, faults=Faults(away=((3, 4, 14),)))
+
+    assert whole.last("rounds") == 10
+    assert 5 <= broken.last("rounds") < whole.last("rounds")
+
+
+def test_slow_nodes_keep_their_gradient_while_away(quadratics):
+    problem = quadratics(nodes=2)
+    faults = Faults(away=((0, 1, 4),))
+
+    run = run_with(problem, ideal(), async_sharing(0.1), faults, slots=7, clock=Clock(1.0, (3, 1)))
+
+    np.testing.assert_array_equal(np.flatnonzero(run.timeline.finished[:, 0]), [5])  # slots 0, 4, 5
+
+
+def test_losses_repeat_what_a_server_waits_for(quadratics):
+    problem = quadratics(nodes=NODES)
+    sure = simulate(problem, snapshot(2), fedavg(0.1), slots=60)
+    lossy = simulate(problem, Lossy(snapshot(2), 0.4), fedavg(0.1), slots=60)
+
+    assert 0 < lossy.last("rounds") < sure.last("rounds")
+    assert lossy.last("bits_unicast") / lossy.last("rounds") > 1.3 * sure.last("bits_unicast") / sure.last("rounds")
+
+
+@pytest.mark.parametrize("network", [constant(2), RadioNetwork()], ids=["constant", "radio"])
+@pytest.mark.parametrize("algorithm", [fedavg(0.1), dpsgd(0.1)], ids=lambda a: a.name)
+def test_a_method_that_needs_everyone_is_refused_when_one_leaves_for_good(quadratics, network, algorithm):
+    with pytest.raises(ValueError, match=f"{algorithm.name} assumes that every node answers in the end.*crashes"):
+        simulate(quadratics(nodes=NODES), network, algorithm, slots=3, faults=Faults(crash=((0, 1, None),)))
+
+
+@pytest.mark.parametrize(
+    ("faults", "complaint"),
+    [
+        (Faults(away=((4, 1, 2),)), "names node 4"),
+        (Faults(away=((1, 5, 5),)), "cannot go away in slot 5 and be back in slot 5"),
+        (Faults(liars=1.0), "liars is a share"),
+        (Faults(liars=0.5, attack="bribe"), "no attack 'bribe'"),  # type: ignore[arg-type]
+    ],
+)
+def test_faults_that_cannot_happen_are_refused(quadratics, faults, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        simulate(quadratics(nodes=NODES), ideal(), async_sharing(0.1), slots=3, faults=faults)

@@ -1,0 +1,58 @@
+"""Byte-level nodes driven along a recorded timeline, as sockets would drive them."""
+
+import numpy as np
+
+from folkman import Node, ServerNode
+from folkman.radio.trace import PeerTimeline
+
+RUN = 7
+
+
+def make_nodes(problem, algorithm, seed):
+    shares = np.asarray(problem.share)
+    return [Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed) for i in range(problem.num_nodes)]
+
+
+def play(problem, timeline, algorithm, seed=0):
+    """Return the nodes' parameters and the server's model (None between peers) at the end of the timeline."""
+    nodes = make_nodes(problem, algorithm, seed)
+    if isinstance(timeline, PeerTimeline):
+        _play_peers(nodes, timeline)
+        model = None
+    else:
+        model = _play_star(
+            nodes, ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN, seed=seed), timeline
+        )
+    assert not any(node.mailbox.refused for node in nodes)
+    return np.stack([node.params() for node in nodes]), model
+
+
+def _play_peers(nodes, timeline):
+    held, wire = timeline.held, {}  # (sender, stamp) -> bytes
+    for t in range(len(held)):
+        for rx, tx in np.argwhere(held[t] != held[max(t - 1, 0)]):
+            if rx != tx:
+                assert nodes[rx].receive(wire[tx, held[t, rx, tx]])
+        for i, node in enumerate(nodes):
+            assert node.wake() == timeline.finished[t, i]
+        for tx in np.flatnonzero(timeline.sends[t]):
+            wire[tx, t + 1] = nodes[tx].send()
+
+
+def _play_star(nodes, server, timeline):
+    uploads, answers = {}, {}
+    for t in range(len(timeline.finished)):
+        for i, node in enumerate(nodes):
+            assert node.wake() == timeline.finished[t, i]
+            if timeline.up_started[t, i]:
+                assert node.offers()
+                uploads[i] = node.send()
+        for i in np.flatnonzero(timeline.up_arrived[t]):
+            assert server.receive(uploads[i])
+        server.wake()
+        if timeline.down_started[t].any():
+            data = server.send()
+            answers |= dict.fromkeys(np.flatnonzero(timeline.down_started[t]), data)
+        for i in np.flatnonzero(timeline.down_arrived[t]):
+            assert nodes[i].receive(answers[i])
+    return np.asarray(server.server.params(server.state))
