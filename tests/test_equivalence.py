@@ -2,11 +2,14 @@
 
 from functools import partial
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import async_sharing, constant, fedavg, ideal, iid, pipelined, simulate, snapshot
+from folkman import ALGORITHMS, async_sharing, constant, dpsgd, fedavg, ideal, iid, pipelined, simulate, snapshot
+from folkman.algorithm import adafl, cga, dfedavgm, dispfl, fedap, fedasync, fedbuff, fedsa, sgp, swift, twafl
 from folkman.problem.data import quadratic
+from folkman.radio import bandwidth, schedule
 from reference import plain
 
 STEPS, STEP, NODES = 40, 0.05, 5
@@ -59,6 +62,81 @@ def test_one_node_is_gradient_descent_whatever_the_delay(quadratics, network, sc
     run = simulate(problem, network, async_sharing(STEP, scaling), slots=STEPS)
 
     close(run.model, descent(problem, STEP, STEPS))
+
+
+MATRIX = {  # left, right: the same network model after 40 slots without delay, equal shares, a common start
+    "Algorithm 1, theorem = FedAvg": (async_sharing(STEP), fedavg(STEP)),
+    "Algorithm 1, local = FedAvg, eta/I": (async_sharing(STEP, "local"), fedavg(STEP / NODES)),
+    "Algorithm 1, figure = FedAvg, eta I": (async_sharing(STEP, "figure"), fedavg(STEP * NODES)),
+    "AdaFL, tau = 1 = FedAvg": (adafl(STEP, tau=1), fedavg(STEP)),
+    "FedAP, m = I = FedAvg": (fedap(STEP, m=NODES), fedavg(STEP)),
+    "FedSA, M = I = FedAvg": (fedsa(STEP, M=NODES, adaptive=False), fedavg(STEP)),
+    "FedSA, M = I, mean = FedAvg": (fedsa(STEP, M=NODES, adaptive=False, aggregation="mean"), fedavg(STEP)),
+    "FedBuff, K = I = FedAvg": (fedbuff(STEP, buffer_size=NODES, exponent=0.0), fedavg(STEP)),
+    "TWAFL, all layers and nodes, base 1 = FedAvg": (twafl(STEP, m=NODES, deep_rounds=15, base=1.0), fedavg(STEP)),
+    "DisPFL, dense and full = FedAvg": (dispfl(STEP, density=1.0, topology="full"), fedavg(STEP)),
+    "D-PSGD, adapt first, complete = FedAvg": (dpsgd(STEP, "adapt_first", topology="complete"), fedavg(STEP)),
+    "SGP, complete = FedAvg": (sgp(STEP, topology="complete"), fedavg(STEP)),
+    "DFedAvgM, K = 1, complete = FedAvg": (
+        dfedavgm(STEP, local_steps=1, momentum=0.0, topology="complete"),
+        fedavg(STEP),
+    ),
+    "DFedAvgM, K = 4, complete = FedAvg, E = 4": (
+        dfedavgm(STEP, local_steps=4, momentum=0.0, topology="complete"),
+        fedavg(STEP, local_steps=4),
+    ),
+    "SWIFT, s = 1, fresh = D-PSGD": (swift(STEP, every=1), dpsgd(STEP)),
+}
+
+
+@pytest.mark.parametrize("row", MATRIX)
+def test_the_equivalence_matrix(quadratics, row):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0)
+    left, right = (simulate(problem, ideal(), algorithm, slots=STEPS) for algorithm in MATRIX[row])
+
+    assert left.last("gradients") == right.last("gradients") == STEPS
+    close(left.model, right.model)
+    assert np.linalg.norm(left.model) > 0.1  # it has moved
+
+
+def test_fedsa_with_one_arrival_is_fedasync_with_the_share_as_its_mixing(quadratics):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0)
+    semi = fedsa(STEP, M=1, adaptive=False)
+    fully = fedasync(STEP, mixing=1 / NODES, staleness="constant", rho=0.0, max_staleness=1000)
+
+    left, right = (simulate(problem, iid(4), algorithm, slots=80) for algorithm in (semi, fully))
+
+    close(left.model, right.model)
+    assert left.last("rounds") == right.last("rounds") > 40
+
+
+def test_cga_on_equal_nodes_is_gossip(quadratics):
+    """Gradients that agree need no projection: each of its iterations is one of D-PSGD."""
+    problem = quadratics(nodes=NODES, heterogeneity=0.0)
+    crossing = cga(STEP, momentum=0.0, topology="complete")
+
+    left = simulate(problem, ideal(), crossing, slots=NODES * 20 + 1)  # I gradients an iteration, heard a slot later
+    right = simulate(problem, ideal(), dpsgd(STEP, topology="complete"), slots=20)
+
+    np.testing.assert_allclose(left.model, right.model, rtol=1e-8, atol=1e-10)
+
+
+def test_uniform_shares_are_optimal_where_all_rates_are_equal():
+    sinr = jnp.full((3, 3), 3.0)
+    linked = schedule.links(sinr, 1.0)
+    rate, sending = schedule.se_min(sinr, linked), schedule.scheduled(linked)
+
+    np.testing.assert_allclose(bandwidth.optimal(rate, sending, 1e7), bandwidth.uniform(rate, sending, 1e7), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_step_of_zero_leaves_every_model_where_it_was(digits, name):
+    options = {"density": 1.0} if name == "dispfl" else {}
+
+    run = simulate(digits, iid(3), ALGORITHMS[name](step=0.0, **options), slots=17)
+
+    np.testing.assert_allclose(run.model, digits.initial, atol=1e-14)
+    np.testing.assert_allclose(run.nodes, np.tile(digits.initial, (5, 1)), atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Server, async_sharing, fedavg
+    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Place, Server, async_sharing, dpsgd, fedavg
+    from folkman.engine.faults import Faults
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
     from folkman.problem.data import DataSet, load
@@ -26,7 +27,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "folkman.algorithm": ("ALGORITHMS", "Algorithm", "Assumption", "Inbox", "Server", "async_sharing", "fedavg"),
+    "folkman.algorithm": (
+        "ALGORITHMS",
+        "Algorithm",
+        "Assumption",
+        "Inbox",
+        "Place",
+        "Server",
+        "async_sharing",
+        "dpsgd",
+        "fedavg",
+    ),
+    "folkman.engine.faults": ("Faults",),
     "folkman.engine.reference": ("reference",),
     "folkman.engine.simulate": ("Clock", "Recording", "simulate"),
     "folkman.problem.data": ("DataSet", "load"),
@@ -52,9 +64,11 @@ __all__ = [
     "Assumption",
     "Clock",
     "DataSet",
+    "Faults",
     "Inbox",
     "Model",
     "Node",
+    "Place",
     "Problem",
     "Recording",
     "Run",
@@ -62,6 +76,7 @@ __all__ = [
     "ServerNode",
     "async_sharing",
     "constant",
+    "dpsgd",
     "draw_curves",
     "draw_labels",
     "fedavg",

@@ -1,4 +1,4 @@
-"""The command line: `folkman run`, `ls`, `plot`, `data`.
+"""The command line: `folkman run`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `data`.
 
 Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
@@ -109,7 +109,7 @@ def _run(config: Path | None, settings: list[str], out: Path | None, resume: Pat
         problems = _problems(comparison)
     else:
         comparison = resolve(override(read(config) if config else {}, settings))
-        problems = _problems(comparison)  # before a folder is made: wrong data leave nothing behind
+        problems = _problems(comparison)  # before a folder is made: what does not fit leaves nothing behind
         root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{comparison.name.replace(' ', '-')}"
         folder = RunFolder.create(root, to_toml(comparison))
     runs = _compare(comparison, folder, problems)
@@ -124,10 +124,12 @@ def _problems(comparison: "Comparison") -> "dict[int, Problem]":
     """Build the problem of the first seed, in the precision asked for."""
     import jax
 
-    from folkman.experiment.compare import build_problem
+    from folkman.experiment.compare import build_problem, check
 
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
-    return {comparison.seeds[0]: build_problem(comparison, comparison.seeds[0])}
+    problem = build_problem(comparison, comparison.seeds[0])
+    check(comparison, problem)
+    return {comparison.seeds[0]: problem}
 
 
 def _compare(comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]") -> "list[Run]":
@@ -163,6 +165,7 @@ def _report(
     """Draw the figures, print the table, and tell where things are."""
     from rich.console import Console
 
+    from folkman.experiment.compare import slot_seconds
     from folkman.report.figures import draw_curves, save
     from folkman.report.tables import final_table
 
@@ -174,7 +177,8 @@ def _report(
                 written += save(draw_curves(runs, x, y), folder.figures / f"{y}-{x}")
     _draw_labels(problems[comparison.seeds[0]], folder)
     console = Console(stderr=quiet, width=None if sys.stdout.isatty() else 120)
-    console.print(final_table(runs, f"{comparison.name}: {comparison.slots} slots of {comparison.slot_s:g} s"))
+    seconds = slot_seconds(comparison, problems[comparison.seeds[0]])
+    console.print(final_table(runs, f"{comparison.name}: {comparison.slots} slots of {seconds:g} s"))
     for each in runs:
         if each.message:
             console.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
@@ -265,8 +269,8 @@ def plot(
             each.label += f" ({root.name if short else root})" if len(runs) > 1 else ""
             found.append(each)
     target = out or runs[0] / "figures" / f"{y}-{x}"
-    if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {out}")
+    if out is not None:
+        _check_figure(out)
     figure = draw_curves(found, x, y)
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in save(figure, target):
@@ -282,7 +286,11 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     allocation: Annotated[list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")] = None,
     period: Annotated[str, typer.Option(help="epoch or node")] = "epoch",
     drops: Annotated[int, typer.Option(help="Independent cells to draw.")] = 600,
+    slots: Annotated[int, typer.Option(help="Slots that each drop is run for; waiting and ages come from them.")] = 200,
     seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    slot_s: Annotated[float, typer.Option(help="T, seconds of one local gradient.")] = 1.0,
+    parameters: Annotated[int, typer.Option(help="Parameters in a message; the paper's CNN.")] = 430_698,
+    objective: Annotated[str, typer.Option(help="Of the best threshold: duration or age.")] = "duration",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A key of [radio]: --set bandwidth_hz=1e6. May be repeated.")
     ] = None,
@@ -290,24 +298,64 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw a map here, and ages beside it.")] = None,
 ) -> None:
     """Plan a cell before any learning: who hears whom, how long transfers take, how old copies get."""
-    from folkman.experiment.planning import survey
-    from folkman.report.cells import print_survey
+    from folkman.experiment.planning import Question, survey
+    from folkman.radio.planning import Drops
+    from folkman.report.cells import draw_ages, draw_map, print_survey
+    from folkman.report.figures import save
 
-    with _ending_at_once():
-        found = survey(
-            nodes, threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"], period, drops, seed, settings or []
-        )
-    print_survey(found, quiet=as_json)
     if plot_file is not None:
-        from folkman.report.cells import draw_ages, draw_map
-        from folkman.report.figures import save
-
-        ages = plot_file.with_name(f"{plot_file.stem}-ages{plot_file.suffix}")
-        written = save(draw_map(found.picture), plot_file) + save(draw_ages(found.picture), ages)
-        for path in written:
-            print(path, file=sys.stderr if as_json else sys.stdout)
+        _check_figure(plot_file)
+    thresholds_db, allocations = threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"]
+    amount = Drops(drops, slots, seed)
+    question = Question(
+        nodes, thresholds_db, allocations, period, amount, slot_s, parameters, objective, settings or []
+    )
+    with _ending_at_once():
+        found = survey(question, _say)
+        print_survey(found, quiet=as_json)
+        if plot_file is not None:
+            ages = plot_file.with_name(f"{plot_file.stem}-ages{plot_file.suffix}")
+            for path in save(draw_map(found.picture), plot_file) + save(draw_ages(found.picture), ages):
+                print(path, file=sys.stderr if as_json else sys.stdout)
     if as_json:
-        print(json.dumps({"rows": found.rows, "best_threshold_db": found.best_threshold_db}, allow_nan=False))
+        answer = {"rows": found.rows, "best_threshold_db": found.best_threshold_db}
+        print(json.dumps(answer | {"best_thresholds_db": found.best_thresholds_db}, allow_nan=False))
+
+
+def _check_figure(path: Path) -> None:
+    """Refuse a figure that could not be written, before any work."""
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {path}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")
+
+
+@app.command()
+def algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+) -> None:
+    """List the methods: paper, role, what they assume, and the bits of a message."""
+    from folkman.experiment.methods import methods
+    from folkman.report.methods import print_methods
+
+    found = methods()
+    if as_json:
+        print(json.dumps({"algorithms": found}))
+    else:
+        print_methods(found)
+
+
+@app.command()
+def cite(names: Annotated[list[str], typer.Argument(help="Methods, as `folkman algorithms` lists them.")]) -> None:
+    """Print the BibTeX of the papers behind methods."""
+    from folkman.checks import nearest
+    from folkman.report.methods import bibtex
+
+    known = bibtex()
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no method '{name}' with a paper; {nearest(name, known)}")
+    print("\n\n".join(known[name] for name in dict.fromkeys(names)))
 
 
 @data_app.command(name="ls")

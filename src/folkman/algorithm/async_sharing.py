@@ -10,6 +10,8 @@ with c_i by `scaling`:
 
 Node models are never mixed: without the projection each w_i is the common start minus that node's own
 gradients, and v_i is the start minus every gradient received so far. A node's usable model is v_i, not w_i.
+Options beyond [1]: a robust `rule` instead of the sum in (9), and a `delay_policy` that lets eta shrink with the age
+of the oldest copy in v_i.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0) by 1/sqrt(I));
 a node never waits to receive ("after receiving all parameters", Section IV-A, would block); the stopping rule
@@ -25,7 +27,9 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Inbox
+from folkman.algorithm.base import Algorithm, Inbox, Place
+from folkman.algorithm.delay_steps import DelayMemory, DelayPolicy, check_policy, first_memory, step_under_delay
+from folkman.algorithm.rules import Rule, check_rule, combine
 from folkman.algorithm.steps import Decay, step_size
 
 __all__ = ["SharingState", "async_sharing"]
@@ -37,6 +41,7 @@ class SharingState(NamedTuple):
     params: Array  # (d,) w_i
     updates: Array  # () updates done
     num_nodes: Array  # () I
+    memory: DelayMemory
 
 
 def async_sharing(
@@ -44,6 +49,10 @@ def async_sharing(
     scaling: Literal["local", "theorem", "figure"] = "theorem",
     decay: Decay = "constant",
     decay_steps: int = 1000,
+    rule: Rule = "mean",
+    trim: int = 1,
+    delay_policy: DelayPolicy = "none",
+    smoothness: float | None = None,
     projection: Callable[[Array, Array], Array] | None = None,
 ) -> Algorithm:
     """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
@@ -55,19 +64,26 @@ def async_sharing(
     if scaling not in ("local", "theorem", "figure"):
         raise ValueError(f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}")
 
-    def init(params: Array, num_nodes: int) -> SharingState:
-        return SharingState(params, jnp.zeros((), jnp.int32), jnp.asarray(num_nodes, jnp.int32))
+    check_rule(rule, trim)
+    check_policy(delay_policy, smoothness)
+
+    def init(params: Array, place: Place) -> SharingState:
+        memory = first_memory(delay_policy, smoothness, params)
+        return SharingState(params, jnp.zeros((), jnp.int32), jnp.asarray(place.num_nodes, jnp.int32), memory)
 
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
-        return inbox.own_weight * state.params + inbox.mix(inbox.weight)  # [1, eq. (9)]
+        return combine(inbox, inbox.weight, state.params, inbox.own_weight, rule=rule, trim=trim)  # [1, eq. (9)]
 
     def update(state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SharingState:
         del loss, key
         scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
         eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype)
+        oldest = jnp.max(jnp.where(inbox.weight > 0, inbox.age, 0), initial=0)
+        point = aggregate(state, inbox)
+        eta_t, memory = step_under_delay(state.memory, delay_policy, eta_t, oldest, state.num_nodes, point, grad)
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)
-        return state._replace(params=params, updates=state.updates + 1)
+        return state._replace(params=params, updates=state.updates + 1, memory=memory)
 
     return Algorithm(
         name="async_sharing",

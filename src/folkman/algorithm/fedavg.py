@@ -3,17 +3,15 @@
     w_i <- w^k,   then E times   w_i <- w_i - eta grad F_i(w_i)
     w^{k+1} = sum_i alpha_i w_i                                                      [1, Algorithm 1]
 
-With E = 1 this is gradient descent on the union of the data: w^{k+1} = w^k - eta grad F(w^k). A round takes E slots
-of computing and the time of one upload and one download, during which the nodes wait.
+With E = 1 this is gradient descent on the union of the data. A round takes E slots of computing and the time of one
+upload and one download, during which the nodes wait.
 
 Differs from [1]: full participation, and full-batch gradients unless the problem has mini-batches; alpha_i are the
 data shares over all nodes. An upload that is not finite is dropped and the other shares are renormalised.
-[2] plots this method as "FedAv" and cites it as something else (FedFomo); the method meant is this one.
+Xie et al. (2024) plot it as "FedAv" and cite something else (FedFomo); the method meant is this one.
 
 [1] B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas. Communication-Efficient Learning of Deep
     Networks from Decentralized Data. AISTATS 2017. arXiv:1602.05629
-[2] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
-    IoT Networks. IEEE IoT Journal, 2024.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -23,7 +21,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Server
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server
+from folkman.algorithm.rules import Rule, check_rule, combine
 from folkman.algorithm.steps import Decay, step_size
 
 __all__ = ["FedAvgServer", "FedAvgState", "fedavg"]
@@ -51,6 +50,8 @@ def fedavg(
     step: float = 0.1,
     local_steps: int = 1,
     optimizer: Literal["sgd", "momentum", "adam"] = "sgd",
+    rule: Rule = "mean",
+    trim: int = 1,
     decay: Decay = "constant",
     decay_steps: int = 1000,
 ) -> Algorithm:
@@ -61,17 +62,15 @@ def fedavg(
     """
     if local_steps < 1:
         raise ValueError(f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent")
+    check_rule(rule, trim)
     eta = step_size(step, decay, decay_steps)
-    local = {
-        "sgd": optax.identity(),
-        "momentum": optax.trace(0.9),
-        "adam": optax.scale_by_adam(),
-    }.get(optimizer)
+    known = {"sgd": optax.identity(), "momentum": optax.trace(0.9), "adam": optax.scale_by_adam()}
+    local = known.get(optimizer)
     if local is None:
         raise ValueError(f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}")
 
-    def init(params: Array, num_nodes: int) -> FedAvgState:
-        del num_nodes
+    def init(params: Array, place: Place) -> FedAvgState:
+        del place
         zero = jnp.zeros((), jnp.int32)
         return FedAvgState(params, local.init(params), zero, zero)
 
@@ -89,10 +88,12 @@ def fedavg(
     def server_init(params: Array, num_nodes: int) -> FedAvgServer:
         return FedAvgServer(params, jnp.zeros(num_nodes, bool), jnp.asarray(False), jnp.zeros((), jnp.int32))
 
-    def aggregate(state: FedAvgServer, inbox: Inbox) -> FedAvgServer:
+    def aggregate(state: FedAvgServer, inbox: Inbox, key: Array) -> FedAvgServer:
+        del key
         arrived = state.arrived | inbox.heard
         weights = inbox.weight * inbox.finite
-        mean = inbox.mix(weights / jnp.sum(weights))  # all shares 0: NaN, which stops the run
+        weights = weights / jnp.sum(weights)  # all shares 0: NaN, which stops the run
+        mean = combine(inbox, weights, rule=rule, trim=trim)
         done = jnp.all(arrived)
         params = jnp.where(done, mean, state.params)
         return FedAvgServer(params, arrived & ~done, done, state.rounds + done)
@@ -115,5 +116,5 @@ def fedavg(
             params=lambda state: state.params,
             rounds=lambda state: state.rounds,
         ),
-        assumes=frozenset({Assumption.RELIABLE}),
+        assumes=frozenset({Assumption.PRESENT}),
     )

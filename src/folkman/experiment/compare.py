@@ -14,17 +14,33 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
+from folkman.algorithm.base import Algorithm
 from folkman.engine import checkpoint
-from folkman.engine.simulate import Clock, Mark, Recording, Simulation, join_timeline, march, note, outcome, start
-from folkman.experiment.config import CHOICES, Comparison, to_toml
+from folkman.engine.simulate import (
+    Clock,
+    Mark,
+    Recording,
+    Simulation,
+    check_fit,
+    join_timeline,
+    march,
+    note,
+    outcome,
+    start,
+)
+from folkman.experiment.choices import ConfigError
+from folkman.experiment.config import CHOICES, Comparison, Latency, to_toml
 from folkman.experiment.folder import RunFolder
 from folkman.files import save_tensors
 from folkman.problem import data, partition
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio import trace
+from folkman.radio.delivery import Network
+from folkman.radio.latency import training_latency_s
+from folkman.radio.loss import Lossy
 from folkman.record import Run
 
-__all__ = ["Part", "Watch", "build_problem", "compare", "parts"]
+__all__ = ["Part", "Watch", "build_problem", "check", "compare", "pairs", "parts", "slot_seconds"]
 
 CHECKPOINT_EVERY_S = 10.0
 
@@ -59,27 +75,54 @@ def build_problem(comparison: Comparison, seed: int) -> Problem:
     return make_problem(samples, model, parts, l2=tables.l2, batch=tables.batch, seed=seed, dtype=tables.precision)
 
 
+def slot_seconds(comparison: Comparison, problem: Problem) -> float:
+    """Return T: as given, or by the latency law for the node with the most samples in a gradient."""
+    law = comparison.slot_s
+    if isinstance(law, float | int):
+        return float(law)
+    samples = min(max(problem.count), problem.batch or max(problem.count))
+    return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
+
+
+def pairs(comparison: Comparison, problem: Problem) -> list[tuple[Algorithm, Network]]:
+    """Build every algorithm of a comparison with its network."""
+    projection = CHOICES["projection"].build(comparison.projection)
+    shapes = tuple(shape for _, shape in problem.model.layout.shapes)
+    slot_s = slot_seconds(comparison, problem)
+    built = []
+    for table in comparison.algorithm:
+        network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=slot_s)
+        if comparison.faults.loss:
+            network = Lossy(network, comparison.faults.loss)
+        built.append((CHOICES["algorithm"].build(table, projection=projection, shapes=shapes), network))
+    return built
+
+
+def check(comparison: Comparison, problem: Problem) -> None:
+    """Refuse, before anything is written, an algorithm that its network or the faults do not suit."""
+    for table, (algorithm, network) in zip(comparison.algorithm, pairs(comparison, problem), strict=True):
+        try:
+            check_fit(problem.num_nodes, network, algorithm, comparison.faults.faults())
+        except ValueError as error:
+            raise ConfigError(f"'{table['label']}': {error}") from None
+
+
 def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None) -> Iterator[Part]:
     """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared.
 
     `problems` are those that were built already, by seed.
     """
-    clock = Clock(comparison.slot_s, comparison.compute_slots)
     recording = Recording(comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines)
-    projection = CHOICES["projection"].build(comparison.projection)
-    pairs = [
-        (
-            CHOICES["algorithm"].build(table, projection=projection),
-            CHOICES["network"].build(table["network"] or comparison.network, slot_s=comparison.slot_s),
-        )
-        for table in comparison.algorithm
-    ]
     fingerprint = hashlib.sha256(to_toml(comparison).encode()).hexdigest()
+    faults, built = comparison.faults.faults(), None
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
-        for table, (algorithm, network) in zip(comparison.algorithm, pairs, strict=True):
+        if built is None or isinstance(comparison.slot_s, Latency):  # parts of another seed may be larger
+            built = pairs(comparison, problem)
+        clock = Clock(slot_seconds(comparison, problem), comparison.compute_slots)
+        for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
-            simulation = Simulation(problem, network, algorithm, clock, recording)
+            simulation = Simulation(problem, network, algorithm, clock, recording, faults)
             yield Part(run, simulation, comparison.slots, fingerprint)
 
 

@@ -18,12 +18,13 @@ returns is what a run folder keeps as `config.toml`, and resolving that again ch
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
+from folkman.engine.faults import Faults
 from folkman.engine.simulate import check_horizon
 from folkman.experiment.choices import Choice, ConfigError, describe
 from folkman.problem.data import BUILDERS
@@ -47,7 +48,7 @@ CHOICES: dict[str, Choice] = {
     "algorithm": Choice(
         "algorithm",
         ALGORITHMS,
-        frozenset({"projection"}),
+        frozenset({"projection", "shapes"}),
         {"label": (str | None, None), "network": (dict[str, Any] | None, None)},
     ),
 }
@@ -70,6 +71,34 @@ DEFAULT: dict[str, Any] = {
 """What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits."""
 
 
+class Latency(BaseModel):
+    """The seconds of a slot by the training-latency law: T(D) = base_s + per_sample_s max(D - threshold, 0)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_s: float = Field(1.0, gt=0, allow_inf_nan=False)
+    threshold: int = Field(128, ge=0)
+    per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)
+
+
+class FaultTable(BaseModel):
+    """What goes wrong; see `folkman.engine.faults` and `folkman.radio.loss`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    away: tuple[tuple[int, int, int], ...] = ()
+    crash: tuple[tuple[int, int] | tuple[int, int, int], ...] = ()
+    liars: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    attack: Literal["noise", "sign_flip"] = "sign_flip"
+    scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+    def faults(self) -> Faults:
+        """Return the faults of the nodes; losses are the network's."""
+        crash = tuple((each[0], each[1], each[2] if len(each) == 3 else None) for each in self.crash)
+        return Faults(self.away, crash, self.liars, self.attack, self.scale)
+
+
 class Comparison(BaseModel):
     """A resolved comparison. The fields are the top-level keys of the file."""
 
@@ -79,7 +108,7 @@ class Comparison(BaseModel):
     nodes: int = Field(5, ge=1, strict=True)
     slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
-    slot_s: float = Field(1.0, gt=0, allow_inf_nan=False)
+    slot_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Latency = 1.0
     compute_slots: int | tuple[int, ...] = 1
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
@@ -92,6 +121,7 @@ class Comparison(BaseModel):
     model: dict[str, Any]
     projection: dict[str, Any]
     network: dict[str, Any]
+    faults: FaultTable = FaultTable()
     algorithm: tuple[dict[str, Any], ...] = Field(min_length=1)
 
 
@@ -237,10 +267,14 @@ def _check(comparison: Comparison) -> None:
         raise ConfigError(f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}")
     if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
         raise ConfigError(f"compute_slots must be at least 1, got {times}")
+    try:
+        comparison.faults.faults().check(comparison.nodes)
+    except ValueError as error:
+        raise ConfigError(f"[faults]: {error}") from None
     for i, table in enumerate(comparison.algorithm):
         try:  # builders check their own ranges: a negative step is found here and not in the middle of a run
             CHOICES["algorithm"].build(table)
-            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=comparison.slot_s)
+            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=1.0)
             check_horizon(network, comparison.slots)
             CHOICES["projection"].build(comparison.projection)
         except ValueError as error:

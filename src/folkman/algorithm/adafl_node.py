@@ -1,0 +1,93 @@
+"""AdaFL's node: as many local steps as the server asks for, and what it can tell of its loss on the way.
+
+    w_i <- w,   then tau times   w_i <- w_i - eta grad F_i(w_i)                                        [1, Algorithm 3]
+    beta_i = ||grad F_i(p_i) - grad F_i(w)|| / ||p_i - w||,   rho_i = |F_i(p_i) - F_i(w)| / ||p_i - w||
+
+It uploads w_i, grad F_i(w), F_i(w), beta_i, rho_i and the slots that the steps took. p_i is where it took the last
+gradient of the round before: the authors' code takes one more, at the end model, in time that it does not count.
+
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. IEEE JSAC 37(6), 2019.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, State
+
+__all__ = ["LEAST_BETA", "AdaFLState", "adafl_node"]
+
+LEAST_BETA = 1e-5
+
+
+class AdaFLState(NamedTuple):
+    """What a node remembers."""
+
+    params: Array  # (d,) w_i
+    start_grad: Array  # (d,) grad F_i(w)
+    last: Array  # (d,) p_i
+    last_grad: Array  # (d,) grad F_i(p_i)
+    last_loss: Array  # () F_i(p_i)
+    report: Array  # (3,) F_i(w), beta_i, rho_i
+    tau: Array  # () local steps asked for
+    steps: Array  # () local steps done in this round
+    slots: Array  # () slots that they took
+
+
+def adafl_node(
+    step: float,
+    server_init: Callable[[Array, int], State],
+    aggregate: Callable[[State, Inbox, Array], State],
+) -> Algorithm:
+    """Build the algorithm from its server's side, whose model is the best one known when it is over (phase 3)."""
+
+    def init(params: Array, place: Place) -> AdaFLState:
+        del place
+        zeros, no, zero = jnp.zeros_like(params), jnp.zeros((), params.dtype), jnp.zeros((), jnp.int32)
+        return AdaFLState(params, zeros, params, zeros, no, jnp.zeros(3, params.dtype), zero + 1, zero, zero)
+
+    def receive(state: AdaFLState, inbox: Inbox) -> AdaFLState:
+        payload, heard, dim = inbox.payload(0), inbox.heard[0], state.params.shape[0]
+        steps = jnp.where(heard, 0, state.steps)
+        tau = jnp.where(heard, payload[dim].astype(jnp.int32), state.tau)
+        slots = jnp.where(heard, 0, state.slots) + (steps < tau)
+        return state._replace(params=jnp.where(heard, payload[:dim], state.params), tau=tau, steps=steps, slots=slots)
+
+    def update(state: AdaFLState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> AdaFLState:
+        del inbox, key
+        first, apart = state.steps == 0, jnp.linalg.norm(state.last - state.params)
+        apart = jnp.where(apart > 1e-10, apart, jnp.inf)  # in one place nothing can be told: both are 0
+        beta = jnp.maximum(jnp.linalg.norm(state.last_grad - grad) / apart, LEAST_BETA)
+        report = jnp.stack([loss, beta, jnp.abs(state.last_loss - loss) / apart])
+        start, told = jnp.where(first, grad, state.start_grad), jnp.where(first, report, state.report)
+        moved = state.params - step * grad
+        return AdaFLState(moved, start, state.params, grad, loss, told, state.tau, state.steps + 1, state.slots)
+
+    def message(state: AdaFLState) -> Array:
+        slots = state.slots[None].astype(state.params.dtype)
+        return jnp.concatenate([state.params, state.start_grad, state.report, slots])
+
+    return Algorithm(
+        name="adafl",
+        init=init,
+        point=lambda state, _: state.params,
+        update=update,
+        message=message,
+        params=lambda state: state.params,
+        receive=receive,
+        computes=lambda state: state.steps < state.tau,
+        offers=lambda state: state.steps >= state.tau,
+        prices=lambda dim, bits: (2 * dim * bits + 4 * 32,),
+        server=Server(
+            init=server_init,
+            receive=aggregate,
+            offers=lambda state: state.answers,
+            message=lambda state: jnp.append(state.params, state.tau.astype(state.params.dtype)),
+            params=lambda state: jnp.where(state.phase == 3, state.best, state.params),
+            rounds=lambda state: state.rounds,
+            prices=lambda dim, bits: (dim * bits + 32,),
+        ),
+        assumes=frozenset({Assumption.PRESENT}),
+    )

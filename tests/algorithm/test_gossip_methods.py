@@ -1,0 +1,525 @@
+"""Gossip between peers: D-PSGD, AD-PSGD, SGP, SWIFT, DFedAvgM by their equations, invariants and reductions."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from folkman import (
+    Clock,
+    Recording,
+    constant,
+    fedavg,
+    ideal,
+    iid,
+    load,
+    make_problem,
+    reference,
+    simulate,
+    snapshot,
+    split,
+)
+from folkman.algorithm.adpsgd import adpsgd
+from folkman.algorithm.base import Inbox, Mixing, Place
+from folkman.algorithm.dfedavgm import dfedavgm, round_at_random
+from folkman.algorithm.dpsgd import dpsgd
+from folkman.algorithm.sgp import push_weights, sgp
+from folkman.algorithm.swift import offered_weights, swift
+from folkman.algorithm.topology import graph, metropolis
+from folkman.engine.faults import NO_FAULTS
+from folkman.engine.slot import begin, finish, first
+from folkman.radio.loss import Lossy
+from reference import plain
+
+STEP, NODES = 0.1, 6
+SPREAD = {"decay": "cosine", "decay_steps": 4}  # four steps that set the nodes apart, then a step of 0
+DIRECTED = np.array([[0, 1, 0, 0, 1, 0], [1, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 0, 1, 0, 0, 0]]).astype(bool)
+DIRECTED = np.concatenate([DIRECTED, np.eye(6, k=-1, dtype=bool)[4:]])  # (rx, tx); strongly connected, irregular
+
+
+class Roomy(Lossy):
+    """Losses over copies that come out of order; with room for a copy of each receiver besides the newest ones."""
+
+    def versions(self, num_nodes):
+        return self.network.versions(num_nodes) + num_nodes
+
+
+LOSSY = Roomy(iid(4), 0.3)
+close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
+
+
+def with_weights(algorithm, weights):
+    """Return the algorithm on a graph of our own."""
+    return algorithm._replace(mixing=Mixing(lambda _: jnp.asarray(weights)))
+
+
+def ring():
+    return np.asarray(metropolis(jnp.asarray(graph("ring", NODES))))
+
+
+def gradients_of(problem):
+    parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
+    each = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
+    return lambda models: np.stack([gradient(w)[1] for gradient, w in zip(each, models, strict=True)])
+
+
+def steps_of(problem, network, algorithm, slots, change=lambda carry: carry):
+    """Return the states before slot 0, as `change` makes them, and after every slot: (slot + 1, node, ...) each."""
+    compute = (1,) * problem.num_nodes
+
+    def slot(carry, _):
+        carry, point, keys = begin(problem, algorithm, compute, NO_FAULTS, carry)
+        carry, _ = finish(problem, network, algorithm, NO_FAULTS, carry, problem.gradients(point, keys))
+        return carry, carry.states
+
+    @jax.jit
+    def run():
+        carry = change(first(problem, network, algorithm, compute, 0))
+        last, states = jax.lax.scan(slot, carry, None, slots)
+        stacked = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), carry.states, states)
+        return stacked, last.medium.snapshots.missing
+
+    states, missing = run()
+    assert not missing
+    return jax.tree.map(np.asarray, states)
+
+
+def spread_of(models):
+    """Return the distance of the nodes' models from their mean."""
+    return np.linalg.norm(np.asarray(models) - np.mean(models, axis=0))
+
+
+# --- one law for all ---
+
+
+PARITY = {
+    "dpsgd": (dpsgd(0.3), constant(2)),
+    "dfedavgm": (dfedavgm(0.1, local_steps=2), ideal()),
+    "dfedavgm, rounded": (dfedavgm(0.1, local_steps=2, exchange="differences", bits=4), Lossy(iid(2), 0.3)),
+    "sgp": (sgp(0.3, topology="star"), constant(1)),
+    "sgp, schedule": (sgp(0.3, topology="schedule"), Lossy(ideal(), 0.3)),
+    "sgp, asynchronous": (sgp(0.3, "asynchronous"), LOSSY),
+    "adpsgd": (adpsgd(0.3), LOSSY),
+    "swift": (swift(0.3, every=2, missing="scale", topology="complete"), snapshot(3)),
+}
+
+
+@pytest.mark.parametrize("name", PARITY)
+def test_simulator_and_reference_agree(x64, name):
+    algorithm, network = PARITY[name]
+    samples = load("digits", train_size=120)
+    parts = split("dirichlet", samples.y_train, 4, concentration=1.0, seed=3)
+    problem = make_problem(samples, "softmax", parts, dtype="float64")
+
+    run = simulate(problem, network, algorithm, slots=9, seed=5, recording=Recording(9, timeline=True))
+    compiled = {part: jax.jit(getattr(algorithm, part)) for part in ("receive", "point", "update", "message")}
+    slow = reference(problem, run.timeline, algorithm._replace(**compiled), seed=5)
+
+    assert spread_of(run.nodes) > 1e-3
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
+
+
+FEDAVG, ATC = fedavg(STEP), dpsgd(STEP, "adapt_first")  # built once: what is compiled for them is used again
+FEDAV = {
+    "D-PSGD, adapt first": dpsgd(STEP, "adapt_first", "complete"),
+    "SGP": sgp(STEP, topology="complete"),
+    "SGP, asynchronous": sgp(STEP, "asynchronous", topology="complete"),
+    "DFedAvgM, K 1, theta 0": dfedavgm(STEP, local_steps=1, momentum=0.0, topology="complete"),
+    "DFedAvgM, differences": dfedavgm(STEP, local_steps=1, momentum=0.0, exchange="differences", topology="complete"),
+}
+
+
+@pytest.mark.parametrize("name", FEDAV)
+def test_on_the_complete_graph_it_is_fedavg(quadratics, name):
+    problem = quadratics(nodes=NODES)
+
+    run = simulate(problem, ideal(), FEDAV[name], slots=40, recording=Recording(40))
+
+    close(run.model, simulate(problem, ideal(), FEDAVG, slots=40, recording=Recording(40)).model)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        dpsgd(0.0),
+        adpsgd(0.0),
+        sgp(0.0),
+        sgp(0.0, "asynchronous"),
+        swift(0.0),
+        dfedavgm(0.0, exchange="differences", bits=4),
+    ],
+    ids=lambda a: a.name,
+)
+def test_a_step_of_zero_changes_nothing(digits, algorithm):
+    run = simulate(digits, iid(3), algorithm, slots=11, recording=Recording(11))
+
+    close(run.nodes, np.tile(digits.initial, (5, 1)))
+
+
+# --- D-PSGD ---
+
+
+@pytest.mark.parametrize("order", ["combine_first", "adapt_first"])
+def test_dpsgd_is_its_matrix_form_and_its_mean_obeys_the_mean_gradient(quadratics, order):
+    problem = quadratics(nodes=NODES)
+    W, gradients = np.asarray(metropolis(jnp.asarray(graph("star", NODES)))), gradients_of(problem)
+    models = np.tile(problem.initial, (NODES, 1))
+    for _ in range(20):
+        moved = -STEP * gradients(models)
+        unmixed = models + moved  # what a node has when a slot ends: it is mixed when the next one begins
+        models = W @ models + moved if order == "combine_first" else W @ unmixed
+        close(models.mean(axis=0), unmixed.mean(axis=0))
+
+    run = simulate(problem, ideal(), dpsgd(STEP, order, "star"), slots=20, recording=Recording(20))
+
+    close(run.nodes, unmixed)
+    close(run.model, models.mean(axis=0))
+
+
+def test_dpsgd_with_identity_weights_is_isolated_descent(quadratics):
+    problem = quadratics(nodes=NODES)
+    models, gradients = np.tile(problem.initial, (NODES, 1)), gradients_of(problem)
+    for _ in range(20):
+        models = models - STEP * gradients(models)
+
+    run = simulate(problem, ideal(), with_weights(dpsgd(STEP), np.eye(NODES)), slots=20, recording=Recording(20))
+
+    close(run.nodes, models)
+
+
+@pytest.mark.parametrize(("algorithm", "field"), [(dpsgd, "params"), (sgp, "mass")], ids=["dpsgd", "sgp"])
+def test_without_gradients_nodes_agree_at_the_second_eigenvalue(quadratics, algorithm, field):
+    rate = np.sort(np.abs(np.linalg.eigvalsh(ring())))[-2]
+
+    states = steps_of(quadratics(nodes=NODES), ideal(), algorithm(1.0, **SPREAD), 30)
+
+    errors = np.array([spread_of(models) for models in getattr(states, field)[5:]])
+    assert errors[0] > 0.1
+    assert (errors[1:] <= rate * errors[:-1] * (1 + 1e-9) + 1e-14).all()
+    np.testing.assert_allclose(errors[-1] / errors[-2], rate, rtol=1e-3)  # and no faster in the end
+
+
+# --- DFedAvgM ---
+
+
+def test_dfedavgm_is_its_equations(quadratics):
+    problem, W = quadratics(nodes=NODES), ring()
+    gradients = gradients_of(problem)
+    x = np.tile(problem.initial, (NODES, 1))
+    for _ in range(4):
+        y = before = x
+        for _ in range(3):
+            y, before = y - STEP * gradients(y) + 0.5 * (y - before), y
+        x = W @ y
+
+    run = simulate(problem, ideal(), dfedavgm(STEP, local_steps=3, momentum=0.5), slots=12, recording=Recording(12))
+
+    close(W @ run.nodes, x)
+
+
+def test_dfedavgm_with_one_plain_step_is_dpsgd_adapt_first(quadratics):
+    problem = quadratics(nodes=NODES)
+
+    left = simulate(problem, ideal(), dfedavgm(STEP, local_steps=1, momentum=0.0), slots=20, recording=Recording(20))
+    right = simulate(problem, ideal(), ATC, slots=20, recording=Recording(20))
+
+    close(left.nodes, right.nodes)
+
+
+def test_dfedavgm_without_momentum_on_the_complete_graph_is_fedavg_with_local_steps(quadratics):
+    problem = quadratics(nodes=NODES)
+    algorithm = dfedavgm(STEP, local_steps=4, momentum=0.0, topology="complete")
+
+    run = simulate(problem, ideal(), algorithm, slots=20, recording=Recording(20))
+
+    close(run.model, simulate(problem, ideal(), fedavg(STEP, 4), slots=20, recording=Recording(20)).model)
+
+
+def test_lossless_differences_have_the_mean_of_models_but_not_the_nodes(quadratics):
+    """The gradients' mean must not depend on the nodes' differences: equal curvature, unequal centres."""
+    problem = quadratics(nodes=NODES, condition=1.0)
+    options = {"local_steps": 2, "momentum": 0.5}
+
+    models = simulate(problem, ideal(), dfedavgm(STEP, **options), slots=8, recording=Recording(2))
+    differences = simulate(problem, ideal(), dfedavgm(STEP, exchange="differences", **options), slots=8)
+
+    close(models.model, differences.model)
+    assert np.abs(models.nodes - differences.nodes).max() > 1e-2
+
+
+def test_lossless_differences_are_the_models_while_all_start_equal(quadratics):
+    problem = quadratics(nodes=NODES)
+    options = {"local_steps": 2, "momentum": 0.5}
+
+    models = simulate(problem, ideal(), dfedavgm(STEP, **options), slots=3, recording=Recording(3))
+    differences = simulate(problem, ideal(), dfedavgm(STEP, exchange="differences", **options), slots=3)
+
+    close(models.nodes, differences.nodes)
+
+
+def test_rounding_is_unbiased_within_a_spacing_and_on_few_levels(x64):
+    vector = np.array([0.0, 1.0, -0.3, 0.77, -0.951, 1e-4])
+    keys = jax.random.split(jax.random.key(0), 20_000)
+
+    found = np.asarray(jax.vmap(lambda key: round_at_random(jnp.asarray(vector), 3, key))(keys))
+
+    np.testing.assert_allclose(found * 3, np.round(found * 3), atol=1e-12)  # 2^(3-1) - 1 = 3 levels a side
+    assert np.abs(found - vector).max() < 1 / 3
+    assert np.abs(found).max() <= 1.0
+    np.testing.assert_allclose(found.mean(axis=0), vector, atol=5 * (1 / 6) / np.sqrt(len(keys)))
+    np.testing.assert_array_equal(round_at_random(jnp.zeros(3), 8, keys[0]), np.zeros(3))
+
+
+def test_rounded_differences_cost_b_bits_an_entry_and_still_learn(quadratics):
+    problem = quadratics(nodes=4, heterogeneity=0.0, condition=4.0)
+    options = {"local_steps": 2, "momentum": 0.5, "topology": "complete"}
+    algorithm = dfedavgm(STEP, exchange="differences", bits=8, **options)
+
+    run = simulate(problem, ideal(), algorithm, slots=600, recording=Recording(600))
+
+    assert run.last("bits") == 300 * 4 * (8 * 10 + 32)
+    assert run.last("optimum_distance") < 1e-6
+    close(run.nodes, np.tile(run.model, (4, 1)), atol=1e-9)  # on the complete graph rounding sets no node apart
+
+
+# --- SGP ---
+
+
+def test_sgp_on_a_regular_graph_is_dpsgd_adapt_first_with_weight_one(quadratics):
+    problem = quadratics(nodes=NODES)
+
+    states = steps_of(problem, ideal(), sgp(STEP), 20)
+    waits = simulate(problem, ideal(), sgp(STEP, "asynchronous"), slots=20, recording=Recording(20))
+    right = simulate(problem, ideal(), ATC, slots=20, recording=Recording(20))
+
+    close(states.mass[..., -1], 1.0)
+    close(states.mass[-1, :, :-1], right.nodes)
+    close(waits.nodes, right.nodes)  # asynchronous, but nothing is late
+
+
+def test_sgp_in_lock_step_agrees_on_the_mean_of_a_directed_irregular_graph(quadratics):
+    P = np.asarray(push_weights(jnp.asarray(DIRECTED)))
+    assert np.abs(P.sum(axis=1) - 1).max() > 0.1
+
+    states = steps_of(quadratics(nodes=NODES), ideal(), with_weights(sgp(1.0, **SPREAD), P), 150)
+
+    total, last = states.mass.sum(axis=1), states.mass[-1]
+    close(total[4:], np.tile(total[4], (len(total) - 4, 1)))
+    close(total[:, -1], NODES)
+    assert np.abs(last[:, -1] - 1).max() > 0.1
+    close(last[:, :-1] / last[:, -1:], np.tile(total[4, :-1] / NODES, (NODES, 1)))
+    close(P.sum(axis=0), 1.0)
+
+
+def mass_of(states, adjacency):
+    """Return what all hold and what is in flight, (slot + 1, d + 1): pushed to each hearer, and not yet taken."""
+    hearers = adjacency.sum(axis=0)[:, None]
+    return np.sum(states.mass + hearers * states.pushed - states.taken, axis=1)
+
+
+@pytest.mark.parametrize("network", [LOSSY, constant(7)], ids=["losses, reordered", "late"])
+def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, network):
+    algorithm = with_weights(sgp(1.0, "asynchronous", **SPREAD), push_weights(jnp.asarray(DIRECTED)))
+
+    states = steps_of(quadratics(nodes=NODES), network, algorithm, 600)
+
+    mass, weight = mass_of(states, DIRECTED), states.mass[..., -1]
+    models = states.mass[..., :-1] / weight[..., None]
+    close(mass[:, -1], NODES)
+    close(mass[4:], np.tile(mass[4], (len(mass) - 4, 1)))
+    assert weight.sum(axis=1).min() < NODES - 1  # some was in flight
+    assert weight.min() >= 0.1 - 1e-12
+    assert spread_of(models[5]) > 0.1
+    np.testing.assert_allclose(models[-1], np.tile(mass[4, :-1] / NODES, (NODES, 1)), atol=1e-6)
+
+
+def test_mass_that_is_dropped_is_noticed(quadratics):
+    def drop(carry):  # as if something had come to node 2, and was not added
+        return carry._replace(states=carry.states._replace(taken=carry.states.taken.at[2].add(0.01)))
+
+    states = steps_of(quadratics(nodes=NODES), LOSSY, sgp(STEP, "asynchronous"), 12, drop)
+
+    assert (np.abs(mass_of(states, graph("ring", NODES))[:, -1] - NODES) > 0.009).all()
+
+
+def test_asynchronous_sgp_learns_though_many_pushes_go_before_the_first_arrives(quadratics):
+    problem = quadratics(nodes=NODES, heterogeneity=0.0, condition=4.0)
+
+    run = simulate(problem, constant(10), sgp(STEP, "asynchronous"), slots=1200, recording=Recording(1200))
+
+    assert run.last("optimum_distance") < 1e-6
+
+
+# --- AD-PSGD ---
+
+
+def pending_of(states):
+    """Return the active halves of meetings whose passive half is done, summed: (slot + 1, d)."""
+    active = np.where(states.partner >= 0, states.partner, 0)[:, 1::2]  # whom each passive node met last
+    of = partial(np.take_along_axis, indices=active, axis=1)
+    met = (of(states.partner) == states.node[:, 1::2]) & (of(states.number) == states.number[:, 1::2])
+    apart = states.frozen[:, 1::2] - np.take_along_axis(states.frozen, active[..., None], axis=1)
+    return np.sum(np.where((met & of(states.waiting))[..., None], apart / 2, 0.0), axis=1)
+
+
+@pytest.mark.parametrize(("network", "topology"), [(LOSSY, "bipartite"), (constant(3), "ring")], ids=["lossy", "late"])
+def test_adpsgd_keeps_the_sum_agrees_and_never_locks(quadratics, network, topology):
+    states = steps_of(quadratics(nodes=NODES), network, adpsgd(1.0, topology, **SPREAD), 1500)
+
+    total = states.params.sum(axis=1) + pending_of(states)
+    close(total[4:], np.tile(total[4], (len(total) - 4, 1)))
+    assert np.abs(pending_of(states)).max() > 0.1
+    proposals = states.number[:, ::2]
+    assert (proposals[200:] - proposals[:-200] >= 3).all()  # every active node goes on meeting, at any time
+    assert (states.served[-1, 1::2, ::2].max(axis=1) > 20).all()  # and every passive one is met
+    assert spread_of(states.params[5]) > 0.1
+    np.testing.assert_allclose(states.params[-1], np.tile(total[4] / NODES, (NODES, 1)), atol=1e-6)
+
+
+def test_two_nodes_of_adpsgd_are_equal_after_one_meeting(quadratics):
+    """With a step of zero; node 0 proposes in slot 0, node 1 answers in slot 1, node 0 hears it in slot 2."""
+    apart = np.stack([np.arange(10.0), -3 * np.ones(10)])
+
+    def set_apart(carry):
+        return carry._replace(states=carry.states._replace(params=jnp.asarray(apart)))
+
+    states = steps_of(quadratics(nodes=2), ideal(), adpsgd(0.0), 3, set_apart)
+
+    close(states.params[1], apart)
+    close(states.params[3], np.tile(apart.mean(axis=0), (2, 1)))
+
+
+def test_the_mean_of_adpsgd_moves_by_the_mean_gradient(quadratics):
+    problem = quadratics(nodes=NODES)
+    centre, curvature = np.asarray(problem.x)[None, :, 0], np.asarray(problem.y)[None, :, 0]
+
+    states = steps_of(problem, snapshot(3), adpsgd(STEP), 25)
+
+    averaged = (states.params[1:] - STEP * curvature * centre) / (1 - STEP * curvature)  # the step undone
+    gradient = curvature * (averaged - centre)
+    total = states.params.sum(axis=1) + pending_of(states)
+    assert (states.number[-1, ::2] > 2).all()
+    close(np.diff(total, axis=0), -STEP * gradient.sum(axis=1))
+
+
+def test_fast_nodes_pull_adpsgd_to_the_optimum_weighted_by_their_gradients(quadratics):
+    problem = quadratics(nodes=2, condition=4.0)
+    centre, curvature = np.asarray(problem.x)[:, 0], np.asarray(problem.y)[:, 0]
+    rate = np.array([[3.0], [1.0]])  # gradients in three slots
+    weighted = (rate * curvature * centre).sum(axis=0) / (rate * curvature).sum(axis=0)
+    plain_optimum = (curvature * centre).sum(axis=0) / curvature.sum(axis=0)
+
+    run = simulate(
+        problem, ideal(), adpsgd(0.005), slots=6000, clock=Clock(compute_slots=(1, 3)), recording=Recording(6000)
+    )
+
+    assert np.linalg.norm(run.model - weighted) < 0.05 * np.linalg.norm(run.model - plain_optimum)
+
+
+# --- SWIFT ---
+
+
+def test_swift_with_fresh_models_is_dpsgd_combine_first(quadratics):
+    problem = quadratics(nodes=NODES)
+
+    left = simulate(problem, ideal(), swift(STEP), slots=20, recording=Recording(20))
+    right = simulate(problem, ideal(), dpsgd(STEP), slots=21, recording=Recording(21))
+
+    # SWIFT has combined when a slot ends; D-PSGD does so when the next begins, and steps: its 21st step is taken off
+    gradients = gradients_of(problem)
+    close(right.nodes, left.nodes - STEP * gradients(left.nodes))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"every": 3}, {"missing": "self"}, {"missing": "scale", "weights": "released"}]
+)
+def test_swift_without_gradients_stays_in_the_hull_and_agrees(quadratics, options):
+    states = steps_of(quadratics(nodes=NODES), LOSSY, swift(1.0, **options, **SPREAD), 150)
+
+    ever, after = states.params[:5], states.params[5:]  # all that anyone may hold when the last step is done
+    assert (after >= ever.min(axis=(0, 1)) - 1e-12).all()
+    assert (after <= ever.max(axis=(0, 1)) + 1e-12).all()
+    assert spread_of(after[-1]) < 1e-3 * spread_of(ever[-1])
+
+
+@pytest.mark.parametrize("topology", ["ring", "complete", "star", "irregular", "overfull"])
+def test_swifts_offered_weights_are_symmetric_doubly_stochastic_and_equal_on_regular_graphs(x64, topology):
+    if topology == "irregular":
+        adjacency = np.triu(np.random.default_rng(1).random((9, 9)) < 0.5, 1)
+        adjacency = adjacency | adjacency.T
+    elif topology == "overfull":  # a node of degree 3 that three of degree 4 would each give almost a half
+        adjacency = np.zeros((13, 13), bool)
+        adjacency[0, 1:4] = True
+        adjacency[1:4, 4:] = np.repeat(np.eye(3, dtype=bool), 3, axis=1)
+        adjacency[4:, 4:] = True
+        adjacency = (adjacency | adjacency.T) & ~np.eye(13, dtype=bool)
+    else:
+        adjacency = graph(topology, NODES)
+
+    W = np.asarray(offered_weights(adjacency))
+
+    np.testing.assert_array_equal(W, W.T)
+    close(W.sum(axis=1), 1.0)
+    assert (W >= 0).all()
+    assert ((W > 0) == (adjacency | np.eye(len(W), dtype=bool))).all()
+    if topology in ("ring", "complete"):
+        close(W, np.where(W > 0, 1 / (adjacency.sum(axis=1)[0] + 1), 0.0))
+    if topology == "overfull":
+        close(W, metropolis(jnp.asarray(adjacency)))
+
+
+def test_models_not_heard_anew_leave_their_weight_to_the_node_or_to_the_others(x64):
+    others = jnp.asarray([[0.0], [8.0], [2.0], [5.0]])
+    box = Inbox(
+        others,
+        jnp.arange(4),
+        jnp.asarray([0.0, 0.25, 0.25, 0.25]),
+        jnp.asarray(0.25),
+        jnp.asarray([False, True, False, False]),
+        jnp.zeros(4, jnp.int32),
+        jnp.ones(4, bool),
+    )
+
+    found = {}
+    for missing in ("stored", "self", "scale"):
+        method = swift(0.0, missing=missing)
+        state = method.receive(method.init(jnp.ones(1), Place(jnp.asarray(0), 4, jax.random.key(0))), box)
+        found[missing] = method.update(state, box, jnp.zeros(()), jnp.zeros(1), jax.random.key(0)).params.item()
+
+    assert found == {"stored": 4.0, "self": 2.75, "scale": 4.5}  # (1+8+2+5)/4, (3*1+8)/4, (1+8)/2
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "complaint"),
+    [
+        (dfedavgm, {"local_steps": 0}, "local_steps >= 1"),
+        (dfedavgm, {"momentum": 1.0}, "momentum in"),
+        (dfedavgm, {"exchange": "bytes"}, "exchange must be"),
+        (dfedavgm, {"bits": 8}, "bits must be 0"),
+        (dfedavgm, {"exchange": "differences", "bits": 1}, "bits must be 0"),
+        (dfedavgm, {"rule": "mode"}, "rule must be"),
+        (sgp, {"mode": "fast"}, "mode must be"),
+        (sgp, {"mode": "asynchronous", "topology": "schedule"}, "on a fixed graph"),
+        (sgp, {"least_weight": 0.0}, "least_weight must be"),
+        (sgp, {"topology": "tree"}, "topology must be"),
+        (adpsgd, {"topology": "complete"}, "topology must be"),
+        (swift, {"every": 0}, "every >= 1"),
+        (swift, {"missing": "drop"}, "missing 'stored'"),
+        (swift, {"weights": "equal"}, "weights must be"),
+        (swift, {"weights": "released", "topology": "schedule"}, "on a fixed graph"),
+        (swift, {"step": -1.0}, "step must be"),
+    ],
+)
+def test_wrong_options_are_refused(build, options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        build(**options)
+
+
+def test_adpsgd_refuses_a_ring_with_an_odd_number_of_nodes(quadratics):
+    with pytest.raises(ValueError, match="a ring of 5 nodes is not bipartite"):
+        simulate(quadratics(nodes=5), ideal(), adpsgd(topology="ring"), slots=1)
