@@ -40,11 +40,43 @@ class Lossy:
     def __post_init__(self) -> None:
         require(0 <= self.loss < 1, f"loss is a probability in [0, 1), got {self.loss}")
 
-    def __getattr__(self, name: str) -> Any:
-        """Be the network below in all else: prices, horizon, names."""
-        if name.startswith("__") or name == "network":
-            raise AttributeError(name)
-        return getattr(self.network, name)
+    @property
+    def name(self) -> str:
+        """Return the name of the network below."""
+        return getattr(self.network, "name", "a recorded timeline")
+
+    @property
+    def slot_s(self) -> float:
+        """Return the seconds of a slot of the network below, if it has them."""
+        return self.network.slot_s  # type: ignore[attr-defined] - absent where the network has none, and then here too
+
+    @property
+    def bits_per_parameter(self) -> int:
+        """Return the price of one parameter on the air."""
+        return self.network.bits_per_parameter
+
+    @property
+    def synchronous(self) -> bool:
+        """Tell whether the network below can carry rounds in lock-step."""
+        return self.network.synchronous
+
+    @property
+    def horizon(self) -> int | None:
+        """Return how many slots the network below can run."""
+        return self.network.horizon
+
+    @property
+    def recent(self) -> int:
+        """Return how many of a sender's newest payloads may still be delivered."""
+        return self.network.recent
+
+    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
+        """Return what a message costs on the air."""
+        return self.network.payload_bits(message_bits)
+
+    def star_init(self, num_nodes: int, key: Array) -> Any:
+        """Return the state before slot 0, around a server."""
+        return self.network.star_init(num_nodes, key)
 
     def versions(self, num_nodes: int) -> int:
         """Return a first guess: copies stay in use for longer; an engine may need more."""
