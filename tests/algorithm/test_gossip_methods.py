@@ -165,7 +165,7 @@ def test_a_step_of_zero_changes_nothing(digits, algorithm):
 def test_dpsgd_is_its_matrix_form_and_its_mean_obeys_the_mean_gradient(quadratics, order):
     problem = quadratics(nodes=NODES)
     W, gradients = np.asarray(metropolis(jnp.asarray(graph("star", NODES)))), gradients_of(problem)
-    models = np.tile(problem.initial, (NODES, 1))
+    models = unmixed = np.tile(problem.initial, (NODES, 1))
     for _ in range(20):
         moved = -STEP * gradients(models)
         unmixed = models + moved  # what a node has when a slot ends: it is mixed when the next one begins

@@ -129,8 +129,8 @@ def test_the_schedule_graph_keeps_links_that_go_both_ways(x64):
     [
         (lambda: graph("regular", 4, 4), "does not exist"),
         (lambda: graph("regular", 5, 3), "does not exist"),
-        (lambda: mixing("torus"), "topology must be"),
-        (lambda: fedavg(rule="mode"), "rule must be one of"),
+        (lambda: mixing("torus"), "topology must be"),  # type: ignore[arg-type]
+        (lambda: fedavg(rule="mode"), "rule must be one of"),  # type: ignore[arg-type]
         (lambda: dpsgd(trim=-1), "trim counts"),
     ],
 )

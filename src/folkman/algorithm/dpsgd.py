@@ -42,10 +42,10 @@ def dpsgd(
     topology: Topology = "ring",
     degree: int = 4,
     graph_seed: int = 0,
-    rule: Rule = "mean",
-    trim: int = 1,
     decay: Decay = "constant",
     decay_steps: int = 1000,
+    rule: Rule = "mean",
+    trim: int = 1,
 ) -> Algorithm:
     """Build D-PSGD; `degree` and `graph_seed` are of the topology 'regular'.
 

@@ -50,10 +50,10 @@ def fedavg(
     step: float = 0.1,
     local_steps: int = 1,
     optimizer: Literal["sgd", "momentum", "adam"] = "sgd",
-    rule: Rule = "mean",
-    trim: int = 1,
     decay: Decay = "constant",
     decay_steps: int = 1000,
+    rule: Rule = "mean",
+    trim: int = 1,
 ) -> Algorithm:
     """Build FedAvg with E = `local_steps`; `optimizer` 'sgd' is the paper's, the others restart every round.
 

@@ -1,7 +1,7 @@
 """The methods as a list: who wrote them, what they need, what a message costs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -39,7 +39,7 @@ def describe_price(small: int, large: int, dims: tuple[int, int], bits: int) -> 
     return times if rest == 0 else f"{times} {'+' if rest > 0 else '-'} {abs(rest)}"
 
 
-def print_methods(rows: list[Mapping[str, Any]]) -> None:
+def print_methods(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a line a method."""
     from rich import box
     from rich.console import Console
