@@ -436,7 +436,7 @@ def test_one_node_alone_needs_no_neighbours(quadratics):
         (dispfl, {"round_decay": 0.0}, "round_decay must be"),
         (dispfl, {"step": float("nan")}, "step must be"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_wrong_options_are_refused(builder, options, complaint):
     with pytest.raises(ValueError, match=complaint):
