@@ -20,6 +20,19 @@ from folkman.problem.problem import Problem, make_problem
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 
 
+_SINCE_CLEARED = [0]
+
+
+@pytest.fixture(autouse=True)
+def _bounded_programs() -> Iterator[None]:
+    """Give compiled programs back now and then: thousands in one process exhaust its memory maps, and XLA crashes."""
+    yield
+    _SINCE_CLEARED[0] += 1
+    if _SINCE_CLEARED[0] >= 60:
+        _SINCE_CLEARED[0] = 0
+        jax.clear_caches()
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """Turn JAX's 64-bit mode on for one test."""

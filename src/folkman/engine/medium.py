@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, State
@@ -91,6 +92,11 @@ def _entries(algorithm: Algorithm, problem: Problem) -> int:
     return jax.eval_shape(jax.vmap(algorithm.message), states).shape[1]
 
 
+def _bits(price: tuple[int, ...]) -> Array:
+    """Return prices as an array; NumPy first, since they may exceed an int32."""
+    return jnp.asarray(np.asarray(price, np.float32))
+
+
 def _count(mask: Array, form: Array, forms: int) -> Array:
     """Count the messages of each form among those of the mask, (form,)."""
     return jnp.zeros(forms, jnp.int32).at[form].add(mask.astype(jnp.int32))
@@ -130,7 +136,7 @@ def _exchange_peers(
     present = faults.present(problem.num_nodes, slot)
     offers = jax.vmap(algorithm.offers)(states) & present
     form = jax.vmap(algorithm.form)(states)
-    bits = jnp.asarray(price, jnp.float32)[form]
+    bits = _bits(price)[form]
     edges = _edges(algorithm, problem)
     if in_lockstep(algorithm):
         waits = algorithm.mixing is None or algorithm.mixing.waits
@@ -202,7 +208,7 @@ def _exchange_star(
     offers = jax.vmap(algorithm.offers)(states) & present
     form = jax.vmap(algorithm.form)(states)
     up_key, down_key = jax.random.split(key)
-    net, upload = network.uplink(medium.network, offers, jnp.asarray(price, jnp.float32)[form], up_key)
+    net, upload = network.uplink(medium.network, offers, _bits(price)[form], up_key)
     finite = jnp.where(upload.started, jnp.all(jnp.isfinite(messages), axis=1), medium.up_finite)
     clean = jnp.where((finite & upload.started)[:, None], messages, 0.0)
     up = jnp.where(upload.started[:, None], clean, medium.up)
@@ -214,7 +220,7 @@ def _exchange_star(
     answer = server.message(server_state)
     answer_form = server.form(server_state)
     owed = medium.owed | server.offers(server_state)
-    bits = jnp.asarray(answer_price, jnp.float32)[answer_form]
+    bits = _bits(answer_price)[answer_form]
     net, download = network.downlink(net, owed & present, bits, down_key)
     down = jnp.where(download.started[:, None], answer[None], medium.down)
     stamp = jnp.where(download.started, slot + 1, medium.stamp)

@@ -135,7 +135,7 @@ def _bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
     problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
     up, down = prices(problem, network, algorithm)
     copies = algorithm.copy_prices(problem.dim, network.bits_per_parameter) if algorithm.copy_prices else up
-    on_air = [[float(jnp.asarray(network.payload_bits(price))) for price in side] for side in (up, copies, down)]
+    on_air = [[float(np.asarray(network.payload_bits(price))) for price in side] for side in (up, copies, down)]
     sent, sent_copies, served, served_copies = totals.traffic
     once = _priced(sent, on_air[0]) + _priced(served, on_air[2])
     return once, _priced(sent_copies, on_air[1]) + _priced(served_copies, on_air[2])
