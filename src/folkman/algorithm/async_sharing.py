@@ -10,8 +10,8 @@ with c_i by `scaling`:
 
 Node models are never mixed: without the projection each w_i is the common start minus that node's own
 gradients, and v_i is the start minus every gradient received so far. A node's usable model is v_i, not w_i.
-Options beyond [1]: a robust `rule` instead of the sum in (9), and a `delay_policy` that lets eta shrink with the age
-of the oldest copy in v_i.
+Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is left out of it and the
+other weights are scaled up (C7); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0) by 1/sqrt(I));
 a node never waits to receive ("after receiving all parameters", Section IV-A, would block); the stopping rule
@@ -31,6 +31,7 @@ from folkman.algorithm.base import Algorithm, Inbox, Place
 from folkman.algorithm.delay_steps import DelayMemory, DelayPolicy, check_policy, first_memory, step_under_delay
 from folkman.algorithm.rules import Rule, check_rule, combine
 from folkman.algorithm.steps import Decay, step_size
+from folkman.checks import require
 
 __all__ = ["SharingState", "async_sharing"]
 
@@ -53,6 +54,7 @@ def async_sharing(
     trim: int = 1,
     delay_policy: DelayPolicy = "none",
     smoothness: float | None = None,
+    max_age: int | None = None,
     projection: Callable[[Array, Array], Array] | None = None,
 ) -> Algorithm:
     """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
@@ -66,13 +68,19 @@ def async_sharing(
 
     check_rule(rule, trim)
     check_policy(delay_policy, smoothness)
+    require(max_age is None or max_age >= 0, f"max_age counts slots, at least 0, got {max_age}; leave it out for none")
 
     def init(params: Array, place: Place) -> SharingState:
         memory = first_memory(delay_policy, smoothness, params)
         return SharingState(params, jnp.zeros((), jnp.int32), jnp.asarray(place.num_nodes, jnp.int32), memory)
 
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
-        return combine(inbox, inbox.weight, state.params, inbox.own_weight, rule=rule, trim=trim)  # [1, eq. (9)]
+        weight, own_weight = inbox.weight, inbox.own_weight
+        if max_age is not None:
+            weight = jnp.where(inbox.age <= max_age, weight, 0.0)
+            total = own_weight + jnp.sum(weight)
+            weight, own_weight = weight / total, own_weight / total
+        return combine(inbox, weight, state.params, own_weight, rule=rule, trim=trim)  # [1, eq. (9)]
 
     def update(state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SharingState:
         del loss, key

@@ -1,0 +1,113 @@
+"""Delay-adaptive steps and the age limit of Algorithm 1, against their formulas."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkman import Inbox, Place, Recording, async_sharing, constant, ideal, simulate
+from folkman.algorithm.delay_steps import POLICIES, first_memory, step_under_delay
+
+ETA, L = 0.1, 5.0
+
+
+def steps_of(policy, delays, smoothness=L, num_nodes=3):
+    """Return the steps that a policy takes for a sequence of delays."""
+    memory, taken = first_memory(policy, smoothness, jnp.zeros(2)), []
+    for delay in delays:
+        step, memory = step_under_delay(
+            memory, policy, jnp.asarray(ETA), jnp.asarray(delay), jnp.asarray(num_nodes), jnp.zeros(2), jnp.zeros(2)
+        )
+        taken.append(float(step))
+    return np.array(taken)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_delay_every_policy_takes_the_base_step(policy):
+    np.testing.assert_allclose(steps_of(policy, [0] * 5), ETA, rtol=1e-6)
+
+
+def test_policies_follow_their_formulas():
+    delays = np.array([1, 2, 3, 4, 10])
+
+    np.testing.assert_allclose(steps_of("staleness", delays), ETA / delays, rtol=1e-6)
+    np.testing.assert_allclose(steps_of("mishchenko", delays), np.minimum(ETA, 1 / (2 * L * delays)), rtol=1e-6)
+    slow = np.where(delays <= 3, ETA, np.minimum(ETA, 1 / (4 * L * delays)))
+    np.testing.assert_allclose(steps_of("koloskova", delays), slow, rtol=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40))
+def test_wus_window_holds_at_every_update(delays):
+    """[4]: the steps of the last tau updates and of this one never sum to more than the base step."""
+    delays = [min(delay, k) for k, delay in enumerate(delays)]
+    for policy in ("wu_1", "wu_2"):
+        taken = steps_of(policy, delays)
+        for k, delay in enumerate(delays):
+            assert taken[k - delay : k + 1].sum() <= ETA * (1 + 1e-5) or taken[k] == 0
+        assert (taken >= 0).all()
+        assert taken[0] == pytest.approx(ETA)
+
+
+def test_the_estimate_of_smoothness_is_that_of_a_quadratic(x64):
+    memory = first_memory("mishchenko", None, jnp.zeros(3))
+    curvature = jnp.asarray([1.0, 2.0, 7.0])
+    for point in (jnp.asarray([1.0, 0.0, 0.0]), jnp.asarray([0.0, 0.0, 0.0]), jnp.asarray([0.0, 0.0, 1.0])):
+        _, memory = step_under_delay(
+            memory, "mishchenko", jnp.asarray(ETA), jnp.asarray(4), jnp.asarray(3), point, curvature * point
+        )
+
+    assert float(memory.smoothness) == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("delay", [1, 4])
+def test_a_step_beyond_the_stability_limit_is_tamed(quadratics, delay):
+    """With delay D identical quadratics are stable below 2 sin(pi / (2 (2D + 1))) / lambda; the policies find a way."""
+    problem = quadratics(nodes=4, heterogeneity=0.0, condition=1.0)
+    step = 1.2
+
+    plain = simulate(problem, constant(delay), async_sharing(step), slots=300, recording=Recording(300))
+    start = float(jnp.linalg.norm(problem.initial - problem.optimum))
+    if delay == 4:
+        assert plain.status == "diverged" or plain.last("optimum_distance") > start
+    for policy in ("staleness", "mishchenko", "wu_1", "wu_2"):
+        tamed = async_sharing(step, delay_policy=policy)
+        run = simulate(problem, constant(delay), tamed, slots=300, recording=Recording(300))
+        assert run.last("optimum_distance") < 0.05 * start, policy
+
+
+def test_copies_beyond_the_age_limit_are_left_out_and_the_others_scaled_up():
+    algorithm = async_sharing(0.1, max_age=3)
+    state = algorithm.init(jnp.asarray([8.0]), Place(jnp.asarray(0), 4, None))  # type: ignore[arg-type]
+    box = Inbox(
+        jnp.asarray([[0.0], [1.0], [2.0], [4.0]]),
+        jnp.arange(4),
+        jnp.asarray([0.0, 0.25, 0.25, 0.25]),
+        jnp.asarray(0.25),
+        jnp.ones(4, bool),
+        jnp.asarray([0, 3, 4, 0]),
+        jnp.ones(4, bool),
+    )
+
+    assert float(algorithm.point(state, box)[0]) == pytest.approx((8.0 + 1.0 + 4.0) / 3)
+
+
+def test_an_age_limit_that_nothing_exceeds_changes_nothing(quadratics):
+    problem = quadratics(nodes=3)
+    left, right = (simulate(problem, ideal(), async_sharing(0.1, max_age=limit), slots=10).model for limit in (None, 5))
+
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"delay_policy": "hope"}, "delay_policy must be one of"),
+        ({"smoothness": 0.0}, "smoothness is L"),
+        ({"max_age": -1}, "max_age counts slots"),
+    ],
+)
+def test_wrong_options_are_refused(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        async_sharing(0.1, **options)
