@@ -23,6 +23,8 @@ __all__ = ["draw_curves", "draw_labels", "new_figure", "save"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
+FEW = 6
+"""Curves whose names fit among them; those of more stand beside the figure."""
 RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
 
@@ -48,10 +50,11 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     found = curves(runs, x, y)
     if not any(np.isfinite(curve.mean).any() for curve in found):
         raise ValueError(f"these runs have no '{y}': their problem does not define it; choose another metric")
-    figure, axes = new_figure(4.6, 3.2)
+    many = len(found) > FEW
+    figure, axes = new_figure(6.6 if many else 4.6, 3.6 if many else 3.2)
     for index, curve in enumerate(found):
         colour = COLOURS[index % len(COLOURS)]
-        style = STYLES[index % len(STYLES)]
+        style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]  # a colour that returns has another style
         axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label)
         if curve.num_seeds > 1:
             low, high = curve.mean - curve.half, curve.mean + curve.half
@@ -66,7 +69,8 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     axes.set_title(noted.strip(" ()"), fontsize="small", color="0.35")
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small")
+    beside = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
+    axes.legend(frameon=False, fontsize="x-small" if many else "small", **beside)
     return figure
 
 
