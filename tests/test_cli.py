@@ -144,7 +144,8 @@ def test_a_full_disk_is_told_and_can_be_resumed(tmp_path, limit):
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", *FAST, "--out", "r"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    own = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")}  # the limit would cut what others read
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False, env=own)
 
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr

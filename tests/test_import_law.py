@@ -16,10 +16,12 @@ MAY_IMPORT = {
     "algorithm": BASE,
     "engine": BASE | {"problem", "radio", "algorithm"},
     "runtime": BASE | {"problem", "radio", "algorithm"},
+    "theory": BASE | {"problem", "radio", "algorithm", "engine"},
     "report": BASE,
-    "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "report"},
-    "cli": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "report", "experiment"},
+    "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report"},
+    "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
+MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory"}
 
 
 def part_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `folkman run`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `data`.
+"""The command line: `folkman run`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `theory`, `data`.
 
 Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from folkman.cli_theory import theory_app
+
 if TYPE_CHECKING:
     from folkman.experiment.config import Comparison
     from folkman.experiment.folder import RunFolder
@@ -32,6 +34,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
+app.add_typer(theory_app, name="theory")
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
@@ -98,6 +101,7 @@ def run(
 
 
 def _run(config: Path | None, settings: list[str], out: Path | None, resume: Path | None, *, as_json: bool) -> None:
+    from folkman.experiment.compare import step_warnings
     from folkman.experiment.config import override, read, resolve, to_toml
     from folkman.experiment.folder import RunFolder
 
@@ -110,6 +114,8 @@ def _run(config: Path | None, settings: list[str], out: Path | None, resume: Pat
     else:
         comparison = resolve(override(read(config) if config else {}, settings))
         problems = _problems(comparison)  # before a folder is made: what does not fit leaves nothing behind
+        for warning in step_warnings(comparison, problems[comparison.seeds[0]]):
+            _say(f"warning: {warning}")
         root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{comparison.name.replace(' ', '-')}"
         folder = RunFolder.create(root, to_toml(comparison))
     runs = _compare(comparison, folder, problems)

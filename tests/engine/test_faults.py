@@ -1,5 +1,6 @@
 """Faults: who is away does nothing, who lies sends lies, and methods that cannot bear it are refused."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from folkman import (
     simulate,
     snapshot,
 )
+from folkman.algorithm import adpsgd, cga, fedap, fedasync, fedbuff, fedsa
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
 
@@ -39,7 +41,9 @@ def test_a_node_away_computes_hears_and_sends_nothing(quadratics):
     assert finished[7:, 2].all()
     assert finished[:, [0, 1, 3]].all()
     np.testing.assert_array_equal(held[4:8, 2, :2], np.broadcast_to(held[4, 2, :2], (4, 2)))  # nothing new until back
-    assert sends.shape == (12, NODES)
+    assert not sends[3:7, 2].any()
+    assert sends[:3].all()
+    np.testing.assert_array_equal(held[4:8, 0, 2], 3)  # its last message stays, and grows old
     assert run.column("gradients")[-1] == pytest.approx((12 * NODES - 4) / NODES)
 
 
@@ -54,7 +58,7 @@ def test_a_crashed_node_that_comes_back_begins_at_the_first_model(quadratics):
     assert 0 < moved < np.linalg.norm(paused.nodes[1] - np.asarray(problem.initial))  # one gradient from the start
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(0.05), fedavg(0.05), dpsgd(0.05)], ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", [async_sharing(0.05), fedasync(0.05), dpsgd(0.05)], ids=lambda a: a.name)
 @pytest.mark.parametrize(
     "faults",
     [
@@ -78,10 +82,10 @@ def test_simulator_and_reference_agree_under_faults(quadratics, algorithm, fault
 def test_what_liars_send_is_the_reversed_update_or_noise(quadratics):
     problem = quadratics(nodes=NODES)
     messages = jnp.concatenate([jnp.arange(4.0 * problem.dim).reshape(4, -1), jnp.ones((4, 1))], axis=1)
-    key = __import__("jax").random.key(0)
+    key = jax.random.key(0)
 
-    flipped = Faults(liars=0.5, scale=2.0).corrupt(messages, problem, jnp.asarray(0), key)
-    noisy = Faults(liars=0.5, attack="noise", scale=3.0).corrupt(messages, problem, jnp.asarray(0), key)
+    flipped = Faults(liars=0.5, scale=2.0).corrupt(messages, problem, key)
+    noisy = Faults(liars=0.5, attack="noise", scale=3.0).corrupt(messages, problem, key)
 
     first = np.asarray(problem.initial)
     np.testing.assert_allclose(flipped[:2, :-1], first - 2.0 * (np.asarray(messages[:2, :-1]) - first))
@@ -124,6 +128,59 @@ def test_losses_repeat_what_a_server_waits_for(quadratics):
 def test_a_method_that_needs_everyone_is_refused_when_one_leaves_for_good(quadratics, network, algorithm):
     with pytest.raises(ValueError, match=f"{algorithm.name} assumes that every node answers in the end.*crashes"):
         simulate(quadratics(nodes=NODES), network, algorithm, slots=3, faults=Faults(crash=((0, 1, None),)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "faults", "complaint"),
+    [
+        (fedavg(0.1), Faults(crash=((0, 1, 4),)), "fedavg assumes that no node starts anew"),
+        (cga(0.1), Faults(crash=((0, 1, 4),)), "cga assumes that no node starts anew"),
+        (adpsgd(0.1), Faults(crash=((0, 1, 4),)), "adpsgd assumes that no node starts anew"),
+        (fedsa(0.1, M=4), Faults(crash=((0, 1, None),)), "fedsa waits for 4 of 4 nodes, and 1 of them crash"),
+        (fedap(0.1, m=4), Faults(crash=((0, 1, None),)), "fedap waits for 4 of 4 nodes, and 1 of them crash"),
+        (dpsgd(0.1, topology="schedule"), Faults(away=((0, 1, 4),)), "needs every node in every round"),
+    ],
+    ids=["fedavg", "cga", "adpsgd", "fedsa", "fedap", "schedule"],
+)
+def test_faults_that_a_method_cannot_bear_are_refused(quadratics, algorithm, faults, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        simulate(quadratics(nodes=NODES), ideal(), algorithm, slots=3, faults=faults)
+
+
+@pytest.mark.parametrize("algorithm", [fedsa(0.1), fedap(0.1), fedbuff(0.1), fedasync(0.1)], ids=lambda a: a.name)
+@pytest.mark.parametrize("back", [None, 9], ids=["gone", "restarted"])
+def test_partial_methods_go_on_without_one_node_and_with_a_restarted_one(quadratics, algorithm, back):
+    problem = quadratics(nodes=NODES, heterogeneity=0.0)
+    run = run_with(problem, constant(1), algorithm, Faults(crash=((1, 5, back),)), slots=300)
+
+    rounds = run.column("rounds")
+    assert rounds[-1] > rounds[150] > rounds[30]
+    start = float(jnp.linalg.norm(problem.initial - problem.optimum))
+    assert run.last("optimum_distance") < 0.05 * start
+
+
+def test_who_was_away_does_not_hear_what_was_brought_meanwhile(quadratics):
+    faults = Faults(away=((2, 3, 9),))
+    run = run_with(quadratics(nodes=3), constant(1), async_sharing(0.1), faults, slots=12)
+    late = run_with(quadratics(nodes=3), snapshot(8), async_sharing(0.1), faults, slots=24)
+
+    assert (run.timeline.held[9:, 2, 0] >= np.arange(9, 12) - 1).all()  # constant: something new comes in every slot
+    held, sends = late.timeline.held, late.timeline.sends
+    for t in range(1, 24):
+        if held[t, 2, 0] != held[t - 1, 2, 0]:  # only what was sent in the slot before, and it was there
+            assert sends[t - 1, 0]
+            assert not 3 <= t - 1 < 9
+
+
+def test_a_liar_of_a_method_that_sends_differences_sends_the_negative(quadratics):
+    problem = quadratics(nodes=2)
+    messages = jnp.full((2, problem.dim + 1), 0.1)
+    key = jax.random.key(0)
+
+    sent = Faults(liars=0.5).corrupt(messages, problem, key, about_zero=True)
+
+    assert fedbuff(0.1).differences
+    np.testing.assert_allclose(sent[0, :-1], -0.1)
 
 
 @pytest.mark.parametrize(

@@ -67,17 +67,19 @@ def best_tau(tau: Array, tau_max: int, step: float, phi: float, run: tuple[Array
 def adafl(
     step: float = 0.1,
     tau: int | Literal["adaptive"] = "adaptive",
-    budget: int = 1000,
+    budget: int | None = None,
     phi: float = 5e-5,
     tau_max: int = 100,
+    horizon: int | None = None,
 ) -> Algorithm:
-    """Build AdaFL; the authors take `phi` 5e-5 for their CNN and 0.025 for their SVM.
+    """Build AdaFL; `phi` is 5e-5 for the authors' CNN, 0.025 for their SVM; the budget R is by default the `horizon`.
 
     >>> adafl(step=0.016, tau="adaptive", budget=500).name
     'adafl'
     """
     step_size(step)  # refuses a bad one
     require(tau == "adaptive" or tau >= 1, f"tau must be 'adaptive' or at least 1, got {tau!r}; 1 is FedAvg's usual")
+    budget = budget or horizon or 1000
     require(min(budget, tau_max) >= 1, f"budget and tau_max must be at least 1, got {budget} and {tau_max}; raise them")
     require(phi > 0, f"phi must be above 0, got {phi}; try 5e-5")
     if tau != "adaptive":

@@ -89,5 +89,5 @@ def adafl_node(
             rounds=lambda state: state.rounds,
             prices=lambda dim, bits: (dim * bits + 32,),
         ),
-        assumes=frozenset({Assumption.PRESENT}),
+        assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
     )

@@ -113,5 +113,5 @@ def adpsgd(
         offers=lambda state: state.waiting,
         mixing=Mixing(weights),
         prices=lambda dim, bits: (bits * dim + 64,),
-        assumes=frozenset({Assumption.PRESENT}),
+        assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
     )

@@ -11,7 +11,8 @@ with c_i by `scaling`:
 Node models are never mixed: without the projection each w_i is the common start minus that node's own
 gradients, and v_i is the start minus every gradient received so far. A node's usable model is v_i, not w_i.
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is left out of it and the
-other weights are scaled up (C7); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i.
+other weights are scaled up (C7); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i. The
+policy looks at the copies held when a gradient ends: those of its start where gradients take one slot.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0) by 1/sqrt(I));
 a node never waits to receive ("after receiving all parameters", Section IV-A, would block); the stopping rule
@@ -74,19 +75,22 @@ def async_sharing(
         memory = first_memory(delay_policy, smoothness, params)
         return SharingState(params, jnp.zeros((), jnp.int32), jnp.asarray(place.num_nodes, jnp.int32), memory)
 
+    def weights(inbox: Inbox) -> tuple[Array, Array]:
+        if max_age is None:
+            return inbox.weight, inbox.own_weight
+        kept = jnp.where(inbox.age <= max_age, inbox.weight, 0.0)
+        total = inbox.own_weight + jnp.sum(kept)
+        return kept / total, inbox.own_weight / total
+
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
-        weight, own_weight = inbox.weight, inbox.own_weight
-        if max_age is not None:
-            weight = jnp.where(inbox.age <= max_age, weight, 0.0)
-            total = own_weight + jnp.sum(weight)
-            weight, own_weight = weight / total, own_weight / total
+        weight, own_weight = weights(inbox)
         return combine(inbox, weight, state.params, own_weight, rule=rule, trim=trim)  # [1, eq. (9)]
 
     def update(state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SharingState:
         del loss, key
         scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
         eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype)
-        oldest = jnp.max(jnp.where(inbox.weight > 0, inbox.age, 0), initial=0)
+        oldest = jnp.max(jnp.where(weights(inbox)[0] > 0, inbox.age, 0), initial=0)
         point = aggregate(state, inbox)
         eta_t, memory = step_under_delay(state.memory, delay_policy, eta_t, oldest, state.num_nodes, point, grad)
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]

@@ -38,6 +38,7 @@ class Assumption(Enum):
     RELIABLE = "every message arrives"
     LOCKSTEP = "all nodes hear the same round of each other"
     PRESENT = "every node answers in the end"
+    STEADY = "no node starts anew"
 
 
 class Place(NamedTuple):
@@ -143,5 +144,7 @@ class Algorithm(NamedTuple):
     prices: Prices | None = None  # None: every entry of the message at the price of a parameter
     copy_prices: Prices | None = None  # of what one receiver needs of a message, if it is sent to each; None: all of it
     form: Callable[[State], Array] = _first_form  # which of the prices the message has now
+    differences: bool = False  # are the first d entries of a message a difference of models?
     server: Server | None = None
+    needs: Callable[[int], int] | None = None  # of this many nodes, how many must stay for it to go on
     assumes: frozenset[Assumption] = frozenset()

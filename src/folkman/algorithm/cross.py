@@ -98,7 +98,7 @@ def cross_gradients(
         prices=link_prices(lambda dim, bits: dim * bits),
         copy_prices=copy_prices(lambda dim, bits: dim * bits),
         form=lambda state: jnp.where(state.crossing, 1 + state.degree, 0),
-        assumes=frozenset({Assumption.LOCKSTEP, Assumption.PRESENT}),
+        assumes=frozenset({Assumption.LOCKSTEP, Assumption.PRESENT, Assumption.STEADY}),
     )
 
 

@@ -113,5 +113,6 @@ def dfedavgm(
         offers=lambda state: state.steps >= local_steps,
         mixing=mixing(topology, degree, graph_seed),
         prices=lambda dim, bits_each: (bits * dim + 32 if bits else bits_each * dim,),
+        differences=not whole,
         assumes=frozenset({Assumption.LOCKSTEP, Assumption.PRESENT}),
     )

@@ -97,7 +97,17 @@ def fedap(
             drawn = jax.random.permutation(key, nodes) < (half(nodes) if m is None else m)
             chosen = jnp.where(closes, drawn, chosen)
         params = jnp.where(closes, mean, state.params)
-        return FedAPServer(params, state.rounds + closes, arrived & ~closes, chosen, jnp.full(nodes, closes))
+        return FedAPServer(params, state.rounds + closes, arrived & ~closes, chosen, inbox.heard & ~new | closes)
 
-    told = {"factors": lambda state: state.chosen, "assumes": (Assumption.PRESENT,)} if selection == "random" else {}
-    return around("fedap", server_init, receive, eta, local_steps=local_steps, restarts=True, **told)
+    drawn = selection == "random"
+    return around(
+        "fedap",
+        server_init,
+        receive,
+        eta,
+        local_steps=local_steps,
+        restarts=True,
+        factors=(lambda state: state.chosen) if drawn else None,
+        assumes=(Assumption.PRESENT,) if drawn else (),
+        needs=(lambda n: half(n) if m is None else m) if selection == "fastest" else None,
+    )

@@ -116,5 +116,5 @@ def fedavg(
             params=lambda state: state.params,
             rounds=lambda state: state.rounds,
         ),
-        assumes=frozenset({Assumption.PRESENT}),
+        assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
     )

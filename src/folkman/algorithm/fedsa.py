@@ -7,13 +7,12 @@
 M_k are the first M uploads by arrival, ties by node number; c_i counts how often node i was among them, and f_i = 1/I
 before. They hear the new model. A node as old as the `bound`, k - a_i = tau_0, must be in the next M_k: the round stays
 open until it has arrived and takes all who came before ('wait'), or older uploads are dropped and answered ('discard').
-A round costs M S bits up, and as many down or one broadcast of S; a message also has its model's version and, with
-adaptive rates, the server's an entry for each node. If nodes take T_i slots from model to upload, rounds of H slots
+A round costs M S bits up, and as many down or one broadcast of S; a message also has its version and, with adaptive
+rates, the server's an entry a node. If nodes take T_i slots from model to upload, rounds of H slots
 close with M(H) = sum_i 1 / ceil(T_i / H) uploads; `best_number` is that of least (I/M) H / -ln(1 - (M/I) mu eta).
 
 Differs from [1]: only its abstract was at hand. All of this is recalled, not verified; the choice of M is our own.
 Rounds that close in one slot follow each other, and their nodes all hear the last model. NaN and inf have weight 0.
-
 [1] Q. Ma, Y. Xu, H. Xu, Z. Jiang, L. Huang, H. Huang. FedSA: A Semi-Asynchronous Federated Learning Mechanism in
     Heterogeneous Edge Computing. IEEE JSAC 39(12), 2021. doi:10.1109/JSAC.2021.3118435
 """
@@ -83,7 +82,7 @@ def fedsa(
     require(bound is None or bound >= 0, f"bound counts rounds, at least 0, got {bound}; leave it out for none")
     require(clip >= 1, f"clip must be at least 1, got {clip}; 1 keeps all rates equal")
     eta, oldest = step_size(step), 2**30 if bound is None else bound
-    needs = (Assumption.PRESENT,) if bound is not None and late == "wait" else ()
+    waits = bound is not None and late == "wait"
     rates = (lambda state: relative_rates(state.counts, clip)) if adaptive else None
 
     def server_init(params: Array, num_nodes: int) -> FedSAServer:
@@ -102,7 +101,7 @@ def fedsa(
             """Close a round if it can be; its model is kept w^k + sum_i part_i w_i."""
             kept, part, s = carry
             dropped = (s.queue >= 0) & (s.rounds - anchor > oldest) & (late == "discard")
-            waiting, must = (s.queue >= 0) & ~dropped, (s.rounds - anchor >= oldest) & (late == "wait")
+            waiting, must = (s.queue >= 0) & ~dropped, (s.rounds - anchor >= oldest) & ~s.answers & (late == "wait")
             rank = jnp.zeros_like(queue).at[order].set(jnp.cumsum(waiting[order], dtype=jnp.int32))  # from 1
             closes = (jnp.sum(waiting) >= size) & jnp.all(waiting | ~must)
             members = waiting & (rank <= jnp.maximum(size, jnp.max(jnp.where(must, rank, 0)))) & closes
@@ -117,4 +116,5 @@ def fedsa(
         params, anchor = kept * state.params + inbox.mix(part)[:dim], jnp.where(new.answers, new.rounds, anchor)
         return new._replace(params=params, anchor=anchor, slot=state.slot + 1)
 
-    return around("fedsa", server_init, receive, eta, local_steps=local_steps, factors=rates, assumes=needs)
+    return around("fedsa", server_init, receive, eta, local_steps=local_steps, factors=rates,
+                  assumes=(Assumption.PRESENT,) if waits else (), needs=lambda n: M or half(n))  # fmt: skip

@@ -66,6 +66,7 @@ def around(
     travels: Callable[[Array], Array] | None = None,
     restarts: bool = False,
     assumes: Iterable[Assumption] = (),
+    needs: Callable[[int], int] | None = None,
 ) -> Algorithm:
     """Build an algorithm from its server's side; with `restarts` a new model ends the work on the one before."""
     require(local_steps >= 1, f"local_steps must be at least 1, got {local_steps}; 1 is one gradient a round")
@@ -113,4 +114,6 @@ def around(
         offers=lambda state: (state.steps >= local_steps) & (state.factor > 0),
         server=Server(server_init, server_receive, lambda s: s.answers, answer, lambda s: s.params, lambda s: s.rounds),
         assumes=frozenset(assumes),
+        differences=differences,
+        needs=needs,
     )

@@ -12,10 +12,9 @@ from y_i w(0) to keep sigma small; still it grows with time, and float32 loses d
 
 Differs from [1]: full-batch gradients unless the problem has mini-batches; the asynchronous form pushes only as much as
 leaves y_i >= `least_weight`, as many pushes before the first arrival would take y_i to 0 and the step eta / y_i to
-infinity; z_i = x_i / max(y_i, 1e-3) in both. A node that crashes and starts anew loses the mass it held.
+infinity; z_i = x_i / max(y_i, 1e-3) in both.
 
-[1] M. Assran, N. Loizou, N. Ballas, M. Rabbat. Stochastic Gradient Push for Distributed Deep Learning. ICML 2019.
-    arXiv:1811.10792
+[1] M. Assran, N. Loizou, N. Ballas, M. Rabbat. Stochastic Gradient Push. ICML 2019. arXiv:1811.10792
 [2] C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia. Robust Distributed Average Consensus via Exchange of
     Running Sums. IEEE Transactions on Automatic Control 61(6), 2016.
 """
@@ -116,5 +115,6 @@ def sgp(
         offers=lambda state: state.ready,
         mixing=Mixing(lambda heard: push_weights(fixed(heard) if waits else heard), waits),
         prices=lambda dim, bits: (bits * dim + 32,),
-        assumes=frozenset({Assumption.PRESENT} | ({Assumption.LOCKSTEP} if lockstep else set())),
+        differences=True,
+        assumes=frozenset({Assumption.PRESENT, Assumption.LOCKSTEP if lockstep else Assumption.STEADY}),
     )

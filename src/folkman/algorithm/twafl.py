@@ -112,7 +112,7 @@ def twafl(
         eta=eta,
         local_steps=local_steps,
         travels=(lambda t: full(t) | (jnp.arange(sum(sizes)) < shallow)) if shallow else None,
-        assumes=(Assumption.PRESENT,),
+        assumes=(Assumption.PRESENT, Assumption.STEADY),
     )
     assert algorithm.server is not None  # noqa: S101 - around makes one
     prices: Prices = lambda dim, bits: ((shallow or dim) * bits + 32, dim * bits + 32)  # noqa: E731

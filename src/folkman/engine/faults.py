@@ -4,7 +4,8 @@
     crash    [(node, at, back)]     the same, and starts again from the first model in slot `back`; None: never
     liars    a share of the nodes, the first ones, sends instead of its model w
                  noise       scale times a standard normal draw
-                 sign_flip   w(0) - scale (w - w(0)): its update, reversed
+                 sign_flip   w(0) - scale (w - w(0)): its update, reversed; of a method that sends differences,
+                             -scale times the difference
 
 What was on the air when a node went away still arrives. Messages that are lost are the network's part:
 `folkman.radio.loss`.
@@ -66,13 +67,21 @@ class Faults(NamedTuple):
                 anew = anew.at[node].set(anew[node] | (slot == back))
         return anew
 
-    def corrupt(self, messages: Array, problem: Problem, slot: Array, key: Array) -> Array:
-        """Return what is sent instead of `messages` (node, message); the model is in the first d entries."""
+    @property
+    def starts_anew(self) -> bool:
+        """Tell whether some node comes back without its state."""
+        return any(back is not None for *_, back in self.crash)
+
+    def corrupt(self, messages: Array, problem: Problem, key: Array, *, about_zero: bool = False) -> Array:
+        """Return what is sent instead of `messages` (node, message); the model is in the first d entries.
+
+        `about_zero`: it is a difference of models, and its reverse is its negative.
+        """
         count = ceil(self.liars * problem.num_nodes)
         if count == 0:
             return messages
-        del slot
-        model, first = messages[:count, : problem.dim], problem.initial[None]
+        model = messages[:count, : problem.dim]
+        first = jnp.zeros_like(problem.initial)[None] if about_zero else problem.initial[None]
         if self.attack == "noise":
             draws = jax.random.normal(jax.random.fold_in(key, int(Stream.FAULT)), model.shape, model.dtype)
             false = self.scale * draws

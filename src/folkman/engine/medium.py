@@ -37,6 +37,7 @@ class PeerMedium(NamedTuple):
 
     network: NetworkState
     snapshots: snapshots.Snapshots
+    brought: Array  # (rx, tx) stamp that the network brought last; held unless the receiver was away
 
 
 class StarMedium(NamedTuple):
@@ -105,9 +106,10 @@ def _count(mask: Array, form: Array, forms: int) -> Array:
 def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states: State, key: Array) -> PeerMedium:
     messages = jax.vmap(algorithm.message)(states)
     nodes = problem.num_nodes
+    none = jnp.zeros((nodes, nodes), jnp.int32)
     if in_lockstep(algorithm):
-        return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2))
-    return PeerMedium(network.init(nodes, key), snapshots.start(messages, network.versions(nodes)))
+        return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none)
+    return PeerMedium(network.init(nodes, key), snapshots.start(messages, network.versions(nodes)), none)
 
 
 def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
@@ -132,7 +134,7 @@ def _exchange_peers(
     key: Array,
 ) -> tuple[PeerMedium, Traffic, Any]:
     price, _ = prices(problem, network, algorithm)
-    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, slot, key)
+    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, key, about_zero=algorithm.differences)
     present = faults.present(problem.num_nodes, slot)
     offers = jax.vmap(algorithm.offers)(states) & present
     form = jax.vmap(algorithm.form)(states)
@@ -144,14 +146,14 @@ def _exchange_peers(
         held, recent = delivery.held, 1
     else:
         net, delivery = network.step(medium.network, offers, bits, key)
-        held, recent = jnp.where(present[:, None], delivery.held, medium.snapshots.held), network.recent
-    # who is away hears nothing
+        new = present[:, None] & (delivery.held != medium.brought)  # who is away hears nothing
+        held, recent = jnp.where(new, delivery.held, medium.snapshots.held), network.recent
     store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, held, recent, present)
     sent = _count(jnp.any(delivery.linked, axis=0), form, len(price))
     copies = _count(jnp.sum(delivery.linked & edges, axis=0, dtype=jnp.int32), form, len(price))
     none = jnp.zeros(1, jnp.int32)
     event = delivery._replace(held=held)
-    return PeerMedium(net, store), Traffic(sent, copies, none, none), event
+    return PeerMedium(net, store, delivery.held), Traffic(sent, copies, none, none), event
 
 
 def _edges(algorithm: Algorithm, problem: Problem) -> Array:
@@ -204,7 +206,7 @@ def _exchange_star(
     server = algorithm.server
     price, answer_price = prices(problem, network, algorithm)
     present = faults.present(problem.num_nodes, slot)
-    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, slot, key)
+    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, key, about_zero=algorithm.differences)
     offers = jax.vmap(algorithm.offers)(states) & present
     form = jax.vmap(algorithm.form)(states)
     up_key, down_key = jax.random.split(key)

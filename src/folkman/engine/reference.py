@@ -76,7 +76,8 @@ class _World(NamedTuple):
     def sent(self, nodes: list["_Learner"], slot: int) -> NDArray[np.float64]:
         """Return what the nodes would put on the air now, lies included: (node, message)."""
         messages = jnp.stack([jnp.asarray(node.message()) for node in nodes])
-        return np.asarray(self.faults.corrupt(messages, self.problem, jnp.asarray(slot), self.slot_key(slot)))
+        about_zero = nodes[0].algorithm.differences
+        return np.asarray(self.faults.corrupt(messages, self.problem, self.slot_key(slot), about_zero=about_zero))
 
 
 class _Learner:

@@ -178,12 +178,24 @@ def check_fit(num_nodes: int, network: Network, algorithm: Algorithm, faults: Fa
         Assumption.LOCKSTEP: (network.synchronous, f"the network '{name}'", "a delay law or the radio"),
         Assumption.RELIABLE: (network.reliable, f"the network '{name}'", "a network without loss"),
         Assumption.PRESENT: (not faults.leaves_for_good, "a node that crashes for good", "faults that end"),
+        Assumption.STEADY: (not faults.starts_anew, "a node that restarts after a crash", "'away' instead of 'crash'"),
     }
     for need, (met, breaker, cure) in given.items():
         if need in algorithm.assumes and not met:
             raise ValueError(
                 f"{algorithm.name} assumes that {need.value}, which {breaker} breaks; use {cure}, or another method"
             )
+    gone = sum(back is None for *_, back in faults.crash)
+    if gone and algorithm.needs is not None and algorithm.needs(num_nodes) > num_nodes - gone:
+        raise ValueError(
+            f"{algorithm.name} waits for {algorithm.needs(num_nodes)} of {num_nodes} nodes, and {gone} of them crash "
+            "for good; let it wait for fewer, or use faults that end"
+        )
+    if algorithm.mixing is not None and not algorithm.mixing.waits and (faults.away or faults.crash):
+        raise ValueError(
+            f"{algorithm.name} on the topology 'schedule' needs every node in every round, and some are away or crash; "
+            "use another topology, or no such faults"
+        )
     key = make_key(0, Stream.DELAY)
     if algorithm.server is not None:
         jax.eval_shape(lambda: network.star_init(num_nodes, key))  # a recording refuses a server, or other nodes

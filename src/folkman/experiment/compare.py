@@ -9,6 +9,7 @@ folder can be resumed, and gives the bits of an uninterrupted run.
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -16,6 +17,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm
 from folkman.engine import checkpoint
+from folkman.engine.medium import medium_of
 from folkman.engine.simulate import (
     Clock,
     Mark,
@@ -28,8 +30,9 @@ from folkman.engine.simulate import (
     outcome,
     start,
 )
+from folkman.engine.slot import first
 from folkman.experiment.choices import ConfigError
-from folkman.experiment.config import CHOICES, Comparison, Latency, to_toml
+from folkman.experiment.config import CHOICES, Comparison, FaultTable, Latency, to_toml
 from folkman.experiment.folder import RunFolder
 from folkman.files import save_tensors
 from folkman.problem import data, partition
@@ -39,10 +42,13 @@ from folkman.radio.delivery import Network
 from folkman.radio.latency import training_latency_s
 from folkman.radio.loss import Lossy
 from folkman.record import Run
+from folkman.theory.stability import stability_warning
 
-__all__ = ["Part", "Watch", "build_problem", "check", "compare", "pairs", "parts", "slot_seconds"]
+__all__ = ["Part", "Watch", "build_problem", "check", "compare", "pairs", "parts", "slot_seconds", "step_warnings"]
 
 CHECKPOINT_EVERY_S = 10.0
+MOST_NODES_WARNED = 200
+"""Nodes up to which the stability limit is looked at: a timeline is nodes x nodes a slot."""
 
 
 Watch: TypeAlias = Callable[[Run, int, int], None]
@@ -94,7 +100,8 @@ def pairs(comparison: Comparison, problem: Problem) -> list[tuple[Algorithm, Net
         network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=slot_s)
         if comparison.faults.loss:
             network = Lossy(network, comparison.faults.loss)
-        built.append((CHOICES["algorithm"].build(table, projection=projection, shapes=shapes), network))
+        given = {"projection": projection, "shapes": shapes, "horizon": comparison.slots}
+        built.append((CHOICES["algorithm"].build(table, **given), network))
     return built
 
 
@@ -103,8 +110,30 @@ def check(comparison: Comparison, problem: Problem) -> None:
     for table, (algorithm, network) in zip(comparison.algorithm, pairs(comparison, problem), strict=True):
         try:
             check_fit(problem.num_nodes, network, algorithm, comparison.faults.faults())
+            jax.eval_shape(partial(_first_inboxes, problem, network, algorithm))
         except ValueError as error:
             raise ConfigError(f"'{table['label']}': {error}") from None
+
+
+def step_warnings(comparison: Comparison, problem: Problem) -> Iterator[str]:
+    """Yield a sentence for each step of Algorithm 1 that is beyond the stability limit of its losses and ages."""
+    if comparison.nodes > MOST_NODES_WARNED or comparison.faults != FaultTable():
+        return
+    for table, (_, network) in zip(comparison.algorithm, pairs(comparison, problem), strict=True):
+        if table["name"] != "async_sharing" or table["delay_policy"] != "none":
+            continue
+        slots = min(comparison.slots, 120, network.horizon or 120)
+        bits = problem.dim * network.bits_per_parameter
+        held = trace.record_timeline(network, comparison.nodes, slots, comparison.seeds[0], bits).held
+        warning = stability_warning(problem, held, table["step"], table["scaling"])
+        if warning is not None:
+            yield f"'{table['label']}': {warning}"
+
+
+def _first_inboxes(problem: Problem, network: Network, algorithm: Algorithm) -> Any:
+    """Return the inboxes of slot 0: what depends on the number of nodes is refused on the way."""
+    carry = first(problem, network, algorithm, (1,) * problem.num_nodes, 0)
+    return medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)[0]
 
 
 def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None) -> Iterator[Part]:

@@ -48,7 +48,7 @@ CHOICES: dict[str, Choice] = {
     "algorithm": Choice(
         "algorithm",
         ALGORITHMS,
-        frozenset({"projection", "shapes"}),
+        frozenset({"projection", "shapes", "horizon"}),
         {"label": (str | None, None), "network": (dict[str, Any] | None, None)},
     ),
 }

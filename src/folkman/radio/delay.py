@@ -56,6 +56,7 @@ class DelayState(NamedTuple):
 
     slot: Array  # () slots ended so far
     phase: Array  # (node,) first slot of each node's sharing rounds
+    trail: Array  # (back, node) the stamp last sent, as of this slot, the one before, ...
 
 
 class LockstepState(NamedTuple):
@@ -75,7 +76,7 @@ class StarState(NamedTuple):
     waiting: Array  # (node,) bool: has uploaded, and has not been answered
 
 
-Law = Callable[[Array, Array, int, Array], Delivery]  # (coming slot, phases, gamma, key) -> delivery
+Law = Callable[[Array, Array, int, Array], tuple[Array, Array]]  # (coming slot, phases, gamma, key) -> stamps, beats
 StarLaw = Callable[[int, int, Array], Array]  # (gamma, num_nodes, key) -> slots of an upload and its answer
 
 
@@ -113,15 +114,23 @@ class DelayNetwork:
     def init(self, num_nodes: int, key: Array) -> DelayState:
         """Draw the phases."""
         phase = jax.random.randint(key, (num_nodes,), 0, max(self.gamma, 1), jnp.int32)
-        return DelayState(jnp.zeros((), jnp.int32), phase)
+        return DelayState(jnp.zeros((), jnp.int32), phase, jnp.zeros((2 * self.gamma + 1, num_nodes), jnp.int32))
 
     def step(
         self, state: DelayState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[DelayState, Delivery]:
-        """Return the copies held when the next slot begins; an abstract law lets everyone send on its beat."""
-        del offers, message_bits
+        """Return the copies held when the next slot begins.
+
+        A law says how old copies are; who offers nothing on its beat sends nothing, and its last message stays.
+        """
+        del message_bits
         coming = state.slot + 1
-        return state._replace(slot=coming), self.law(coming, state.phase, self.gamma, key)
+        stamps, beats = self.law(coming, state.phase, self.gamma, key)
+        sends = beats & offers
+        trail = jnp.concatenate([jnp.where(sends, coming, state.trail[0])[None], state.trail[:-1]])
+        back = jnp.clip(coming - stamps, 0, len(trail) - 1)
+        held = trail[back, jnp.arange(len(offers))[None]]
+        return DelayState(coming, state.phase, trail), _delivery(held, sends)
 
     def lockstep_init(self, num_nodes: int, key: Array) -> LockstepState:
         """Return everyone at rest, holding the first messages."""
@@ -200,30 +209,30 @@ def _delivery(held: Array, sends: Array) -> Delivery:
     return Delivery(held, sends, sends[None] & ~jnp.eye(len(sends), dtype=bool))  # to all others
 
 
-def _constant_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+def _constant_law(coming: Array, phase: Array, gamma: int, key: Array) -> tuple[Array, Array]:
     del key
     stamps = jnp.full_like(phase, jnp.maximum(coming - gamma, 0))
-    return _delivery(_from_all(stamps), jnp.ones_like(phase, bool))
+    return (_from_all(stamps), jnp.ones_like(phase, bool))
 
 
-def _snapshot_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+def _snapshot_law(coming: Array, phase: Array, gamma: int, key: Array) -> tuple[Array, Array]:
     del key
     beat = _last_beat(coming, phase, gamma)
     stamps = jnp.where(beat >= phase, beat, 0)
-    return _delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
+    return (_from_all(stamps), _on_beat(coming, phase, gamma))
 
 
-def _iid_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+def _iid_law(coming: Array, phase: Array, gamma: int, key: Array) -> tuple[Array, Array]:
     nodes = phase.shape[0]
     age = jax.random.randint(key, (nodes, nodes), 0, jnp.minimum(coming, gamma - 1) + 1, jnp.int32)
-    return _delivery(coming - age, jnp.ones_like(phase, bool))
+    return (coming - age, jnp.ones_like(phase, bool))
 
 
-def _pipelined_law(coming: Array, phase: Array, gamma: int, key: Array) -> Delivery:
+def _pipelined_law(coming: Array, phase: Array, gamma: int, key: Array) -> tuple[Array, Array]:
     del key
     arrived = _last_beat(coming, phase, gamma) - gamma
     stamps = jnp.where(arrived >= phase, arrived, 0)
-    return _delivery(_from_all(stamps), _on_beat(coming, phase, gamma))
+    return (_from_all(stamps), _on_beat(coming, phase, gamma))
 
 
 def _fixed_trip(gamma: int, num_nodes: int, key: Array) -> Array:

@@ -1,0 +1,1 @@
+"""What the mathematics promises, measured: duality gaps, convergence bounds, stable steps, efficiency."""
