@@ -11,7 +11,7 @@ from folkman.report.methods import describe_price
 
 __all__ = ["methods"]
 
-DIMS, BITS, NODES = (1000, 2000), 16, 4
+NODES = 4
 
 
 def methods() -> list[dict[str, Any]]:
@@ -27,20 +27,34 @@ def _row(name: str, algorithm: Algorithm) -> dict[str, Any]:
     elif Assumption.LOCKSTEP in algorithm.assumes:
         role = "peers, in lock-step"
     needs = [need for need in algorithm.assumes if not (need is Assumption.LOCKSTEP and server is None)]
+    up = _formula(algorithm.prices, lambda d: _entries(algorithm, d))
+    down = "" if server is None else _formula(server.prices, lambda d: _server_entries(server, d))
     return {
         "name": name,
         "role": role,
-        "node_bits": _formula(algorithm.prices, lambda d: _entries(algorithm, d)),
-        "server_bits": "" if server is None else _formula(server.prices, lambda d: _server_entries(server, d)),
+        "node_bits": up,
+        "server_bits": down,
+        "round_bits": _round(algorithm, up, down),
         "assumes": "; ".join(sorted(need.value for need in needs)),
     }
 
 
+def _round(algorithm: Algorithm, up: str, down: str) -> str:
+    """Return what a round costs on the air: I nodes, or the M that a server waits for; without rounds, a message."""
+    if algorithm.server is None:
+        return f"I ({up})" if Assumption.LOCKSTEP in algorithm.assumes else f"a broadcast: {up}"
+    if algorithm.needs is not None:
+        return f"M ({up}) + {down}"
+    return f"I ({up}) + {down}" if Assumption.PRESENT in algorithm.assumes else f"an upload: {up} + {down}"
+
+
 def _formula(prices: Prices | None, entries: Any) -> str:
-    """Return the price of each form as a formula, found from two sizes of the model; of many forms, the first ones."""
-    small, large = (prices(d, BITS) if prices else (entries(d) * BITS,) for d in DIMS)
-    forms = [describe_price(a, b, DIMS, BITS) for a, b in zip(small, large, strict=True) if b > 0]
-    distinct = list(dict.fromkeys(forms))
+    """Return the price of each form as a formula; of many forms, the first ones."""
+    if prices is None:
+        return describe_price(lambda d, bits: entries(d) * bits)
+    known = prices
+    forms = [describe_price(lambda d, bits, k=k: known(d, bits)[k]) for k in range(min(len(known(1024, 16)), 5))]
+    distinct = [form for form in dict.fromkeys(forms) if form != "0"]
     return ", ".join(distinct[:3]) + (", ..." if len(distinct) > 3 else "")
 
 

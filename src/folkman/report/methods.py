@@ -1,7 +1,7 @@
 """The methods as a list: who wrote them, what they need, what a message costs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -26,17 +26,23 @@ def _authors(entry: str) -> str:
     return f"{people} {_field(entry, 'year')}"
 
 
-def describe_price(small: int, large: int, dims: tuple[int, int], bits: int) -> str:
-    """Return a price as a formula in S = bits d, from its values at two sizes d.
+def describe_price(price: Callable[[int, int], int]) -> str:
+    """Return a price (d, bits a parameter) -> bits as a formula in S = bits d, d and bits b, from four of its values.
 
-    >>> describe_price(16 * 101, 16 * 201, (100, 200), 16)
-    'S + 16'
+    >>> describe_price(lambda d, b: d * b // 2 + d + 32)
+    '0.5 S + d + 32'
     """
-    slope = (large - small) / (dims[1] - dims[0])
-    rest = round(small - slope * dims[0])
-    factor = slope / bits
-    times = "S" if abs(factor - 1) < 1e-9 else f"{factor:.3g} S"
-    return times if rest == 0 else f"{times} {'+' if rest > 0 else '-'} {abs(rest)}"
+    (low, high), (few, many) = (1024, 2048), (16, 32)
+    corner = price(low, few)
+    by_dim, by_bits = price(high, few) - corner, price(low, many) - corner
+    both = price(high, many) - corner - by_dim - by_bits
+    models = both / ((high - low) * (many - few))  # coefficients of d b, d, b and 1
+    entries = by_dim / (high - low) - models * few
+    extra = by_bits / (many - few) - models * low
+    rest = corner - models * low * few - entries * low - extra * few
+    parts = [(models, "S"), (entries, "d"), (extra, "b")]
+    shown = [unit if abs(count - 1) < 1e-3 else f"{count:.3g} {unit}" for count, unit in parts if abs(count) > 5e-3]
+    return " + ".join(shown + ([f"{rest:.0f}"] if abs(rest) > 0.5 else [])) or "0"
 
 
 def print_methods(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -47,11 +53,16 @@ def print_methods(rows: Sequence[Mapping[str, Any]]) -> None:
 
     known = bibtex()
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("name", "paper", "role", "a node sends", "the server sends", "assumes that"):
+    for name in ("name", "paper", "role", "bits of a message", "of an answer", "bits of a round", "assumes that"):
         table.add_column(name, overflow="fold")
     for row in rows:
         paper = _authors(known[row["name"]]) if row["name"] in known else ""
-        table.add_row(row["name"], paper, row["role"], row["node_bits"], row["server_bits"], row["assumes"])
+        table.add_row(
+            row["name"], paper, row["role"], row["node_bits"], row["server_bits"], row["round_bits"], row["assumes"]
+        )
     console = Console(width=None if Console().is_terminal else 150)
     console.print(table)
-    console.print("S: the bits of a model, price of a parameter times d. BibTeX: folkman cite NAME", highlight=False)
+    console.print(
+        "d parameters of b bits: S = d b, a model. Broadcasts are counted once. BibTeX: folkman cite NAME",
+        highlight=False,
+    )
