@@ -81,7 +81,9 @@ def _finish(axes: Any, x: str, y: str, title: str) -> None:
     axes.set_title(title, fontsize="small", color="0.35")
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize="x-small", framealpha=0.85, edgecolor="none")
+    axes.legend(
+        fontsize="x-small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2
+    )  # below: curves may be anywhere
 
 
 def gap_table(rows: Sequence[Mapping[str, Any]], model: str) -> "Table":
