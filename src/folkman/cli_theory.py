@@ -72,12 +72,12 @@ def bound(
     comparison = _comparison(folder.config)
     console, answers, figure = _console(quiet=as_json), [], plot_file
     for part in _chosen(comparison, label, comparison.seeds[0] if seed is None else seed):
-        found, curves = _examine(part, comparison, folder)
+        found, (path, bounds, kind) = _examine(part, comparison, folder)
         console.print(bound_table(found))
         answers.append(found)
         if figure is not None:
-            title = f"{found['label']}, seed {found['seed']}, L {next(iter(found['bounds']))}"
-            _tell(save(draw_bounds(*curves, title), figure), quiet=as_json)
+            title = f"{found['label']}, seed {found['seed']}, L {kind}; drawn where they say something"
+            _tell(save(draw_bounds(path, bounds, title), figure), quiet=as_json)
             figure = figure.with_name(f"{plot_file.stem}-{len(answers)}{figure.suffix}") if plot_file else None
     rows = _efficiency(comparison, folder)
     if rows:
@@ -110,8 +110,8 @@ def step(
         verdict = "BEYOND the limit" if row["beyond_limit"] else "below the limit"
         text = (
             f"{row['label']}: step {row['step']:g} is {verdict}\n"
-            f"  advised {row['advised']:.3g}, stable below {row['stable_below']:.3g}, proved to converge "
-            f"{row['proved']:.3g}\n  L {row['curvature']:.3g} (F), {row['curvature_nodes']:.3g} (largest F_i); "
+            f"  advised {row['advised']:.3g}, stable below {row['stable_below']:.3g}, {_proved(row['proved'])}"
+            f"\n  L {row['curvature']:.3g} (F), {row['curvature_nodes']:.3g} (largest F_i); "
             f"ages up to {row['max_age']}, effective {row['effective_age']:.3g}; eta L below {row['limit']:.3g}"
         )
         print(text, file=sys.stderr if as_json else sys.stdout)
@@ -207,15 +207,17 @@ def _examine(part: "Part", comparison: "Comparison", folder: Any) -> tuple[dict[
         "checks": [check._asdict() for check in assumptions(problem, path, c)],
         "differs_from_folder": off,
     }
-    empty = {row["name"]: " (vacuous)" if row["vacuous"] else "" for row in rows["measured"]}
-    return found, (measured(path), {b.name + empty[b.name]: b.curve for b in curves["measured"] if not b.reason})
+    best = "ceiling" if "ceiling" in known else "measured"  # a proof where there is one, else an estimate
+    trivial = without_running(path, known[best])
+    drawn = {b.name: np.where(b.curve < trivial, b.curve, np.nan) for b in curves[best] if not b.reason}
+    return found, (measured(path), drawn, best)
 
 
 def _verdict(bound: "Bound", path: Any, trivial: float) -> dict[str, Any]:
     """Return a bound at the end of a run: whether it holds, and whether it says anything."""
     last = float(bound.curve[-1])
     head = {"name": bound.name, "value": _finite(last), "holds": bound.holds(path)}
-    return head | {"vacuous": last >= trivial, "reason": bound.reason}
+    return head | {"vacuous": None if bound.reason else last >= trivial, "reason": bound.reason}
 
 
 def _finite(value: Any) -> Any:
@@ -255,6 +257,10 @@ def _stamps(part: "Part", folder: Any) -> tuple[Any, float | None]:
     return again.timeline.held, abs(again.last("train_loss") - before) / max(abs(before), 1e-12)
 
 
+def _proved(step: float | None) -> str:
+    return "no proved step, as L is only estimated" if step is None else f"gradients provably bounded up to {step:.3g}"
+
+
 def _efficiency(comparison: "Comparison", folder: Any) -> list[dict[str, Any]]:
     """Return Table I's quantities for the runs of a folder whose networks have a fixed Gamma."""
     from folkman.experiment.compare import build_problem, pairs
@@ -265,8 +271,9 @@ def _efficiency(comparison: "Comparison", folder: Any) -> list[dict[str, Any]]:
     problem, rows = build_problem(comparison, comparison.seeds[0]), []
     runs = folder.load_results()
     for table, (_, network) in zip(comparison.algorithm, pairs(comparison, problem), strict=True):
-        gamma = (table["network"] or comparison.network).get("gamma")
-        if not gamma:
+        own = table["network"] or comparison.network
+        gamma = own.get("gamma")
+        if not gamma or own["name"] not in ("snapshot", "pipelined"):  # the formulas are of rounds of Gamma slots
             continue
         tau = table.get("tau")
         steps = tau if isinstance(tau, int) else table.get("local_steps", 1)

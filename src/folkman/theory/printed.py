@@ -79,7 +79,13 @@ def theorem_2(path: Path, c: Constants) -> dict[str, Any]:
     pushed = path.shares * path.scales * path.local  # ||s_i||
     curve = path.loss[0] - c.step * u(c) * np.cumsum(np.sum(pushed**2, axis=1))
     here, at_best = u(c), u(c, 0.0)
-    if here > 0:
+    literal = u(c._replace(l2=1.0, l3=1.0))
+    if here > 0 >= literal:
+        verdict = (
+            f"vacuous here because with the printed s_i = (w_i(t+1) - w_i(t)) / eta, L_2 = L_3 = 1 and u(eta) = "
+            f"{literal:.3g} <= 0; with s_i as the proof uses it u = {here:.3g}, but its step (B.4) then lacks a factor I"
+        )
+    elif here > 0:
         below = bool(np.all(path.loss[1:] <= curve * (1 + 1e-6) + 1e-12))
         met = "stays below" if below else "exceeds"
         verdict = f"not vacuous here: u(eta) = {here:.3g} > 0, and the measured loss {met} U"
@@ -90,7 +96,14 @@ def theorem_2(path: Path, c: Constants) -> dict[str, Any]:
             else f"a smaller step would have u > 0: u(0) = {at_best:.3g}"
         )
         verdict = f"vacuous here because u(eta) = {here:.3g} <= 0, so that U lies above F(w(0)) and rises; {remedy}"
-    return {"u": here, "u_at_zero": at_best, "curve": curve, "vacuous": here <= 0, "verdict": verdict}
+    return {
+        "u": here,
+        "u_at_zero": at_best,
+        "u_literal": literal,
+        "curve": curve,
+        "vacuous": min(here, literal) <= 0,
+        "verdict": verdict,
+    }
 
 
 def corollary_2(c: Constants) -> dict[str, Any]:
@@ -105,9 +118,12 @@ def corollary_2(c: Constants) -> dict[str, Any]:
         )
         verdict = f"vacuous here because no step lies in the interval: {cause}"
     else:
-        inside = low < c.step <= high
+        inside, here = low < c.step <= high, u(c)
         verdict = f"steps in ({low:.3g}, {high:.3g}]; eta = {c.step:.3g} is {'in' if inside else 'not in'} it"
-    return {"low": low, "high": high, "vacuous": high <= low, "verdict": verdict}
+        if here <= 0:
+            verdict = f"vacuous here because the terms that it drops make u(eta) = {here:.3g} <= 0; {verdict}"
+    vacuous = high <= low or u(c) <= 0  # its O(.) read as 1, which is the kindest reading
+    return {"low": low, "high": high, "vacuous": vacuous, "verdict": verdict}
 
 
 def assumptions(problem: Problem, path: Path, c: Constants) -> list[Check]:
@@ -135,8 +151,8 @@ def _losses(path: Path, c: Constants) -> list[Check]:
         Check("Assumption 2(a)", least >= 0, f"least F_i(v_i) {least:.3g}"),
         Check(
             "Assumption 2(b)",
-            bool(steepest <= c.l1 * 1.001),
-            f"largest secant of grad F_i {steepest:.3g}, L_1 {c.l1:.3g}",
+            None if steepest <= c.l1 * 1.001 else False,
+            f"not refuted: largest secant of grad F_i {steepest:.3g}; L_1 {c.l1:.3g} is measured from below",
         ),
         Check("Assumption 2(c)", True, "without projection s_i = -c_i nabla_i F_i"),
         Check("Assumption 2(d)", True, f"L_2 = {c.l2:.3g}, L_3 = {c.l3:.3g}"),
@@ -168,7 +184,7 @@ def _corollary_1(path: Path) -> list[Check]:
     drift = _tail(np.abs(np.diff(path.norm, axis=0)).max(axis=1)) if len(path.norm) > 1 else (0.0, 0.0)
     return [
         Check(
-            "Corollary 1, eq. (20)",
+            "Corollary 1, s_i -> 0",
             _dies_out(moves),
             f"largest ||grad F_i(v_i)||: {moves[0]:.3g} in the middle of the run, {moves[1]:.3g} at its end; "
             f"||w_i|| then changes by {drift[1]:.3g} a slot",

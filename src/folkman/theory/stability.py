@@ -9,7 +9,7 @@ once and bisecting. For a constant age D it is the root of z^(D+1) = z^D (1 - e/
 no delay it is 2. It is exact for nodes alike, and a rule of thumb for others: nodes that differ in curvature are not
 covered.
 
-`proved_step` is the step for which docs/theory.md proves convergence whatever the losses: eta L <= 1 and
+`proved` is the step up to which Theorem C of docs/theory.md bounds the gradients whatever the losses: eta L <= 1 and
 3 (eta L A_2)^2 <= 1/4.
 """
 
@@ -23,7 +23,7 @@ from folkman.checks import require
 from folkman.problem.problem import Problem
 from folkman.theory.convergence import effective_age
 from folkman.theory.path import ages_of, retell, step_weights
-from folkman.theory.smoothness import curvatures, whole_curvature
+from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
 
 __all__ = ["Advice", "advise", "constant_stamps", "limit", "stability_warning"]
 
@@ -44,7 +44,7 @@ class Advice(NamedTuple):
     curvature_nodes: float  # the same of the single F_i: L_1 from below
     limit: float  # of eta_b L, for these ages
     stable_below: float  # eta
-    proved: float  # eta
+    proved: float | None  # eta, where an upper bound of L is known
     advised: float  # eta
     max_age: int
     effective_age: float
@@ -136,9 +136,10 @@ def advise(problem: Problem, held: NDArray[np.integer], scaling: str = "theorem"
             each = max(each, float(curvatures(problem, path.last).max()))
     ages = ages_of(held)
     late = effective_age(ages, step_weights(shares, 1.0, scaling)[1])
-    stable, l1 = edge / (max(whole, 1e-12) * scale), max(each, 1e-12) * scale
-    proved = min(1.0, 1.0 / (np.sqrt(12.0) * late) if late > 0 else 1.0) / l1
-    return Advice(whole, each, edge, stable, float(proved), MARGIN * stable, int(ages.max()), late)
+    stable = edge / (max(whole, 1e-12) * scale)
+    l1 = float(ceiling(problem).max()) * scale  # an upper bound of L, or infinite: an estimate would prove nothing
+    proved = min(1.0, 1.0 / (np.sqrt(12.0) * late) if late > 0 else 1.0) / l1 if np.isfinite(l1) else None
+    return Advice(whole, each, edge, stable, proved, MARGIN * stable, int(ages.max()), late)
 
 
 def stability_warning(
