@@ -168,7 +168,7 @@ def _outside(comparison: "Comparison", table: dict[str, Any]) -> str:
     return ", ".join(found)
 
 
-def _examine(part: "Part", comparison: "Comparison", folder: Any) -> tuple[dict[str, Any], tuple[Any, dict[str, Any]]]:
+def _examine(part: "Part", comparison: "Comparison", folder: Any) -> tuple[dict[str, Any], tuple[Any, Any, str]]:
     """Tell one run again and hold the theory against it; also return the curves to draw."""
     import numpy as np
 

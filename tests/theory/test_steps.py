@@ -45,6 +45,7 @@ def test_the_advised_step_converges_and_one_beyond_the_limit_does_not(quadratics
 
     advice = advise(problem, held)
 
+    assert advice.proved is not None  # a quadratic's L is known
     ends = [
         simulate(problem, network, async_sharing(step), slots=600).last("optimum_distance")
         for step in (advice.proved, advice.advised, 1.1 * advice.stable_below)

@@ -83,7 +83,7 @@ def theorem_2(path: Path, c: Constants) -> dict[str, Any]:
     if here > 0 >= literal:
         verdict = (
             f"vacuous here because with the printed s_i = (w_i(t+1) - w_i(t)) / eta, L_2 = L_3 = 1 and u(eta) = "
-            f"{literal:.3g} <= 0; with s_i as the proof uses it u = {here:.3g}, but its step (B.4) then lacks a factor I"
+            f"{literal:.3g} <= 0; with s_i as the proof uses it u = {here:.3g}, but (B.4) then lacks a factor I"
         )
     elif here > 0:
         below = bool(np.all(path.loss[1:] <= curve * (1 + 1e-6) + 1e-12))
