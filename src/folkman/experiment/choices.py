@@ -69,7 +69,8 @@ class Choice(NamedTuple):
 def describe(error: ValidationError, where: str) -> str:
     """Return the first complaint of pydantic in our words."""
     first = error.errors()[0]
-    path = ".".join(str(part) for part in (where, *first["loc"]) if part != "")
+    branches = ("constrained-float", "Latency")  # pydantic names the branch of a union that it tried
+    path = ".".join(str(part) for part in (where, *first["loc"]) if part != "" and part not in branches)
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
     return f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; got {first['input']!r}"
