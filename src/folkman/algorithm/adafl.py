@@ -79,7 +79,7 @@ def adafl(
     """
     step_size(step)  # refuses a bad one
     require(tau == "adaptive" or tau >= 1, f"tau must be 'adaptive' or at least 1, got {tau!r}; 1 is FedAvg's usual")
-    budget = budget or horizon or 1000
+    budget = (horizon or 1000) if budget is None else budget
     require(min(budget, tau_max) >= 1, f"budget and tau_max must be at least 1, got {budget} and {tau_max}; raise them")
     require(phi > 0, f"phi must be above 0, got {phi}; try 5e-5")
     if tau != "adaptive":

@@ -98,9 +98,9 @@ class Replay:
         last = state.held.shape[0] - 1
         held = state.held[jnp.minimum(state.slot + 1, last)]
         sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
-        return state._replace(slot=state.slot + 1), Delivery(
-            held, sends, sends[None] & ~jnp.eye(len(sends), dtype=bool)
-        )
+        linked = sends[None] & ~jnp.eye(len(sends), dtype=bool)
+        kept = sends & (state.slot < last)  # what is sent in the last slot is on the air, and nobody will hold it
+        return state._replace(slot=state.slot + 1), Delivery(held, kept, linked)
 
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return the size as it is."""
