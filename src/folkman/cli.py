@@ -264,7 +264,7 @@ def plot(
 ) -> None:
     """Draw a metric against an axis, with mean and 95 % interval over seeds."""
     from folkman.experiment.folder import RunFolder
-    from folkman.report.figures import draw_curves, save
+    from folkman.report.figures import check_target, draw_curves, save
 
     found = []
     if len({root.resolve() for root in runs}) < len(runs):
@@ -276,7 +276,7 @@ def plot(
             found.append(each)
     target = out or runs[0] / "figures" / f"{y}-{x}"
     if out is not None:
-        _check_figure(out)
+        check_target(out)
     figure = draw_curves(found, x, y)
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in save(figure, target):
@@ -307,10 +307,10 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     from folkman.experiment.planning import Question, survey
     from folkman.radio.planning import Drops
     from folkman.report.cells import draw_ages, draw_map, print_survey
-    from folkman.report.figures import save
+    from folkman.report.figures import check_target, save
 
     if plot_file is not None:
-        _check_figure(plot_file)
+        check_target(plot_file)
     thresholds_db, allocations = threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"]
     amount = Drops(drops, slots, seed)
     question = Question(
@@ -326,14 +326,6 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     if as_json:
         answer = {"rows": found.rows, "best_threshold_db": found.best_threshold_db}
         print(json.dumps(answer | {"best_thresholds_db": found.best_thresholds_db}, allow_nan=False))
-
-
-def _check_figure(path: Path) -> None:
-    """Refuse a figure that could not be written, before any work."""
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {path}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")
 
 
 @app.command()

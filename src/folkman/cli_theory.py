@@ -40,11 +40,12 @@ def gap(
     plot_file: PlotFile = None,
 ) -> None:
     """Measure the duality gap of Theorem 1 and its bounds against the number of nodes."""
-    from folkman.report.figures import save
+    from folkman.report.figures import check_target, save
     from folkman.report.theory import draw_gaps, gap_table
     from folkman.theory.duality import survey
 
-    _check_figure(plot_file)
+    if plot_file is not None:
+        check_target(plot_file)
     counts = nodes or [1, 2, 4, 8, 16, 32, 64]
     rows = [found.row() for found in survey(model, counts, reach, seed)]
     _console(quiet=as_json).print(gap_table(rows, model))
@@ -64,10 +65,11 @@ def bound(
 ) -> None:
     """Check the convergence theory on the runs of Algorithm 1 in a folder; what it lacks is run again."""
     from folkman.experiment.folder import RunFolder
-    from folkman.report.figures import save
+    from folkman.report.figures import check_target, save
     from folkman.report.theory import bound_table, draw_bounds, efficiency_table
 
-    _check_figure(plot_file)
+    if plot_file is not None:
+        check_target(plot_file)
     folder = RunFolder.open(run)
     comparison = _comparison(folder.config)
     console, answers, figure = _console(quiet=as_json), [], plot_file
@@ -293,13 +295,3 @@ def _console(*, quiet: bool) -> "Console":
 def _tell(paths: list[Path], *, quiet: bool) -> None:
     for path in paths:
         print(path, file=sys.stderr if quiet else sys.stdout)
-
-
-def _check_figure(path: Path | None) -> None:
-    """Refuse a figure that could not be written, before any work."""
-    if path is None:
-        return
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {path}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")

@@ -127,7 +127,7 @@ def test_every_bound_holds_on_every_problem(cases, name, least):
     assert applied >= least
 
 
-@pytest.mark.parametrize("name", ["simple", "ages", "afterwards"])
+@pytest.mark.parametrize("name", ["simple", "ages", "spread", "afterwards"])
 def test_a_first_constant_smaller_by_a_hundredth_fails(cases, name):
     assert violations(cases[1], name, (0.99, 1.0))[0] > 0
 

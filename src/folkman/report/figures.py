@@ -19,7 +19,7 @@ from folkman.report.statistics import curves
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_curves", "draw_labels", "new_figure", "save"]
+__all__ = ["check_target", "draw_curves", "draw_labels", "new_figure", "save"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
@@ -97,6 +97,14 @@ def _shades(count: int) -> NDArray[np.float64]:
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(0.0, 1.0, count))
+
+
+def check_target(path: Path) -> None:
+    """Refuse a figure that could not be written, before any work."""
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {path}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")
 
 
 def save(figure: "Figure", path: Path) -> list[Path]:
