@@ -95,7 +95,7 @@ def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):
     value = problem.evaluate(v[0])
 
     assert problem.traceable is (jax.default_backend() != "cpu")
-    monkeypatch.setattr(module, "CONVOLUTION_CHUNK", 5)
+    monkeypatch.setattr(module, "CONVOLUTION_CHUNK", {jax.default_backend(): 5})
     looped = problem.gradients(v, keys(2))
     monkeypatch.setattr(type(problem), "traceable", property(lambda _: True))
     traced = problem.gradients(v, keys(2))

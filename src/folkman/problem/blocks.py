@@ -73,19 +73,25 @@ def _second_kernel(kernel: Array) -> Array:
 
 
 class _Plain:
-    """The two stages around conv1 as XLA compiles them: any type, any device."""
+    """The two stages around conv1 as XLA compiles them, any type, any device; at least float32 after the products."""
 
     @staticmethod
     def first(rows: Array, kernel: Array) -> Array:
         """Return conv0, bias, ReLU, max-pool and LRN: (row, width) and (4, width, 32) -> (row, 32)."""
-        outputs = rows @ kernel.transpose(1, 0, 2).reshape(rows.shape[1], -1)
-        return local_response_norm(jnp.maximum(_largest(outputs), 0.0))
+        matrix = kernel.transpose(1, 0, 2).reshape(rows.shape[1], -1)
+        outputs = jnp.dot(rows, matrix, preferred_element_type=_wide(rows))
+        return local_response_norm(jnp.maximum(_largest(outputs), 0.0)).astype(rows.dtype)
 
     @staticmethod
     def second(rows: Array, bias: Array) -> Array:
         """Return bias, ReLU, LRN and max-pool: (row, 4 x 32) -> (row, 32)."""
-        positive = jnp.maximum(rows.reshape(-1, 4, CHANNELS) + bias, 0.0)
-        return _largest(local_response_norm(positive).reshape(-1, 4 * CHANNELS))
+        outputs = rows.reshape(-1, 4, CHANNELS).astype(_wide(rows)) + bias.astype(_wide(rows))[None, None]
+        normal = local_response_norm(jnp.maximum(outputs, 0.0))
+        return _largest(normal.reshape(-1, 4 * CHANNELS)).astype(rows.dtype)
+
+
+def _wide(rows: Array) -> jnp.dtype:
+    return jnp.promote_types(rows.dtype, jnp.float32)
 
 
 def _largest(rows: Array) -> Array:

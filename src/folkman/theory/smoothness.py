@@ -76,7 +76,9 @@ def _compiled(problem: Problem, point: Array, u: Array, rounds: int, whole: bool
 def _round(problem: Problem, point: Array, u: Array, whole: bool) -> tuple[Array, Array]:
     """Return H u over its length, and ||H u|| / ||u||, row by row."""
     u = u / jnp.maximum(jnp.linalg.norm(u, axis=1, keepdims=True), jnp.finfo(u.dtype).tiny)
-    turned = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[1](u)[0]  # H is symmetric; some kernels know no jvp
+    turned = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[1](u)[
+        0
+    ]  # H is symmetric; some kernels know no jvp
     mixed = jnp.broadcast_to(jnp.dot(problem.share, turned, precision="highest"), turned.shape)
     turned = jnp.where(whole, mixed, turned)
     return turned, jnp.linalg.norm(turned, axis=1)
