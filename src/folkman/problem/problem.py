@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick
 from folkman.keys import Stream, make_key
+from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
 from folkman.problem.models import MODELS, Model
 from folkman.problem.partition import iid
@@ -87,6 +88,11 @@ class Problem:
         """
         return not (self.model.convolutional and jax.default_backend() == "cpu")
 
+    @property
+    def _work(self) -> int:
+        """Return about how many multiplications all nodes' gradients take."""
+        return self.num_nodes * (self.batch or self.x.shape[1]) * self.dim
+
     def of_node(self, index: int) -> "Problem":
         """Return the problem as node `index` sees it: its own samples, its own share, no test data of others."""
         rows = slice(index, index + 1)
@@ -105,7 +111,7 @@ class Problem:
             nodes = (v, self.x, self.y, self.count, keys)
             if self.model.convolutional:  # under vmap a convolution with a kernel a node is ten times slower
                 return lax.map(lambda node: _local(self, *node), nodes)
-            return jax.vmap(partial(_local, self))(*nodes)
+            return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
         rows = [_local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i]) for i in range(self.num_nodes)]
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
@@ -161,7 +167,7 @@ def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Ar
         weight = jnp.where(jnp.arange(x.shape[0]) < count, 1.0 / count, 0.0).astype(w.dtype)
     else:  # drawn with replacement: unbiased whatever the node's sample count
         drawn = jax.random.randint(key, (problem.batch,), 0, count, jnp.int32)
-        x, y = x[drawn], y[drawn]
+        x, y = (samples.at[drawn].get(mode="promise_in_bounds") for samples in (x, y))
         weight = jnp.full(problem.batch, 1.0 / problem.batch, w.dtype)
     loss, grad = _in_chunks(problem, partial(_loss_and_grad, problem.model, w), x, y, weight)
     penalty, penalty_grad = jax.value_and_grad(_penalty, argnums=1)(problem, w)
