@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from folkman.checks import pick, require
 from folkman.experiment.config import Comparison, resolve, to_toml
 
-__all__ = ["BEYOND", "FIGURES", "SIZES", "Arm", "Figure", "figure", "plan", "settle"]
+__all__ = ["BEYOND", "FIGURES", "SIZES", "Arm", "Figure", "figure", "plan", "read_table", "settle"]
 
 FIGURES = ("fig5", "fig6", "fig7", "fig8", "table1")
 """What `folkman reproduce all` makes."""
@@ -52,8 +52,8 @@ class Figure(NamedTuple):
 
 def figure(name: str, size: str, seeds: int | None = None, slots: int | None = None) -> Figure:
     """Read a figure's file under a size; `seeds` and `slots` replace those of the size."""
-    table = _read(name)
-    levels = dict(pick(_read("sizes"), size))
+    table = read_table(name)
+    levels = dict(pick(read_table("sizes"), size))
     known = levels.pop("variant") | table.get("variant", {})
     variants = tuple(table["variants"][size])
     arms = []
@@ -89,7 +89,8 @@ def settle(value: Any, known: Mapping[str, Any]) -> Any:
     return [1 / each for each in found] if isinstance(found, list) else 1 / found
 
 
-def _read(name: str) -> dict[str, Any]:
+def read_table(name: str) -> dict[str, Any]:
+    """Read one of the files under `paper/`."""
     text = resources.files("folkman.experiment").joinpath("paper", f"{name}.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
