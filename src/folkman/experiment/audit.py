@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from folkman.experiment import deciders
-from folkman.experiment.arms import figure, read_table, settle
+from folkman.experiment.arms import FIGURES, read_table, settle
 from folkman.experiment.deciders import FAILS, HOLDS, OPEN, Reading
 from folkman.experiment.results import Found, Results, at, select
 from folkman.record import jsonable
@@ -67,7 +67,7 @@ def _variants(claim: Mapping[str, Any], size: str) -> list[str]:
         return [claim["variant"]]
     if not str(claim.get("figure", "")).startswith("fig"):
         return [""]
-    return [name for name in figure(claim["figure"], size, seeds=1).variants if name != "cifar10"]
+    return [name for name in read_table(claim["figure"])["variants"][size] if name != "cifar10"]
 
 
 def _verdict(claim: Mapping[str, Any], readings: Sequence[Reading]) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def _decide(
     fixed = settle(dict(claim.get("fix", {})), levels)
     ask = {**{k: claim[k] for k in ("metric", "axis", "margin") if k in claim}, "test": test}
     ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
-    runs = [found for found in results.runs if found.variant == variant]
+    runs = [found for found in results.runs if found.variant == variant and set(found.figures) & set(FIGURES)]
     targets = deciders.timed_targets(runs, variant)
     if test == "formula":
         return deciders.formula(name, claim["formula"], select(runs, **reading["ours"]))

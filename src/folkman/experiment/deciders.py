@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folkman.checks import pick
+from folkman.checks import pick, require
 from folkman.experiment.results import Found, at, select
 from folkman.record import Run
 from folkman.report.statistics import half_width
@@ -100,8 +100,16 @@ def first_reach(run: Run, target: float) -> float:
 
 
 def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
-    """Return one run a draw; two runs of one draw with the same facts are the same run."""
-    return {found.seed: found for found in runs}
+    """Return one run a draw; refuse two different ones, which a claim that says too little would mix."""
+    chosen: dict[int, Found] = {}
+    for found in runs:
+        known = chosen.setdefault(found.seed, found)
+        require(
+            known.run.label == found.run.label,
+            f"expected one run a draw, got two of draw {found.seed}: {dict(known.facts)} and {dict(found.facts)}; "
+            "say more in claims.toml",
+        )
+    return chosen
 
 
 def reach(runs: Sequence[Found], axis: str) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from folkman.experiment.arms import figure
+from folkman.experiment.arms import BEYOND, FIGURES, figure
 from folkman.experiment.results import Found, read_results, select
 from folkman.record import Run
 from folkman.report.figures import save
@@ -23,7 +23,8 @@ def draw_all(source: Path, names: Sequence[str], out: Path) -> list[Path]:
     for name in names:
         declared = figure(name, results.size)
         for variant in declared.variants:
-            panels = [Panel(each["title"], panel_runs(results.runs, variant, each)) for each in declared.panels]
+            known = [found for found in results.runs if name == BEYOND or set(found.figures) & set(FIGURES)]
+            panels = [Panel(each["title"], panel_runs(known, variant, each)) for each in declared.panels]
             panels = [panel for panel in panels if panel.runs]
             if not panels:
                 continue
