@@ -120,7 +120,7 @@ def _finish(
     from folkman.experiment.arms import BEYOND, FIGURES, plan
     from folkman.experiment.results import pack
 
-    known = plan([*FIGURES, *([BEYOND] if BEYOND in chosen else [])], size, *changed)
+    known = plan([*FIGURES, BEYOND], size, *changed)  # what other calls have made stays in the pack
     theory = _theory(size, store) if "theory" in chosen and not left.stopped else []
     pack(known, store, size, theory)
     _draw(store.root, chosen, store.root, quiet=as_json)

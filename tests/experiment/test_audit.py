@@ -47,7 +47,10 @@ def story(theorem, figure, plain, fast):
     for seed in range(SEEDS):
         noise = 1 + 0.002 * seed
         for nodes in (2, 4):
-            runs += [sharing(theorem * noise, seed, "theorem", nodes), sharing(figure[nodes] * noise, seed, "figure", nodes)]
+            runs += [
+                sharing(theorem * noise, seed, "theorem", nodes),
+                sharing(figure[nodes] * noise, seed, "figure", nodes),
+            ]
             runs.append(fedavg(fast[nodes] * noise, seed, float(nodes)))
         runs.append(fedavg(plain * noise, seed))
     return Results("smoke", with_timed(runs), [])
@@ -194,7 +197,11 @@ def test_every_claim_is_well_formed_and_asks_for_runs_that_the_plan_has():
             facts = arm.facts | ({"kind": "clock"} if arm.kind == "clock" else {})
             planned[arm.key] = Found(arm.variant, facts, 0, run, FIGURES)
         for claim in judge(Results(size, with_timed(list(planned.values())), [])):
-            if claim.test.startswith("folkman theory") or claim.test == "none" or (size, claim.where[-8:]) == ("laptop", "CIFAR-10"):
+            if (
+                claim.test.startswith("folkman theory")
+                or claim.test == "none"
+                or (size, claim.where[-8:]) == ("laptop", "CIFAR-10")
+            ):
                 continue
             lacking = [r["name"] for r in claim.readings if r["says"] == "there are no such runs"]
             if claim.name == "5.8":  # the printed step and the grid are run on MNIST only

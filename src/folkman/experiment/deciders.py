@@ -170,7 +170,9 @@ def _say(spread: Spread, metric: str, axis: str, where: float, margin: float) ->
     if not isfinite(spread.mean):
         return "a run diverged" if np.isinf(spread.mean) else "a run never came so far, or has no such metric"
     unit = "points" if metric == "test_accuracy" else "%"
-    shown = [100 * v if metric == "test_accuracy" else 100 * np.expm1(v) for v in (spread.mean, spread.low, spread.high)]
+    shown = [
+        100 * v if metric == "test_accuracy" else 100 * np.expm1(v) for v in (spread.mean, spread.low, spread.high)
+    ]
     equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
     at_point = f" at {where:.4g} {axis}" if metric not in ("gamma_t", "mean_age", "gradients_to_fedavg") else ""
     return f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}"
@@ -204,7 +206,9 @@ def explained(name: str, groups: Mapping[str, Sequence[Found]]) -> Reading:
     if paired(gains).low <= MARGIN:
         return Reading(name, FAILS, "there is no gain to explain", *paired(gains))
     verdict = FAILS if spread.low >= 0.9 else HOLDS if spread.high <= 0.1 else OPEN
-    text = f"{100 * spread.mean:.3g} % ({100 * spread.low:.3g} to {100 * spread.high:.3g} %) of the gain, n = {spread.n}"
+    text = (
+        f"{100 * spread.mean:.3g} % ({100 * spread.low:.3g} to {100 * spread.high:.3g} %) of the gain, n = {spread.n}"
+    )
     return Reading(name, verdict, text, *spread)
 
 

@@ -44,8 +44,8 @@ Tell = Callable[[Arm, Run, int, int], None]
 """Told of every recorded slot: (arm, run, slots done, slots in all)."""
 
 
-class OutOfTime(KeyboardInterrupt):  # noqa: N818 - it is no error; as an interrupt it makes a run save its checkpoint
-    """The budget of time is spent."""
+class OutOfTime(KeyboardInterrupt):
+    """The budget of time is spent. As an interrupt it makes the run that it stops save its checkpoint."""
 
 
 class Left(NamedTuple):

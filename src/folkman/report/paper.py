@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Claimed", "Panel", "claims_markdown", "claims_table", "draw_panels", "score"]
 
-VERDICTS = ("holds", "holds only if", "does not hold", "cannot be decided")
-"""In the order of the score."""
+VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
+"""How verdicts begin, the longer of two first."""
 
 
 class Panel(NamedTuple):
@@ -30,25 +30,48 @@ class Claimed(Protocol):
     """A judged claim, as `folkman.experiment.audit` gives it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return its number."""
+        ...
+
     @property
-    def where(self) -> str: ...
+    def where(self) -> str:
+        """Return where the paper says it."""
+        ...
+
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """Return what is claimed."""
+        ...
+
     @property
-    def test(self) -> str: ...
+    def test(self) -> str:
+        """Return what decides it."""
+        ...
+
     @property
-    def verdict(self) -> str: ...
+    def verdict(self) -> str:
+        """Return how it came out."""
+        ...
+
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Return the numbers behind it."""
+        ...
+
     @property
-    def figure(self) -> str: ...
+    def figure(self) -> str:
+        """Return where to look."""
+        ...
+
     @property
-    def readings(self) -> Sequence[Mapping[str, Any]]: ...
+    def readings(self) -> Sequence[Mapping[str, Any]]:
+        """Return every way to take it, decided."""
+        ...
 
 
 def draw_panels(panels: Sequence[Panel], x: str, title: str) -> "Figure":
-    """Draw training loss and test accuracy against one axis, a column a panel; mean over draws, 95 % interval shaded."""
+    """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -99,10 +122,11 @@ def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
 
 def score(claims: Sequence[Claimed]) -> str:
     """Return how many claims came out how."""
-    kinds = [next(v for v in VERDICTS if claim.verdict.startswith(v)) for claim in reversed(claims)]
-    kinds = ["holds only if" if claim.verdict.startswith("holds only if") else kind
-             for claim, kind in zip(reversed(claims), kinds, strict=True)]  # fmt: skip
-    counts = ", ".join(f"{kinds.count(verdict)} {verdict}" for verdict in VERDICTS)
+    kinds = [next(verdict for verdict in VERDICTS if claim.verdict.startswith(verdict)) for claim in claims]
+    counts = ", ".join(
+        f"{kinds.count(verdict)} {verdict}"
+        for verdict in ("holds", "holds only if", "does not hold", "cannot be decided")
+    )
     return f"{len(claims)} claims: {counts}"
 
 
