@@ -13,6 +13,7 @@ Over the draws Student's 95 % interval of the mean is taken; the effect d is the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from math import isfinite, log, nan
 from typing import Any, NamedTuple
 
@@ -183,7 +184,7 @@ def ordered(
 ) -> Reading:
     """Decide whether the metric improves from each level to the next."""
     better = "higher" if ask.get("metric") == "test_accuracy" else "lower"
-    steps = [(late, early) for early, late in zip(groups[:-1], groups[1:], strict=True)]
+    steps = [(late, early) for early, late in pairwise(groups)]
     return compare_pairs(name, steps, {**ask, "test": better}, targets)
 
 

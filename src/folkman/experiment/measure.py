@@ -1,7 +1,7 @@
 """What the theory's claims come to on losses that can be measured: rows for the audit.
 
-A row has a `measure`, a `case`, a `value`, a `limit` that the value must not exceed for the claim to hold, and `says`, the
-same in words. The instruments are those of `folkman.theory`; see docs/theory.md for why they decide what they decide.
+A row has a `measure`, a `case`, a `value`, a `limit` that the value must not exceed for the claim to hold, and `says`,
+the same in words. The instruments are those of `folkman.theory`; docs/theory.md tells why they decide what they do.
 """
 
 from collections.abc import Callable, Iterator

@@ -183,11 +183,11 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
     comparison, step = arm.comparison, arm.comparison.algorithm[0]["step"]
     run = Run("centralised", arm.key, arm.seed)
     keys = make_key(arm.seed, Stream.BATCH)[None]
-    move = _descent if problem.traceable else _descent.__wrapped__
+    move, evaluate = (_move, _evaluate) if problem.traceable else (_move.__wrapped__, Problem.evaluate)
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
-            measured = {name: float(value) for name, value in problem.evaluate(w)._asdict().items()}
+            measured = {name: float(value) for name, value in evaluate(problem, w)._asdict().items()}
             note(run, {"slots": done, "seconds": done * 1.0, "gradients": float(done), **measured})
             if watch is not None:
                 watch(run, done, comparison.slots)
@@ -195,8 +195,11 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
     return run
 
 
+_evaluate = jax.jit(Problem.evaluate)
+
+
 @jax.jit
-def _descent(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
+def _move(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
     _, gradients = problem.gradients(w[None], keys)
     return w - step * gradients[0]
 
