@@ -25,6 +25,7 @@ from folkman.checks import pick
 from folkman.keys import Stream, make_key
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
+from folkman.problem.kernels import kernel_for
 from folkman.problem.models import MODELS, Model
 from folkman.problem.partition import iid
 
@@ -112,6 +113,8 @@ class Problem:
             if self.model.convolutional:  # under vmap a convolution with a kernel a node is ten times slower
                 return lax.map(lambda node: _local(self, *node), nodes)
             return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
+        if (kernel := kernel_for(self, v)) is not None:
+            return kernel.gradients(v, keys)
         rows = [_local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i]) for i in range(self.num_nodes)]
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
@@ -175,6 +178,8 @@ def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Ar
 
 
 def _measure(problem: Problem, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    if (kernel := kernel_for(problem, w)) is not None:
+        return kernel.measure(w, x, y, weight)
     return _in_chunks(problem, partial(_loss_and_hits, problem.model, w), x, y, weight)
 
 
