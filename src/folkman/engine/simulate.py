@@ -281,20 +281,22 @@ def _scan(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> tuple[Ca
 
 _first = jax.jit(first, static_argnums=(1, 2, 3))
 _clear = jax.jit(clear)
-_begin = jax.jit(begin, static_argnums=(1, 2, 3))
-_finish = jax.jit(finish, static_argnums=(1, 2, 3))
+_begin = jax.jit(begin, static_argnums=(1, 2, 3), donate_argnums=4)  # a carry is written over its predecessor
+_finish = jax.jit(finish, static_argnums=(1, 2, 3), donate_argnums=4)
 
 
 def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     network, algorithm, compute, faults = fixed
     rows = []
+    carry = jax.tree.map(jnp.copy, carry)  # the caller keeps its own
     for _ in range(length):
-        held = _held(carry)
+        held = jnp.copy(_held(carry)) if keep else None
         carry, point, keys = _begin(problem, algorithm, compute, faults, carry)
         gradients = problem.gradients(point, keys)
         carry, (finished, event) = _finish(problem, network, algorithm, faults, carry, gradients)
-        rows.append((held, finished, event))
+        if keep:
+            rows.append((held, finished, event))
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 

@@ -175,7 +175,7 @@ def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
     import jax
 
     versions = {}
-    for package in ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy"):
+    for package in ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy", "torch"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
