@@ -146,14 +146,15 @@ def _on_all_cores(work: Callable[[int], None], number: int) -> None:
 def _workers(number: int, process: int) -> ThreadPoolExecutor:
     """Return threads in which PyTorch uses one core each; a forked process gets its own.
 
-    PyTorch counts threads per calling thread, but a thread that sets its count also sets that of threads to come: so
-    all start here, and the caller's count is put back.
+    PyTorch counts threads per calling thread, but a thread that sets its count also sets that of threads whose count
+    was never looked at: so all start here, each looks at its own, and the caller's is put back.
     """
     del process
     together = Barrier(number + 1)
 
     def begin() -> None:
         torch.set_num_threads(1)
+        torch.get_num_threads()
         together.wait()
 
     workers = ThreadPoolExecutor(number, "folkman-onednn", begin)
