@@ -9,9 +9,9 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
-import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.core import Tracer
 
 from folkman.problem.heads import CROSS_ENTROPY
 from folkman.problem.networks import CNN
@@ -40,9 +40,9 @@ def kernel_for(problem: "Problem", point: Array) -> Kernel | None:
     if not isinstance(network, CNN) or network.in_blocks or head is not CROSS_ENTROPY:
         return None
     arrays = (point, problem.x, problem.y, problem.count)
-    if any(isinstance(array, jax.core.Tracer) for array in arrays):
+    if any(isinstance(array, Tracer) for array in arrays):
         return None
-    on_one_cpu = all(len(array.devices()) == 1 and array.device.platform == "cpu" for array in arrays)
+    on_one_cpu = all([device.platform for device in array.devices()] == ["cpu"] for array in arrays)
     if not on_one_cpu or {point.dtype, problem.x.dtype} != {jnp.dtype("float32")}:
         return None
     if os.environ.get("FOLKMAN_TORCH", "1") == "0" or not _torch_is_there():
