@@ -30,6 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
     help="Decentralized federated learning with asynchronous parameter sharing: simulate, compare, plot.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
