@@ -1,0 +1,138 @@
+"""Folkman's side of the benchmark: `python -m folkman.bench.side FOLDER`, spoken to by `opponents/protocol.py`.
+
+With a free network the mathematics is FedAvg with one local step and equal shares, on links that take no time: every
+node takes one gradient step from the common model, then all models are averaged. That is what the opponents do.
+
+The engine evaluates the model at the first and the last slot. The first evaluation is over when a repetition begins,
+and what it took is told as `aside_s`: the last one, within the repetition, takes the same.
+"""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman import __version__
+from folkman.bench.opponents import protocol
+from folkman.bench.works import CLASSES, IMAGE, Task
+
+__all__ = ["NotAvailableError", "build", "problem_of", "simulation_of"]
+
+MOST_SAMPLE_BYTES = 8 * 2**30
+"""Samples of all nodes, as the engine holds them, beyond which a task is not tried."""
+
+
+class NotAvailableError(RuntimeError):
+    """The engine cannot do this task, and why."""
+
+
+class State(NamedTuple):
+    """A repetition under way."""
+
+    mark: Any
+    evaluation_s: float
+    path: Iterator[tuple[Any, dict[str, float]]]
+
+
+def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
+    """Put the samples of the task on its nodes."""
+    from folkman.problem.data import DataSet
+    from folkman.problem.problem import make_problem
+
+    size = 4 * arrays.parts.size * arrays.pool_x.shape[1]
+    if size > MOST_SAMPLE_BYTES:
+        raise NotAvailableError(f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy")
+    x = arrays.pool_x.reshape(-1, *IMAGE)
+    data = DataSet("bench", x, arrays.pool_y, x[:0], arrays.pool_y[:0], CLASSES)
+    return make_problem(data, task.model, list(arrays.parts), batch=task.batch)
+
+
+def simulation_of(task: Task, problem: Any) -> Any:
+    """Return what `march` takes: the one place that knows how the engine is asked for a network of the benchmark."""
+    from folkman.algorithm.async_sharing import async_sharing
+    from folkman.algorithm.fedavg import fedavg
+    from folkman.engine.simulate import Clock, Recording, Simulation
+    from folkman.radio.delay import ideal, snapshot
+    from folkman.radio.network import RadioNetwork
+
+    if task.cell is not None:
+        raise NotAvailableError(f"the engine has no cells: {task.nodes} nodes in cells of {task.cell}")
+    recording = Recording(every=2**30)  # at the first and the last slot only
+    if task.network == "radio":
+        network = RadioNetwork()
+        return Simulation(problem, network, async_sharing(step=task.step), Clock(network.slot_s), recording)
+    if task.network == "snapshot":
+        return Simulation(problem, snapshot(gamma=5), async_sharing(step=task.step), Clock(), recording)
+    return Simulation(problem, ideal(), fedavg(step=task.step), Clock(), recording)
+
+
+def precise(problem: Any, precision: str) -> Any:
+    """Return the problem computing in another precision: the one place that knows how the engine is asked for it."""
+    if precision != "float32":
+        raise NotAvailableError(f"the engine computes gradients in float32 only, not in {precision}")
+    return problem
+
+
+def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Time the gradients of all nodes at the first model, alone: the median of `times`, after one that compiles."""
+    import jax
+    import jax.numpy as jnp
+
+    from folkman.keys import Stream, make_key
+
+    problem = precise(problem, order["precision"])
+    points = jnp.broadcast_to(problem.initial, (problem.num_nodes, problem.dim))
+    keys = jnp.broadcast_to(make_key(0, Stream.BATCH), (problem.num_nodes,))
+    compute = jax.jit(lambda held, v: held.gradients(v, keys))
+    took = []
+    for _ in range(1 + order["times"]):
+        begun = time.perf_counter()
+        jax.block_until_ready(compute(problem, points) if problem.traceable else problem.gradients(points, keys))
+        took.append(time.perf_counter() - begun)
+    return {"seconds": float(np.median(took[1:])), "compile_s": took[0]}
+
+
+def backend(order: dict[str, Any]) -> dict[str, Any]:
+    """Tell what JAX computes on."""
+    import jax
+
+    del order
+    return {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
+
+
+def build() -> protocol.Learner:
+    """Build folkman's side from the folder of a task."""
+    from folkman.engine.simulate import march, outcome, start
+
+    task = Task(**protocol.task())
+    problem = problem_of(task, protocol.load_arrays())
+    simulation = simulation_of(task, problem)
+
+    def begin(rounds: int) -> State:
+        path = march(simulation, start(simulation, seed=0), rounds)
+        begun = time.perf_counter()
+        mark, _ = next(path)
+        return State(mark, time.perf_counter() - begun, path)
+
+    def learn(state: State, rounds: int) -> State:
+        del rounds
+        *_, (mark, _) = state.path
+        return state._replace(mark=mark)
+
+    def model(state: State) -> NDArray[np.float32]:
+        return outcome(simulation, state.mark)[0]
+
+    def judge(order: dict[str, Any]) -> dict[str, Any]:
+        import jax.numpy as jnp
+
+        return {"loss": float(problem.evaluate(jnp.asarray(np.load(order["model"]))).train_loss)}
+
+    orders = {"judge": judge, "gradients": partial(gradients, problem), "backend": backend}
+    return protocol.Learner(__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
+
+
+if __name__ == "__main__":
+    protocol.serve(build)
