@@ -21,7 +21,9 @@ MAY_IMPORT = {
     "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report"},
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
-MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory"}
+MAY_IMPORT["bench"] = MAY_IMPORT["cli_theory"]
+MAY_IMPORT["cli_bench"] = MAY_IMPORT["bench"] | {"bench"}
+MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_bench"}
 
 
 def part_of(path: Path) -> str:

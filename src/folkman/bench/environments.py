@@ -1,7 +1,7 @@
 """The opponents' virtual environments: made once from a pinned list of packages, under the user's cache.
 
-    RuntimeError
-    `- OpponentAbsentError   an opponent cannot be had here; the others go on
+RuntimeError
+`- OpponentAbsentError   an opponent cannot be had here; the others go on
 """
 
 import hashlib

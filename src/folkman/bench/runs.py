@@ -72,7 +72,7 @@ def learning(task: Task, opponents: list[str], settings: Settings, beside: Task 
         peaks = answers.pop("peak")
         rows += [_row(task, sides[name], given) for name, given in answers.items() if given]
         _judge(sides, rows, answers, folder)
-    peak = {key: median(answer[key] for answer in peaks) for key in ("gemm_gflops", "copy_gb_per_s")}
+    peak = {key: max(answer[key] for answer in peaks) for key in ("gemm_gflops", "copy_gb_per_s")}
     return {
         "task": task._asdict(),
         "peak": peak,
@@ -104,15 +104,20 @@ def _start(sides: Sides, rows: Rows, name: str, command: list[str], settings: Se
         rows.append(absent(name, status, text.removeprefix(NOT_AVAILABLE)))
 
 
-def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings: Settings) -> None:
-    """Start an opponent in its own environment, made where it is missing."""
+def opponent_command(name: str, settings: Settings) -> list[str]:
+    """Return the command of an opponent's script in its own environment, made where it is missing."""
     home = Path(str(files("folkman.bench") / "opponents"))
+    python = ensure(name, home / f"{name}.txt", settings.environments)
+    return [str(python), str(home / f"against_{name}.py")]
+
+
+def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings: Settings) -> None:
     try:
-        python = ensure(name, home / f"{name}.txt", settings.environments)
+        command = opponent_command(name, settings)
     except OpponentAbsentError as error:
         rows.append(absent(name, "absent", str(error)))
         return
-    _start(sides, rows, name, [str(python), str(home / f"against_{name}.py"), str(folder)], settings)
+    _start(sides, rows, name, [*command, str(folder)], settings)
 
 
 def _in_turn(sides: Sides, rows: Rows, task_rounds: int, settings: Settings) -> dict[str, list[dict[str, Any]]]:

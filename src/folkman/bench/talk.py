@@ -1,7 +1,7 @@
 """Speaking with one side of the benchmark, in a process of its own: see `opponents/protocol.py`.
 
-    RuntimeError
-    `- SideFailedError   a side said that it failed, ended, or was silent for too long
+RuntimeError
+`- SideFailedError   a side said that it failed, ended, or was silent for too long
 """
 
 import json
@@ -46,8 +46,9 @@ class Side:
         self.watch.start()
         self.said: queue.Queue[str | None] = queue.Queue()
         self.last_words: deque[str] = deque(maxlen=5)
-        threading.Thread(target=self._listen, daemon=True).start()
-        threading.Thread(target=self._overhear, daemon=True).start()
+        self.readers = [threading.Thread(target=read, daemon=True) for read in (self._listen, self._overhear)]
+        for reader in self.readers:
+            reader.start()
         try:
             self.version = str(self._answer().get("version"))
         except SideFailedError:
@@ -57,7 +58,7 @@ class Side:
         self.memory_mb = 0.0
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
-        """Give an order and return the answer, with its seconds on the wall and the cores that others used meanwhile."""
+        """Give an order and return the answer, with its wall-clock seconds and the cores that others used meanwhile."""
         busy, own, begun = busy_core_s(), self.watch.core_s(), time.perf_counter()
         self._tell({"do": do, **more})
         found = self._answer()
@@ -78,7 +79,13 @@ class Side:
             self.process.kill()
             self.process.wait(END_LIMIT_S)
         self.watch.stopped.set()
+        self.watch.join()
         self.watch.end_all()
+        for reader in self.readers:  # who held the pipes open has ended
+            reader.join(END_LIMIT_S)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(OSError):
+                pipe.close() if pipe else None
 
     def _tell(self, order: dict[str, Any]) -> None:
         if self.process.stdin is None:

@@ -1,9 +1,9 @@
 """What is worked at: `works/*.toml`, and the arithmetic and bytes that each work cannot do without.
 
-    flops of a gradient = samples x products   forward once, and backward once for the kernels and once for the
-                                               inputs, of which the first layer's are not needed
-    bytes of a node-step = 4 (batch x features + 4 d)   samples read; parameters read and written by the step,
-                                                        and again by the average
+flops of a gradient = samples x products   forward once, and backward once for the kernels and once for the
+                                           inputs, of which the first layer's are not needed
+bytes of a node-step = 4 (batch x features + 4 d)   samples read; parameters read and written by the step,
+                                                    and again by the average
 """
 
 import tomllib
@@ -53,6 +53,7 @@ class Work(NamedTuple):
     tasks: tuple[Task, ...]
     opponents_up_to: int | None  # nodes beyond which the opponents are not asked
     beside: str | None  # a work of folkman's own to compare with
+    precisions: tuple[str, ...]
 
 
 def load_works() -> dict[str, Work]:
@@ -86,6 +87,7 @@ def _work(name: str, file: Any) -> Work:
         tasks,
         table.get("opponents_up_to"),
         table.get("beside"),
+        tuple(table.get("precisions", ("float32",))),
     )
 
 

@@ -26,12 +26,12 @@ class Net(torch.nn.Module):
         super().__init__()
         self.net = torch_models.make(name, initial)
 
-    def loss(self, x, y, eval=False):
+    def loss(self, x, y, eval=False):  # noqa: A002 - pfl passes it by this name
         """Return the mean cross-entropy."""
         self.train(not eval)
         return torch.nn.functional.cross_entropy(self.net(torch.as_tensor(x)), torch.as_tensor(y).long())
 
-    def metrics(self, x, y, eval=False):
+    def metrics(self, x, y, eval=False):  # noqa: A002 - pfl passes it by this name
         """Return nothing: nothing is evaluated while time is taken."""
         return {}
 

@@ -15,8 +15,10 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,8 +47,8 @@ class Learner(NamedTuple):
     learn: Callable[[Any, int], Any]  # (state, rounds) -> state; timed, and ended when it returns
     model: Callable[[Any], np.ndarray]  # state -> (d,) the average model, in folkman's layout; not timed
     aside_s: Callable[[Any], float] = lambda state: 0.0  # seconds within `learn` that are not the work
-    orders: dict[str, Callable[[dict], dict]] = {}  # answers to orders of its own
-    notes: dict[str, Any] = {}  # said with every answer
+    orders: Mapping[str, Callable[[dict], dict]] = MappingProxyType({})  # answers to orders of its own
+    notes: Mapping[str, Any] = MappingProxyType({})  # said with every answer
 
 
 def folder() -> Path:

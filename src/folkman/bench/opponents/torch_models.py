@@ -1,4 +1,4 @@
-"""The two models in PyTorch: as a user writes the CNN, and hand-tuned; and the way to folkman's flat vector and back."""
+"""The two models in PyTorch, the CNN plain and hand-tuned; and the way to folkman's flat vector and back."""
 
 import numpy as np
 import torch
