@@ -48,7 +48,7 @@ def test_a_silent_side_is_given_up(tmp_path):
 def test_a_side_that_ends_tells_its_last_words(tmp_path):
     fake = side(tmp_path, READY + "sys.stdin.readline(); sys.exit('no more memory')\n")
 
-    with pytest.raises(SideFailedError, match="ended with 1.*no more memory"):
+    with pytest.raises(SideFailedError, match=r"ended with 1.*no more memory"):
         fake.ask("repeat")
     fake.end()
 

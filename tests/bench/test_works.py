@@ -158,7 +158,7 @@ def test_an_environment_that_cannot_be_made_says_why_and_leaves_nothing_believed
     class Done:
         returncode, stdout, stderr = 1, "", "noise\nERROR: No matching distribution found for a==1\n"
 
-    monkeypatch.setattr("folkman.bench.environments.subprocess.run", lambda *a, **k: Done)
+    monkeypatch.setattr("folkman.bench.environments.subprocess.run", lambda *_, **__: Done)
     wanted = tmp_path / "x.txt"
     wanted.write_text("a==1\n", encoding="ascii")
 

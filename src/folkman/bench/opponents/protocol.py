@@ -64,9 +64,11 @@ def task() -> dict[str, Any]:
 def load_arrays(given: str | None = None) -> Arrays:
     """Read the arrays of the task, from another folder where one is given."""
     place = Path(given) if given else folder()
+    pool_x, pool_y, parts, initial = (
+        np.load(place / f"{name}.npy") for name in ("pool_x", "pool_y", "parts", "initial")
+    )
     draws = place / "draws.npy"
-    names = ("pool_x", "pool_y", "parts", "initial")
-    return Arrays(*(np.load(place / f"{name}.npy") for name in names), np.load(draws) if draws.exists() else None)
+    return Arrays(pool_x, pool_y, parts, initial, np.load(draws) if draws.exists() else None)
 
 
 def serve(build: Callable[[], Learner]) -> None:
