@@ -9,9 +9,10 @@ import pytest
 
 from folkman.bench import runs
 from folkman.bench.environments import OpponentAbsentError
+from folkman.bench.gpu import gradient
 from folkman.bench.opponents.protocol import Arrays
 from folkman.bench.side import NotAvailableError, problem_of
-from folkman.bench.works import Task
+from folkman.bench.works import Task, load_works
 
 FAKE = Path(__file__).with_name("numpy_opponent.py")
 TASK = Task("tiny", "softmax", nodes=4, samples=12, batch=5, rounds=6, step=0.05, network="free", cell=None)
@@ -88,3 +89,20 @@ def test_samples_beyond_memory_are_not_tried(monkeypatch):
 
     with pytest.raises(NotAvailableError, match="4 nodes hold"):
         problem_of(TASK, arrays)
+
+
+@pytest.mark.slow
+def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp_path):
+    """The processor stands for the GPU, and softmax for the CNN: the arithmetic of the rows is the same."""
+    whole = TASK._replace(network="snapshot", batch=None)
+    work = load_works()["W4"]._replace(tasks=(whole, whole))
+    settings = runs.Settings(2, tmp_path, 120.0, str)
+
+    skipped = gradient(work, [], settings)
+    alone, iteration = gradient(work, [], settings, backend="cpu")
+
+    assert skipped[0]["rows"][0]["status"] == "skipped"
+    assert alone["rows"][0]["status"] == "measured"
+    first, slot = iteration["rows"]
+    assert isclose(slot["overhead"], slot["seconds"] / first["seconds"] - 1)
+    assert isclose(slot["gflops"] * slot["seconds"], first["gflops"] * first["seconds"])

@@ -52,7 +52,7 @@ def _gradients(side: Side, task: Task, precision: str, settings: Settings) -> di
         "memory_mb": side.memory_mb,
         "startup_s": side.startup_s,
         "warm_up_s": answer["compile_s"],
-        **({"way": answer["way"]} if "way" in answer else {}),
+        **{key: answer[key] for key in ("device_memory_mb", "way") if key in answer},
     }
 
 

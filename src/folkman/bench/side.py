@@ -92,7 +92,9 @@ def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
         begun = time.perf_counter()
         jax.block_until_ready(compute(problem, points) if problem.traceable else problem.gradients(points, keys))
         took.append(time.perf_counter() - begun)
-    return {"seconds": float(np.median(took[1:])), "compile_s": took[0]}
+    used = jax.devices()[0].memory_stats() or {}  # none on a CPU
+    device = {"device_memory_mb": used["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in used else {}
+    return {"seconds": float(np.median(took[1:])), "compile_s": took[0], **device}
 
 
 def backend(order: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ COLUMNS = {
     "gflops": "GFLOP/s",
     "of_peak": "of peak",
     "memory_mb": "MB",
+    "device_memory_mb": "GPU MB",
     "startup_s": "start-up s",
     "warm_up_s": "warm-up s",
     "loss": "loss",
