@@ -21,6 +21,8 @@ __all__ = ["OPPONENTS", "Settings", "learning", "open_task"]
 OPPONENTS = ("torch", "jax", "flower", "fedjax", "pfl", "gossipy")
 WARM_UP_ROUNDS = 2
 NOT_AVAILABLE = "NotAvailableError: "
+BESIDE = "folkman, "
+"""How a side is named that is folkman at another work."""
 
 
 class Settings(NamedTuple):
@@ -65,7 +67,7 @@ def learning(task: Task, opponents: list[str], settings: Settings, beside: Task 
         _start(sides, rows, "peak", module("peak", str(folder)), settings)
         if beside is not None:
             other = stack.enter_context(open_task(beside))
-            _start(sides, rows, f"folkman, {beside.work}", module("side", str(other)), settings)
+            _start(sides, rows, BESIDE + beside.work, module("side", str(other)), settings)
         for name in opponents:
             _start_opponent(sides, rows, name, folder, settings)
         answers = _in_turn(sides, rows, task.rounds, settings)
@@ -146,4 +148,5 @@ def _judge(sides: Sides, rows: Rows, answers: dict[str, list[dict[str, Any]]], f
     for row in rows:
         if row["side"] in losses:
             row["loss"] = losses[row["side"]]
-            row["work"] = verdict(row, row["loss"], losses["folkman"], first)
+            if not row["side"].startswith(BESIDE):
+                row["work"] = verdict(row, row["loss"], losses["folkman"], first)

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -54,7 +54,7 @@ def run(
     return results
 
 
-def _runs(work: Work, opponents: list[str], settings: Settings) -> Any:
+def _runs(work: Work, opponents: list[str], settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield what each task of a work gave."""
     rivals = [name for name in opponents if name in work.opponents]
     if work.kind == "experiment":

@@ -105,7 +105,7 @@ def _obey(learner: Learner, order: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     path = folder() / f"model-{os.getpid()}.npy"
     np.save(path, np.asarray(learner.model(state), np.float32))
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # Linux counts KiB
     facts = {"seconds": seconds, "aside_s": learner.aside_s(state), "model": str(path), "memory_mb": memory_mb}
     return {**facts, **learner.notes}
 
