@@ -81,8 +81,10 @@ class Side:
         self.watch.stopped.set()
         self.watch.join()
         self.watch.end_all()
-        for reader in self.readers:  # who held the pipes open has ended
+        for reader in self.readers:
             reader.join(END_LIMIT_S)
+        if any(reader.is_alive() for reader in self.readers):
+            return  # somebody without the mark holds a pipe open: closing it would wait for them
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             with suppress(OSError):
                 pipe.close() if pipe else None
