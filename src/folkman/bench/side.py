@@ -10,6 +10,8 @@ and what it took is told as `aside_s`: the last one, within the repetition, take
 import time
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,15 +41,19 @@ class State(NamedTuple):
 
 def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
     """Put the samples of the task on its nodes."""
-    from folkman.problem.data import DataSet
     from folkman.problem.problem import make_problem
 
     size = 4 * arrays.parts.size * arrays.pool_x.shape[1]
     if size > MOST_SAMPLE_BYTES:
         raise NotAvailableError(f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy")
+    return make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch)
+
+
+def _data(arrays: protocol.Arrays) -> Any:
+    from folkman.problem.data import DataSet
+
     x = arrays.pool_x.reshape(-1, *IMAGE)
-    data = DataSet("bench", x, arrays.pool_y, x[:0], arrays.pool_y[:0], CLASSES)
-    return make_problem(data, task.model, list(arrays.parts), batch=task.batch)
+    return DataSet("bench", x, arrays.pool_y, x[:0], arrays.pool_y[:0], CLASSES)
 
 
 def simulation_of(task: Task, problem: Any) -> Any:
@@ -58,8 +64,6 @@ def simulation_of(task: Task, problem: Any) -> Any:
     from folkman.radio.delay import ideal, snapshot
     from folkman.radio.network import RadioNetwork
 
-    if task.cell is not None:
-        raise NotAvailableError(f"the engine has no cells: {task.nodes} nodes in cells of {task.cell}")
     recording = Recording(every=2**30)  # at the first and the last slot only
     if task.network == "radio":
         network = RadioNetwork()
@@ -71,9 +75,13 @@ def simulation_of(task: Task, problem: Any) -> Any:
 
 def precise(problem: Any, precision: str) -> Any:
     """Return the problem computing in another precision: the one place that knows how the engine is asked for it."""
-    if precision != "float32":
-        raise NotAvailableError(f"the engine computes gradients in float32 only, not in {precision}")
-    return problem
+    from dataclasses import replace
+
+    from folkman.problem.models import cnn
+
+    if not problem.model.convolutional and precision != "float32":
+        raise NotAvailableError(f"only the CNN computes in {precision}")
+    return problem if precision == "float32" else replace(problem, model=cnn(IMAGE, CLASSES, precision=precision))
 
 
 def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
@@ -107,9 +115,14 @@ def backend(order: dict[str, Any]) -> dict[str, Any]:
 
 def build() -> protocol.Learner:
     """Build folkman's side from the folder of a task."""
+    task = Task(**protocol.task())
+    return _connected(task) if task.cell is None else _cellular(task)
+
+
+def _connected(task: Task) -> protocol.Learner:
+    """All nodes average with all, or hear each other over one network."""
     from folkman.engine.simulate import march, outcome, start
 
-    task = Task(**protocol.task())
     problem = problem_of(task, protocol.load_arrays())
     simulation = simulation_of(task, problem)
 
@@ -127,13 +140,50 @@ def build() -> protocol.Learner:
     def model(state: State) -> NDArray[np.float32]:
         return outcome(simulation, state.mark)[0]
 
-    def judge(order: dict[str, Any]) -> dict[str, Any]:
-        import jax.numpy as jnp
-
-        return {"loss": float(problem.evaluate(jnp.asarray(np.load(order["model"]))).train_loss)}
-
-    orders = {"judge": judge, "gradients": partial(gradients, problem), "backend": backend}
+    orders = {"judge": partial(judge, problem), "gradients": partial(gradients, problem), "backend": backend}
     return protocol.Learner(__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
+
+
+def judge(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Evaluate a model of any side on the training data."""
+    import jax.numpy as jnp
+
+    return {"loss": float(problem.evaluate(jnp.asarray(np.load(order["model"]))).train_loss)}
+
+
+def _cellular(task: Task) -> protocol.Learner:
+    """Nodes average within their cells: the one place that knows how the engine is asked for many cells.
+
+    Nodes draw their own samples from the pool, and both evaluations are within the time.
+    """
+    from folkman.algorithm.fedavg import fedavg
+    from folkman.engine.simulate import Recording
+    from folkman.radio.delay import ideal
+
+    if find_spec("folkman.engine.cells") is None:
+        raise NotAvailableError(f"the engine has no cells: {task.nodes} nodes in cells of {task.cell}")
+    engine, fields = import_module("folkman.engine.cells"), import_module("folkman.problem.field")
+    arrays, cell = protocol.load_arrays(), task.cell or task.nodes
+    data = _data(arrays)
+    field = fields.make_field(
+        data, task.model, cells=task.nodes // cell, nodes=cell, samples=task.samples, batch=task.batch
+    )
+
+    network, algorithm, recording = ideal(), fedavg(step=task.step), Recording(every=2**30)  # once: they key programs
+
+    def learn(state: None, rounds: int) -> Any:
+        del state
+        return engine.simulate_cells(field, network, algorithm, slots=rounds, recording=recording)
+
+    pooled = problem_of(task._replace(nodes=1), arrays._replace(parts=np.arange(len(arrays.pool_x))[None]))
+    return protocol.Learner(
+        __version__,
+        lambda rounds: None,  # noqa: ARG005 - nothing to prepare
+        learn,
+        lambda run: run.model.mean(axis=0),
+        orders={"judge": partial(judge, pooled), "backend": backend},
+        notes={"batches": "own"},
+    )
 
 
 if __name__ == "__main__":
