@@ -9,6 +9,7 @@ from folkman.bench.environments import OpponentAbsentError, ensure
 from folkman.bench.measure import floors, measured, verdict, with_ratios
 from folkman.bench.runs import OPPONENTS
 from folkman.bench.session import choose
+from folkman.bench.tables import remark
 from folkman.bench.works import (
     CLASSES,
     IMAGE,
@@ -97,6 +98,14 @@ def test_the_verdict_is_by_the_final_loss_as_a_part_of_the_gain(loss, batches, s
     row = {"batches": batches} if batches else {}
 
     assert verdict(row, loss, ours=1.0, first=2.0) == said
+
+
+def test_a_row_says_what_sets_it_apart():
+    row = {"side": "x", "status": "measured", "work": "different work", "batches": "own", "foreign_cores": 1.25}
+
+    assert remark(row) == "different work, own batches, others took 1.2 cores"
+    assert remark({"status": "absent", "reason": "no registry"}) == "absent: no registry"
+    assert remark({"status": "measured", "work": "same work", "foreign_cores": 0.1}) == ""
 
 
 def test_names_are_chosen_from_both_lists():

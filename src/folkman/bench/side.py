@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman import __version__
+import folkman
 from folkman.bench.opponents import protocol
 from folkman.bench.works import CLASSES, IMAGE, Task
 
@@ -141,7 +141,7 @@ def _connected(task: Task) -> protocol.Learner:
         return outcome(simulation, state.mark)[0]
 
     orders = {"judge": partial(judge, problem), "gradients": partial(gradients, problem), "backend": backend}
-    return protocol.Learner(__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
+    return protocol.Learner(folkman.__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
 
 
 def judge(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _cellular(task: Task) -> protocol.Learner:
 
     pooled = problem_of(task._replace(nodes=1), arrays._replace(parts=np.arange(len(arrays.pool_x))[None]))
     return protocol.Learner(
-        __version__,
+        folkman.__version__,
         lambda rounds: None,  # noqa: ARG005 - nothing to prepare
         learn,
         lambda run: run.model.mean(axis=0),

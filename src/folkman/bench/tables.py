@@ -7,7 +7,7 @@ from folkman.bench.works import Work
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["cell", "table"]
+__all__ = ["cell", "remark", "table"]
 
 COLUMNS = {
     "seconds": "seconds",
@@ -22,6 +22,9 @@ COLUMNS = {
     "loss": "loss",
 }
 """Key of a row -> heading."""
+
+QUIET_CORES = 0.25
+"""Cores that others may take while a side works, beyond which its row says so."""
 
 
 def table(work: Work, found: dict[str, Any]) -> "Table":
@@ -38,7 +41,7 @@ def table(work: Work, found: dict[str, Any]) -> "Table":
         made.add_column(COLUMNS[key], justify="right", no_wrap=True)
     made.add_column("remark")
     for row in rows:
-        made.add_row(escape(row["side"]), *(cell(key, row.get(key)) for key in columns), escape(_remark(row)))
+        made.add_row(escape(row["side"]), *(cell(key, row.get(key)) for key in columns), escape(remark(row)))
     return made
 
 
@@ -65,7 +68,7 @@ def _title(work: Work, found: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _remark(row: dict[str, Any]) -> str:
+def remark(row: dict[str, Any]) -> str:
     """Return why a row has no numbers, or what sets it apart."""
     if row["status"] != "measured":
         return f"{row['status']}: {row['reason']}"
@@ -73,4 +76,6 @@ def _remark(row: dict[str, Any]) -> str:
     notes += [f"{row['batches']} batches"] if "batches" in row else []
     notes += [f"mixes {row['mixing']}"] if "mixing" in row else []
     notes += [row[key] for key in ("way", "remark") if key in row]
-    return ", ".join(notes)
+    foreign = row.get("foreign_cores") or 0.0
+    notes += [f"others took {foreign:.1f} cores" if foreign > QUIET_CORES else ""]
+    return ", ".join(filter(None, notes))
