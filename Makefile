@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
@@ -16,6 +16,9 @@ check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_import_law.py
+
+bench: $(VENV)/.installed ## folkman and others at the same work; WORKS="W1m W2" AGAINST="torch jax" for a part of it
+	$(BIN)/folkman bench $(if $(WORKS),--work $(WORKS)) $(if $(AGAINST),--against $(AGAINST))
 
 clean: ## remove the virtual environment and caches, keep runs/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

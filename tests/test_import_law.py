@@ -21,8 +21,11 @@ MAY_IMPORT = {
     "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report"},
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
-MAY_IMPORT["cli_paper"] = MAY_IMPORT["cli_theory"]
-MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_paper"}
+MAY_IMPORT["bench"] = MAY_IMPORT["cli_theory"]
+COMMANDS = ("cli_theory", "cli_paper", "cli_bench")
+for command in COMMANDS:
+    MAY_IMPORT[command] = MAY_IMPORT["bench"] | {"bench"}
+MAY_IMPORT["cli"] = MAY_IMPORT["bench"] | {*COMMANDS}
 
 
 def part_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `folkman run`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `theory`, `reproduce`, `audit`, `data`.
+"""The command line: simulate, plan, look, compare, reproduce, check against the theory, measure.
 
 Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from folkman.cli_paper import audit, reproduce
+from folkman.cli_bench import bench
 from folkman.cli_theory import theory_app
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
     help="Decentralized federated learning with asynchronous parameter sharing: simulate, compare, plot.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
@@ -38,6 +40,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
 app.command()(reproduce)
 app.command()(audit)
+app.command()(bench)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
