@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report"},
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
-MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory"}
+MAY_IMPORT["cli_sweep"] = MAY_IMPORT["cli_theory"]
+MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_sweep"}
 
 
 def part_of(path: Path) -> str:

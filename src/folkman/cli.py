@@ -1,6 +1,7 @@
-"""The command line: `folkman run`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `theory`, `data`.
+"""The command line: `folkman run`, `sweep`, `compare`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `theory`, `data`.
 
-Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
+Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 5 a job of a sweep failed;
+130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from folkman import cli_sweep
 from folkman.cli_theory import theory_app
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
+app.command()(cli_sweep.sweep)
+app.command()(cli_sweep.compare)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
