@@ -54,7 +54,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
     from folkman.experiment.sweep_engines import Crew
+    from folkman.experiment.trackers import check_packages
 
+    check_packages(track or [])
     plan, folder = _planned(config, grid or [], together or [], settings or [], (out, store, resume))
     number = workers if workers is not None else _cores()
     if number < 1:
@@ -106,10 +108,10 @@ def _swept(plan: "Plan", folder: "SweepFolder", crew: "Crew", track: list[str]) 
     """Sweep with progress shown; when stopped, say how to go on."""
     from folkman.experiment.sweep import sweep as run_sweep
     from folkman.experiment.sweep_engines import engine_for
-    from folkman.experiment.trackers import check_trackers
+    from folkman.experiment.trackers import make_shared
 
     advice = f"go on with: folkman sweep --resume {folder.root}"
-    check_trackers(track, folder.root, plan.name)
+    make_shared(track, folder.root, plan.name)
     try:
         with folder.held(), _ending_on_term(), closing(engine_for(crew)) as engine, _progress(len(plan.jobs)) as watch:
             outcome = run_sweep(plan, folder, engine, watch, track)
@@ -185,9 +187,7 @@ def _report(outcome: "Outcome", folder: "SweepFolder", *, quiet: bool) -> None:
     print(f"{len(outcome.jobs)} jobs: {_counted(outcome)}{memory}", file=place)
     failed = outcome.having("failed")
     if failed:
-        _say(
-            f"{len(failed)} of {len(outcome.jobs)} jobs failed; they run again with: folkman sweep --resume {folder.root}"
-        )
+        _say(f"{len(failed)} of {len(outcome.jobs)} jobs failed; run them again: folkman sweep --resume {folder.root}")
     for job in failed:
         _say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {folder.root / job['folder'] / 'job.log'}")
     if folder.results.is_file() and (outcome.having("finished") or outcome.having("diverged")):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from folkman.checks import nearest, require
 from folkman.record import Run, slug
 
-__all__ = ["TRACKERS", "Scene", "check_trackers", "tracking"]
+__all__ = ["TRACKERS", "check_packages", "ignore", "make_shared", "tracking"]
 
 
 Watch: TypeAlias = Callable[[Run, int, int], None]
@@ -153,8 +153,8 @@ TRACKERS: dict[str, tuple[Callable[[Scene], Sink], tuple[str, ...]]] = {
 """Name -> (its sink, the packages it needs). The name is also that of the extra which brings them."""
 
 
-def check_trackers(names: Sequence[str], root: Path, project: str) -> None:
-    """Refuse an unknown tracker or one that is not installed; make what workers could only make one at a time."""
+def check_packages(names: Sequence[str]) -> None:
+    """Refuse an unknown tracker, or one that is not installed."""
     for name in names:
         require(name in TRACKERS, f"there is no tracker '{name}'; {nearest(name, TRACKERS)}")
         missing = [package for package in TRACKERS[name][1] if find_spec(package) is None]
@@ -162,6 +162,10 @@ def check_trackers(names: Sequence[str], root: Path, project: str) -> None:
             not missing,
             f"--track {name} needs {', '.join(missing)}, which is not installed; pip install 'folkman[{name}]'",
         )
+
+
+def make_shared(names: Sequence[str], root: Path, project: str) -> None:
+    """Make what the workers of a sweep share and could only make one at a time: MLflow's database and experiment."""
     if "mlflow" in names:
         from mlflow.tracking import MlflowClient
 
@@ -176,10 +180,11 @@ def tracking(
     project: str,
     config: Mapping[str, Any],
     arm: str | None = None,
+    then: Watch = ignore,
 ) -> Iterator[Watch]:
-    """Yield a watcher that tells trackers of every recorded slot; `arm` names a run instead of its label."""
+    """Yield a watcher that tells trackers of every recorded slot, then `then`; `arm` names a run, else its label."""
     if not names:
-        yield ignore
+        yield then
         return
     open_sinks: dict[tuple[str, str], Sink] = {}
     given_up: set[str] = set()
@@ -198,6 +203,7 @@ def tracking(
                     sink.row(int(row["slots"]), {key: value for key, value in row.items() if isfinite(value)})
                 if over:
                     open_sinks.pop(place).close(run.status)
+        then(run, done, slots)
 
     try:
         yield watch
