@@ -1,7 +1,6 @@
 """The command line: `folkman run`, `sweep`, `compare`, `ls`, `plot`, `radio`, `algorithms`, `cite`, `theory`, `data`.
 
-Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 5 a job of a sweep failed;
-130 interrupted (resumable).
+Exit codes: 0 done; 2 wrong input; 3 a run diverged; 4 the disk refused; 5 a job failed; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
 """
 
@@ -37,8 +36,7 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
-app.command()(cli_sweep.sweep)
-app.command()(cli_sweep.compare)
+cli_sweep.register(app)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
@@ -97,29 +95,22 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run folder.")] = None,
-    track: Annotated[list[str] | None, typer.Option(help="tensorboard, mlflow, wandb. May be repeated.")] = None,
+    track: cli_sweep.Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
     with _ending_at_once():
-        _run(config, settings or [], (out, resume), track or [], as_json=as_json)
+        _run(config, settings or [], (out, resume), track, as_json=as_json)
 
 
 def _run(
-    config: Path | None,
-    settings: list[str],
-    places: tuple[Path | None, Path | None],
-    track: list[str],
-    *,
-    as_json: bool,
+    config: Path | None, settings: list[str], places: tuple[Path | None, ...], track: list[str] | None, *, as_json: bool
 ) -> None:
     from folkman.experiment.compare import step_warnings
     from folkman.experiment.config import override, read, resolve, to_toml
     from folkman.experiment.folder import RunFolder
-    from folkman.experiment.trackers import check_packages
 
     out, resume = places
-    check_packages(track)
     if resume is not None:
         if config is not None or settings or out is not None:
             raise ValueError("--resume takes everything from the folder; leave out the file, --set and --out")
@@ -154,7 +145,7 @@ def _problems(comparison: "Comparison") -> "dict[int, Problem]":
 
 
 def _compare(
-    comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]", track: list[str]
+    comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]", track: list[str] | None
 ) -> "list[Run]":
     """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.compare import compare
@@ -167,7 +158,7 @@ def _compare(
     try:
         with (
             _progress(len(comparison.algorithm) * len(comparison.seeds) * comparison.slots) as show,
-            tracking(track, folder.root, comparison.name, comparison.model_dump(), then=show) as watch,
+            tracking(track or (), folder.root, comparison.name, comparison.model_dump(), then=show) as watch,
         ):
             runs = compare(comparison, folder, watch, problems)
     except KeyboardInterrupt:

@@ -21,12 +21,32 @@ if TYPE_CHECKING:
     from folkman.experiment.sweep_grid import Plan
     from folkman.experiment.sweep_store import SweepFolder
 
-__all__ = ["compare", "sweep"]
+__all__ = ["Track", "register"]
 
 DIVERGED, DISK, FAILED, INTERRUPTED = 3, 4, 5, 130
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
+def _known(names: list[str] | None) -> list[str] | None:
+    """Refuse a tracker that is unknown or not installed as soon as it is named."""
+    if names:
+        from folkman.experiment.trackers import check_packages
+
+        check_packages(names)
+    return names
+
+
+Track = Annotated[
+    list[str] | None, typer.Option(help="Tell tensorboard, mlflow or wandb too. May be repeated.", callback=_known)
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a key of all arms. May be repeated.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of sweeps."""
+    app.command()(sweep)
+    app.command()(compare)
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -49,14 +69,12 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     tls_ca: Annotated[Path | None, typer.Option(help="The cluster's authority, PEM.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Our certificate, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
-    track: Annotated[list[str] | None, typer.Option(help="tensorboard, mlflow, wandb. May be repeated.")] = None,
+    track: Track = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
     from folkman.experiment.sweep_engines import Crew
-    from folkman.experiment.trackers import check_packages
 
-    check_packages(track or [])
     plan, folder = _planned(config, grid or [], together or [], settings or [], (out, store, resume))
     number = workers if workers is not None else _cores()
     if number < 1:
