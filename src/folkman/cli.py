@@ -100,17 +100,16 @@ def run(
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
     with _ending_at_once():
-        _run(config, settings or [], (out, resume), track, as_json=as_json)
+        _run(config, settings or [], out, resume, track or [], as_json=as_json)
 
 
 def _run(
-    config: Path | None, settings: list[str], places: tuple[Path | None, ...], track: list[str] | None, *, as_json: bool
+    config: Path | None, settings: list[str], out: Path | None, resume: Path | None, track: list[str], *, as_json: bool
 ) -> None:
     from folkman.experiment.compare import step_warnings
     from folkman.experiment.config import override, read, resolve, to_toml
     from folkman.experiment.folder import RunFolder
 
-    out, resume = places
     if resume is not None:
         if config is not None or settings or out is not None:
             raise ValueError("--resume takes everything from the folder; leave out the file, --set and --out")
@@ -145,7 +144,7 @@ def _problems(comparison: "Comparison") -> "dict[int, Problem]":
 
 
 def _compare(
-    comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]", track: list[str] | None
+    comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]", track: list[str]
 ) -> "list[Run]":
     """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.compare import compare
@@ -158,7 +157,7 @@ def _compare(
     try:
         with (
             _progress(len(comparison.algorithm) * len(comparison.seeds) * comparison.slots) as show,
-            tracking(track or (), folder.root, comparison.name, comparison.model_dump(), then=show) as watch,
+            tracking(track, folder.root, comparison.name, comparison.model_dump(), then=show) as watch,
         ):
             runs = compare(comparison, folder, watch, problems)
     except KeyboardInterrupt:
