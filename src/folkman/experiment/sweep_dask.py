@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from folkman.checks import require
+from folkman.experiment.sweep_engines import lost
 from folkman.experiment.sweep_job import run_anywhere
 from folkman.experiment.sweep_store import DISK_ERRORS, claim, ended
 
@@ -75,7 +76,8 @@ class Dask:
             if future.status == "finished":
                 yield unpack(order, future.result())
             else:
-                yield _lost(order, future.exception() if future.status == "error" else None)
+                cause = _cause(future.exception()) if future.status == "error" else "the scheduler gave it up"
+                yield lost(order, f"lost on the cluster: {cause}")
 
     def close(self) -> None:
         """Take back what was not begun and let go; a local cluster ends."""
@@ -149,12 +151,6 @@ def _write(folder: Path, name: str, content: bytes) -> None:
     require(path.is_relative_to(folder.resolve()), f"a worker sent a file '{name}' that is not of its job; refused")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_bytes(content))
-
-
-def _lost(order: "Order", error: BaseException | None) -> "Told":
-    cause = _cause(error) if error is not None else "the scheduler gave it up"
-    none: dict[str, Any] = {"seconds": 0.0, "compute_s": None, "rss_mb": 0.0, "peak_mb": 0.0, "worker": ""}
-    return {"key": order["key"], "state": "failed", "message": f"lost on the cluster: {cause}", **none}
 
 
 def _cause(error: BaseException) -> str:

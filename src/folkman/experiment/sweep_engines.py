@@ -15,11 +15,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Any, NamedTuple, Protocol, TypeAlias
+from typing import IO, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from folkman.experiment.sweep_job import memory_mb
 
-__all__ = ["Engine", "Order", "Processes", "Told", "choose"]
+__all__ = ["Crew", "Engine", "Order", "Processes", "Told", "choose", "engine_for", "lost"]
 
 Order: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = dict[str, Any]
@@ -30,6 +30,7 @@ MOST_DEATHS = 3
 RECYCLED_ABOVE = 0.8
 """A worker whose memory after a job is above this share of its limit is replaced."""
 LOOK_EVERY_S = 0.2
+WORKER = (sys.executable, "-m", "folkman.experiment.sweep_worker")
 
 
 class Engine(Protocol):
@@ -57,16 +58,13 @@ def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | No
 class _Worker:
     """One process, what it is at, and the end of the pipe that it answers on."""
 
-    def __init__(self) -> None:
-        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "folkman.experiment.sweep_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-        )
-        assert self.process.stdout is not None  # noqa: S101 - a pipe was asked for
-        self.replies = self.process.stdout.fileno()
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._errors)
+        self._input = cast(IO[bytes], self.process.stdin)
+        self._output = cast(IO[bytes], self.process.stdout)
+        self.replies = self._output.fileno()
         self.ready = False
         self.order: Order | None = None
         self.last: str | None = None
@@ -77,9 +75,8 @@ class _Worker:
         """Send an order; one that cannot be sent is found with the worker's death."""
         self.order, self.last = order, order["group"]
         with suppress(BrokenPipeError):
-            assert self.process.stdin is not None  # noqa: S101
-            self.process.stdin.write(json.dumps(order).encode() + b"\n")
-            self.process.stdin.flush()
+            self._input.write(json.dumps(order).encode() + b"\n")
+            self._input.flush()
 
     def hear(self) -> tuple[list[Told], bool]:
         """Return the whole lines that came, and whether the worker is still there."""
@@ -89,24 +86,22 @@ class _Worker:
 
     def last_words(self) -> str:
         """Return the end of what it wrote outside jobs."""
-        self.errors.seek(0)
-        return self.errors.read()[-2000:].decode(errors="replace").strip()
+        self._errors.seek(0)
+        return self._errors.read()[-2000:].decode(errors="replace").strip()
 
     def end(self, *, at_once: bool) -> None:
         """Close its input, which ends it; or kill it."""
         if at_once:
             self.process.kill()
         with suppress(OSError):
-            assert self.process.stdin is not None  # noqa: S101
-            self.process.stdin.close()
+            self._input.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        assert self.process.stdout is not None  # noqa: S101
-        self.process.stdout.close()
-        self.errors.close()
+        self._output.close()
+        self._errors.close()
 
 
 class Processes:
@@ -114,12 +109,11 @@ class Processes:
 
     name = "processes"
 
-    def __init__(self, workers: int, memory_limit_mb: float | None = None, lifetime_jobs: int | None = None) -> None:
-        self.number = workers
-        self.memory_limit_mb = memory_limit_mb
-        self.lifetime_jobs = lifetime_jobs
+    def __init__(self, workers: int, memory_limit_mb: float | None = None, command: Sequence[str] = WORKER) -> None:
+        self._number = workers
+        self._memory_limit_mb = memory_limit_mb
+        self._command = command
         self._workers: list[_Worker] = []
-        self._jobs_of: dict[int, int] = {}
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
 
@@ -142,8 +136,8 @@ class Processes:
         self._selector.close()
 
     def _hire(self, wanted: int) -> None:
-        while len(self._workers) < min(self.number, wanted):
-            worker = _Worker()
+        while len(self._workers) < min(self._number, wanted):
+            worker = _Worker(self._command)
             self._workers.append(worker)
             self._selector.register(worker.replies, selectors.EVENT_READ, worker)
 
@@ -177,9 +171,7 @@ class Processes:
                 yield from self._bury(worker, waiting, deaths)
 
     def _perhaps_replace(self, worker: _Worker, told: Told) -> None:
-        done = self._jobs_of[worker.process.pid] = self._jobs_of.get(worker.process.pid, 0) + 1
-        grown = self.memory_limit_mb is not None and told["rss_mb"] > RECYCLED_ABOVE * self.memory_limit_mb
-        if grown or (self.lifetime_jobs is not None and done >= self.lifetime_jobs):
+        if self._memory_limit_mb is not None and told["rss_mb"] > RECYCLED_ABOVE * self._memory_limit_mb:
             self._dismiss(worker, at_once=False)
 
     def _bury(self, worker: _Worker, waiting: list[Order], deaths: dict[str, int]) -> Iterator[Told]:
@@ -195,21 +187,21 @@ class Processes:
             return
         deaths[order["key"]] += 1
         if over_mb:
-            limit = f"{self.memory_limit_mb:.0f} MB"
-            yield _lost(order, f"needed more than the limit of {limit} ({over_mb:.0f} MB); raise --memory", over_mb)
+            limit = f"{self._memory_limit_mb:.0f} MB"
+            yield lost(order, f"needed more than the limit of {limit} ({over_mb:.0f} MB); raise --memory", over_mb)
         elif deaths[order["key"]] >= MOST_DEATHS:
             text = f"its worker died {MOST_DEATHS} times, last {_cause(code)}"
-            yield _lost(order, f"{text}; {words.splitlines()[-1]}" if words else text)
+            yield lost(order, f"{text}; {words.splitlines()[-1]}" if words else text)
         else:
             waiting.insert(0, order)
 
     def _watch_memory(self) -> None:
         """End a worker that outgrows its limit in the middle of a job."""
-        if self.memory_limit_mb is None:
+        if self._memory_limit_mb is None:
             return
         for worker in self._workers:
             resident, _ = memory_mb(worker.process.pid)
-            if resident > self.memory_limit_mb and not worker.over_mb and worker.order is not None:
+            if resident > self._memory_limit_mb and not worker.over_mb and worker.order is not None:
                 worker.over_mb = resident
                 worker.process.kill()
 
@@ -221,7 +213,7 @@ def _cause(code: int) -> str:
     return f"by signal {name}" + (" (the system ends what exhausts its memory so)" if name == "SIGKILL" else "")
 
 
-def _lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
+def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
     """Tell of a job that no worker lived to tell of."""
     none: dict[str, Any] = {"seconds": 0.0, "compute_s": None, "rss_mb": peak_mb, "peak_mb": peak_mb, "worker": ""}
     return {"key": order["key"], "state": "failed", "message": message, **none}
