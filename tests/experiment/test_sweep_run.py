@@ -251,7 +251,7 @@ def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_job_whose_data_changed_since_it_was_planned_is_refused(quiet, tmp_path):
+def test_a_job_whose_data_changed_since_it_was_planned_is_refused(tmp_path):
     def changed(order):
         return run_order({**order, "config": order["config"].replace("slots = 40", "slots = 41")})
 
@@ -261,8 +261,7 @@ def test_a_job_whose_data_changed_since_it_was_planned_is_refused(quiet, tmp_pat
     assert "not what was planned" in outcome.jobs[0]["message"]
 
 
-def test_a_busy_job_is_left_to_whoever_has_it_and_looked_at_again(quiet, tmp_path, monkeypatch):
-    folder, _ = quiet
+def test_a_busy_job_is_left_to_whoever_has_it_and_looked_at_again(tmp_path, monkeypatch):
     monkeypatch.setattr("folkman.experiment.sweep.BUSY_WAIT_S", 0.0)
     turns: list[str] = []
 

@@ -68,7 +68,7 @@ def test_only_a_whole_job_counts_as_ended(tmp_path):
 def test_what_a_later_folkman_wrote_is_refused_and_left_alone(tmp_path):
     folder = SweepFolder.create(tmp_path / "s", "a = 1\n")
     folder.index.write_text(json.dumps({"format": 2, "jobs": "who knows"}))
-    with pytest.raises(ValueError, match="has format 2, this folkman reads up to 1; .*upgrade"):
+    with pytest.raises(ValueError, match=r"has format 2, this folkman reads up to 1; .*upgrade"):
         folder.read_index()
     with pytest.raises(ValueError, match="upgrade"):
         SweepFolder.open(tmp_path / "s")
@@ -102,7 +102,7 @@ def test_a_store_keeps_its_name(tmp_path):
 def test_a_sweep_folder_is_taken_up_by_the_same_sweep_only(tmp_path):
     SweepFolder.create(tmp_path / "s", "a = 1\n")
     SweepFolder.create(tmp_path / "s", "a = 1\n")
-    with pytest.raises(FileExistsError, match="holds another sweep; .*--store"):
+    with pytest.raises(FileExistsError, match=r"holds another sweep; .*--store"):
         SweepFolder.create(tmp_path / "s", "a = 2\n")
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "mine").touch()
