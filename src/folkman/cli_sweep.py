@@ -73,14 +73,13 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
-    from folkman.experiment.sweep_engines import Crew
+    from folkman.experiment.sweep_engines import Crew, check_crew
 
-    plan, folder = _planned(config, grid or [], together or [], settings or [], (out, store, resume))
     number = workers if workers is not None else _cores()
-    if number < 1:
-        raise ValueError(f"--workers must be at least 1, got {number}")
     files = [str(path) if path is not None else None for path in (tls_ca, tls_cert, tls_key)]
-    crew = Crew(engine, number, _megabytes(memory, number), *files)
+    crew = Crew(engine, number, _megabytes(memory, max(number, 1)), *files)
+    check_crew(crew)
+    plan, folder = _planned(config, grid or [], together or [], settings or [], (out, store, resume))
     outcome = _swept(plan, folder, crew, track or [])
     _report(outcome, folder, quiet=as_json)
     if as_json:

@@ -171,6 +171,7 @@ def may_make_namespaces():
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.soak
 def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker(tmp_path):
     if not may_make_namespaces():

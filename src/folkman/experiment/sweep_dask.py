@@ -10,6 +10,7 @@ import ipaddress
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -22,7 +23,7 @@ from folkman.experiment.sweep_store import DISK_ERRORS, claim, ended
 if TYPE_CHECKING:
     from folkman.experiment.sweep_engines import Crew, Order, Started, Told
 
-__all__ = ["Dask", "check_address", "unpack"]
+__all__ = ["Dask", "check_crew", "unpack"]
 
 CONNECT_S = "20s"
 
@@ -31,13 +32,10 @@ class Dask:
     """A client of a dask scheduler."""
 
     def __init__(self, crew: "Crew") -> None:
-        try:
-            from distributed import Client, LocalCluster
-            from distributed.security import Security
-        except ImportError:
-            raise RuntimeError(
-                "--engine dask needs the package distributed, which is not installed; pip install 'folkman[dask]'"
-            ) from None
+        check_crew(crew)
+        from distributed import Client, LocalCluster
+        from distributed.security import Security
+
         self.name = crew.engine
         self._cluster: Any = None
         if crew.engine == "dask":
@@ -55,7 +53,6 @@ class Dask:
             )
             self._client = Client(self._cluster, security=security)
             return
-        check_address(crew.engine)
         security = _security(crew) if crew.engine.startswith("tls://") else None
         try:
             self._client = Client(crew.engine, security=security, timeout=CONNECT_S)
@@ -87,8 +84,23 @@ class Dask:
             self._cluster.close(timeout=10)
 
 
-def check_address(address: str) -> None:
-    """Refuse a scheduler that anybody on the way could talk to."""
+def check_crew(crew: "Crew") -> None:
+    """Refuse what cannot work before anything is made: no package, no certificates, an open scheduler."""
+    if crew.engine != "dask":
+        _check_address(crew.engine)
+    require(
+        find_spec("distributed") is not None,
+        f"--engine {crew.engine} needs the package distributed, which is not installed; pip install 'folkman[dask]'",
+    )
+    if crew.engine.startswith("tls://"):
+        files = {"--tls-ca": crew.ca, "--tls-cert": crew.certificate, "--tls-key": crew.private_key}
+        missing = [name for name, path in files.items() if path is None]
+        require(not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}")
+        for name, path in files.items():
+            require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")
+
+
+def _check_address(address: str) -> None:
     url = urlparse(address)
     known = f"expected 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
     try:
@@ -111,11 +123,6 @@ def _is_loopback(host: str) -> bool:
 def _security(crew: "Crew") -> Any:
     from distributed.security import Security
 
-    files = {"--tls-ca": crew.ca, "--tls-cert": crew.certificate, "--tls-key": crew.private_key}
-    missing = [name for name, path in files.items() if path is None]
-    require(not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}")
-    for name, path in files.items():
-        require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")
     return Security(
         tls_ca_file=crew.ca,
         tls_client_cert=crew.certificate,

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, NamedTuple, Protocol, TypeAlias, cast
 
+from folkman.checks import require
 from folkman.experiment.sweep_job import memory_mb
 
-__all__ = ["Crew", "Engine", "Order", "Processes", "Told", "choose", "engine_for", "lost"]
+__all__ = ["Crew", "Engine", "Order", "Processes", "Told", "check_crew", "choose", "engine_for", "lost"]
 
 Order: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = dict[str, Any]
@@ -228,6 +229,15 @@ class Crew(NamedTuple):
     ca: str | None = None
     certificate: str | None = None
     private_key: str | None = None
+
+
+def check_crew(crew: Crew) -> None:
+    """Refuse a crew that cannot work before anything is made."""
+    require(crew.workers >= 1, f"--workers must be at least 1, got {crew.workers}")
+    if crew.engine != "processes":
+        from folkman.experiment import sweep_dask
+
+        sweep_dask.check_crew(crew)
 
 
 def engine_for(crew: Crew) -> Engine:
