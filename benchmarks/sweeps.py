@@ -58,7 +58,9 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
     own_s = sum(job["compute_s"] for job in after)
     warm_s = ends[-1][0] - ends[WARM_UP_JOBS - 1][0]
     memory = {number: ends[number - 1][1].job["rss_mb"] for number in (WARM_UP_JOBS, len(ends) // 2, len(ends))}
-    grown = [told.job["rss_mb"] for _, told in ends[WARM_UP_JOBS - 1 :]]
+    grown: dict[str, list[float]] = {}
+    for _, told in ends[WARM_UP_JOBS - 1 :]:
+        grown.setdefault(told.job["worker"].rpartition(":")[2], []).append(told.job["rss_mb"])
     found = {
         "jobs": len(ends),
         "workers": workers,
@@ -67,7 +69,7 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
         "ideal_s": round(own_s / workers, 2),
         "over_ideal": round(warm_s / (own_s / workers) - 1, 4),
         "rss_mb_at_job": memory,
-        "rss_mb_from_job_20": [min(grown), max(grown)],
+        "rss_mb_from_job_20": {w: {"first": m[0], "last": m[-1], "most": max(m)} for w, m in grown.items()},
         "load": os.getloadavg(),
     }
     print(json.dumps(found, indent=1))
@@ -83,25 +85,31 @@ def kills(rounds: int = 10, jobs: int = 40) -> None:
         killed = {"worker": 0, "sweep": 0, "finished early": 0}
         for _ in range(rounds):
             process = _folkman(root, "--out", "disturbed")
-            deadline_s = time.monotonic() + draw.uniform(4, 25)
-            whom = draw.choice(["worker", "sweep"])
-            while process.poll() is None and time.monotonic() < deadline_s:
-                time.sleep(0.05)
+            _let_end(process, root / "disturbed", draw.randint(0, 2), draw.uniform(0, 5))
+            for _ in range(draw.randint(0, 2)):
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+                workers = children.read_text().split() if children.exists() else []
+                if workers:
+                    os.kill(int(draw.choice(workers)), signal.SIGKILL)
+                    killed["worker"] += 1
+                _let_end(process, root / "disturbed", draw.randint(0, 1), draw.uniform(0, 5))
             if process.poll() is not None:
                 killed["finished early"] += 1
                 break
-            if whom == "worker":
-                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                if children:
-                    os.kill(int(draw.choice(children)), signal.SIGKILL)
-                    killed["worker"] += 1
-                time.sleep(draw.uniform(0, 5))
             process.kill()
             process.wait()
             killed["sweep"] += 1
         _folkman(root, "--out", "disturbed").wait(1200)
         tables = [(root / name / "results.parquet").read_bytes() for name in ("quiet", "disturbed")]
         print(json.dumps({"jobs": jobs, "killed": killed, "same_bytes": tables[0] == tables[1]}))
+
+
+def _let_end(process: "subprocess.Popen[bytes]", folder: Path, jobs: int, then_s: float) -> None:
+    """Wait until so many more jobs have ended, and then a moment longer."""
+    wanted = len(list(folder.glob("jobs/*/job.json"))) + jobs
+    while process.poll() is None and len(list(folder.glob("jobs/*/job.json"))) < wanted:
+        time.sleep(0.05)
+    time.sleep(then_s)
 
 
 def _definition(jobs: int) -> str:

@@ -20,6 +20,8 @@ from folkman.experiment.sweep_store import ENDED, Store, SweepFolder, ended, now
 __all__ = ["Outcome", "Watch", "sweep"]
 
 INDEX_EVERY_S = 1.0
+INDEX_SHARE = 0.02
+"""Most of a sweep's time that writing its index may take; that of a very large sweep is renewed less often."""
 BUSY_WAIT_S = 1.0
 
 
@@ -108,7 +110,7 @@ class _Board:
         }
         self.entries = {job.key: _entry(job, folder, ended(store.job(job.key))) for job in plan.jobs}
         self._to_do = sum(entry["state"] not in ENDED for entry in self.entries.values())
-        self._begun_s, self._written_s, self._ended = time.monotonic(), 0.0, 0
+        self._begun_s, self._next_s, self._ended = time.monotonic(), 0.0, 0
         self._workers: dict[str, dict[str, Any]] = {}
 
     def started(self, key: str, worker: str) -> None:
@@ -129,14 +131,16 @@ class _Board:
         return Progress(entry, len(self.entries) - left, len(self.entries), left_s)
 
     def _perhaps_write(self) -> None:
-        if time.monotonic() - self._written_s > INDEX_EVERY_S:
+        if time.monotonic() > self._next_s:
             self.write("running")
 
     def write(self, state: str) -> None:
         """Write the index."""
+        begun_s = time.monotonic()
         workers = [facts for name, facts in self._workers.items() if name]
         self._folder.write_index({**self._facts, "state": state, "workers": workers}, list(self.entries.values()))
-        self._written_s = time.monotonic()
+        ended_s = time.monotonic()
+        self._next_s = ended_s + max(INDEX_EVERY_S, (ended_s - begun_s) / INDEX_SHARE)
 
     def close(self, state: str) -> None:
         """Leave an index that says how the sweep ended; jobs in the middle wait for the next one."""

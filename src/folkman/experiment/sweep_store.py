@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -96,10 +97,12 @@ class Store:
         self.root = root.resolve()
         self.root.mkdir(parents=True, exist_ok=True)
         self.mark = self.root / "store.json"
-        with claim(self.root / "store.lock"):  # two that find it empty must not name it twice
-            if read_json(self.mark) is None:
-                write_json(self.mark, {"format": FORMAT, "id": uuid.uuid4().hex})
-        self.id: str = (read_json(self.mark) or {})["id"]
+        while (known := read_json(self.mark)) is None:  # two that find it empty must not name it twice
+            with claim(self.root / "store.lock") as mine:
+                if mine and read_json(self.mark) is None:
+                    write_json(self.mark, {"format": FORMAT, "id": uuid.uuid4().hex})
+            time.sleep(0 if mine else 0.05)
+        self.id: str = known["id"]
 
     def job(self, key: str) -> Path:
         """Return the folder of a job."""

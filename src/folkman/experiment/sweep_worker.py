@@ -10,6 +10,7 @@ import queue
 import signal
 import sys
 import threading
+from typing import Any, TextIO
 
 from folkman.experiment.sweep_job import prepare, run_order
 
@@ -32,8 +33,8 @@ def main() -> None:
         _say(replies, run_order(json.loads(orders.get())))
 
 
-def _say(replies: "os.PathLike[str] | object", content: dict[str, object]) -> None:
-    print(json.dumps(content), file=replies, flush=True)  # type: ignore[arg-type]
+def _say(replies: TextIO, content: dict[str, Any]) -> None:
+    print(json.dumps(content), file=replies, flush=True)
 
 
 def _read(orders: "queue.SimpleQueue[str]") -> None:
