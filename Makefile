@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test soak check bench clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 test: $(VENV)/.installed-dev ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+soak: $(VENV)/.installed-dev ## what takes minutes, or needs network namespaces
+	$(BIN)/python -m pytest -m soak
 
 check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff format --check .

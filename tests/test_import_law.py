@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
 MAY_IMPORT["bench"] = MAY_IMPORT["cli_theory"]
-COMMANDS = ("cli_theory", "cli_paper", "cli_bench")
+COMMANDS = ("cli_theory", "cli_paper", "cli_bench", "cli_sweep")
 for command in COMMANDS:
     MAY_IMPORT[command] = MAY_IMPORT["bench"] | {"bench"}
 MAY_IMPORT["cli"] = MAY_IMPORT["bench"] | {*COMMANDS}

@@ -56,6 +56,10 @@ Watch: TypeAlias = Callable[[Run, int, int], None]
 """Told of every recorded slot: (run, slots done, slots in all). May show it, and may raise to stop."""
 
 
+Build: TypeAlias = Callable[[Comparison, Problem], list[tuple[Algorithm, Network]]]
+"""Makes what `pairs` makes; one that returns the same objects again lets runs share compiled programs."""
+
+
 class Part(NamedTuple):
     """One run to be made."""
 
@@ -137,7 +141,9 @@ def _first_inboxes(problem: Problem, network: Network, algorithm: Algorithm) -> 
     return medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)[0]
 
 
-def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None) -> Iterator[Part]:
+def parts(
+    comparison: Comparison, problems: Mapping[int, Problem] | None = None, build: Build = pairs
+) -> Iterator[Part]:
     """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared.
 
     `problems` are those that were built already, by seed.
@@ -148,7 +154,7 @@ def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None)
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         if built is None or isinstance(comparison.slot_s, Latency):  # parts of another seed may be larger
-            built = pairs(comparison, problem)
+            built = build(comparison, problem)
         clock = Clock(slot_seconds(comparison, problem), comparison.compute_slots)
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
@@ -161,10 +167,11 @@ def compare(
     folder: RunFolder,
     watch: Watch | None = None,
     problems: Mapping[int, Problem] | None = None,
+    build: Build = pairs,
 ) -> list[Run]:
     """Make, or finish, every run of a comparison and write its results."""
     runs = []
-    for part in parts(comparison, problems):
+    for part in parts(comparison, problems, build):
         folder.load_part(part.run, part.fingerprint)
         if part.run.status not in ("finished", "diverged"):
             make(part, folder, watch)
