@@ -107,16 +107,16 @@ def check_target(path: Path) -> None:
         raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")
 
 
-def save(figure: "Figure", path: Path) -> list[Path]:
-    """Write a figure as PNG and SVG beside each other, or as the one kind that `path` names."""
+def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) -> list[Path]:
+    """Write a figure as the one kind that `path` names, or, if it names none, as each of `kinds` beside each other."""
     from matplotlib import rc_context
 
-    kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else [".png", ".svg"]
+    kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else kinds
     written = []
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
         notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)  # same runs, same bytes
         with rc_context({"svg.hashsalt": "folkman"}):
-            write_whole(target, partial(figure.savefig, dpi=200, metadata=notes))
+            write_whole(target, partial(figure.savefig, dpi=figure.dpi if figure.dpi > 200 else 200, metadata=notes))
         written.append(target)
     return written
