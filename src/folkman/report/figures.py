@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.record import AXES, METRICS, Run
-from folkman.report.statistics import curves
+from folkman.report.statistics import Curve, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,6 +62,8 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
     if positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG:
         axes.set_yscale("log")
+    else:
+        _bound(axes, found)
     seeds = {curve.num_seeds for curve in found}
     noted = f" (mean of {max(seeds)} seeds, 95 % interval)" if min(seeds) > 1 else ""
     axes.set_xlabel(names[x])
@@ -72,6 +74,14 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     beside = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
     axes.legend(frameon=False, fontsize="x-small" if many else "small", **beside)
     return figure
+
+
+def _bound(axes: Any, found: Sequence[Curve]) -> None:
+    """Let wide intervals of few seeds leave the figure, rather than press its curves flat."""
+    means = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
+    room = 0.5 * float(np.ptp(means)) or 1.0
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, float(means.min()) - room), min(high, float(means.max()) + room))
 
 
 def draw_labels(counts: NDArray[np.integer]) -> "Figure":

@@ -122,7 +122,7 @@ def draw_age_table(scene: Scene) -> "Figure":
     if scene.size <= 12:
         middle = np.nanmean([np.nanmin(ages), np.nanmax(ages)]) if np.isfinite(ages).any() else 0.0
         for rx, tx in np.argwhere(np.isfinite(ages)):
-            ink = "white" if ages[rx, tx] > middle else "black"
+            ink = "#fefefe" if ages[rx, tx] > middle else "#111111"  # on its own ground, whatever the page's
             axes.text(tx, rx, f"{ages[rx, tx]:.3g}", ha="center", va="center", fontsize="xx-small", color=ink)
     names = [scene.name(i) for i in range(scene.size)]
     if scene.size <= 20:
@@ -151,7 +151,7 @@ def draw_shares(scene: Scene) -> "Figure":
     time_s = scene.seconds
     for index, name in enumerate(names):
         top = bottom + (share[:, kept[index]] if index < len(kept) else rest)
-        axes.fill_between(time_s, bottom, top, step="post", color=shades[index], linewidth=0.3, edgecolor="white")
+        axes.fill_between(time_s, bottom, top, step="post", color=shades[index], linewidth=0)
         axes.plot([], [], color=shades[index], linewidth=5, label=name)
         bottom = top
     axes.set_ylim(0, 1.02)
