@@ -19,7 +19,7 @@ from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
 from folkman.radio.network import LockstepRadio, RadioNetwork, RadioState
 from folkman.radio.star import StarState
-from folkman.report.scene import MOST_NODES, Scene
+from folkman.report.scene import MOST_NODES, STATIC, Scene
 from folkman.units import db_to_linear
 
 __all__ = ["frame_of"]
@@ -50,6 +50,7 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         age_slots=_ages(carry.medium, slot, nodes, star)[:pairs, :pairs],
         on_air=on_air[:pairs, :pairs],
         left_slots=left,
+        stamp=_stamps(carry.medium, state, size, star),
         share=share,
         sinr_db=sinr_db[:pairs, :pairs].astype(np.float32),
         disagreement=np.append(apart, [0.0] * star).astype(np.float32),
@@ -61,9 +62,7 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         threshold_db=float(radio.threshold_db) if radio else float("nan"),
         server=star,
     )
-    moving = {"slot", "seconds", "positions_m", "age_slots", "on_air", "left_slots", "share", "sinr_db"}
-    moving |= {"disagreement", "gradients"}
-    return frame._replace(**{name: np.asarray(getattr(frame, name))[None] for name in moving})
+    return frame._replace(**{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC})
 
 
 def _below(state: Any) -> Any:
@@ -93,6 +92,16 @@ def _ages(medium: Any, slot: int, nodes: int, star: bool) -> NDArray[np.int32]:
     np.fill_diagonal(ages, 0)
     ages[:nodes, nodes] = slot - np.asarray(medium.held)
     return ages
+
+
+def _stamps(medium: Any, state: Any, size: int, star: bool) -> NDArray[np.int32]:
+    """Return when what each sender has on the air was formed."""
+    stamps = np.full(size, -1, np.int32)
+    if star:
+        stamps[-1] = int(np.asarray(medium.stamp).max(initial=-1))
+    elif isinstance(state, RadioState):
+        stamps = np.where(np.asarray(state.left) > 0, np.asarray(state.stamp), -1).astype(np.int32)
+    return stamps
 
 
 def _on_air(

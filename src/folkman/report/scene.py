@@ -20,6 +20,7 @@ from folkman.files import write_whole
 __all__ = [
     "MOST_FRAMES",
     "MOST_NODES",
+    "STATIC",
     "Scene",
     "frame_json",
     "from_timeline",
@@ -44,6 +45,7 @@ class Scene(NamedTuple):
     age_slots: NDArray[np.int32]  # (frame, rx, tx) of the copy held; -1: none
     on_air: NDArray[np.bool_]  # (frame, rx, tx) a broadcast of tx is on its way to rx
     left_slots: NDArray[np.int32]  # (frame, tx) until it has arrived; -1: unknown
+    stamp: NDArray[np.int32]  # (frame, tx) the slot before which it was formed; -1: unknown
     share: NDArray[np.float32]  # (frame, tx) of the bandwidth
     sinr_db: NDArray[np.float32]  # (frame, rx, tx) of what is on the air
     disagreement: NDArray[np.float32]  # (frame, node) ||v_i - w||
@@ -85,6 +87,7 @@ class Scene(NamedTuple):
 
 
 STATIC = ("samples", "interferers_m", "cell_radius_m", "bandwidth_hz", "threshold_db", "server")
+"""The fields that are the same in all frames."""
 
 
 def take(scene: Scene, kept: NDArray[np.bool_]) -> Scene:
@@ -153,6 +156,7 @@ def from_timeline(held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: 
         age_slots=np.maximum(slot[:, None, None] - held[slot], 0).astype(np.int32),
         on_air=np.zeros((frames, nodes, nodes), bool),
         left_slots=np.full((frames, nodes), -1, np.int32),
+        stamp=np.full((frames, nodes), -1, np.int32),
         share=np.full((frames, nodes), unknown),
         sinr_db=np.full((frames, nodes, nodes), unknown),
         disagreement=np.full((frames, nodes), unknown),

@@ -75,7 +75,7 @@ export class Chart {
     this.readout = make("div", { class: "readout" });
     this.place = make("div", { class: "plot", tabindex: "0", role: "img", "aria-label": metrics[metric] });
     this.log = make("input", { type: "checkbox", onchange: () => { this.rebuild = true; redraw(); } });
-    const picker = choices("Curve", Object.entries(metrics), metric, (value) => { this.metric = value; this.rebuild = true; redraw(); });
+    const picker = choices("", Object.entries(metrics), metric, (value) => { this.metric = value; this.rebuild = true; redraw(); }, "Curve");
     this.element = make("section", { class: "card", "aria-label": "Curves" },
       make("div", { class: "head" }, picker, make("span", { class: "gap" }), make("label", {}, this.log, " log")),
       this.place, this.readout);

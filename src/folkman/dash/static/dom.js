@@ -17,11 +17,11 @@ function fill(element, attributes, children) {
   return element;
 }
 
-export function choices(label, entries, chosen, onchange) {
-  const select = make("select", { onchange: () => onchange(select.value) });
+export function choices(label, entries, chosen, onchange, spoken = null) {
+  const select = make("select", { "aria-label": spoken, onchange: () => onchange(select.value) });
   for (const [value, text] of entries) select.append(make("option", { value, selected: value === chosen }, text));
   select.value = chosen;
-  return make("label", {}, `${label} `, select);
+  return make("label", {}, label ? `${label} ` : null, select);
 }
 
 export function card(title, { wide = false } = {}) {

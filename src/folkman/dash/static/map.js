@@ -241,8 +241,8 @@ class Air {
       if (!to.length || (chosen !== null && tx !== chosen && !to.includes(chosen))) continue;
       const share = frame.share[tx], left = frame.left_slots[tx];
       const band = share === null ? "-" : `${number((share * frame.bandwidth_hz) / 1e6, 3)} MHz`;
-      const since = frame.age_slots[tx]?.[tx];
-      rows.push([name(tx), to.map(name).join(" "), share === null ? "-" : `${number(100 * share, 3)} %`, band, since >= 0 ? number(frame.slot - since) : "-", left < 0 ? "-" : `${left} slots`]);
+      const since = frame.stamp[tx];
+      rows.push([name(tx), to.map(name).join(" "), share === null ? "-" : `${number(100 * share, 3)} %`, band, since >= 0 ? number(since, 9) : "-", left < 0 ? "-" : `${left} slots`]);
     }
     this.table.show(rows);
     this.empty.textContent = rows.length ? "" : frame.left_slots.every((left) => left < 0) ? "This network is a delay law: it has no air." : "Nothing is on the air.";

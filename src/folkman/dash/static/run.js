@@ -46,11 +46,12 @@ export class RunPage {
     });
     this.paintSwatches();
     this.list = new Table(["run", "seed", "state", "slots", "training loss", "accuracy", "mean age"], "Runs");
-    const runs = card("Runs", { wide: true });
+    const runs = card("Runs");
     runs.body.append(this.list.element);
     this.main.replaceChildren(
       make("div", { class: "bar" }, this.axis, seeds, legend),
-      make("div", { class: "cards" }, ...this.charts.map((chart) => chart.element), this.cell.element, make("div", { class: "cards" }, this.cell.air.element, this.cell.table.element), runs.element));
+      make("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
+      make("div", { class: "cards half" }, make("div", { class: "stack" }, this.cell.element, runs.element), make("div", { class: "stack" }, this.cell.air.element, this.cell.table.element)));
   }
 
   toggle(label, shown) {
