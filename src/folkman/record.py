@@ -74,6 +74,29 @@ class Run:
         head: dict[str, Any] = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
         return head | {name: jsonable(self.last(name)) for name in names} | {"status": self.status}
 
+    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Any:
+        """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""
+        from folkman.report import notebook
+
+        return notebook.plot([self], x, y, style)
+
+    def to_pandas(self) -> Any:
+        """Return one row a recorded slot as a pandas data frame."""
+        from folkman.report import notebook
+
+        return notebook.to_pandas([self])
+
+    def animate(self, paint: str | None = None, frames: int = 30) -> Any:
+        """Return the map of the network over time; a notebook shows it, `.save("map.gif")` writes it."""
+        from folkman.report import notebook
+
+        return notebook.animate(self, paint, frames)
+
+    def _repr_html_(self) -> str:
+        from folkman.report import notebook
+
+        return notebook.show([self])
+
     def __str__(self) -> str:
         """Return a line for people."""
         values: Mapping[str, float] = self.rows[-1] if self.rows else {}
