@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check docs soak browser clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
-test: $(VENV)/.installed-dev ## the whole suite, slow tests included
+test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.installed-dev ## format, lint, types, import law
@@ -16,6 +16,17 @@ check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_import_law.py
+
+docs: $(VENV)/.installed-dev ## the documentation, into site/; every link and reference is checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+soak: $(VENV)/.installed-dev browser ## long runs: the live page at 50 updates a second for ten minutes
+	$(BIN)/python benchmarks/page.py --minutes 10
+
+browser: # Debian's Chromium, where it may be installed; tests that need it say so elsewhere
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	  echo "no chromium: the tests of the live page are skipped"
 
 clean: ## remove the virtual environment and caches, keep runs/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

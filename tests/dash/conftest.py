@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -23,7 +23,8 @@ def served(source, token=None) -> Iterator[str]:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(make_app(source, token=token), log_level="warning", timeout_graceful_shutdown=1)
+    app = make_app(source, token=token)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -33,8 +34,16 @@ def served(source, token=None) -> Iterator[str]:
             time.sleep(0.01)  # uvicorn tells by a flag alone
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
     finally:
+        app.state.hub.close()
         server.should_exit = True
         thread.join(10)
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable]:
+    """Serve sources until the end of a test; name it before `visit`, so that pages close first."""
+    with ExitStack() as stack:
+        yield lambda source: stack.enter_context(served(source))
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def ask(address, path="/", method="GET", **headers):
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
-        body = b"" if answer.headers["content-type"].startswith("text/event-stream") else answer.read()
+        body = b"" if "event-stream" in answer.headers.get("content-type", "") else answer.read()
         return answer, body.decode()
     finally:
         connection.close()

@@ -2,11 +2,11 @@
 
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from folkman.dash.hub import Hub, Source
+from folkman.dash.serve import is_loopback
 
 __all__ = ["make_app"]
 
@@ -69,7 +70,9 @@ def make_app(source: Source, *, token: str | None = None) -> Starlette:
         Route("/scene/{run}", scene),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, token=token)])
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, token=token)])
+    app.state.hub = hub
+    return app
 
 
 class Guard:
@@ -102,9 +105,8 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("this page is only to be read", status_code=405)
         if self.token is None:
-            name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
-            local = name in ("127.0.0.1", "localhost", "[::1]") or name.startswith("127.")
-            return None if local else PlainTextResponse("this page answers to its own address only", status_code=421)
+            name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
+            return None if is_loopback(name) else PlainTextResponse("this page answers to its own address only", status_code=421)
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and scope["path"] == "/" and self._is_token(given):
             answer = RedirectResponse("/", status_code=303)

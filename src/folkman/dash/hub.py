@@ -38,18 +38,31 @@ class Hub:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._visitors: set[asyncio.Queue[str]] = set()
+        self._visitors: set[asyncio.Queue[str | None]] = set()
         self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch in the background."""
+        self._loop = asyncio.get_running_loop()
         task = asyncio.create_task(self._watch())
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def close(self) -> None:
+        """End all visits, so that the server can end; from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._send_away)
+
+    def _send_away(self) -> None:
+        for queue in self._visitors:
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(None)
 
     async def _watch(self) -> None:
         busy_until = 0.0
@@ -90,7 +103,7 @@ class Hub:
 
     async def events(self) -> AsyncIterator[str]:
         """Tell one visitor everything, and then what is new, for as long as he stays."""
-        queue: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
+        queue: asyncio.Queue[str | None] = asyncio.Queue(MOST_WAITING)
         async with self._lock:
             queue.put_nowait(await asyncio.to_thread(self._everything))
             self._visitors.add(queue)
@@ -98,9 +111,12 @@ class Hub:
             yield "retry: 1000\n\n"
             while True:
                 try:
-                    yield await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+                    text = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    text = ": still here\n\n"
+                if text is None:
+                    return
+                yield text
         finally:
             self._visitors.discard(queue)
 

@@ -4,7 +4,9 @@ import ipaddress
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from folkman.checks import require
@@ -40,8 +42,14 @@ def serve(  # noqa: PLR0913 - one by name each
         webbrowser.open(f"{address}{f'?token={token}' if token else ''}")
     app = make_app(source, token=token)
     options: dict[str, Any] = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1}
-    server = uvicorn.Server(uvicorn.Config(app, server_header=False, access_log=False, **options))
-    server.run(sockets=[listener])
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.hub.close()  # or the visits would be waited for
+            super().handle_exit(sig, frame)
+
+    with suppress(KeyboardInterrupt):
+        Server(uvicorn.Config(app, server_header=False, access_log=False, **options)).run(sockets=[listener])
 
 
 def make_source(folder: Path, *, cluster: bool) -> Any:

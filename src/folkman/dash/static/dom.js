@@ -36,7 +36,7 @@ export class Table {
   constructor(headings, caption) {
     this.body = make("tbody");
     const heads = headings.map((text) => make("th", { scope: "col" }, text));
-    this.element = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    this.element = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
       make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body));
   }
 
