@@ -3,8 +3,8 @@
     python benchmarks/page.py --minutes 10 [--out soak.json]
 
 A writer appends rows and replaces scenes as a run does; `folkman dash` serves them; the browser draws them. Every five
-seconds the browser collects its garbage and tells its memory. Ends with one JSON line, and with exit code 1 if the page reported an
-error, memory grew, or the lag from writing a row to its drawing was above 100 ms at the 95th percentile.
+seconds the browser collects its garbage and tells its memory. Ends with one JSON line, and with exit code 1 if the page
+reported an error, memory grew, or the lag from writing a row to its drawing was above 100 ms at the 95th percentile.
 """
 
 import argparse
@@ -60,7 +60,13 @@ def row(index: int) -> dict[str, float]:
     loss = 2.0 * math.exp(-index / 4000) + 0.1 * math.sin(index / 50)
     known = {"slots": index, "seconds": index / 100, "gradients": index, "rounds": index / 5, "bits": index * 1e5}
     known |= {"train_loss": loss, "test_loss": loss, "test_accuracy": 1 - loss / 3, "consensus": loss / 5}
-    return known | {"consensus_max": loss, "node_norm": 3.0, "mean_age": 5 + math.sin(index / 9), "max_age": 20, "kappa": 1.0}
+    return known | {
+        "consensus_max": loss,
+        "node_norm": 3.0,
+        "mean_age": 5 + math.sin(index / 9),
+        "max_age": 20,
+        "kappa": 1.0,
+    }
 
 
 def scene(index: int, rng: np.random.Generator) -> dict[str, object]:
@@ -83,7 +89,11 @@ def scene(index: int, rng: np.random.Generator) -> dict[str, object]:
 
 def write(root: Path, stop: threading.Event) -> None:
     """Append a row every fiftieth of a second, and replace the scene every fifth time."""
-    rng, lines, moment = np.random.default_rng(0), root / "live/algorithm-1-seed0.jsonl", root / "live/algorithm-1-seed0.json"
+    rng, lines, moment = (
+        np.random.default_rng(0),
+        root / "live/algorithm-1-seed0.jsonl",
+        root / "live/algorithm-1-seed0.json",
+    )
     head = {"at": time.time(), "label": "Algorithm 1", "algorithm": "async_sharing", "seed": 0, "slots": 10**8}
     lines.write_text(json.dumps(head | {"nodes": NODES, "pid": os.getpid(), "host": socket.gethostname()}) + "\n")
     begun_s, index = time.monotonic(), 0
@@ -150,7 +160,8 @@ def verdict(seen: dict[str, object], minutes: float, rows: int) -> dict[str, obj
         "lag_ms": {f"p{q}": round(float(np.percentile(lags, q)), 1) for q in (50, 95, 99, 100)},
         "heap_mb": {"second_quarter": round(float(heap[quarter : 2 * quarter].mean()), 2),
                     "last_quarter": round(float(heap[-quarter:].mean()), 2), "growth": round(growth, 3)},
-        "dom_nodes": {"second_quarter": int(nodes[quarter : 2 * quarter].max()), "last_quarter": int(nodes[-quarter:].max())},
+        "dom_nodes": {"second_quarter": int(nodes[quarter : 2 * quarter].max()),
+                      "last_quarter": int(nodes[-quarter:].max())},
     }  # fmt: skip
     p95 = float(np.percentile(lags, 95))
     answer["passed"] = not seen["errors"] and growth < MOST_GROWTH and p95 < MOST_LAG_MS

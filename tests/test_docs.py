@@ -86,5 +86,7 @@ def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert "async_sharing" in (tmp_path / "site" / "reference" / "algorithms.html").read_text()
-    fetched = re.findall(r'<(?:script|link)[^>]+(?:src|href)="https?://[^"]+"', (tmp_path / "site/index.html").read_text())
+    fetched = re.findall(
+        r'<(?:script|link)[^>]+(?:src|href)="https?://[^"]+"', (tmp_path / "site/index.html").read_text()
+    )
     assert [tag for tag in fetched if "canonical" not in tag] == []

@@ -192,7 +192,9 @@ def _report(
         if each.message:
             console.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = next((path for path in written if path.suffix == ".png"), folder.figures)
-    console.print(f"folder  {folder.root}\nfigure  {figure}\nreport  {page}", highlight=False, soft_wrap=True, markup=False)
+    console.print(
+        f"folder  {folder.root}\nfigure  {figure}\nreport  {page}", highlight=False, soft_wrap=True, markup=False
+    )
 
 
 def _draw_labels(problem: "Problem", folder: "RunFolder") -> None:

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
+def plot(
     runs: Annotated[list[Path], typer.Argument(help="One run folder or more.")],
     x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
     y: Annotated[str, typer.Option(help="train_loss, test_accuracy, consensus, ...")] = "train_loss",

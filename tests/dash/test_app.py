@@ -6,8 +6,8 @@ from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import served  # type: ignore[import-not-found]
 
+from conftest import served  # type: ignore[import-not-found]
 from folkman.dash.hub import MOST_WAITING, Hub
 
 TOKEN = "a-token-for-these-tests"  # noqa: S105

@@ -152,7 +152,7 @@ def test_a_sweep_is_told_job_by_job(tmp_path, radio_folder):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])  # noqa: S104 - refused, never bound
 def test_beyond_loopback_a_token_is_needed(host):
-    with pytest.raises(ValueError, match="can be reached from other machines.*--token new"):
+    with pytest.raises(ValueError, match=r"can be reached from other machines.*--token new"):
         checked_token(host, None)
     assert len(checked_token(host, "new") or "") >= 32
 

@@ -43,7 +43,7 @@ def test_a_figure_is_written_in_the_kind_asked_for(run, tmp_path):
     drawn = run.plot("slots", "optimum_distance", style="ieee")
 
     assert drawn.save(tmp_path / "a.pdf")[0].read_bytes().startswith(b"%PDF")
-    assert tuple(drawn.figure.get_size_inches())[0] == 3.5
+    assert drawn.figure.get_figwidth() == 3.5
     with pytest.raises(ValueError, match=r"expected a file that ends in \.png"):
         drawn.save(tmp_path / "a.jpeg2000")
     with pytest.raises(ValueError, match="a style is one of"):

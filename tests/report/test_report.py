@@ -165,7 +165,7 @@ def test_a_sweep_shows_arms_axes_and_failures(tmp_path):
 
 
 def test_a_sweep_of_a_later_format_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="format 1, .* has 7; read it with the version that wrote it"):
+    with pytest.raises(ValueError, match=r"format 1, .* has 7; read it with the version that wrote it"):
         write_report(make_sweep(tmp_path, format_=7))
 
 

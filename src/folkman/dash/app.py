@@ -106,7 +106,11 @@ class Guard:
             return PlainTextResponse("this page is only to be read", status_code=405)
         if self.token is None:
             name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
-            return None if is_loopback(name) else PlainTextResponse("this page answers to its own address only", status_code=421)
+            return (
+                None
+                if is_loopback(name)
+                else PlainTextResponse("this page answers to its own address only", status_code=421)
+            )
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and scope["path"] == "/" and self._is_token(given):
             answer = RedirectResponse("/", status_code=303)
@@ -119,5 +123,3 @@ class Guard:
 
     def _is_token(self, given: str) -> bool:
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
-
-

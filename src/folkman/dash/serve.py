@@ -16,7 +16,7 @@ __all__ = ["make_source", "serve"]
 LEAST_TOKEN = 16
 
 
-def serve(  # noqa: PLR0913 - one by name each
+def serve(
     folder: Path | None, *, cluster: bool, host: str, port: int, token: str | None, open_page: bool = False
 ) -> None:
     """Serve the page of a folder until interrupted."""

@@ -73,7 +73,9 @@ def table(
     """Return a table that scrolls sideways where it does not fit; row `best` is marked, `words` are set left."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
     lines = [
-        ('<tr class="best">' if index == best else "<tr>") + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        ('<tr class="best">' if index == best else "<tr>")
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        + "</tr>"
         for index, row in enumerate(rows)
     ]
     body = "".join(lines)

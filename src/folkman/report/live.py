@@ -16,6 +16,7 @@ class News(NamedTuple):
     again: bool  # the file is another one, or was cut: forget what was read before
     head: dict[str, Any]  # of the run: label, seed, slots, pid, host
     rows: list[dict[str, Any]]  # each with `at`, the time it was written, and `row`
+    lines: list[dict[str, Any]]  # everything, also what is no row
 
 
 class Tail:
@@ -47,7 +48,7 @@ class Tail:
         *lines, self._rest = (self._rest + data).split(b"\n")
         found = [content for line in lines if (content := _parsed(line)) is not None]
         self.head = next((content for content in found if "row" not in content), self.head)
-        return News(again, self.head, [content for content in found if isinstance(content.get("row"), dict)])
+        return News(again, self.head, [content for content in found if isinstance(content.get("row"), dict)], found)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The report of a run folder: headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat it."""
+"""The report of a run folder: headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat."""
 
 import shlex
 from collections.abc import Iterator, Sequence

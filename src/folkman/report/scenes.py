@@ -1,4 +1,4 @@
-"""Figures of a scene: the map, who holds how old a copy of whom, who has which share of the bandwidth, who disagrees."""
+"""Figures of a scene: the map, how old the copies are, who has which share of the bandwidth, who disagrees."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ def draw_scene(scene: Scene, frame: int | None = None, paint: str | None = None)
 
 
 def best_paint(scene: Scene) -> str:
-    """Return what says most on a map: SINR where it is known, ages elsewhere, disagreement where pairs were not kept."""
+    """Return what says most on a map: SINR if it is known, else ages, or disagreement where pairs were not kept."""
     if np.isfinite(scene.sinr_db).any():
         return "sinr"
     return "age" if scene.paired else "disagreement"

@@ -39,7 +39,9 @@ def sweep_page(sweep: Sweep) -> str:
         curves_section(sweep.runs) if len(arms) <= MOST_TOGETHER else _multiples(sweep.runs),
         Section("failures", "Failures", _failures(sweep)),
         Section("jobs", "Jobs", _jobs(sweep)),
-        Section("configuration", "Configuration", details("sweep.toml", preformatted(sweep.text)) if sweep.text else ""),
+        Section(
+            "configuration", "Configuration", details("sweep.toml", preformatted(sweep.text)) if sweep.text else ""
+        ),
         provenance_section(_provenance(sweep)),
         Section("repeat", "To repeat it", _commands(sweep)),
     ]
