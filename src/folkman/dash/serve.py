@@ -14,6 +14,8 @@ from folkman.checks import require
 __all__ = ["make_source", "serve"]
 
 LEAST_TOKEN = 16
+SEND_BYTES = 128 * 1024
+"""Kept small: a visitor who stalls is told everything anew, rather than a minute of old news when he wakes."""
 
 
 def serve(
@@ -111,6 +113,7 @@ def _listen(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         listener.bind(address)
     except OSError as error:
         raise ValueError(
