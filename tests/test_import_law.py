@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
 MAY_IMPORT["cli_look"] = MAY_IMPORT["cli_theory"] | {"dash"}
-MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_look"}
+MAY_IMPORT["cli_paper"] = MAY_IMPORT["cli_theory"]
+MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_look", "cli_paper"}
 
 
 def part_of(path: Path) -> str:

@@ -27,6 +27,8 @@ def draw(runs: list[Run]) -> Figure:
             style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]
             axes.plot(curve.x, curve.mean, color=COLOURS[index % len(COLOURS)], linestyle=style, linewidth=1.2,
                       label=curve.label)  # fmt: skip
+        if y == "train_loss":  # one that grows without bound must not hide the others
+            axes.set_ylim(0.0, min(axes.get_ylim()[1], 2 * max(run.rows[0][y] for run in runs)))
         axes.set_xlabel((AXES | METRICS)[x])
         axes.set_ylabel((AXES | METRICS)[y])
         axes.grid(visible=True, alpha=0.3, linewidth=0.6)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Place, Server, async_sharing, dpsgd, fedavg
+    from folkman.engine.cells import simulate_cells
     from folkman.engine.faults import Faults
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
+    from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
+    from folkman.problem.field import Field, make_field
     from folkman.problem.models import MODELS, Model
     from folkman.problem.partition import split
     from folkman.problem.problem import Problem, make_problem
@@ -39,10 +42,13 @@ _HOMES = {
         "dpsgd",
         "fedavg",
     ),
+    "folkman.engine.cells": ("simulate_cells",),
     "folkman.engine.faults": ("Faults",),
     "folkman.engine.reference": ("reference",),
     "folkman.engine.simulate": ("Clock", "Recording", "simulate"),
+    "folkman.problem.cores": ("use_cores",),
     "folkman.problem.data": ("DataSet", "load"),
+    "folkman.problem.field": ("Field", "make_field"),
     "folkman.problem.models": ("MODELS", "Model"),
     "folkman.problem.partition": ("split",),
     "folkman.problem.problem": ("Problem", "make_problem"),
@@ -67,6 +73,7 @@ __all__ = [
     "Clock",
     "DataSet",
     "Faults",
+    "Field",
     "Inbox",
     "Model",
     "Node",
@@ -86,6 +93,7 @@ __all__ = [
     "ideal",
     "iid",
     "load",
+    "make_field",
     "make_problem",
     "pipelined",
     "read_results",
@@ -93,8 +101,10 @@ __all__ = [
     "reference",
     "replay",
     "simulate",
+    "simulate_cells",
     "snapshot",
     "split",
+    "use_cores",
 ]
 
 

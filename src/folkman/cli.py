@@ -1,4 +1,4 @@
-"""The command line: `folkman run`, `ls`, `plot`, `report`, `dash`, `radio`, `algorithms`, `cite`, `theory`, `data`.
+"""The command line: `run`, `ls`, `plot`, `report`, `dash`, `radio`, `algorithms`, `cite`, `theory`, `data` and more.
 
 Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from folkman.cli_look import register as register_look
+from folkman.cli_paper import audit, reproduce
 from folkman.cli_theory import theory_app
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
+app.command()(reproduce)
+app.command()(audit)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 

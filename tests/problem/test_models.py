@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from folkman.problem.models import MODELS, cnn
-from folkman.problem.networks import CNN, local_response_norm
+from folkman.problem.networks import CNN
+from folkman.problem.normalisation import local_response_norm
 from reference import plain
 
 SHAPE, CLASSES = (4, 4, 1), 3

@@ -47,7 +47,8 @@ def test_shares_are_sample_counts_and_the_loss_is_that_of_the_union(uneven):
     np.testing.assert_allclose(problem.share, [len(part) / 300 for part in parts])
     expected, _ = plain.softmax_gradient(np.asarray(w), samples.x_train[union], samples.y_train[union], l2=0.1)
     assert float(values.train_loss) == pytest.approx(expected, rel=1e-10)
-    scores = samples.x_test.reshape(len(samples.x_test), -1) @ np.asarray(w)[:-10].reshape(64, 10) + np.asarray(w)[-10:]
+    kernel, bias = np.asarray(w)[:-10].reshape(10, 64), np.asarray(w)[-10:]
+    scores = samples.x_test.reshape(len(samples.x_test), -1) @ kernel.T + bias
     assert float(values.test_accuracy) == pytest.approx(np.mean(scores.argmax(axis=1) == samples.y_test))
     assert np.isnan(values.optimum_distance)
 
@@ -95,7 +96,7 @@ def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):
     value = problem.evaluate(v[0])
 
     assert problem.traceable is (jax.default_backend() != "cpu")
-    monkeypatch.setattr(module, "CONVOLUTION_CHUNK", 5)
+    monkeypatch.setattr(module, "CONVOLUTION_CHUNK", {jax.default_backend(): 5})
     looped = problem.gradients(v, keys(2))
     monkeypatch.setattr(type(problem), "traceable", property(lambda _: True))
     traced = problem.gradients(v, keys(2))

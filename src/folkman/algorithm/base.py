@@ -64,9 +64,12 @@ class Inbox(NamedTuple):
     age: Array  # (nbr,) slots since the payload was formed
     finite: Array  # (nbr,) bool: False where the payload was not finite, and is zeros here
     coming: Array | None = None  # (nbr,) bool: on its way, where the carrier can tell (uploads to a server)
+    mixed: Array | None = None  # (message,) `mix(weight)`, where an engine has it at hand
 
     def mix(self, weights: Array) -> Array:
         """Return sum_j weights_j x_j over the held payloads x_j, as one row-vector-times-matrix product."""
+        if self.mixed is not None and weights is self.weight:
+            return self.mixed
         row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
         return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits
 

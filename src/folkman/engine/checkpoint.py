@@ -22,7 +22,7 @@ from folkman.files import save_tensors
 
 __all__ = ["load", "save"]
 
-FORMAT = "folkman checkpoint 2"
+FORMAT = "folkman checkpoint 3"
 
 
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, State
 from folkman.engine import snapshots
@@ -38,6 +38,7 @@ class PeerMedium(NamedTuple):
     network: NetworkState
     snapshots: snapshots.Snapshots
     brought: Array  # (rx, tx) stamp that the network brought last; held unless the receiver was away
+    mixed: Array | None  # (rx, message) sums of the copies by share, if those are the weights
 
 
 class StarMedium(NamedTuple):
@@ -108,18 +109,24 @@ def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states
     nodes = problem.num_nodes
     none = jnp.zeros((nodes, nodes), jnp.int32)
     if in_lockstep(algorithm):
-        return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none)
-    return PeerMedium(network.init(nodes, key), snapshots.start(messages, network.versions(nodes)), none)
+        return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none, None)
+    store = snapshots.start(messages, network.versions(nodes))
+    mixed = None if algorithm.mixing else snapshots.mixture(store, _by_share(problem))
+    return PeerMedium(network.init(nodes, key), store, none, mixed)
+
+
+def _by_share(problem: Problem) -> Array:
+    nodes = problem.num_nodes
+    return jnp.broadcast_to(problem.share[None], (nodes, nodes))
 
 
 def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
     store = medium.snapshots
-    nodes = problem.num_nodes
     if algorithm.mixing is None:
-        mixing = jnp.broadcast_to(problem.share[None], (nodes, nodes))
+        mixing = _by_share(problem)
     else:
         mixing = algorithm.mixing.weights(store.heard).astype(problem.share.dtype)
-    inbox, axes = snapshots.inboxes(store, mixing, slot)
+    inbox, axes = snapshots.inboxes(store, mixing, slot, medium.mixed)
     return inbox._replace(heard=store.heard) if in_lockstep(algorithm) else inbox, axes
 
 
@@ -153,7 +160,11 @@ def _exchange_peers(
     copies = _count(jnp.sum(delivery.linked & edges, axis=0, dtype=jnp.int32), form, len(price))
     none = jnp.zeros(1, jnp.int32)
     event = delivery._replace(held=held)
-    return PeerMedium(net, store, delivery.held), Traffic(sent, copies, none, none), event
+    mixed = medium.mixed
+    if mixed is not None:
+        arrived = jnp.any(held != medium.snapshots.held)
+        mixed = lax.cond(arrived, lambda: snapshots.mixture(store, _by_share(problem)), lambda: mixed)
+    return PeerMedium(net, store, delivery.held, mixed), Traffic(sent, copies, none, none), event
 
 
 def _edges(algorithm: Algorithm, problem: Problem) -> Array:

@@ -17,7 +17,7 @@ from folkman.problem.problem import Evaluation, Problem
 if TYPE_CHECKING:
     from folkman.engine.simulate import Mark, Simulation
 
-__all__ = ["Counts", "Totals", "network_model", "node_models", "row_of"]
+__all__ = ["Counts", "Totals", "cell_measures", "network_model", "node_models", "row_of", "traffic_bits"]
 
 
 class Counts(NamedTuple):
@@ -68,8 +68,18 @@ def network_model(problem: Problem, algorithm: Algorithm, carry: Carry) -> Array
     return jnp.dot(problem.share, params, precision="highest")
 
 
+def cell_measures(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, dict[str, Array]]:
+    """Return the network's model (d,) and all that is measured on it."""
+    w, _, spread = _spread(problem, algorithm, carry)
+    return w, problem.evaluate(w)._asdict() | spread
+
+
 @partial(jax.jit, static_argnums=1)
 def _models(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+    return _spread(problem, algorithm, carry)
+
+
+def _spread(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
     """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
@@ -97,7 +107,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
     carry, totals = mark
     w, models, spread = _models(problem, algorithm, carry)
     slots, finished = int(carry.slot), sum(totals.gradients)
-    bits, bits_unicast = _bits(simulation, totals)
+    bits, bits_unicast = traffic_bits(simulation, totals)
     row = {
         "slots": slots,
         "seconds": slots * clock.slot_s,
@@ -130,7 +140,7 @@ def _rounds(simulation: "Simulation", mark: "Mark") -> float:
     return sum(mark.totals.traffic.sent) / simulation.problem.num_nodes
 
 
-def _bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
+def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
     """Return the bits on air with a broadcast counted once, and with each receiver counted."""
     problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
     up, down = prices(problem, network, algorithm)

@@ -39,11 +39,14 @@ __all__ = [
     "Totals",
     "check_fit",
     "check_horizon",
+    "is_missing",
     "march",
     "note",
+    "one_slot",
     "outcome",
     "simulate",
     "start",
+    "with_room",
 ]
 
 
@@ -157,7 +160,7 @@ def start(simulation: Simulation, seed: int) -> Mark:
         f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; give both the same slot_s",
     )
     nodes = problem.num_nodes
-    carry = _first(problem, network, algorithm, clock.per_node(nodes), seed)
+    carry = _first(problem, network, algorithm, clock.per_node(nodes), np.uint32(seed))
     return Mark(carry, Totals.nothing(carry.tally))
 
 
@@ -228,8 +231,8 @@ def march(
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
         carry, rows = advance(problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry)
-        if _missing(carry):
-            mark = mark._replace(carry=_with_room(mark.carry, network.recent))
+        if is_missing(carry):
+            mark = mark._replace(carry=with_room(mark.carry, network.recent))
             continue
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
@@ -254,7 +257,8 @@ def _advance(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Car
     return _loop(problem, fixed, length, carry), None
 
 
-def _slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
+def one_slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
+    """Return the carry one slot later, and the slot's row of the timeline."""
     network, algorithm, compute, faults = fixed
     held = _held(carry)
     carry, point, keys = begin(problem, algorithm, compute, faults, carry)
@@ -266,13 +270,13 @@ def _slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
 @partial(jax.jit, static_argnums=1)
 def _loop(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> Carry:
     """Run `length` slots; `length` is traced, so that stretches of all lengths share one program."""
-    return lax.fori_loop(0, length, lambda _, c: _slot(problem, fixed, c)[0], carry)
+    return lax.fori_loop(0, length, lambda _, c: one_slot(problem, fixed, c)[0], carry)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _scan(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots and stack their rows of the timeline."""
-    return lax.scan(lambda c, _: _slot(problem, fixed, c), carry, None, length)
+    return lax.scan(lambda c, _: one_slot(problem, fixed, c), carry, None, length)
 
 
 _first = jax.jit(first, static_argnums=(1, 2, 3))
@@ -294,11 +298,12 @@ def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, 
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 
-def _missing(carry: Carry) -> bool:
-    return isinstance(carry.medium, PeerMedium) and bool(carry.medium.snapshots.missing)
+def is_missing(carry: Carry) -> bool:
+    """Tell whether a copy was needed that the store had no room for: the stretch must be run again with more."""
+    return isinstance(carry.medium, PeerMedium) and bool(jnp.any(carry.medium.snapshots.missing))
 
 
-def _with_room(carry: Carry, recent: int) -> Carry:
+def with_room(carry: Carry, recent: int) -> Carry:
     """Return the carry with twice the room for payloads, to take the last stretch again.
 
     No more can be in use than one version a receiver, those on their way, and one being written.

@@ -2,17 +2,19 @@
 
 Receivers hold copies of different age, but of one sender only a few versions are in use at a time: each is kept in
 one row of a store, and an inbox is row numbers. All nodes' sums are then one product of a (node, row) matrix with
-the (row, d) store, and nothing of size node x node x d ever exists.
+the (row, d) store, and nothing of size node x node x d ever exists. Where the weights never change the sums are kept,
+and formed anew only in slots in which a copy arrives.
 """
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Inbox
 
-__all__ = ["Snapshots", "inboxes", "put", "start", "widen"]
+__all__ = ["Snapshots", "inboxes", "mixture", "put", "start", "widen"]
 
 
 class Snapshots(NamedTuple):
@@ -74,10 +76,16 @@ def put(
     return Snapshots(payload, stamps, held, heard, snapshots.missing | too_small | ~jnp.all(found))
 
 
-def inboxes(snapshots: Snapshots, mixing: Array, slot: Array) -> tuple[Inbox, Inbox]:
+def mixture(snapshots: Snapshots, mixing: Array) -> Array:
+    """Return what each node's copies sum up to under `mixing` (rx, tx), without its own: (rx, message)."""
+    inbox, axes = inboxes(snapshots, mixing, jnp.zeros((), jnp.int32))
+    return jax.vmap(lambda one: one.mix(one.weight), (axes,))(inbox)
+
+
+def inboxes(snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None) -> tuple[Inbox, Inbox]:
     """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
 
-    `mixing` (rx, tx) are the weights, the nodes' own on the diagonal.
+    `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if it is at hand.
     """
     nodes, versions = snapshots.stamp.shape
     version = jnp.argmax(snapshots.held[:, :, None] == snapshots.stamp[None], axis=2)  # (rx, tx)
@@ -90,8 +98,10 @@ def inboxes(snapshots: Snapshots, mixing: Array, slot: Array) -> tuple[Inbox, In
         heard=snapshots.heard & _others(nodes),
         age=slot - snapshots.held,
         finite=jnp.ones(nodes, bool),
+        mixed=mixed,
     )
-    return inbox, Inbox(store=None, row=0, weight=0, own_weight=0, heard=0, age=0, finite=None)  # type: ignore[arg-type]
+    along = None if mixed is None else 0
+    return inbox, Inbox(store=None, row=0, weight=0, own_weight=0, heard=0, age=0, finite=None, mixed=along)  # type: ignore[arg-type]
 
 
 def _others(nodes: int) -> Array:

@@ -45,7 +45,8 @@ from folkman.radio.loss import Lossy
 from folkman.record import Run
 from folkman.theory.stability import stability_warning
 
-__all__ = ["Part", "Watch", "build_problem", "check", "compare", "pairs", "parts", "slot_seconds", "step_warnings"]
+__all__ = ["Part", "Watch", "build_problem", "check", "compare", "make", "pairs", "parts", "slot_seconds"]
+__all__ += ["step_warnings"]
 
 CHECKPOINT_EVERY_S = 10.0
 MOST_NODES_WARNED = 200
@@ -167,13 +168,13 @@ def compare(
     for part in parts(comparison, problems):
         folder.load_part(part.run, part.fingerprint)
         if part.run.status not in ("finished", "diverged"):
-            _make(part, folder, watch)
+            make(part, folder, watch)
         runs.append(part.run)
     folder.save_results(runs)
     return runs
 
 
-def _make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
+def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     """Run one part from its checkpoint, or from the start, to its end."""
     run, simulation, slots, fingerprint = part
     place = folder.checkpoint(run)

@@ -13,7 +13,7 @@ from jax import Array
 from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Head
 from folkman.problem.layout import Layout
-from folkman.problem.networks import CNN, Dense, Offset, ScoreNetwork
+from folkman.problem.networks import CNN, PRECISIONS, Dense, Offset, Precision, ScoreNetwork
 
 __all__ = ["MODELS", "Model", "cnn", "linear", "logistic", "mlp", "quadratic", "softmax", "svm"]
 
@@ -34,6 +34,10 @@ class Model:
     def init(self, key: Array) -> Array:
         """Return the common first model, a flat float32 vector."""
         return self.network.init(key)
+
+    def prepare(self, x: Array) -> Array:
+        """Return samples (n, ...) in the form that the network is fastest at."""
+        return self.network.prepare(x)
 
     def losses(self, w: Array, x: Array, y: Array) -> Array:
         """Return the loss of each sample, shape (n,)."""
@@ -79,14 +83,16 @@ def mlp(sample: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (64,
     return Model(Dense((prod(sample), *hidden, classes)), CROSS_ENTROPY)
 
 
-def cnn(sample: tuple[int, ...], classes: int) -> Model:
-    """Build the paper's nine-layer CNN."""
+def cnn(sample: tuple[int, ...], classes: int, *, precision: Precision = "float32") -> Model:
+    """Build the paper's nine-layer CNN; `precision` "bfloat16" computes in 16 bits and keeps float32 parameters."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if len(sample) != 3:
         raise ValueError(
             f"the CNN expects samples of shape (height, width, channels), got {sample}; "
             "use a data set of images or another model"
         )
-    return Model(CNN((sample[0], sample[1], sample[2]), classes), CROSS_ENTROPY, convolutional=True)
+    return Model(CNN((sample[0], sample[1], sample[2]), classes, precision), CROSS_ENTROPY, convolutional=True)
 
 
 MODELS: dict[str, Callable[..., Model]] = {

@@ -23,14 +23,18 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick
 from folkman.keys import Stream, make_key
+from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
 from folkman.problem.models import MODELS, Model
 from folkman.problem.partition import iid
 
 __all__ = ["Evaluation", "Problem", "make_problem"]
 
-CONVOLUTION_CHUNK = 500
-"""Samples a convolutional kernel sees at once: bounds the memory of activations at about 200 MB."""
+CONVOLUTION_CHUNK = {"cpu": 500, "gpu": 20_000}
+"""Samples a convolutional kernel sees at once: bounds the memory of activations at about 200 MB, 5 GB on a GPU."""
+
+PREPARED_SHARE = 0.25
+"""Share of a device's memory that samples may take in the form that the model is fastest at."""
 
 
 class Evaluation(NamedTuple):
@@ -84,6 +88,11 @@ class Problem:
         """
         return not (self.model.convolutional and jax.default_backend() == "cpu")
 
+    @property
+    def _work(self) -> int:
+        """Return about how many multiplications all nodes' gradients take."""
+        return self.num_nodes * (self.batch or self.x.shape[1]) * self.dim
+
     def of_node(self, index: int) -> "Problem":
         """Return the problem as node `index` sees it: its own samples, its own share, no test data of others."""
         rows = slice(index, index + 1)
@@ -99,7 +108,10 @@ class Problem:
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
         if self.traceable:
-            return jax.vmap(partial(_local, self))(v, self.x, self.y, self.count, keys)
+            nodes = (v, self.x, self.y, self.count, keys)
+            if self.model.convolutional:  # under vmap a convolution with a kernel a node is ten times slower
+                return lax.map(lambda node: _local(self, *node), nodes)
+            return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
         rows = [_local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i]) for i in range(self.num_nodes)]
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
@@ -155,7 +167,7 @@ def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Ar
         weight = jnp.where(jnp.arange(x.shape[0]) < count, 1.0 / count, 0.0).astype(w.dtype)
     else:  # drawn with replacement: unbiased whatever the node's sample count
         drawn = jax.random.randint(key, (problem.batch,), 0, count, jnp.int32)
-        x, y = x[drawn], y[drawn]
+        x, y = (samples.at[drawn].get(mode="promise_in_bounds") for samples in (x, y))
         weight = jnp.full(problem.batch, 1.0 / problem.batch, w.dtype)
     loss, grad = _in_chunks(problem, partial(_loss_and_grad, problem.model, w), x, y, weight)
     penalty, penalty_grad = jax.value_and_grad(_penalty, argnums=1)(problem, w)
@@ -173,20 +185,18 @@ def _in_chunks(
     problem: Problem, kernel: Callable[[Array, Array, Array], Sums], x: Array, y: Array, weight: Array
 ) -> Sums:
     """Sum `kernel(x, y, weight)` over chunks of samples, where the model needs its memory bounded."""
-    size = CONVOLUTION_CHUNK if problem.model.convolutional else len(x)
-    if len(x) <= size:
+    most = CONVOLUTION_CHUNK.get(jax.default_backend(), 500) if problem.model.convolutional else len(x)
+    if len(x) <= most:
         return kernel(x, y, weight)
+    size = -(-len(x) // -(-len(x) // most))  # even chunks
     if not problem.traceable:
         parts = [kernel(*(a[i : i + size] for a in (x, y, weight))) for i in range(0, len(x), size)]
         return jax.tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
     pad = -len(x) % size
     blocks = [jnp.pad(a, [(0, pad)] + [(0, 0)] * (a.ndim - 1)).reshape(-1, size, *a.shape[1:]) for a in (x, y, weight)]
-    first = kernel(*(b[0] for b in blocks))
-    total, _ = lax.scan(
-        lambda sums, block: (jax.tree.map(jnp.add, sums, kernel(*block)), None),
-        first,
-        [b[1:] for b in blocks],
-    )
+    shapes = jax.eval_shape(kernel, *(b[0] for b in blocks))
+    zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    total, _ = lax.scan(lambda sums, block: (jax.tree.map(jnp.add, sums, kernel(*block)), None), zeros, blocks)
     return total
 
 
@@ -225,13 +235,13 @@ def make_problem(
         return _as_array(rows, dtype)
 
     return Problem(
-        x=padded(data.x_train),
+        x=_prepared(model, padded(data.x_train)),
         y=padded(data.y_train),
         count=jnp.asarray(counts, jnp.int32),
         share=jnp.asarray(counts / counts.sum(), dtype),
         node=jnp.arange(len(parts), dtype=jnp.int32),
         initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
-        x_test=_as_array(data.x_test, dtype),
+        x_test=_prepared(model, _as_array(data.x_test, dtype)[None])[0],
         y_test=_as_array(data.y_test, dtype),
         optimum=_optimum(data, model, parts, l2, dtype),
         name=data.name,
@@ -252,6 +262,16 @@ def _optimum(data: DataSet, model: Model, parts: Sequence[NDArray], l2: float, d
 @partial(jax.jit, static_argnums=0)
 def _first_model(model: Model, key: Array) -> Array:
     return model.init(key)
+
+
+def _prepared(model: Model, x: Array) -> Array:
+    """Return samples (node, n, ...) in the form that the model is fastest at, if the device has room for it."""
+    shape = jax.eval_shape(jax.vmap(model.prepare), x)
+    device = next(iter(x.devices()))
+    room = (device.memory_stats() or {}).get("bytes_limit", 0) if device.platform == "gpu" else 0
+    if shape.shape == x.shape or shape.size * shape.dtype.itemsize > PREPARED_SHARE * room:
+        return x
+    return jax.jit(lambda x: lax.map(model.prepare, x))(x)
 
 
 def _as_array(samples: NDArray, dtype: str) -> Array:

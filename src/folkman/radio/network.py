@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from folkman.checks import require
@@ -180,7 +180,14 @@ class RadioNetwork:
     ) -> tuple[RadioState, Delivery]:
         """Deliver what has arrived, then start the periods that are due."""
         state, over = self._arrive(state)
-        new, starts = self._start(state, over, offers[None], message_bits, key)
+
+        def start() -> tuple[RadioState, Array]:
+            return self._start(state, over, offers[None], message_bits, key)
+
+        if self.period == "epoch":  # in the middle of one nothing starts and nobody moves: spare the draws
+            new, starts = lax.cond(jnp.all(over), start, lambda: (state, jnp.zeros_like(over)))
+        else:
+            new, starts = start()
         return new, Delivery(new.held, starts, new.linked & starts[None])
 
     def lockstep_init(self, num_nodes: int, key: Array) -> LockstepRadio:

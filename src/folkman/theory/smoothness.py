@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE
 from folkman.problem.networks import Dense
 from folkman.problem.problem import Problem
@@ -49,6 +50,10 @@ def _start(problem: Problem) -> Array:
 
 
 def _power(problem: Problem, point: Array, u: Array, rounds: int, *, whole: bool) -> Array:
+    require(
+        getattr(problem.model.network, "precision", "float32") == "float32",
+        "the curvature of a model needs float32, and this one computes in bfloat16; leave 'precision' out of [model]",
+    )
     problem = replace(problem, batch=None)
     if problem.traceable:
         return _compiled(problem, point, u, rounds, whole)
@@ -71,7 +76,9 @@ def _compiled(problem: Problem, point: Array, u: Array, rounds: int, whole: bool
 def _round(problem: Problem, point: Array, u: Array, whole: bool) -> tuple[Array, Array]:
     """Return H u over its length, and ||H u|| / ||u||, row by row."""
     u = u / jnp.maximum(jnp.linalg.norm(u, axis=1, keepdims=True), jnp.finfo(u.dtype).tiny)
-    turned = jax.jvp(lambda v: full_gradients(problem, v)[1], (point,), (u,))[1]
+    turned = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[1](u)[
+        0
+    ]  # H is symmetric; some kernels know no jvp
     mixed = jnp.broadcast_to(jnp.dot(problem.share, turned, precision="highest"), turned.shape)
     turned = jnp.where(whole, mixed, turned)
     return turned, jnp.linalg.norm(turned, axis=1)

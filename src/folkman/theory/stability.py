@@ -152,7 +152,7 @@ def stability_warning(
     a warning is justified there, silence proves nothing.
     """
     work = float(problem.x.shape[0] * problem.x.shape[1]) * problem.dim * rounds
-    if problem.batch is not None or not problem.traceable or work > MOST_WORK or not step > 0:
+    if problem.batch is not None or problem.model.convolutional or work > MOST_WORK or not step > 0:
         return None
     shares = np.asarray(problem.share, float)
     held = constant_stamps(problem.num_nodes, ages, max(60, 4 * ages)) if isinstance(ages, int) else ages

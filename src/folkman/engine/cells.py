@@ -1,0 +1,230 @@
+"""Many cells: the same algorithm in each, side by side.
+
+    run = simulate_cells(field, network, algorithm, slots=200, seed=0)
+
+Cells do not share parameters, so a few at a time run to the end as one compiled program over a leading cell axis
+(parted over the cores where `use_cores` made devices of them): time is linear in nodes, and memory does not depend on
+the number of cells. A row is the mean over cells; its bits are those of all cells, its extremes the largest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from math import nan
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from folkman.algorithm.base import Algorithm
+from folkman.checks import require
+from folkman.engine.metrics import Totals, cell_measures, traffic_bits
+from folkman.engine.simulate import (
+    Clock,
+    Recording,
+    Simulation,
+    check_fit,
+    check_horizon,
+    is_missing,
+    note,
+    one_slot,
+    with_room,
+)
+from folkman.engine.slot import Carry, clear, first
+from folkman.problem.field import Field
+from folkman.problem.problem import Problem
+from folkman.radio.delivery import Network
+from folkman.record import Run
+
+__all__ = ["simulate_cells"]
+
+ROOM_BYTES = 10**9
+"""Memory for the samples and states of the cells that run at once."""
+
+COPIES = 8
+"""Vectors a node, about: its parameters, copies of them on their way, points and gradients."""
+
+
+class _Fixed(NamedTuple):
+    """What a program is compiled for."""
+
+    network: Network
+    algorithm: Algorithm
+    compute: tuple[int, ...]
+    faults: Any
+
+
+def simulate_cells(
+    field: Field,
+    network: Network,
+    algorithm: Algorithm,
+    *,
+    slots: int,
+    seed: int = 0,
+    clock: Clock = Clock(),  # noqa: B008 - immutable
+    recording: Recording = Recording(),  # noqa: B008 - immutable
+    at_once: int | None = None,
+) -> Run:
+    """Run every cell for `slots` slots and return the mean over cells; `run.model` is (cell, d).
+
+    `at_once` cells run together; by default as many as fit in about a gigabyte.
+    """
+    require(
+        not recording.timeline and not recording.nodes,
+        "many cells keep neither timelines nor the measures of single nodes; simulate one cell for those",
+    )
+    check_horizon(network, slots)
+    simulation = Simulation(field.first, network, algorithm, clock, recording)
+    check_fit(field.first.num_nodes, network, algorithm)
+    run = Run(algorithm.name, algorithm.name, seed)
+    parts = [list(_march(simulation, field, cells, slots, seed)) for cells in _portions(field, at_once)]
+    for rows in zip(*((row for _, row in part) for part in parts), strict=True):
+        note(run, _joined(list(rows), [len(cells) for cells in _portions(field, at_once)]))
+    run.model = np.concatenate([part[-1][0] for part in parts])
+    return run
+
+
+def _portions(field: Field, at_once: int | None) -> list[range]:
+    """Cut the cells into equal runs of cells, the last one perhaps shorter."""
+    states = COPIES * 4 * field.first.num_nodes * field.first.dim
+    size = at_once or max(1, ROOM_BYTES // (field.cell_bytes + states))
+    require(size >= 1, f"at least one cell must run at once, got {size}")
+    size = min(size, field.num_cells)
+    size = max(size - size % len(jax.devices()), 1)
+    return [range(start, min(start + size, field.num_cells)) for start in range(0, field.num_cells, size)]
+
+
+def _march(
+    simulation: Simulation, field: Field, cells: range, slots: int, seed: int
+) -> Iterator[tuple[np.ndarray, dict[str, float]]]:
+    """Yield the models (cell, d) and the row of some cells at slot 0, every recorded slot and the last."""
+    problem = _placed(field.problem(cells))
+    nodes = field.first.num_nodes
+    fixed = _Fixed(simulation.network, simulation.algorithm, simulation.clock.per_node(nodes), simulation.faults)
+    seeds = jnp.asarray(np.random.SeedSequence(seed).generate_state(field.num_cells)[cells.start : cells.stop])
+    carry = _first(problem, fixed, _placed(seeds))
+    totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
+    totals = totals._replace(gradients=(0,) * nodes * len(cells), busy=(0,) * nodes * len(cells))
+    done, every = 0, simulation.recording.every
+    while True:
+        models, row = _row(simulation, problem, carry, totals, done)
+        yield models, row
+        if done >= slots:
+            return
+        length = min(every, slots - done)
+        moved = _advance(problem, fixed, length, carry)
+        while is_missing(moved):
+            carry = jax.vmap(partial(with_room, recent=simulation.network.recent))(carry)
+            moved = _advance(problem, fixed, length, carry)
+        totals = totals.plus(_summed(moved.tally))
+        carry, done = _clear(moved), done + length
+
+
+def _placed(tree: Any) -> Any:
+    """Part the arrays with a cell axis over the devices, if there are several."""
+    devices = jax.devices()
+    if len(devices) == 1:
+        return tree
+    mesh = Mesh(np.array(devices), ("cell",))
+
+    def put(array: Array, axis: int | None) -> Array:
+        fits = axis is not None and array.shape[0] % len(devices) == 0
+        return jax.device_put(array, NamedSharding(mesh, PartitionSpec("cell") if fits else PartitionSpec()))
+
+    axes = _axes(tree) if isinstance(tree, Problem) else 0
+    if not isinstance(tree, Problem):
+        return put(tree, 0)
+    return jax.tree.map(put, tree, axes, is_leaf=lambda leaf: leaf is None)
+
+
+def _axes(problem: Problem) -> Problem:
+    """Return which fields of a field's problem have a cell axis, for `jax.vmap`."""
+    return replace(problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None)  # type: ignore[arg-type]
+
+
+@partial(jax.jit, static_argnums=1)
+def _first(problem: Problem, fixed: _Fixed, seeds: Array) -> Carry:
+    def one(problem: Problem, seed: Array) -> Carry:
+        return first(problem, fixed.network, fixed.algorithm, fixed.compute, seed)
+
+    return jax.vmap(one, (_axes(problem), 0))(problem, seeds)
+
+
+@partial(jax.jit, static_argnums=1)
+def _advance(problem: Problem, fixed: _Fixed, length: int, carry: Carry) -> Carry:
+    """Run `length` slots of all cells."""
+
+    def one(problem: Problem, carry: Carry) -> Carry:
+        return one_slot(problem, tuple(fixed), carry)[0]  # type: ignore[arg-type]
+
+    each = jax.vmap(one, (_axes(problem), 0))
+    return lax.fori_loop(0, length, lambda _, carry: each(problem, carry), carry)
+
+
+_clear = jax.jit(clear)
+
+
+@partial(jax.jit, static_argnums=1)
+def _measures(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, dict[str, Array]]:
+    one = partial(cell_measures, algorithm=algorithm)
+    return jax.vmap(lambda problem, carry: one(problem, carry=carry), (_axes(problem), 0))(problem, carry)
+
+
+def _summed(tally: Any) -> Any:
+    """Return the tally of all cells as one: nodes side by side, messages added."""
+    return tally._replace(
+        gradients=tally.gradients.reshape(-1),
+        busy=tally.busy.reshape(-1),
+        traffic=jax.tree.map(lambda count: np.asarray(count, np.int64).sum(axis=0), tally.traffic),
+        age_sum=jnp.sum(tally.age_sum),
+        age_max=jnp.max(tally.age_max),
+    )
+
+
+def _row(
+    simulation: Simulation, problem: Problem, carry: Carry, totals: Totals, slots: int
+) -> tuple[np.ndarray, dict[str, float]]:
+    models, measured = _measures(problem, simulation.algorithm, carry)
+    nodes, finished = len(totals.gradients), sum(totals.gradients)
+    server = simulation.algorithm.server
+    sent = sum(totals.traffic.sent) / nodes
+    rounds = sent if server is None else float(jnp.mean(jax.vmap(server.rounds)(carry.medium.server)))
+    bits, bits_unicast = traffic_bits(simulation, totals)
+    net = jax.vmap(simulation.network.measures)(carry.medium.network)
+    extremes = ("consensus_max", "node_norm")
+    row = {
+        "slots": slots,
+        "seconds": slots * simulation.clock.slot_s,
+        "gradients": finished / nodes,
+        "rounds": rounds,
+        "bits": bits,
+        **{name: float((jnp.max if name in extremes else jnp.mean)(value)) for name, value in measured.items()},
+        "mean_age": totals.age_sum / finished if finished else 0.0,
+        "max_age": totals.age_max,
+        "kappa": sum(totals.busy) / (slots * nodes) if slots else 0.0,
+        "gradients_max": max(totals.gradients),
+        "bits_unicast": bits_unicast,
+        "gamma_t": nan,
+        "gamma_w": nan,
+        **{name: float(jnp.mean(value)) for name, value in net.items()},
+    }
+    return np.asarray(models), row
+
+
+LARGEST = frozenset({"consensus_max", "node_norm", "max_age", "gradients_max"})
+ADDED = frozenset({"bits", "bits_unicast"})
+
+
+def _joined(rows: list[dict[str, float]], cells: list[int]) -> dict[str, float]:
+    """Return the row of all cells from those of its portions."""
+    joined = {}
+    for name in rows[0]:
+        values = np.array([row[name] for row in rows], float)
+        if name in LARGEST:
+            joined[name] = values.max()
+        else:
+            joined[name] = values.sum() if name in ADDED else np.average(values, weights=cells)
+    return {name: float(value) for name, value in joined.items()} | {"slots": int(joined["slots"])}

@@ -1,0 +1,191 @@
+"""Verdicts on the paper's claims: `paper/claims.toml` says what is claimed and how it is read, the runs decide.
+
+    judged = judge(read_results(Path("runs/paper-full")))
+
+Every reading of a claim is decided by itself (`folkman.experiment.deciders`). The claim
+
+    holds                 if all its readings hold
+    holds only if ...     if some do and others fail: those that hold are named
+    does not hold         if some fail and none holds
+    cannot be decided     if none holds or fails: too few draws, or no such runs
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from folkman.experiment import deciders
+from folkman.experiment.arms import FIGURES, read_table, settle
+from folkman.experiment.deciders import FAILS, HOLDS, OPEN, Reading
+from folkman.experiment.results import Found, Results, at, select
+from folkman.record import jsonable
+
+__all__ = ["Judged", "judge"]
+
+
+class Judged(NamedTuple):
+    """A claim and its verdict."""
+
+    name: str
+    where: str
+    text: str
+    test: str
+    verdict: str
+    reason: str
+    figure: str
+    readings: list[dict[str, Any]]
+
+
+def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None) -> list[Judged]:
+    """Judge every claim by the runs of one size."""
+    table = read_table("claims")
+    levels = dict(read_table("sizes")[results.size])
+    levels |= {
+        "most_nodes": max(levels["nodes"]),
+        "most_gamma": max(levels["gammas"]),
+        "falling_gammas": sorted(levels["gammas"], reverse=True),
+    }
+    judged = []
+    for claim in table["claim"] if claims is None else claims:
+        listed = table["readings"][claim["readings"]]["list"] if "readings" in claim else claim.get("reading", [])
+        variants = _variants(claim, results.size)
+        readings = [_decide(results, claim, settle(each, levels), levels, variants[0]) for each in listed]
+        others = [
+            _decide(results, claim, settle(each, levels), levels, variant)._replace(name=f"{each['name']} [{variant}]")
+            for variant in variants[1:]
+            for each in listed
+        ]
+        verdict, reason = _verdict(claim, readings)
+        shown = [_plain(reading) for reading in readings + [each for each in others if each.n]]
+        head = (claim["name"], claim["where"], claim["text"], _test(claim))
+        judged.append(Judged(*head, verdict, reason, _figure(claim, variants[0]), shown))
+    return judged
+
+
+def _variants(claim: Mapping[str, Any], size: str) -> list[str]:
+    """Return the data and model a claim is decided on, then others whose readings are shown beside."""
+    if "variant" in claim:
+        return [claim["variant"]]
+    if not str(claim.get("figure", "")).startswith("fig"):
+        return [""]
+    return [name for name in read_table(claim["figure"])["variants"][size] if name != "cifar10"]
+
+
+def _verdict(claim: Mapping[str, Any], readings: Sequence[Reading]) -> tuple[str, str]:
+    """Return a claim's verdict and the readings behind it."""
+    if claim["test"] == "undefined":
+        return "cannot be decided", claim["reason"]
+    groups = {kind: [r for r in readings if r.verdict == kind] for kind in (HOLDS, FAILS, OPEN)}
+    told = [f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in groups[kind]]
+    if groups[HOLDS] and not groups[FAILS] and not groups[OPEN]:
+        return "holds", "; ".join(told)
+    if groups[HOLDS] and (groups[FAILS] or groups[OPEN]):
+        unsure = "" if groups[FAILS] else " (the other readings are open)"
+        return f"holds only if {', or '.join(r.name for r in groups[HOLDS])}{unsure}", "; ".join(told)
+    if groups[FAILS]:
+        return "does not hold", "; ".join(told)
+    why = "; ".join(dict.fromkeys(f"{r.name}: {r.says}" for r in groups[OPEN])) or "there are no readings"
+    return "cannot be decided", why
+
+
+def _test(claim: Mapping[str, Any]) -> str:
+    """Describe the test of a claim in a line."""
+    metric, axis = claim.get("metric", "train_loss"), claim.get("axis", "gradients")
+    paired = f"{metric} at equal {axis}, paired over draws, 95 % interval"
+    return {
+        "explained": "share of the gain shown by a control without the cause",
+        "formula": f"measured against {deciders.FORMULAS[claim['formula']][0]}" if "formula" in claim else "",
+        "measured": "folkman theory, measured",
+        "undefined": "none",
+    }.get(claim["test"], f"{claim['test']}: {paired}")
+
+
+def _figure(claim: Mapping[str, Any], variant: str) -> str:
+    name = claim.get("figure", "")
+    return f"figures/{name}-{variant}-gradients.png" if name.startswith("fig") and variant != "clock" else name
+
+
+def _plain(reading: Reading) -> dict[str, Any]:
+    """Return a reading that JSON can hold."""
+    return {key: jsonable(value) if isinstance(value, float) else value for key, value in reading._asdict().items()}
+
+
+def _decide(
+    results: Results, claim: Mapping[str, Any], reading: Mapping[str, Any], levels: Mapping[str, Any], variant: str
+) -> Reading:
+    """Decide one reading of a claim on one variant."""
+    test, name = claim["test"], reading["name"]
+    if test == "measured":
+        return _measured(name, reading["measure"], results.theory)
+    fixed = settle(dict(claim.get("fix", {})), levels)
+    ask = {**{k: claim[k] for k in ("metric", "axis", "margin") if k in claim}, "test": test}
+    ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
+    runs = [found for found in results.runs if found.variant == variant and set(found.figures) & set(FIGURES)]
+    targets = deciders.timed_targets(runs, variant)
+    if test == "formula":
+        return deciders.formula(name, claim["formula"], select(runs, **reading["ours"]))
+    if test == "ordered":
+        key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
+        groups = [select(runs, **reading["ours"], **{key: value}) for value in values]
+        return deciders.ordered(name, groups, ask, targets)
+    if reading.get("best"):
+        return deciders.compare_pairs(name, [_best(runs, reading, ask)], ask, targets)
+    ours = select(runs, **{**reading["ours"], **fixed})
+    values = sorted({found.facts.get(claim["across"]) for found in ours}) if "across" in claim else [None]
+    pairs = []
+    for value in values:
+        left = select(ours, **({claim["across"]: value} if "across" in claim else {}))
+        pairs.append({key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
+                      if key in reading} | {"ours": left})  # fmt: skip
+    if test == "explained":
+        return _worst_explained(name, pairs)
+    return deciders.compare_pairs(name, [(pair["ours"], pair["other"]) for pair in pairs], ask, targets)
+
+
+def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]) -> list[Found]:
+    """Return the runs on the other side; "=name" is the fact of the runs on this side."""
+    if not left:
+        return []
+    facts = left[0].facts
+    said = {k: facts.get(v[1:]) if isinstance(v, str) and v.startswith("=") else v for k, v in wanted.items()}
+    return select(runs, **said)
+
+
+def _worst_explained(name: str, pairs: Sequence[Mapping[str, Sequence[Found]]]) -> Reading:
+    found = [deciders.explained(name, pair) for pair in pairs if all(pair.values())]
+    order = {FAILS: 0, OPEN: 1, HOLDS: 2}
+    return min(found, key=lambda r: order[r.verdict], default=Reading(name, OPEN, "there are no such runs"))
+
+
+def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]) -> tuple[list[Found], list[Found]]:
+    """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have."""
+    sides = []
+    for key in ("ours", "other"):
+        steps: dict[float, list[Found]] = {}
+        for found in select(runs, **reading[key]):
+            steps.setdefault(found.facts["effective"], []).append(found)
+        sides.append(steps)
+    if not all(sides):
+        return [], []
+    shared = set.intersection(*({f.seed for f in group} for steps in sides for group in steps.values()))
+    axis = ask.get("axis", "gradients")
+    where = deciders.reach([f for steps in sides for g in steps.values() for f in g if f.seed in shared], axis)
+
+    def worth(group: list[Found]) -> float:
+        kept = [f for f in group if f.seed in shared]
+        return sum(at(f.run, axis, where, "train_loss") for f in kept) / max(len(kept), 1)
+
+    best = [min(steps.values(), key=worth) for steps in sides]
+    return tuple([f for f in group if f.seed in shared] for group in best)  # type: ignore[return-value]
+
+
+def _measured(name: str, measure: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
+    """Decide by the measurements of one kind: each has a value and a limit that it must not exceed."""
+    cases = [row for row in rows if row["measure"] == measure]
+    if not cases:
+        return Reading(name, OPEN, "not measured; run: folkman reproduce theory")
+    known = [row for row in cases if row["value"] is not None]
+    if not known:
+        return Reading(name, OPEN, cases[0]["says"])
+    worst = max(known, key=lambda row: row["value"] - row["limit"])
+    verdict = HOLDS if worst["value"] <= worst["limit"] else FAILS
+    return Reading(name, verdict, f"{worst['case']}: {worst['says']}", len(known))

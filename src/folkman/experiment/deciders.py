@@ -1,0 +1,250 @@
+"""The tests that decide claims: paired over draws, with an interval and the size of the effect.
+
+Two runs of one draw (first model, delays, fading) are compared where both still go on: at the largest value of the
+axis that all of them reach. For losses and durations the difference is log(ours / other), for accuracies ours - other.
+Over the draws Student's 95 % interval of the mean is taken; the effect d is the mean over the standard deviation.
+
+    lower, higher   the interval lies on the claimed side of 0, and is not all within the margin of what counts as equal
+    ordered         the same for every step from one level to the next
+    similar         the interval lies within the margin
+    explained       which part of a gain a control shows that lacks what the claim gives as the cause
+    formula         a measured quantity agrees with a printed formula within 2 %
+    measured        what `folkman.experiment.measure` found
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from math import isfinite, log, nan
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from folkman.checks import pick, require
+from folkman.experiment.results import Found, at, select
+from folkman.record import Run
+from folkman.report.statistics import half_width
+
+__all__ = ["FORMULAS", "MARGINS", "Reading", "compare_pairs", "explained", "formula", "ordered", "paired"]
+
+MARGINS = {"test_accuracy": 0.002}
+"""Differences that count as none: two in a thousand images; 1 % of anything else."""
+MARGIN = 0.01
+FORMULA_MARGIN = 0.02
+
+HOLDS, FAILS, OPEN = "holds", "fails", "open"
+
+
+class Reading(NamedTuple):
+    """One way to take a claim, decided."""
+
+    name: str
+    verdict: str  # holds, fails, open
+    says: str
+    n: int = 0  # draws
+    mean: float = nan  # difference: relative, or of accuracies
+    low: float = nan
+    high: float = nan
+    effect: float = nan  # mean over standard deviation of the paired differences
+
+
+class Spread(NamedTuple):
+    """Paired differences over draws."""
+
+    n: int
+    mean: float
+    low: float
+    high: float
+    effect: float
+
+
+def paired(differences: Sequence[float]) -> Spread:
+    """Return mean, Student's 95 % interval and standardised effect."""
+    d = np.array(differences, float)
+    if len(d) < 2 or not np.isfinite(d).all():
+        mean = float(d.mean()) if len(d) else nan
+        return Spread(len(d), mean, -np.inf if len(d) < 2 else mean, np.inf if len(d) < 2 else mean, nan)
+    half = float(half_width(d[:, None])[0])
+    spread = float(d.std(ddof=1))
+    effect = float(d.mean()) / spread if spread > 0 else float(np.sign(d.mean())) * np.inf
+    return Spread(len(d), float(d.mean()), float(d.mean()) - half, float(d.mean()) + half, effect)
+
+
+def difference(ours: float, other: float, metric: str) -> float:
+    """Return log(ours / other), or ours - other for accuracies; a run that diverged has an infinite loss."""
+    if metric == "test_accuracy":
+        return ours - other
+    if not (ours > 0 and other > 0):
+        return nan if ours != other else 0.0
+    if np.isinf(ours) and np.isinf(other):
+        return nan
+    return log(ours) - log(other) if isfinite(ours) and isfinite(other) else (np.inf if np.isinf(ours) else -np.inf)
+
+
+def value_at(found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float]) -> float:
+    """Return a metric of a run at a point; `gradients_to_fedavg` is when it first reaches the target of its draw."""
+    if metric != "gradients_to_fedavg":
+        return at(found.run, axis, where, metric)
+    return first_reach(found.run, targets.get(found.seed, nan))
+
+
+def first_reach(run: Run, target: float) -> float:
+    """Return the gradients after which the loss is first at most `target`; not a number if it never is."""
+    losses, steps = run.column("train_loss"), run.column("gradients")
+    for index, loss in enumerate(losses):
+        if loss <= target * (1 + 1e-9):
+            if index == 0:
+                return steps[0]
+            before = losses[index - 1]
+            part = (before - target) / (before - loss) if before > loss else 1.0
+            return steps[index - 1] + part * (steps[index] - steps[index - 1])
+    return nan
+
+
+def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
+    """Return one run a draw; refuse two different ones, which a claim that says too little would mix."""
+    chosen: dict[int, Found] = {}
+    for found in runs:
+        known = chosen.setdefault(found.seed, found)
+        require(
+            known.run.label == found.run.label,
+            f"expected one run a draw, got two of draw {found.seed}: {dict(known.facts)} and {dict(found.facts)}; "
+            "say more in claims.toml",
+        )
+    return chosen
+
+
+def reach(runs: Sequence[Found], axis: str) -> float:
+    """Return the largest value of an axis that all runs reach; those that diverged are not waited for."""
+    ends = [found.run.last(axis) for found in runs if found.run.status != "diverged"]
+    return min(ends, default=nan)
+
+
+def verdict_of(spread: Spread, margin: float, sign: float) -> str:
+    """Decide "on the side of `sign`": holds, fails or open."""
+    if spread.n == 0 or (spread.n < 2 and isfinite(spread.mean)):
+        return OPEN
+    if np.isnan(spread.mean):
+        return OPEN
+    if -margin <= spread.low and spread.high <= margin:
+        return FAILS
+    low, high = (spread.low, spread.high) if sign > 0 else (-spread.high, -spread.low)
+    return HOLDS if low > 0 else FAILS if high < 0 else OPEN
+
+
+def compare_pairs(
+    name: str,
+    pairs: Sequence[tuple[Sequence[Found], Sequence[Found]]],
+    ask: Mapping[str, Any],
+    targets: Mapping[int, float] | None = None,
+) -> Reading:
+    """Decide lower, higher or similar for one pair of groups or several; the least favourable pair is reported."""
+    metric, axis, test = ask.get("metric", "train_loss"), ask.get("axis", "gradients"), ask["test"]
+    margin = ask.get("margin", MARGINS.get(metric, MARGIN))
+    outcomes: list[tuple[str, Spread, float]] = []
+    for ours, other in pairs:
+        left, right = by_seed(ours), by_seed(other)
+        seeds = sorted(left.keys() & right.keys())
+        where = reach([runs[seed] for seed in seeds for runs in (left, right)], axis)
+        values = [
+            difference(*(value_at(runs[seed], axis, where, metric, targets or {}) for runs in (left, right)), metric)
+            for seed in seeds
+        ]
+        spread = paired(values)
+        if test == "similar":
+            inside = -margin <= spread.low and spread.high <= margin
+            outside = spread.low > margin or spread.high < -margin
+            verdict = HOLDS if inside and spread.n > 1 else FAILS if outside and spread.n > 1 else OPEN
+        else:
+            verdict = verdict_of(spread, margin, 1.0 if test == "higher" else -1.0)
+        outcomes.append((verdict, spread, where))
+    if not outcomes or all(spread.n == 0 for _, spread, _ in outcomes):
+        return Reading(name, OPEN, "there are no such runs")
+    order = {FAILS: 0, OPEN: 1, HOLDS: 2}
+    verdict, spread, where = min(outcomes, key=lambda each: order[each[0]])
+    return Reading(name, verdict, _say(spread, metric, axis, where, margin), *spread)
+
+
+def _say(spread: Spread, metric: str, axis: str, where: float, margin: float) -> str:
+    """Return a difference in words."""
+    if spread.n < 2:
+        return "one draw has no interval" if spread.n else "there are no such runs"
+    if not isfinite(spread.mean):
+        return "a run diverged" if np.isinf(spread.mean) else "a run never came so far, or has no such metric"
+    unit = "points" if metric == "test_accuracy" else "%"
+    shown = [
+        100 * v if metric == "test_accuracy" else 100 * np.expm1(v) for v in (spread.mean, spread.low, spread.high)
+    ]
+    equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
+    at_point = f" at {where:.4g} {axis}" if metric not in ("gamma_t", "mean_age", "gradients_to_fedavg") else ""
+    return f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}"
+
+
+def ordered(
+    name: str, groups: Sequence[Sequence[Found]], ask: Mapping[str, Any], targets: Mapping[int, float] | None = None
+) -> Reading:
+    """Decide whether the metric improves from each level to the next."""
+    better = "higher" if ask.get("metric") == "test_accuracy" else "lower"
+    steps = [(late, early) for early, late in pairwise(groups)]
+    return compare_pairs(name, steps, {**ask, "test": better}, targets)
+
+
+def explained(name: str, groups: Mapping[str, Sequence[Found]]) -> Reading:
+    """Decide "because": the share of the gain log(other/ours) that a control has which lacks the cause.
+
+    A share of 90 % or more leaves the cause nothing to explain; one of 10 % or less supports it.
+    """
+    sides = {key: by_seed(runs) for key, runs in groups.items()}
+    seeds = sorted(set.intersection(*(set(side) for side in sides.values())))
+    where = reach([side[seed] for side in sides.values() for seed in seeds], "gradients")
+    shares, gains = [], []
+    for seed in seeds:
+        loss = {key: log(at(side[seed].run, "gradients", where, "train_loss")) for key, side in sides.items()}
+        gains.append(loss["other"] - loss["ours"])
+        shares.append((loss.get("control_other", loss["other"]) - loss["control"]) / (gains[-1] or nan))
+    spread = paired(shares)
+    if spread.n < 2 or not isfinite(spread.mean):
+        return Reading(name, OPEN, "one draw has no interval" if spread.n == 1 else "there are no such runs")
+    if paired(gains).low <= MARGIN:
+        return Reading(name, FAILS, "there is no gain to explain", *paired(gains))
+    verdict = FAILS if spread.low >= 0.9 else HOLDS if spread.high <= 0.1 else OPEN
+    text = (
+        f"{100 * spread.mean:.3g} % ({100 * spread.low:.3g} to {100 * spread.high:.3g} %) of the gain, n = {spread.n}"
+    )
+    return Reading(name, verdict, text, *spread)
+
+
+FORMULAS: dict[str, tuple[str, Callable[[Run, Mapping[str, Any]], tuple[float, float]]]] = {
+    "kappa_fedavg": ("1/(Gamma+1)", lambda run, facts: (run.last("kappa"), 1 / (facts["gamma"] + 1))),
+    "kappa_half": ("1/2", lambda run, _: (run.last("kappa"), 0.5)),
+    "kappa_sharing": ("Gamma/(Gamma+1)", lambda run, facts: (run.last("kappa"), facts["gamma"] / (facts["gamma"] + 1))),
+    "rounds_each": ("J", lambda run, _: (run.last("rounds"), run.last("gradients"))),
+    "rounds_per_gamma": ("J/Gamma", lambda run, facts: (run.last("rounds"), run.last("gradients") / facts["gamma"])),
+    "waits": ("kappa below 1", lambda run, _: (float(run.last("kappa") < 0.98), 1.0)),
+    "never_waits": ("kappa of 1", lambda run, _: (float(run.last("kappa") >= 0.98), 1.0)),
+    "cross_gradients": ("above 1", lambda run, _: (float(run.last("gradients") / run.last("slots") > 1.02), 1.0)),
+}
+"""By name: what is printed, and (run, facts) -> measured, printed."""
+
+
+def formula(name: str, kind: str, runs: Sequence[Found]) -> Reading:
+    """Decide whether a quantity agrees with its printed formula in every run, within 2 % or one count."""
+    printed, ask = pick(FORMULAS, kind)
+    if not runs:
+        return Reading(name, OPEN, "there are no such runs")
+    pairs = [ask(found.run, found.facts) for found in runs]
+    off = [abs(measured - wanted) / max(abs(wanted), 1e-12) for measured, wanted in pairs]
+    loose = [max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if kind.startswith("rounds") else FORMULA_MARGIN
+             for _, wanted in pairs]  # fmt: skip
+    worst = int(np.argmax(np.array(off) - np.array(loose)))
+    measured, wanted = pairs[worst]
+    if kind in ("waits", "never_waits", "cross_gradients"):
+        kappa = runs[worst].run.last("kappa")
+        says = f"computes in {100 * kappa:.3g} % of the slots, {runs[worst].run.last('gradients'):g} gradients"
+    else:
+        says = f"measured {measured:.4g}, printed {printed} = {wanted:.4g}, n = {len(runs)}"
+    return Reading(name, HOLDS if off[worst] <= loose[worst] else FAILS, says, len(runs))
+
+
+def timed_targets(runs: Sequence[Found], variant: str) -> dict[int, float]:
+    """Return, for each draw, the last training loss of FedAvg with free links at the step eta."""
+    return {f.seed: f.run.last("train_loss") for f in select(runs, variant, method="fedavg", links="free", factor=1)}

@@ -1,0 +1,85 @@
+"""Very many nodes that draw their samples from one data set, cell by cell.
+
+A `Problem` holds every node's samples; of 100,000 nodes with 100 images of MNIST each those would be 31 GB, of which
+60,000 images are distinct. A `Field` keeps the data set once and lays out the problems of a few cells when asked.
+"""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from folkman.checks import require
+from folkman.problem.data import DataSet
+from folkman.problem.problem import Problem, make_problem
+
+__all__ = ["Field", "make_field"]
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Cells of equally many nodes, each with equally many samples of one data set."""
+
+    data: DataSet
+    first: Problem  # of the first cell: model, first parameters, test data
+    num_cells: int
+    samples: int  # a node
+    seed: int
+
+    @property
+    def cell_bytes(self) -> int:
+        """Return the memory of one cell's samples."""
+        return (self.first.x.nbytes + self.first.y.nbytes) if self.num_cells else 0
+
+    def problem(self, cells: range) -> Problem:
+        """Return the problems of some cells as one, with a leading cell axis on all that belongs to a node."""
+        nodes = self.first.num_nodes
+        drawn = np.stack([_draw(self, cell) for cell in cells])
+        node = nodes * np.asarray(cells)[:, None] + np.arange(nodes)[None]
+        return replace(
+            self.first,
+            x=jnp.asarray(self.data.x_train[drawn], self.first.x.dtype),
+            y=jnp.asarray(self.data.y_train[drawn], self.first.y.dtype),
+            count=jnp.full((len(cells), nodes), self.samples, jnp.int32),
+            share=jnp.full((len(cells), nodes), 1.0 / nodes, self.first.share.dtype),
+            node=jnp.asarray(node, jnp.int32),
+            optimum=None,
+        )
+
+
+def make_field(
+    data: DataSet,
+    model: str,
+    *,
+    cells: int,
+    nodes: int,
+    samples: int,
+    batch: int | None = None,
+    l2: float = 0.0,
+    seed: int = 0,
+) -> Field:
+    """Give each of `nodes` nodes in each of `cells` cells `samples` samples of `data`, no two alike within a node.
+
+    >>> from folkman.problem.data import digits
+    >>> make_field(digits(), "softmax", cells=1000, nodes=20, samples=50).problem(range(2)).x.shape[:3]
+    (2, 20, 50)
+    """
+    require(cells >= 1 and nodes >= 1, f"a field needs a cell and a node at least, got {cells} and {nodes}")
+    require(
+        1 <= samples <= len(data.x_train),
+        f"a node can hold 1 to {len(data.x_train)} samples of '{data.name}', got {samples}; each is drawn once a node",
+    )
+    parts = [_node_draw(len(data.x_train), samples, seed, node) for node in range(nodes)]
+    first = make_problem(data, model, parts, batch=batch, l2=l2, seed=seed)
+    require(not first.model.convolutional, "a field is for dense models, got a convolutional one; use softmax or mlp")
+    return Field(data, first, cells, samples, seed)
+
+
+def _draw(field: Field, cell: int) -> np.ndarray:
+    nodes = field.first.num_nodes
+    size = len(field.data.x_train)
+    return np.stack([_node_draw(size, field.samples, field.seed, cell * nodes + i) for i in range(nodes)])
+
+
+def _node_draw(size: int, samples: int, seed: int, node: int) -> np.ndarray:
+    return np.random.default_rng([seed, node]).choice(size, samples, replace=False)

@@ -1,0 +1,152 @@
+"""The figures of the paper's experiments, and the table of its claims."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from folkman.record import AXES, METRICS, Run
+from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
+from folkman.report.statistics import curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+__all__ = ["Claimed", "Panel", "claims_markdown", "claims_table", "draw_panels", "score"]
+
+VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
+"""How verdicts begin, the longer of two first."""
+
+
+class Panel(NamedTuple):
+    """One column of a figure: a title, and the runs of each curve; the label of a run is its curve's name."""
+
+    title: str
+    runs: Sequence[Run]
+
+
+class Claimed(Protocol):
+    """A judged claim, as `folkman.experiment.audit` gives it."""
+
+    @property
+    def name(self) -> str:
+        """Return its number."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Return where the paper says it."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """Return what is claimed."""
+        ...
+
+    @property
+    def test(self) -> str:
+        """Return what decides it."""
+        ...
+
+    @property
+    def verdict(self) -> str:
+        """Return how it came out."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Return the numbers behind it."""
+        ...
+
+    @property
+    def figure(self) -> str:
+        """Return where to look."""
+        ...
+
+    @property
+    def readings(self) -> Sequence[Mapping[str, Any]]:
+        """Return every way to take it, decided."""
+        ...
+
+
+def draw_panels(panels: Sequence[Panel], x: str, title: str) -> "Figure":
+    """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.3 * len(panels), 6.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(2, len(panels), squeeze=False, sharey="row", sharex="col" if x != "gradients" else True)
+    for row, metric in enumerate(("train_loss", "test_accuracy")):
+        for column, panel in enumerate(panels):
+            _draw_one(grid[row, column], panel, x, metric)
+            grid[row, column].set_title(panel.title if row == 0 else "", fontsize="small")
+        grid[row, 0].set_ylabel(METRICS[metric])
+    for axes in grid[1]:
+        axes.set_xlabel(AXES[x])
+        axes.legend(frameon=False, fontsize="xx-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def _draw_one(axes: Any, panel: Panel, x: str, metric: str) -> None:
+    found = curves(panel.runs, x, metric)
+    for index, curve in enumerate(found):
+        colour, style = COLOURS[index % len(COLOURS)], STYLES[(index + index // len(COLOURS)) % len(STYLES)]
+        label = f"{curve.label} ({curve.num_seeds})"
+        axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.4, label=label)
+        if curve.num_seeds > 1:
+            low, high = curve.mean - curve.half, curve.mean + curve.half
+            axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
+    values = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found]) if found else np.ones(1)
+    if metric == "train_loss" and len(values) and values.min() > 0 and values.max() / values.min() > RATIO_FOR_LOG / 6:
+        axes.set_yscale("log")
+    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
+    """Return the verdicts, one line a claim."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("claim", "where", "verdict", "because"):
+        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+    for claim in claims:
+        table.add_row(claim.name, escape(claim.where), escape(claim.verdict), escape(claim.reason))
+    return table
+
+
+def score(claims: Sequence[Claimed]) -> str:
+    """Return how many claims came out how."""
+    kinds = [next(verdict for verdict in VERDICTS if claim.verdict.startswith(verdict)) for claim in claims]
+    counts = ", ".join(
+        f"{kinds.count(verdict)} {verdict}"
+        for verdict in ("holds", "holds only if", "does not hold", "cannot be decided")
+    )
+    return f"{len(claims)} claims: {counts}"
+
+
+def claims_markdown(claims: Sequence[Claimed], title: str) -> str:
+    """Return the table of claims, and under it every reading with its numbers."""
+    lines = [f"{score(claims)}.", "", "| | claim | verdict | because | test | figure |", "|---|---|---|---|---|---|"]
+    for claim in claims:
+        link = f"[{claim.figure}]({claim.figure})" if claim.figure.endswith(".png") else claim.figure
+        cells = (claim.name, f"{claim.text} ({claim.where})", f"**{claim.verdict}**", claim.reason, claim.test, link)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += ["", f"Every reading, from `{title}`:", ""]
+    lines += ["| claim | reading | n | difference | 95 % interval | effect d | says |", "|---|---|---|---|---|---|---|"]
+    for claim in claims:
+        for reading in claim.readings:
+            span = f"{_show(reading.get('low'))} to {_show(reading.get('high'))}" if reading.get("n") else ""
+            cells = (claim.name, reading["name"], str(reading.get("n", "")), _show(reading.get("mean")), span)
+            cells += (_show(reading.get("effect")), reading["says"])
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _show(value: float | None) -> str:
+    return "" if value is None or not np.isfinite(value) else f"{value:.3g}"

@@ -1,0 +1,119 @@
+"""Many cells at once are the same cells one by one."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import folkman as fm
+from folkman.engine.cells import simulate_cells
+from folkman.engine.simulate import Recording, simulate
+from folkman.problem.field import make_field
+from folkman.radio.network import RadioNetwork
+
+SLOTS = 12
+METHODS = {
+    "sharing on the radio": (lambda: RadioNetwork(threshold_db=0.0), lambda: fm.async_sharing(step=0.5)),
+    "sharing, snapshots": (lambda: fm.snapshot(gamma=3), lambda: fm.async_sharing(step=0.5)),
+    "a server": (fm.ideal, lambda: fm.fedavg(step=0.5)),
+    "lock-step": (fm.ideal, lambda: fm.dpsgd(step=0.5)),
+}
+
+
+def field(cells=3):
+    data = fm.load("digits", train_size=200, test_size=50)
+    return make_field(data, "softmax", cells=cells, nodes=4, samples=20, batch=5, seed=7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_cell_among_many_is_that_cell_alone(method):
+    network, algorithm = (build() for build in METHODS[method])
+    cells = field()
+    together = simulate_cells(cells, network, algorithm, slots=SLOTS, seed=3, recording=Recording(every=5))
+
+    seeds = np.random.SeedSequence(3).generate_state(3)
+    alone = []
+    for cell, seed in enumerate(seeds):
+        stacked = cells.problem(range(cell, cell + 1))
+        own = {name: getattr(stacked, name)[0] for name in ("x", "y", "count", "share", "node")}
+        problem = replace(stacked, **own)
+        alone.append(simulate(problem, network, algorithm, slots=SLOTS, seed=int(seed), recording=Recording(every=5)))
+
+    np.testing.assert_allclose(together.model, [run.model for run in alone], rtol=2e-4, atol=2e-6)
+    for name in ("train_loss", "test_accuracy", "consensus", "gradients", "rounds", "mean_age", "kappa", "gamma_t"):
+        expected = np.mean([run.column(name) for run in alone], axis=0)
+        np.testing.assert_allclose(together.column(name), expected, rtol=2e-4, atol=1e-6, err_msg=name)
+    for name in ("bits", "bits_unicast"):
+        assert together.column(name) == list(np.sum([run.column(name) for run in alone], axis=0))
+    assert together.last("max_age") == max(run.last("max_age") for run in alone)
+
+
+def test_how_many_run_at_once_does_not_matter():
+    runs = [
+        simulate_cells(field(5), fm.snapshot(gamma=3), fm.async_sharing(step=0.5), slots=SLOTS, at_once=size)
+        for size in (1, 2, 5)
+    ]
+
+    for run in runs[1:]:
+        np.testing.assert_allclose(run.model, runs[0].model, rtol=1e-5, atol=1e-7)
+        assert run.column("slots") == runs[0].column("slots")
+        assert run.column("bits") == runs[0].column("bits")
+        np.testing.assert_allclose(run.column("train_loss"), runs[0].column("train_loss"), rtol=1e-5)
+
+
+def test_nodes_of_a_field_hold_distinct_samples_of_their_own():
+    whole = field(2).problem(range(2))
+    again = field(2).problem(range(1, 2))
+
+    np.testing.assert_array_equal(whole.x[1], again.x[0])
+    images = np.asarray(whole.x).reshape(8, 20, -1)
+    assert all(len(np.unique(node, axis=0)) == 20 for node in images)
+    assert not np.array_equal(images[0], images[1])
+    assert np.asarray(whole.node).ravel().tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [({"cells": 0}, "a cell and a node at least"), ({"samples": 201}, "1 to 200 samples")]
+)
+def test_impossible_fields_are_refused(wrong, says):
+    data = fm.load("digits", train_size=200, test_size=50)
+    with pytest.raises(ValueError, match=says):
+        make_field(data, "softmax", **({"cells": 2, "nodes": 4, "samples": 20} | wrong))
+    with pytest.raises(ValueError, match="neither timelines"):
+        simulate_cells(field(), fm.ideal(), fm.fedavg(), slots=2, recording=Recording(timeline=True))
+
+
+TWO_CORES = """
+import folkman as fm
+from folkman.problem import cores
+cores.use_cores({cores})
+cores.WORTH = 0
+import jax, numpy as np
+assert len(jax.devices()) == {cores}
+problem = fm.make_problem(fm.load("digits", train_size=200, test_size=50), "softmax", 4, batch=5)
+for network, algorithm in ((fm.snapshot(gamma=3), fm.async_sharing(step=0.5)), (fm.ideal(), fm.fedavg(step=0.5))):
+    run = fm.simulate(problem, network, algorithm, slots=20)
+    print(run.nodes.astype(np.float64).tobytes().hex(), run.last("train_loss"))
+"""
+
+
+def test_two_cores_compute_what_one_does():
+    """Devices are made before JAX starts, so each count runs in a process of its own."""
+    found = []
+    for cores in (1, 2):
+        code = TWO_CORES.format(cores=cores)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        found.append([(np.frombuffer(bytes.fromhex(nodes)), float(loss)) for nodes, loss in lines])
+
+    for (one, loss_one), (two, loss_two) in zip(*found, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-7)
+        assert loss_two == pytest.approx(loss_one, rel=1e-5)
+
+
+def test_this_process_has_one_device():
+    """The other tests are about one: a second would hide what `use_cores` changes."""
+    assert len(jax.devices()) == 1
