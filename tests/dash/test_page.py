@@ -1,5 +1,6 @@
 """The page in a real browser: drawn, kept up to date, used by keyboard, light and dark, through kill and resume."""
 
+import itertools
 import json
 import signal
 import subprocess
@@ -59,6 +60,23 @@ def test_it_can_be_used_by_keyboard_alone(visit, address):
     page.get_by_role("button", name="Pause").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Go on")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_long_curve_stays_bounded_and_even(visit, address):
+    """20,000 rows one by one: few are kept, evenly, the first and the newest among them."""
+    slots = visit(address).evaluate(
+        """async () => {
+            const { Series } = await import("/static/charts.js");
+            const series = new Series();
+            for (let slot = 0; slot < 20001; slot++) series.add({ slots: [slot], train_loss: [1 / (1 + slot)] });
+            return series.columns.slots;
+        }"""
+    )
+    gaps = [right - left for left, right in itertools.pairwise(slots[:-1])]
+
+    assert 900 < len(slots) <= 2001
+    assert (slots[0], slots[-1]) == (0, 20000)
+    assert max(gaps) <= 2 * min(gaps)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -70,9 +70,10 @@ def test_a_line_that_is_no_json_is_left_out(tmp_path):
 def test_thinning_keeps_first_and_last_and_no_more_than_asked(length, most):
     rows = [{"slots": float(i)} for i in range(length)]
 
-    kept = thinned(rows, most)
+    kept, step = thinned(rows, most)
 
     assert len(kept) <= max(most, 0)
+    assert kept[:-1] == rows[:-1:step]
     assert kept[:1] == rows[:1]
     assert kept[-1:] == rows[-1:]
 

@@ -17,6 +17,8 @@ __all__ = ["RunSource"]
 MOST_VALUES = 300_000
 """Numbers that a visitor is told at once."""
 MOST_POINTS, LEAST_POINTS = 1500, 50
+MOST_KEPT = 20_000
+"""Rows of one run that the page's server remembers; of more, every second is let go."""
 CHECK_S = 1.0
 """Seconds between two looks at files that change rarely: parts, and whether the process still lives."""
 ENDED = ("finished", "diverged")
@@ -31,6 +33,7 @@ class Watched:
         self.moment, self.part = root / "live" / f"{self.name}.json", root / "parts" / f"{self.name}.parquet"
         self.part_seen = _stamp(self.part)
         self.moment_seen: Any = None
+        self.step = 1  # rows of the run for each one kept here
         self.scene: dict[str, Any] | None = None
 
     def poll(self, *, thorough: bool) -> dict[str, Any] | None:
@@ -42,9 +45,14 @@ class Watched:
             return None
         if news := self.tail.look():
             rows = [known(each["row"]) for each in news.rows]
-            self.run.rows = rows if news.again else self.run.rows + rows
+            if news.again:
+                self.run.rows, self.step = [], 1
+            self.run.rows.extend(rows)
+            while len(self.run.rows) > MOST_KEPT:
+                self.run.rows, self.step = self.run.rows[::2], 2 * self.step
             self.run.status = "running"
-            found = {"again": news.again, "columns": columns(self.run.rows if news.again else rows)}
+            kept, step = thinned(rows, MOST_POINTS)
+            found = {"again": news.again, "columns": columns(kept), "step": step}
             found["at"] = news.rows[-1]["at"] if news.rows else None
         if thorough and self.run.status in ("running", "stopped"):
             status = "running" if _lives(self.tail.head, self.tail.path) else "stopped"
@@ -75,7 +83,8 @@ class Watched:
         run = self.run
         head = {"id": self.name, "label": run.label, "algorithm": run.algorithm, "seed": run.seed}
         head |= {"status": run.status, "message": run.message, "done": self._done(), "scene": self.scene}
-        return head | {"columns": columns(thinned(run.rows, most)), "keeps": run.scene is not None}
+        kept, step = thinned(run.rows, most)
+        return head | {"columns": columns(kept), "step": step * self.step, "keeps": run.scene is not None}
 
 
 class RunSource:
@@ -133,12 +142,12 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not isfinite(value) else float(f"{value:.6g}")
 
 
-def thinned(rows: list[dict[str, float]], most: int) -> list[dict[str, float]]:
-    """Return at most `most` rows, evenly, the last among them."""
+def thinned(rows: list[dict[str, float]], most: int) -> tuple[list[dict[str, float]], int]:
+    """Return at most `most` rows, every step-th and the last, and the step."""
     if len(rows) <= most:
-        return rows
+        return rows, 1
     step = -(-len(rows) // (most - 1))
-    return [*rows[:-1:step], rows[-1]]
+    return [*rows[:-1:step], rows[-1]], step
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

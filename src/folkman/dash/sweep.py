@@ -47,7 +47,7 @@ class Job:
         kept = ("key", "arm", "label", "seed", "settings", "state", "message", "seconds", "rss_mb", "worker")
         rows = [{name: row[name] for name in ("slots", *CURVES) if name in row} for row in self.run.rows]
         head = {name: self.entry.get(name) for name in kept}
-        return head | {"columns": columns(thinned(rows, MOST_POINTS))}
+        return head | {"columns": columns(thinned(rows, MOST_POINTS)[0])}
 
 
 class SweepSource:

@@ -5,10 +5,14 @@ import { choices, make, number, variable } from "./dom.js";
 
 const MOST_POINTS = 2000;
 
-// Rows of one run as columns, bounded: when full, every second of the older rows is let go.
+// Rows of one run as columns, bounded and even: when full, every second row is let go, and from then on only every
+// second new one is kept. The newest is always there, if only until the next comes.
 export class Series {
-  constructor(columns = {}) {
+  constructor(columns = {}, step = 1) {
     this.columns = columns;
+    this.step = step;
+    this.count = this.length;
+    this.passing = false;
   }
 
   get length() {
@@ -16,20 +20,23 @@ export class Series {
   }
 
   add(columns) {
-    const before = this.length, more = columns.slots?.length ?? 0;
-    for (const name of new Set([...Object.keys(this.columns), ...Object.keys(columns)])) {
-      const kept = (this.columns[name] ??= new Array(before).fill(null));
-      const fresh = columns[name] ?? new Array(more).fill(null);
-      for (const value of fresh) kept.push(value);
+    const more = columns.slots?.length ?? 0;
+    const names = new Set([...Object.keys(this.columns), ...Object.keys(columns)]);
+    for (const name of names) this.columns[name] ??= new Array(this.length).fill(null);
+    for (let row = 0; row < more; row++) {
+      for (const name of names) {
+        if (this.passing) this.columns[name].pop();
+        this.columns[name].push(columns[name]?.[row] ?? null);
+      }
+      this.count += 1;
+      this.passing = this.count % this.step !== 0;
+      if (!this.passing && this.length > MOST_POINTS) this.thin();
     }
-    if (this.length > MOST_POINTS) this.thin();
   }
 
   thin() {
-    const length = this.length, recent = Math.floor(length * 0.75);
-    for (const name of Object.keys(this.columns)) {
-      this.columns[name] = this.columns[name].filter((_, index) => index % 2 === 0 || index >= recent);
-    }
+    for (const name of Object.keys(this.columns)) this.columns[name] = this.columns[name].filter((_, index) => index % 2 === 0);
+    this.step *= 2;
   }
 
   last(name) {

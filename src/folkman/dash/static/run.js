@@ -23,7 +23,7 @@ export class RunPage {
     this.shape = JSON.stringify([state.name, state.runs.map((run) => run.id)]);
     this.about = state;
     const hidden = new Set((this.groups ?? []).filter((group) => !group.shown).map((group) => group.label));
-    this.runs = new Map(state.runs.map((run) => [run.id, { ...run, series: new Series(run.columns) }]));
+    this.runs = new Map(state.runs.map((run) => [run.id, { ...run, series: new Series(run.columns, run.step) }]));
     const labels = [...new Set(state.runs.map((run) => run.label))];
     this.groups = labels.map((label, index) => ({ label, index, shown: !hidden.has(label), runs: [...this.runs.values()].filter((run) => run.label === label) }));
     if (!known) this.build();
@@ -79,7 +79,7 @@ export class RunPage {
       Object.assign(run, { status: told.status, done: told.done });
       if (told.message !== undefined) run.message = told.message;
       if (told.columns) {
-        if (told.again) run.series = new Series(told.columns);
+        if (told.again) run.series = new Series(told.columns, told.step ?? 1);
         else run.series.add(told.columns);
       }
       if (told.scene) {
