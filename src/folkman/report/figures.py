@@ -25,6 +25,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 FEW = 6
 """Curves whose names fit among them; those of more stand beside the figure."""
+SHARES = ("test_accuracy", "node_test_accuracy", "kappa")
+"""Metrics that are at most 1."""
 RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
 
@@ -63,7 +65,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     if positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG:
         axes.set_yscale("log")
     else:
-        _bound(axes, found)
+        _bound(axes, found, y)
     seeds = {curve.num_seeds for curve in found}
     noted = f" (mean of {max(seeds)} seeds, 95 % interval)" if min(seeds) > 1 else ""
     axes.set_xlabel(names[x])
@@ -76,12 +78,16 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     return figure
 
 
-def _bound(axes: Any, found: Sequence[Curve]) -> None:
-    """Let wide intervals of few seeds leave the figure, rather than press its curves flat."""
+def _bound(axes: Any, found: Sequence[Curve], metric: str) -> None:
+    """Let wide intervals of few seeds leave the figure, rather than press its curves flat or pass what can be."""
     means = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
     room = 0.5 * float(np.ptp(means)) or 1.0
     low, high = axes.get_ylim()
-    axes.set_ylim(max(low, float(means.min()) - room), min(high, float(means.max()) + room))
+    least = (
+        -0.02 * float(means.max()) if means.min() >= 0 else -np.inf
+    )  # no metric that is positive has a negative mean
+    most = 1.02 if metric in SHARES else np.inf
+    axes.set_ylim(max(low, least, float(means.min()) - room), min(high, most, float(means.max()) + room))
 
 
 def draw_labels(counts: NDArray[np.integer]) -> "Figure":

@@ -59,7 +59,8 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
             wanted = height_in / width_in if any(a.get_aspect() == 1.0 for a in figure.axes) else style.height
             figure.set_size_inches(style.width_in, style.width_in * wanted)
         for axes in figure.axes:
-            for line in axes.lines:
+            legend = axes.get_legend()
+            for line in [*axes.lines, *(legend.get_lines() if legend else ())]:
                 line.set_linewidth(line.get_linewidth() * style.weight)
             if not style.titled:
                 figure.set_label(axes.get_title() or figure.get_label())
