@@ -135,8 +135,8 @@ def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
     health = {"node": "node-0", "state": "learning", "steps": 41, "slot": 44, "loss": 0.5, "linked": ["node-1"]}
     health |= {"refused": {"stale": 2}, "latency_s": {"node-1": 0.004}, "memory_bytes": 2e8, "uptime_s": 9.0}
     for number, state in enumerate(("learning", "fault")):
-        home = tmp_path / f"node-{number}"
-        home.mkdir()
+        home = tmp_path / "nodes" / f"node-{number}"
+        home.mkdir(parents=True)
         (home / "health.json").write_text(json.dumps(health | {"node": home.name, "state": state}))
     line = {
         "time": "2026-01-01T12:00:00.000Z",
@@ -145,14 +145,14 @@ def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
         "reason": "crc",
         "node": "node-1",
     }
-    (tmp_path / "node-1" / "node.log").write_text("starting\n" + json.dumps(line) + "\n")
+    (tmp_path / "nodes" / "node-1" / "node.log").write_text("starting\n" + json.dumps(line) + "\n")
 
     page = visit(serving(make_source(tmp_path, cluster=True)))
 
     expect(page.locator("#status")).to_have_text("1 of 2 nodes well")
     expect(page.get_by_role("region", name="Nodes").locator("tr.bad")).to_contain_text("fault")
     expect(page.get_by_role("region", name="Faults")).to_contain_text("refused: crc")
-    (tmp_path / "node-1" / "health.json").write_text(json.dumps(health | {"node": "node-1"}))
+    (tmp_path / "nodes" / "node-1" / "health.json").write_text(json.dumps(health | {"node": "node-1"}))
     expect(page.locator("#status")).to_have_text("2 of 2 nodes well")
 
 

@@ -1,6 +1,6 @@
 """What the live page knows of a real cluster: the nodes' health files, and what their logs say went wrong.
 
-A cluster's folder has a folder a node, with `health.json` (renewed while the node lives) and `node.log` (JSON lines
+A cluster's folder has a folder a node under `nodes/`, with `health.json` (renewed while the node lives) and `node.log` (JSON lines
 with `time`, `level`, `event`). Nodes are watched by these files alone.
 """
 
@@ -16,7 +16,8 @@ __all__ = ["ClusterSource"]
 CHECK_S = 0.5
 SILENT_S = 10.0
 """A node whose health file is older than this has gone silent."""
-WELL = ("learning", "done", "joining", "waiting", "starting")
+ENDED = ("done", "stopped")
+WELL = ("starting", "learning", *ENDED)
 MOST_FAULTS = 200
 COLUMNS = ("node", "state", "steps", "slot", "loss", "linked", "refused", "goodput (kbit/s)", "latency (ms)")
 COLUMNS += ("memory (MB)", "up (s)", "heard (s ago)")
@@ -34,10 +35,13 @@ class ClusterSource:
         self._next_check_s = 0.0
         self._told: dict[str, Any] = {}
         if not self._homes():
-            raise FileNotFoundError(f"expected nodes with a health.json or node.log in {root}, there are none yet")
+            raise FileNotFoundError(f"expected a cluster that `folkman up` made, {root} has no nodes; check the path")
 
     def _homes(self) -> list[Path]:
-        found = {path.parent for name in ("health.json", "node.log") for path in self.root.glob(f"*/{name}")}
+        names = ("health.json", "node.log", "node.toml")
+        found = {
+            path.parent for name in names for place in ("nodes/*", "*") for path in self.root.glob(f"{place}/{name}")
+        }
         return sorted(found)
 
     def _look(self) -> dict[str, Any]:
@@ -75,7 +79,7 @@ def _row(home: Path) -> dict[str, Any]:
     health = read_json(path)
     heard_s = time.time() - path.stat().st_mtime if path.is_file() else None
     state = str(health.get("state", "no health yet"))
-    silent = heard_s is not None and heard_s > SILENT_S and state != "done"
+    silent = heard_s is not None and heard_s > SILENT_S and state not in ENDED
     linked, refused = health.get("linked"), health.get("refused")
     goodput, latency = _values(health.get("goodput_bit_s")), _values(health.get("latency_s"))
     memory = health.get("memory_bytes")
