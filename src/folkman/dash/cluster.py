@@ -1,7 +1,7 @@
 """What the live page knows of a real cluster: the nodes' health files, and what their logs say went wrong.
 
-A cluster's folder has a folder a node under `nodes/`, with `health.json` (renewed while the node lives) and `node.log` (JSON lines
-with `time`, `level`, `event`). Nodes are watched by these files alone.
+A cluster's folder has a folder a node under `nodes/`, with `health.json` (renewed while the node lives) and `node.log`
+(JSON lines with `time`, `level`, `event`). Nodes are watched by these files alone.
 """
 
 import time
