@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test soak check bench clean
+.PHONY: demo test soak check bench docs browser clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
-test: $(VENV)/.installed-dev ## the whole suite, slow tests included
+test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-soak: $(VENV)/.installed-dev ## what takes minutes, or needs network namespaces
+soak: $(VENV)/.installed-dev browser ## what takes minutes, or needs network namespaces
 	$(BIN)/python -m pytest -m soak
+	$(BIN)/python benchmarks/page.py --minutes 10
 
 check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff format --check .
@@ -22,6 +23,14 @@ check: $(VENV)/.installed-dev ## format, lint, types, import law
 
 bench: $(VENV)/.installed ## folkman and others at the same work; WORKS="W1m W2" AGAINST="torch jax" for a part of it
 	$(BIN)/folkman bench $(if $(WORKS),--work $(WORKS)) $(if $(AGAINST),--against $(AGAINST))
+
+docs: $(VENV)/.installed-dev ## the documentation, into site/; every link and reference is checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+browser: # Debian's Chromium, where it may be installed; tests that need it say so elsewhere
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	  echo "no chromium: the tests of the live page are skipped"
 
 clean: ## remove the virtual environment and caches, keep runs/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -57,3 +57,27 @@ def quadratics(x64: None) -> Callable[..., Problem]:
 def digits(x64: None) -> Problem:
     """Softmax regression on 300 digits over 5 nodes, float64."""
     return make_problem(data.load("digits", train_size=300), "softmax", 5, dtype="float64")
+
+
+@pytest.fixture(scope="session")
+def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a small finished run folder on the radio: peers and a server, two seeds, timelines kept."""
+    from folkman.experiment.compare import compare
+    from folkman.experiment.config import override, resolve, to_toml
+    from folkman.experiment.folder import RunFolder, provenance
+
+    tables = {
+        "name": "a small cell",
+        "radio": {"threshold_db": 0.0},
+        "model": {"name": "softmax"},
+        "algorithm": [
+            {"name": "async_sharing", "label": "Algorithm <1>", "step": 0.2},
+            {"name": "fedavg", "label": "FedAvg", "step": 0.2},
+        ],
+    }
+    small = ["slots=40", "record_every=4", "seeds=[0,1]", "data.train_size=120", "nodes=5", "keep_timelines=true"]
+    comparison = resolve(override(tables, [*small, "slot_s=0.0004"]))
+    folder = RunFolder.create(tmp_path_factory.mktemp("radio") / "cell", to_toml(comparison))
+    folder.write_json("provenance.json", provenance(["run", "cell.toml"], folder))
+    compare(comparison, folder)
+    return folder.root

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from folkman.radio.trace import record_timeline, replay
     from folkman.record import Run
     from folkman.report.figures import draw_curves, draw_labels
+    from folkman.report.notebook import Results, read_results
     from folkman.runtime.node import Node, ServerNode
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ _HOMES = {
     "folkman.radio.trace": ("record_timeline", "replay"),
     "folkman.record": ("Run",),
     "folkman.report.figures": ("draw_curves", "draw_labels"),
+    "folkman.report.notebook": ("Results", "read_results"),
     "folkman.runtime.node": ("Node", "ServerNode"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -78,6 +80,7 @@ __all__ = [
     "Place",
     "Problem",
     "Recording",
+    "Results",
     "Run",
     "Server",
     "ServerNode",
@@ -93,6 +96,7 @@ __all__ = [
     "make_field",
     "make_problem",
     "pipelined",
+    "read_results",
     "record_timeline",
     "reference",
     "replay",

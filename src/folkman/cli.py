@@ -18,6 +18,7 @@ import typer
 
 from folkman import cli_sweep
 from folkman.cli_bench import bench
+from folkman.cli_look import register as register_look
 from folkman.cli_paper import audit, reproduce
 from folkman.cli_theory import theory_app
 
@@ -191,6 +192,7 @@ def _report(
     from folkman.experiment.compare import slot_seconds
     from folkman.report.figures import draw_curves, save
     from folkman.report.tables import final_table
+    from folkman.report.write import write_report
 
     folder.figures.mkdir(exist_ok=True)
     written = []
@@ -199,6 +201,7 @@ def _report(
             if any(isfinite(value) for run in runs for value in run.column(y)):
                 written += save(draw_curves(runs, x, y), folder.figures / f"{y}-{x}")
     _draw_labels(problems[comparison.seeds[0]], folder)
+    page = write_report(folder.root)
     console = Console(stderr=quiet, width=None if sys.stdout.isatty() else 120)
     seconds = slot_seconds(comparison, problems[comparison.seeds[0]])
     console.print(final_table(runs, f"{comparison.name}: {comparison.slots} slots of {seconds:g} s"))
@@ -206,7 +209,9 @@ def _report(
         if each.message:
             console.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = next((path for path in written if path.suffix == ".png"), folder.figures)
-    console.print(f"folder  {folder.root}\nfigure  {figure}", highlight=False, soft_wrap=True, markup=False)
+    console.print(
+        f"folder  {folder.root}\nfigure  {figure}\nreport  {page}", highlight=False, soft_wrap=True, markup=False
+    )
 
 
 def _draw_labels(problem: "Problem", folder: "RunFolder") -> None:
@@ -268,36 +273,6 @@ def list_command(
         print(f"{entry['made']}  {entry['state']:<10}  {entry['folder']}  {labels}".rstrip())
     if not found:
         print(f"no run folders in {root}")
-
-
-@app.command()
-def plot(
-    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.")],
-    x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
-    y: Annotated[str, typer.Option(help="train_loss, test_accuracy, consensus, ...")] = "train_loss",
-    out: Annotated[
-        Path | None, typer.Option(help="File to write (.png, .svg, .pdf); default in the first folder.")
-    ] = None,
-) -> None:
-    """Draw a metric against an axis, with mean and 95 % interval over seeds."""
-    from folkman.experiment.folder import RunFolder
-    from folkman.report.figures import check_target, draw_curves, save
-
-    found = []
-    if len({root.resolve() for root in runs}) < len(runs):
-        raise ValueError("each run folder can be drawn once; the same one was given twice")
-    short = len({root.name for root in runs}) == len(runs)
-    for root in runs:
-        for each in RunFolder.open(root).load_results():
-            each.label += f" ({root.name if short else root})" if len(runs) > 1 else ""
-            found.append(each)
-    target = out or runs[0] / "figures" / f"{y}-{x}"
-    if out is not None:
-        check_target(out)
-    figure = draw_curves(found, x, y)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for path in save(figure, target):
-        print(path)
 
 
 @app.command()
@@ -404,3 +379,6 @@ def data_fetch(
 
     for name in names:
         print(f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}", flush=True)
+
+
+register_look(app)

@@ -4,12 +4,13 @@ The names below are the columns of `metrics.parquet` and are stable.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
+from pathlib import Path
 from typing import Any
 
-__all__ = ["AXES", "METRICS", "Run", "jsonable", "slug"]
+__all__ = ["AXES", "METRICS", "Run", "jsonable", "read_table", "runs_of", "slug"]
 
 AXES: dict[str, str] = {
     "seconds": "simulated time (s)",
@@ -54,6 +55,7 @@ class Run:
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
+    scene: Any = None  # where nodes were and what was on the air, frame by frame: `folkman.report.scene`
 
     def column(self, name: str) -> list[float]:
         """Return one axis or metric over the recorded slots."""
@@ -71,6 +73,29 @@ class Run:
         names += ("mean_age", "max_age", "kappa")
         head: dict[str, Any] = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
         return head | {name: jsonable(self.last(name)) for name in names} | {"status": self.status}
+
+    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Any:
+        """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""
+        from folkman.report import notebook
+
+        return notebook.plot([self], x, y, style)
+
+    def to_pandas(self) -> Any:
+        """Return one row a recorded slot as a pandas data frame."""
+        from folkman.report import notebook
+
+        return notebook.to_pandas([self])
+
+    def animate(self, paint: str | None = None, frames: int = 30) -> Any:
+        """Return the map of the network over time; a notebook shows it, `.save("map.gif")` writes it."""
+        from folkman.report import notebook
+
+        return notebook.animate(self, paint, frames)
+
+    def _repr_html_(self) -> str:
+        from folkman.report import notebook
+
+        return notebook.show([self])
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -92,3 +117,23 @@ def jsonable(value: float) -> float | int | None:
     if not isfinite(value):
         return None
     return int(value) if float(value).is_integer() else float(value)
+
+
+def read_table(path: Path, remedy: str) -> Any:
+    """Read a Parquet file of rows, or say that it is damaged and what to do."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
+
+
+def runs_of(rows: Iterable[dict[str, Any]]) -> list[Run]:
+    """Return finished runs of the rows of `metrics.parquet`, in the order of their first appearance."""
+    runs: dict[tuple[str, int], Run] = {}
+    for row in rows:
+        name, label, seed = (row.pop(key) for key in ("algorithm", "label", "seed"))
+        runs.setdefault((label, seed), Run(name, label, seed, status="finished")).rows.append(row)
+    return list(runs.values())

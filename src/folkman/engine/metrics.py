@@ -17,7 +17,7 @@ from folkman.problem.problem import Evaluation, Problem
 if TYPE_CHECKING:
     from folkman.engine.simulate import Mark, Simulation
 
-__all__ = ["Counts", "Totals", "cell_measures", "network_model", "row_of", "traffic_bits"]
+__all__ = ["Counts", "Totals", "cell_measures", "network_model", "node_models", "row_of", "traffic_bits"]
 
 
 class Counts(NamedTuple):
@@ -153,3 +153,9 @@ def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
 
 def _priced(counts: tuple[int, ...], each: list[float]) -> int:
     return round(sum(count * price for count, price in zip(counts, each, strict=True)))
+
+
+def node_models(simulation: "Simulation", mark: "Mark") -> tuple[Array, Array]:
+    """Return the network's model (d,) and the model that each node would deploy (node, d)."""
+    w, models, _ = _models(simulation.problem, simulation.algorithm, mark.carry)
+    return w, models

@@ -34,6 +34,7 @@ from folkman.engine.slot import first
 from folkman.experiment.choices import ConfigError
 from folkman.experiment.config import CHOICES, Comparison, FaultTable, Latency, to_toml
 from folkman.experiment.folder import RunFolder
+from folkman.experiment.observer import Observer
 from folkman.files import save_tensors
 from folkman.problem import data, partition
 from folkman.problem.problem import Problem, make_problem
@@ -191,20 +192,26 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     else:
         run.rows = []
     saved_s = time.monotonic()
+    observer = Observer(folder.root, run, simulation, slots)
+    observer.begin(int(mark.carry.slot))
     try:
         for reached, row in march(simulation, mark, slots, events):
             note(run, row)
             mark = reached
+            observer.see(mark, row)
             if watch is not None:
                 watch(run, int(mark.carry.slot), slots)
             if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
+                observer.save()
                 _save(part, folder, mark)
                 saved_s = time.monotonic()
     except KeyboardInterrupt:
+        observer.save()
         _save(part, folder, mark)
         raise
     _save_outcome(part, folder, mark, events)
     folder.save_part(run, fingerprint)
+    observer.end()
     place.unlink(missing_ok=True)
 
 

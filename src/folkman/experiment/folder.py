@@ -8,6 +8,9 @@
     models/              the last model of each run, named tensors, safetensors
     timelines/           who held what when, if asked for
     parts/               the rows of each run, and the checkpoint of one that is not finished
+    network/             where nodes were, how old copies, who was on the air: at most sixty frames of each run
+    live/                what a run tells while it goes on; gone when it has ended
+    report.html          all of it on one page
 
 Files appear by rename. A run that ended is never run again; one that was interrupted goes on from its checkpoint.
 """
@@ -27,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from folkman.files import write_whole
-from folkman.record import Run, slug
+from folkman.record import Run, read_table, runs_of, slug
 
 __all__ = ["FORMAT", "RunFolder", "list_runs", "provenance"]
 
@@ -108,12 +111,7 @@ class RunFolder:
         path = self._part(run)
         if not path.is_file():
             return
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(
-                f"expected Parquet, {path} is damaged: {error}; delete it to run this part again"
-            ) from None
+        table = read_table(path, "delete it to run this part again")
         notes = json.loads((table.schema.metadata or {}).get(b"folkman", b"{}"))
         if notes.get("fingerprint") != fingerprint:
             raise ValueError(
@@ -140,15 +138,7 @@ class RunFolder:
                 f"expected metrics.parquet in {self.root}, there is none yet; "
                 f"finish it: folkman run --resume {self.root}"
             )
-        try:
-            table = pq.read_table(self.metrics)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"expected a Parquet file, {self.metrics} is damaged: {error}") from None
-        runs: dict[tuple[str, int], Run] = {}
-        for row in table.to_pylist():
-            name, label, seed = (row.pop(key) for key in ("algorithm", "label", "seed"))
-            runs.setdefault((label, seed), Run(name, label, seed, status="finished")).rows.append(row)
-        return list(runs.values())
+        return runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
 
 
 def _check_format(provenance_file: Path) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.record import AXES, METRICS, Run
-from folkman.report.statistics import curves
+from folkman.report.statistics import Curve, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,6 +25,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 FEW = 6
 """Curves whose names fit among them; those of more stand beside the figure."""
+SHARES = ("test_accuracy", "node_test_accuracy", "kappa")
+"""Metrics that are at most 1."""
 RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
 
@@ -62,6 +64,8 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
     if positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG:
         axes.set_yscale("log")
+    else:
+        _bound(axes, found, y)
     seeds = {curve.num_seeds for curve in found}
     noted = f" (mean of {max(seeds)} seeds, 95 % interval)" if min(seeds) > 1 else ""
     axes.set_xlabel(names[x])
@@ -72,6 +76,18 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     beside = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
     axes.legend(frameon=False, fontsize="x-small" if many else "small", **beside)
     return figure
+
+
+def _bound(axes: Any, found: Sequence[Curve], metric: str) -> None:
+    """Let wide intervals of few seeds leave the figure, rather than press its curves flat or pass what can be."""
+    means = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
+    room = 0.5 * float(np.ptp(means)) or 1.0
+    low, high = axes.get_ylim()
+    least = (
+        -0.02 * float(means.max()) if means.min() >= 0 else -np.inf
+    )  # no metric that is positive has a negative mean
+    most = 1.02 if metric in SHARES else np.inf
+    axes.set_ylim(max(low, least, float(means.min()) - room), min(high, most, float(means.max()) + room))
 
 
 def draw_labels(counts: NDArray[np.integer]) -> "Figure":
@@ -107,16 +123,16 @@ def check_target(path: Path) -> None:
         raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")
 
 
-def save(figure: "Figure", path: Path) -> list[Path]:
-    """Write a figure as PNG and SVG beside each other, or as the one kind that `path` names."""
+def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) -> list[Path]:
+    """Write a figure as the one kind that `path` names, or, if it names none, as each of `kinds` beside each other."""
     from matplotlib import rc_context
 
-    kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else [".png", ".svg"]
+    kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else kinds
     written = []
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
         notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)  # same runs, same bytes
         with rc_context({"svg.hashsalt": "folkman"}):
-            write_whole(target, partial(figure.savefig, dpi=200, metadata=notes))
+            write_whole(target, partial(figure.savefig, dpi=figure.dpi if figure.dpi > 200 else 200, metadata=notes))
         written.append(target)
     return written

@@ -11,7 +11,7 @@ from folkman.report.statistics import half_width
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["final_table"]
+__all__ = ["final_rows", "final_table"]
 
 COLUMNS = {
     "gradients": "gradients",
@@ -32,22 +32,32 @@ def final_table(runs: Sequence[Run], title: str = "") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    labels = list(dict.fromkeys(run.label for run in runs))
-    groups = {label: [run for run in runs if run.label == label] for label in labels}
-    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs)]
+    headings, rows = final_rows(runs)
     table = Table(title=escape(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("algorithm", no_wrap=True)
-    for name in columns:
-        table.add_column(COLUMNS[name], justify="right", no_wrap=True)
-    for label, group in groups.items():
-        cells = [_cell(np.array([run.last(name) for run in group], float)) for name in columns]
-        ended = [run for run in group if run.status == "diverged"]
-        table.add_row(escape(label) + (f" ({len(ended)} diverged)" if ended else ""), *cells)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(escape(row[0]), *row[1:])
     return table
+
+
+def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and a row of text a label."""
+    labels = list(dict.fromkeys(run.label for run in runs))
+    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs if run.rows)]
+    rows = []
+    for label in labels:
+        group = [run for run in runs if run.label == label]
+        ended = sum(run.status == "diverged" for run in group)
+        cells = [_cell(np.array([run.last(name) for run in group if run.rows], float)) for name in columns]
+        rows.append([label + (f" ({ended} diverged)" if ended else ""), *cells])
+    return ["algorithm", *(COLUMNS[name] for name in columns)], rows
 
 
 def _cell(values: np.ndarray) -> str:
     """Return mean and half-width; no half-width where all seeds agree or there is one."""
+    if not len(values):
+        return "-"
     mean, half = float(np.mean(values)), float(half_width(values[:, None])[0])
     if not np.isfinite(mean):
         return "-"

@@ -1,0 +1,173 @@
+"""What the live page knows of a run folder, finished or not, killed and resumed as it may be."""
+
+import os
+import socket
+import time
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from folkman.record import AXES, METRICS, Run, slug
+from folkman.report.live import Tail, read_json
+from folkman.report.reading import known, read_folder, read_part
+from folkman.report.scene import Scene, frame_json, load_scene
+
+__all__ = ["RunSource"]
+
+MOST_VALUES = 300_000
+"""Numbers that a visitor is told at once."""
+MOST_POINTS, LEAST_POINTS = 1500, 50
+MOST_KEPT = 20_000
+"""Rows of one run that the page's server remembers; of more, every second is let go."""
+CHECK_S = 1.0
+"""Seconds between two looks at files that change rarely: parts, and whether the process still lives."""
+ENDED = ("finished", "diverged")
+
+
+class Watched:
+    """One run and the files that tell of it."""
+
+    def __init__(self, root: Path, run: Run) -> None:
+        self.root, self.run, self.name = root, run, slug(run.label, run.seed)
+        self.tail = Tail(root / "live" / f"{self.name}.jsonl")
+        self.moment, self.part = root / "live" / f"{self.name}.json", root / "parts" / f"{self.name}.parquet"
+        self.part_seen = _stamp(self.part)
+        self.moment_seen: Any = None
+        self.step = 1  # rows of the run for each one kept here
+        self.scene: dict[str, Any] | None = None
+
+    def poll(self, *, thorough: bool) -> dict[str, Any] | None:
+        """Return what is new of this run."""
+        found: dict[str, Any] = {}
+        if thorough and self._ended_now():
+            return self.told() | {"again": True, "ended": True}
+        if self.run.status in ENDED and not self.tail.path.exists():
+            return None
+        if news := self.tail.look():
+            rows = [known(each["row"]) for each in news.rows]
+            if news.again:
+                self.run.rows, self.step = [], 1
+            self.run.rows.extend(rows)
+            while len(self.run.rows) > MOST_KEPT:
+                self.run.rows, self.step = self.run.rows[::2], 2 * self.step
+            self.run.status = "running"
+            kept, step = thinned(rows, MOST_POINTS)
+            found = {"again": news.again, "columns": columns(kept), "step": step}
+            found["at"] = news.rows[-1]["at"] if news.rows else None
+        if thorough and self.run.status in ("running", "stopped"):
+            status = "running" if _lives(self.tail.head, self.tail.path) else "stopped"
+            found |= {"status": status} if status != self.run.status else {}
+            self.run.status = status
+        if (stamp := _stamp(self.moment)) is not None and stamp != self.moment_seen:
+            self.moment_seen, self.scene = stamp, read_json(self.moment) or None
+            found["scene"] = self.scene
+        return {"id": self.name, "status": self.run.status, "done": self._done(), **found} if found else None
+
+    def _ended_now(self) -> bool:
+        """Look at the part; tell whether the run has ended since the last look."""
+        stamp = _stamp(self.part)
+        if stamp is None or stamp == self.part_seen:
+            return False
+        self.part_seen = stamp
+        fresh = read_part(self.root, self.run.algorithm, self.run.label, self.run.seed)
+        if fresh.status not in ENDED or (fresh.status == self.run.status and len(fresh.rows) == len(self.run.rows)):
+            return False
+        self.run = fresh
+        return True
+
+    def _done(self) -> float:
+        return self.run.last("slots") if self.run.rows else 0
+
+    def told(self, most: int = MOST_POINTS) -> dict[str, Any]:
+        """Return everything of this run, at most `most` rows."""
+        run = self.run
+        head = {"id": self.name, "label": run.label, "algorithm": run.algorithm, "seed": run.seed}
+        head |= {"status": run.status, "message": run.message, "done": self._done(), "scene": self.scene}
+        kept, step = thinned(run.rows, most)
+        return head | {"columns": columns(kept), "step": step * self.step, "keeps": run.scene is not None}
+
+
+class RunSource:
+    """The source of a run folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = read_folder(root)
+        self.runs = [Watched(root, run) for run in self.folder.runs]
+        self._next_check_s = 0.0
+        self.poll()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything."""
+        config, most = self.folder.config, MOST_VALUES // max(1, len(self.runs) * (len(AXES) + len(METRICS)))
+        most = max(LEAST_POINTS, min(MOST_POINTS, most))
+        return {
+            "kind": "run",
+            "name": config.get("name", self.root.name),
+            "folder": self.root.name,
+            "nodes": config.get("nodes"),
+            "slots": config.get("slots"),
+            "axes": AXES,
+            "metrics": METRICS,
+            "runs": [watched.told(most) for watched in self.runs],
+        }
+
+    def poll(self) -> dict[str, Any] | None:
+        """Return what is new."""
+        thorough = time.monotonic() >= self._next_check_s
+        if thorough:
+            self._next_check_s = time.monotonic() + CHECK_S
+        found = [news for watched in self.runs if (news := watched.poll(thorough=thorough)) is not None]
+        return {"runs": found} if found else None
+
+    def scene(self, name: str) -> dict[str, Any] | None:
+        """Return the scene that a run has kept, all frames."""
+        if name not in {watched.name for watched in self.runs}:
+            return None
+        scene = load_scene(self.root / "network" / f"{name}.npz")
+        return None if scene is None else _frames(scene)
+
+
+def _frames(scene: Scene) -> dict[str, Any]:
+    return {"frames": [frame_json(scene, index) for index in range(len(scene.slot))]}
+
+
+def columns(rows: list[dict[str, float]]) -> dict[str, list[float | None]]:
+    """Return rows as columns for JSON, without those that no row defines."""
+    names = [name for name in (*AXES, *METRICS) if any(isfinite(row.get(name, float("nan"))) for row in rows)]
+    return {name: [_number(row.get(name)) for row in rows] for name in names}
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not isfinite(value) else float(f"{value:.6g}")
+
+
+def thinned(rows: list[dict[str, float]], most: int) -> tuple[list[dict[str, float]], int]:
+    """Return at most `most` rows, every step-th and the last, and the step."""
+    if len(rows) <= most:
+        return rows, 1
+    step = -(-len(rows) // (most - 1))
+    return [*rows[:-1:step], rows[-1]], step
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
+def _lives(head: dict[str, Any], path: Path) -> bool:
+    """Tell whether the process that writes a live file is there; of another machine's, whether it wrote lately."""
+    if not path.exists():
+        return False
+    if head.get("host") != socket.gethostname() or not isinstance(head.get("pid"), int):
+        return time.time() - path.stat().st_mtime < 60
+    try:
+        os.kill(head["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

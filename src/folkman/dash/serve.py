@@ -1,0 +1,122 @@
+"""Serving the live page: on loopback to this machine alone, anywhere else only to who brings a token."""
+
+import ipaddress
+import secrets
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from folkman.checks import require
+
+__all__ = ["make_source", "serve"]
+
+LEAST_TOKEN = 16
+SEND_BYTES = 128 * 1024
+"""Kept small: a visitor who stalls is told everything anew, rather than a minute of old news when he wakes."""
+
+
+def serve(
+    folder: Path | None, *, cluster: bool, host: str, port: int, token: str | None, open_page: bool = False
+) -> None:
+    """Serve the page of a folder until interrupted."""
+    require(folder is not None, "expected a folder to watch")
+    token = checked_token(host, token)
+    source = make_source(Path(folder or "."), cluster=cluster)
+    try:
+        import uvicorn
+
+        from folkman.dash.app import make_app
+    except ImportError as error:
+        raise RuntimeError(
+            f"expected the packages of the live page, {error.name} is missing; pip install 'folkman[dash]'"
+        ) from None
+    listener = _listen(host, port)
+    address = f"http://{_written(host)}:{listener.getsockname()[1]}/"
+    print(f"watching  {folder}\nopen      {address}{f'?token={token}' if token else ''}", flush=True)
+    if token:
+        print(_warning(host), file=sys.stderr, flush=True)
+    if open_page:
+        import webbrowser
+
+        webbrowser.open(f"{address}{f'?token={token}' if token else ''}")
+    app = make_app(source, token=token)
+    options: dict[str, Any] = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1}
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.hub.close()  # or the visits would be waited for
+            super().handle_exit(sig, frame)
+
+    with suppress(KeyboardInterrupt):
+        Server(uvicorn.Config(app, server_header=False, access_log=False, **options)).run(sockets=[listener])
+
+
+def make_source(folder: Path, *, cluster: bool) -> Any:
+    """Return what tells of a folder: a run, a sweep or a cluster."""
+    if cluster:
+        from folkman.dash.cluster import ClusterSource
+
+        return ClusterSource(folder)
+    from folkman.report.reading import kind_of
+
+    if kind_of(folder) == "sweep":
+        from folkman.dash.sweep import SweepSource
+
+        return SweepSource(folder)
+    from folkman.dash.run import RunSource
+
+    return RunSource(folder)
+
+
+def checked_token(host: str, token: str | None) -> str | None:
+    """Return the token to ask for; refuse to listen beyond loopback without one."""
+    if token == "new":  # noqa: S105 - a word of the command line, not a token
+        return secrets.token_urlsafe(24)
+    if token is not None:
+        fit = len(token) >= LEAST_TOKEN and token.isascii() and token.replace("-", "").replace("_", "").isalnum()
+        require(fit, f"a token has at least {LEAST_TOKEN} letters, digits, - and _; '--token new' draws one")
+        return token
+    require(
+        is_loopback(host),
+        f"'{host}' can be reached from other machines, so visitors must bring a token; add --token new, "
+        "or stay on 127.0.0.1 and come through ssh -L",
+    )
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _warning(host: str) -> str:
+    if is_loopback(host):
+        return "note: visitors need the token above"
+    return "note: visitors need the token above; it travels unencrypted, so use this on a network you trust"
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    require(0 <= port < 2**16, f"a port lies in 0 .. 65535, got {port}")
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+        listener.bind(address)
+    except OSError as error:
+        raise ValueError(
+            f"could not listen on {host} port {port}: {error.strerror}; choose another --port, or 0 for a free one"
+        ) from None
+    return listener

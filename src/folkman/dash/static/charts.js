@@ -1,0 +1,163 @@
+// Curves that grow: one chart a metric, a line a run, or the mean over the seeds of a label.
+
+import { colourOf, dashOf } from "./colours.js";
+import { choices, make, number, variable } from "./dom.js";
+
+const MOST_POINTS = 2000;
+
+// Rows of one run as columns, bounded and even: when full, every second row is let go, and from then on only every
+// second new one is kept. The newest is always there, if only until the next comes.
+export class Series {
+  constructor(columns = {}, step = 1) {
+    this.columns = columns;
+    this.step = step;
+    this.count = this.length;
+    this.passing = false;
+  }
+
+  get length() {
+    return this.columns.slots?.length ?? 0;
+  }
+
+  add(columns) {
+    const more = columns.slots?.length ?? 0;
+    const names = new Set([...Object.keys(this.columns), ...Object.keys(columns)]);
+    for (const name of names) this.columns[name] ??= new Array(this.length).fill(null);
+    for (let row = 0; row < more; row++) {
+      for (const name of names) {
+        if (this.passing) this.columns[name].pop();
+        this.columns[name].push(columns[name]?.[row] ?? null);
+      }
+      this.count += 1;
+      this.passing = this.count % this.step !== 0;
+      if (!this.passing && this.length > MOST_POINTS) this.thin();
+    }
+  }
+
+  thin() {
+    for (const name of Object.keys(this.columns)) this.columns[name] = this.columns[name].filter((_, index) => index % 2 === 0);
+    this.step *= 2;
+  }
+
+  last(name) {
+    const column = this.columns[name];
+    return column?.length ? column[column.length - 1] : null;
+  }
+}
+
+// The mean over runs at the recorded slots that all of them have reached.
+function meanOf(group, x, y) {
+  const begun = group.filter((run) => run.series.length);
+  if (begun.length === 1) return [begun[0].series.columns[x] ?? [], begun[0].series.columns[y] ?? []];
+  const sums = new Map();
+  for (const { series } of begun) {
+    const { slots } = series.columns, xs = series.columns[x], ys = series.columns[y];
+    if (!xs || !ys) continue;
+    slots.forEach((slot, index) => {
+      if (ys[index] === null) return;
+      const sum = sums.get(slot) ?? [0, 0, 0];
+      sums.set(slot, [sum[0] + xs[index], sum[1] + ys[index], sum[2] + 1]);
+    });
+  }
+  const met = [...sums.entries()].filter(([, sum]) => sum[2] === begun.length).sort((a, b) => a[0] - b[0]);
+  return [met.map(([, sum]) => sum[0] / sum[2]), met.map(([, sum]) => sum[1] / sum[2])];
+}
+
+function increasing([xs, ys]) {
+  const kept = [[], []];
+  let last = -Infinity;
+  for (let i = 0; i < xs.length; i++) {
+    if (xs[i] === null || xs[i] <= last) continue;
+    last = xs[i];
+    kept[0].push(xs[i]);
+    kept[1].push(ys[i]);
+  }
+  return kept;
+}
+
+export class Chart {
+  constructor(metrics, metric, redraw) {
+    this.metric = metric;
+    this.metrics = metrics;
+    this.readout = make("div", { class: "readout" });
+    this.place = make("div", { class: "plot", tabindex: "0", role: "img", "aria-label": metrics[metric] });
+    this.log = make("input", { type: "checkbox", onchange: () => { this.rebuild = true; redraw(); } });
+    const picker = choices("", Object.entries(metrics), metric, (value) => { this.metric = value; this.rebuild = true; redraw(); }, "Curve");
+    this.element = make("section", { class: "card", "aria-label": "Curves" },
+      make("div", { class: "head" }, picker, make("span", { class: "gap" }), make("label", {}, this.log, " log")),
+      this.place, this.readout);
+    this.place.addEventListener("keydown", (event) => this.step(event));
+    this.plot = null;
+    this.shape = "";
+    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.place);
+  }
+
+  size() {
+    return { width: Math.max(this.place.clientWidth, 120), height: this.place.clientHeight || 230 };
+  }
+
+  // Arrow keys move the cursor over the rows, for who has no mouse.
+  step(event) {
+    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (!move || !this.plot || !this.plot.data[0].length) return;
+    event.preventDefault();
+    const xs = this.plot.data[0];
+    const at = Math.min(Math.max((this.plot.cursor.idx ?? xs.length - 1) + move, 0), xs.length - 1);
+    this.plot.setCursor({ left: this.plot.valToPos(xs[at], "x"), top: 10 });
+  }
+
+  draw(groups, x, axes, each) {
+    const lines = [];
+    for (const group of groups) {
+      if (!group.shown) continue;
+      if (each) group.runs.forEach((run) => run.series.length && lines.push([group, `${group.label}, seed ${run.seed}`, [run.series.columns[x] ?? [], run.series.columns[this.metric] ?? []]]));
+      else lines.push([group, group.label, meanOf(group.runs, x, this.metric)]);
+    }
+    const tables = lines.map(([, , data]) => increasing(data)).map((data) => (data[0].length ? data : [[0], [null]]));
+    const data = tables.length > 1 ? uPlot.join(tables) : tables[0] ?? [[], []];
+    const shape = JSON.stringify([this.metric, x, this.log.checked, lines.map(([, name]) => name)]);
+    if (this.rebuild || shape !== this.shape || !this.plot) {
+      this.plot?.destroy();
+      this.place.replaceChildren();
+      this.plot = new uPlot(this.options(lines, x, axes), data, this.place);
+      this.place.setAttribute("aria-label", `${this.metrics[this.metric]} against ${axes[x]}`);
+      this.shape = shape;
+      this.rebuild = false;
+    } else this.plot.setData(data);
+    if (this.plot.cursor.idx === null || this.plot.cursor.idx === undefined) this.tellLast(lines);
+  }
+
+  tellLast(lines) {
+    const shown = lines.map(([, name, [, ys]]) => `${name} ${number(ys.findLast((y) => y !== null))}`);
+    this.readout.textContent = shown.slice(0, 6).join("   ");
+  }
+
+  options(lines, x, axes) {
+    const ink = () => variable("--ink-2"), grid = { stroke: () => variable("--grid"), width: 1 };
+    const common = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 18 };
+    const series = lines.map(([group, name]) => ({ label: name, stroke: () => colourOf(group.index), dash: dashOf(group.index), width: 1.7, spanGaps: true, points: { show: false } }));
+    return {
+      ...this.size(),
+      legend: { show: false },
+      padding: [8, 10, 0, 0],
+      scales: { x: { time: false }, y: { distr: this.log.checked ? 3 : 1 } },
+      cursor: { drag: { x: true, y: false }, points: { size: 6 } },
+      axes: [{ ...common, label: axes[x], size: 34, values: (_, ticks) => ticks.map((v) => number(v, 3)) },
+        { ...common, size: 58, values: (_, ticks) => ticks.map((v) => (v === null ? "" : number(v, 3))) }],
+      series: [{}, ...series],
+      hooks: { setCursor: [(plot) => this.tell(plot, x)] },
+    };
+  }
+
+  tell(plot, x) {
+    const at = plot.cursor.idx;
+    if (at === null || at === undefined) return;
+    const values = plot.series.slice(1).map((series, index) => [series.label, plot.data[index + 1][at]]);
+    const known = values.filter(([, value]) => value !== null && value !== undefined).slice(0, 6);
+    this.readout.textContent = `${x} ${number(plot.data[0][at])}:   ` + known.map(([name, value]) => `${name} ${number(value)}`).join("   ");
+  }
+
+  repaint() {
+    this.plot?.redraw(false, true);
+  }
+}

@@ -1,0 +1,66 @@
+// Small helpers over the DOM: text is always text, never markup.
+
+export function make(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function draw(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function choices(label, entries, chosen, onchange, spoken = null) {
+  const select = make("select", { "aria-label": spoken, onchange: () => onchange(select.value) });
+  for (const [value, text] of entries) select.append(make("option", { value, selected: value === chosen }, text));
+  select.value = chosen;
+  return make("label", {}, label ? `${label} ` : null, select);
+}
+
+export function card(title, { wide = false } = {}) {
+  const head = make("div", { class: "head" }, make("h2", {}, title));
+  const body = make("div");
+  const element = make("section", { class: wide ? "card wide" : "card", "aria-label": title }, head, body);
+  return { element, head, body };
+}
+
+// Rows of text under headings; only what changed is touched, so that a reader's place and selection stay.
+export class Table {
+  constructor(headings, caption) {
+    this.body = make("tbody");
+    const heads = headings.map((text) => make("th", { scope: "col" }, text));
+    this.element = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
+      make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body));
+  }
+
+  show(rows, bad = () => false) {
+    while (this.body.rows.length > rows.length) this.body.deleteRow(-1);
+    rows.forEach((cells, index) => {
+      const row = this.body.rows[index] ?? this.body.insertRow();
+      row.className = bad(index) ? "bad" : "";
+      while (row.cells.length > cells.length) row.deleteCell(-1);
+      cells.forEach((text, column) => {
+        const cell = row.cells[column] ?? row.insertCell();
+        if (cell.textContent !== text) cell.textContent = text;
+      });
+    });
+  }
+}
+
+export function number(value, digits = 4) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "-";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e6 || size < 1e-3)) return value.toExponential(2);
+  return String(Number(value.toPrecision(digits)));
+}
+
+export function variable(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}

@@ -1,0 +1,148 @@
+// The page of a run folder.
+
+import { Chart, Series } from "./charts.js";
+import { colourOf } from "./colours.js";
+import { Table, card, choices, make, number } from "./dom.js";
+import { Cell } from "./map.js";
+
+const FIRST = ["train_loss", "test_accuracy", "consensus", "mean_age"];
+
+export class RunPage {
+  constructor(main, redraw) {
+    this.main = main;
+    this.redraw = redraw;
+    this.runs = new Map();
+    this.x = "seconds";
+    this.each = false;
+    this.picked = "";
+  }
+
+  // Everything anew: on the first visit, and whenever the connection or the run began again.
+  state(state) {
+    const known = this.shape === JSON.stringify([state.name, state.runs.map((run) => run.id)]);
+    this.shape = JSON.stringify([state.name, state.runs.map((run) => run.id)]);
+    this.about = state;
+    const hidden = new Set((this.groups ?? []).filter((group) => !group.shown).map((group) => group.label));
+    this.runs = new Map(state.runs.map((run) => [run.id, { ...run, series: new Series(run.columns, run.step) }]));
+    const labels = [...new Set(state.runs.map((run) => run.label))];
+    this.groups = labels.map((label, index) => ({ label, index, shown: !hidden.has(label), runs: [...this.runs.values()].filter((run) => run.label === label) }));
+    if (!known) this.build();
+    this.pick(this.picked);
+  }
+
+  build() {
+    const { axes, metrics } = this.about;
+    this.charts = FIRST.map((metric) => new Chart(metrics, metric, this.redraw));
+    this.cell = new Cell((id) => this.pick(id));
+    const select = this.cell.runs.querySelector("select");
+    for (const run of this.runs.values()) select.append(make("option", { value: run.id }, `${run.label}, seed ${run.seed}`));
+    this.axis = choices("Against", Object.entries(axes), this.x, (value) => { this.x = value; this.redraw(); });
+    const seeds = choices("Seeds", [["mean", "mean"], ["each", "each"]], "mean", (value) => { this.each = value === "each"; this.redraw(); });
+    const legend = make("fieldset", { class: "legend" }, make("legend", { class: "quiet" }, "Algorithms"));
+    this.swatches = this.groups.map((group) => {
+      const swatch = make("canvas", { class: "swatch", width: 26, height: 8 });
+      legend.append(make("label", {}, make("input", { type: "checkbox", checked: group.shown, onchange: (event) => this.toggle(group.label, event.target.checked) }), swatch, group.label));
+      return [swatch, group.index];
+    });
+    this.paintSwatches();
+    this.list = new Table(["run", "seed", "state", "slots", "training loss", "accuracy", "mean age"], "Runs");
+    const runs = card("Runs");
+    runs.body.append(this.list.element);
+    this.main.replaceChildren(
+      make("div", { class: "bar" }, this.axis, seeds, legend),
+      make("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
+      make("div", { class: "cards half" }, make("div", { class: "stack" }, this.cell.element, runs.element), make("div", { class: "stack" }, this.cell.air.element, this.cell.table.element)));
+  }
+
+  toggle(label, shown) {
+    this.groups.find((group) => group.label === label).shown = shown;
+    this.redraw();
+  }
+
+  paintSwatches() {
+    for (const [canvas, index] of this.swatches) {
+      const pen = canvas.getContext("2d");
+      pen.clearRect(0, 0, 26, 8);
+      pen.strokeStyle = colourOf(index);
+      pen.lineWidth = 3;
+      pen.beginPath();
+      pen.moveTo(0, 4);
+      pen.lineTo(26, 4);
+      pen.stroke();
+    }
+  }
+
+  news(news) {
+    for (const told of news.runs ?? []) {
+      const run = this.runs.get(told.id);
+      if (!run) continue;
+      Object.assign(run, { status: told.status, done: told.done });
+      if (told.message !== undefined) run.message = told.message;
+      if (told.columns) {
+        if (told.again) run.series = new Series(told.columns, told.step ?? 1);
+        else run.series.add(told.columns);
+      }
+      if (told.scene) {
+        run.scene = told.scene;
+        this.fresh = run.id;
+      }
+      if (told.ended) {
+        run.keeps = true;
+        if (this.shown === run.id) this.pick(this.picked);
+      }
+    }
+  }
+
+  // Look at one run's cell; with no choice, at the one that runs, or the first that kept one.
+  async pick(id) {
+    this.picked = id;
+    const all = [...this.runs.values()];
+    const run = this.runs.get(id) ?? all.find((each) => each.status === "running") ?? all.find((each) => each.keeps);
+    if (this.shown !== run?.id) this.cell.forget();
+    this.shown = run?.id;
+    if (!run) return;
+    if (run.scene && run.status === "running") this.cell.live(run.scene);
+    else if (run.keeps) {
+      const answer = await fetch(`/scene/${encodeURIComponent(run.id)}`);
+      if (answer.ok && this.shown === run.id) this.cell.keep((await answer.json()).frames);
+    } else if (run.scene) this.cell.live(run.scene);
+  }
+
+  draw() {
+    if (this.fresh) {
+      const run = this.runs.get(this.fresh), watched = this.runs.get(this.picked);
+      if (watched ? watched === run : true) {
+        if (this.shown !== run.id) this.cell.forget();
+        this.shown = run.id;
+        this.cell.live(run.scene);
+      }
+      this.fresh = null;
+    }
+    for (const chart of this.charts) chart.draw(this.groups, this.x, this.about.axes, this.each);
+    const rows = [...this.runs.values()];
+    this.list.show(rows.map((run) => [run.label, String(run.seed), run.status + (run.message ? `: ${run.message}` : ""), `${number(run.done, 7)} of ${this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped"].includes(rows[index].status));
+  }
+
+  repaint() {
+    this.paintSwatches();
+    for (const chart of this.charts) chart.repaint();
+  }
+
+  key(key) {
+    const axes = Object.keys(this.about.axes);
+    if (key === "x") {
+      this.x = axes[(axes.indexOf(this.x) + 1) % axes.length];
+      this.axis.querySelector("select").value = this.x;
+    } else if (key === "c") this.cell.next();
+    else if (key === "[" || key === "]") this.cell.step(key === "]" ? 1 : -1);
+    else return;
+    this.redraw();
+  }
+
+  summary() {
+    const runs = [...this.runs.values()], ended = runs.filter((run) => ["finished", "diverged"].includes(run.status)).length;
+    const done = runs.reduce((sum, run) => sum + (run.status === "finished" || run.status === "diverged" ? this.about.slots : run.done), 0);
+    const state = runs.some((run) => run.status === "running") ? "running" : ended === runs.length ? (runs.some((run) => run.status === "diverged") ? "diverged" : "finished") : runs.some((run) => run.status === "stopped") ? "stopped" : "waiting";
+    return { state, text: `${state}, ${ended} of ${runs.length} runs`, part: done / Math.max(1, runs.length * this.about.slots) };
+  }
+}

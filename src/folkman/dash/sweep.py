@@ -1,0 +1,101 @@
+"""What the live page knows of a sweep folder: its jobs, and a small curve of each."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from folkman.record import METRICS, Run, slug
+from folkman.report.live import Tail, read_json
+from folkman.report.reading import known, read_part, read_sweep
+
+__all__ = ["SweepSource"]
+
+CURVES = ("train_loss", "test_accuracy", "consensus", "mean_age")
+MOST_POINTS = 60
+CHECK_S = 0.5
+MOST_READ = 20
+"""Jobs whose curves are read at one look: a large store is read in pieces."""
+
+
+class Job:
+    """One job of the index and its curve."""
+
+    def __init__(self, root: Path, entry: dict[str, Any]) -> None:
+        self.entry = entry
+        self.folder = root / str(entry.get("folder"))
+        self.run = Run(str(entry.get("algorithm")), str(entry.get("label")), int(entry.get("seed", 0)))
+        self.tail = Tail(self.folder / "live" / f"{slug(self.run.label, self.run.seed)}.jsonl")
+        self.read_as = ""  # the state under which its rows were read
+
+    def look(self) -> bool:
+        """Read new rows; tell whether there are any."""
+        state = str(self.entry.get("state"))
+        if state in ("finished", "diverged") and self.read_as != state:
+            self.run.rows = read_part(self.folder, self.run.algorithm, self.run.label, self.run.seed).rows
+            self.read_as = state
+            return True
+        if state == "running" and (news := self.tail.look()):
+            rows = [known(each["row"]) for each in news.rows]
+            self.run.rows = rows if news.again else self.run.rows + rows
+            return True
+        return False
+
+    def told(self) -> dict[str, Any]:
+        """Return everything of this job."""
+        from folkman.dash.run import columns, thinned
+
+        kept = ("key", "arm", "label", "seed", "settings", "state", "message", "seconds", "rss_mb", "worker")
+        rows = [{name: row[name] for name in ("slots", *CURVES) if name in row} for row in self.run.rows]
+        head = {name: self.entry.get(name) for name in kept}
+        return head | {"columns": columns(thinned(rows, MOST_POINTS)[0])}
+
+
+class SweepSource:
+    """The source of a sweep folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.jobs: dict[str, Job] = {}
+        self.index: dict[str, Any] = {}
+        self._next_check_s = 0.0
+        read_sweep(root)  # refuses what it does not understand
+        self._renew()
+
+    def _renew(self) -> list[Job]:
+        """Read the index; return the jobs that changed."""
+        index = read_json(self.root / "index.json")
+        changed = []
+        for entry in index.get("jobs", []):
+            job = self.jobs.get(entry["key"])
+            if job is None or job.entry != entry:
+                job = self.jobs.setdefault(entry["key"], Job(self.root, entry))
+                job.entry = entry
+                changed.append(job)
+        self.index = index or self.index
+        return changed
+
+    def _head(self) -> dict[str, Any]:
+        kept = ("name", "state", "axes", "started", "updated", "engine", "workers")
+        return {name: self.index.get(name) for name in kept} | {"kind": "sweep", "folder": self.root.name}
+
+    def state(self) -> dict[str, Any]:
+        """Return everything."""
+        metrics = {name: METRICS[name] for name in CURVES}
+        return self._head() | {"metrics": metrics, "jobs": [job.told() for job in self.jobs.values()]}
+
+    def poll(self) -> dict[str, Any] | None:
+        """Return what is new, twice a second."""
+        if time.monotonic() < self._next_check_s:
+            return None
+        self._next_check_s = time.monotonic() + CHECK_S
+        before = {key: value for key, value in self.index.items() if key != "jobs"}
+        changed = {id(job): job for job in self._renew()}
+        read = 0
+        for job in self.jobs.values():
+            if read < MOST_READ and job.look():
+                changed[id(job)] = job
+                read += 1
+        after = {key: value for key, value in self.index.items() if key != "jobs"}
+        if not changed and before == after:
+            return None
+        return self._head() | {"jobs": [job.told() for job in changed.values()]}

@@ -1,0 +1,154 @@
+"""One frame of a scene, read off a mark of the simulator: it looks and never touches.
+
+Positions, links, shares and ages are what the network's state says. The SINR of what is on the air is drawn again from
+the same key; it is kept where it explains the schedule, and is NaN otherwise (nodes may have walked since).
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from folkman.engine.medium import PeerMedium
+from folkman.engine.metrics import node_models
+from folkman.engine.simulate import Mark, Simulation
+from folkman.keys import Stream, make_key
+from folkman.radio.network import LockstepRadio, RadioNetwork, RadioState
+from folkman.radio.star import StarState
+from folkman.report.scene import MOST_NODES, STATIC, Scene
+from folkman.units import db_to_linear
+
+__all__ = ["frame_of"]
+
+NEAR = 1.6
+"""Interferers within this many cell radii are kept."""
+
+
+def frame_of(simulation: Simulation, mark: Mark) -> Scene:
+    """Return the scene at a mark, one frame."""
+    problem, carry = simulation.problem, mark.carry
+    star = not isinstance(carry.medium, PeerMedium)
+    nodes = problem.num_nodes
+    size = nodes + star
+    state, network = _below(carry.medium.network), getattr(simulation.network, "network", simulation.network)
+    air, radio = getattr(state, "air", None), network if isinstance(network, RadioNetwork) else None
+    pairs = size if size <= MOST_NODES else 0
+    slot = int(carry.slot)
+    w, models = node_models(simulation, mark)
+    apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
+    on_air, left, share = _on_air(state, radio, nodes, star)
+    least_db = _least_db(carry.medium.network, radio)
+    sinr_db = _sinr_db(state, radio, on_air, carry.seed, least_db) if pairs else np.full(on_air.shape, np.nan)
+    frame = Scene(
+        slot=np.array(slot, np.int32),
+        seconds=np.array(slot * simulation.clock.slot_s),
+        positions_m=_positions(air, size, star),
+        age_slots=_ages(carry.medium, slot, nodes, star)[:pairs, :pairs],
+        on_air=on_air[:pairs, :pairs],
+        left_slots=left,
+        stamp=_stamps(carry.medium, state, size, star),
+        share=share,
+        sinr_db=sinr_db[:pairs, :pairs].astype(np.float32),
+        disagreement=np.append(apart, [0.0] * star).astype(np.float32),
+        gradients=np.append(np.asarray(mark.totals.gradients, np.int64), [0] * star).astype(np.int64),
+        samples=np.append(np.asarray(problem.count, np.int64), [0] * star).astype(np.int64),
+        interferers_m=_interferers(air, radio),
+        cell_radius_m=radio.cell_radius_m if radio else float("nan"),
+        bandwidth_hz=radio.bandwidth_hz if radio else float("nan"),
+        threshold_db=float(radio.threshold_db) if radio else float("nan"),
+        server=star,
+    )
+    return frame._replace(**{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC})
+
+
+def _below(state: Any) -> Any:
+    """Return the network's own state, under losses and lock-step."""
+    state = getattr(state, "inner", state)
+    return state.radio if isinstance(state, LockstepRadio) else state
+
+
+def _positions(air: Any, size: int, star: bool) -> NDArray[np.float32]:
+    if air is None:
+        return np.full((size, 2), np.nan, np.float32)
+    nodes = np.asarray(air.nodes.positions_m, np.float32)
+    return np.concatenate([nodes, np.zeros((int(star), 2), np.float32)])  # the base station is at the origin
+
+
+def _interferers(air: Any, radio: RadioNetwork | None) -> NDArray[np.float32]:
+    if air is None or radio is None:
+        return np.zeros((0, 2), np.float32)
+    points = np.asarray(air.interferers.positions_m, np.float32)[np.asarray(air.interferers.present)]
+    return points[np.abs(points).max(axis=1, initial=0.0) < NEAR * radio.cell_radius_m]
+
+
+def _ages(medium: Any, slot: int, nodes: int, star: bool) -> NDArray[np.int32]:
+    if not star:
+        return (slot - np.asarray(medium.snapshots.held)).astype(np.int32)
+    ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
+    np.fill_diagonal(ages, 0)
+    ages[:nodes, nodes] = slot - np.asarray(medium.held)
+    return ages
+
+
+def _stamps(medium: Any, state: Any, size: int, star: bool) -> NDArray[np.int32]:
+    """Return when what each sender has on the air was formed."""
+    stamps = np.full(size, -1, np.int32)
+    if star:
+        stamps[-1] = int(np.asarray(medium.stamp).max(initial=-1))
+    elif isinstance(state, RadioState):
+        stamps = np.where(np.asarray(state.left) > 0, np.asarray(state.stamp), -1).astype(np.int32)
+    return stamps
+
+
+def _on_air(
+    state: Any, radio: RadioNetwork | None, nodes: int, star: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.float32]]:
+    """Return what is on its way (rx, tx), the slots left of it and the share of the bandwidth (tx,)."""
+    size = nodes + star
+    on_air, left = np.zeros((size, size), bool), np.full(size, -1, np.int32)
+    share = np.full(size, np.nan, np.float32)
+    if isinstance(state, RadioState):
+        left = np.asarray(state.left, np.int32)
+        on_air = np.asarray(state.linked) & (left > 0)[None]
+    elif star and hasattr(state, "up_left"):
+        up, down = np.asarray(state.up_left), np.asarray(state.down_left)
+        on_air[nodes, :nodes], on_air[:nodes, nodes] = up > 0, down > 0
+        left = np.append(np.maximum(up, 0), max(int(down.max(initial=0)), 0)).astype(np.int32)
+    if radio is not None and isinstance(state, RadioState | StarState):
+        used = np.where(left[:nodes] > 0, np.asarray(state.in_use_hz), 0.0) / radio.bandwidth_hz
+        share = np.append(used, [float(left[-1] > 0)] * star).astype(np.float32)
+    return on_air, left, share
+
+
+def _least_db(state: Any, radio: RadioNetwork | None) -> float:
+    """Return the SINR above which links are scheduled; in lock-step everyone is waited for."""
+    if radio is None:
+        return float("nan")
+    in_lockstep = isinstance(getattr(state, "inner", state), LockstepRadio)
+    return min(radio.threshold_db, radio.least_sinr_db) if in_lockstep else radio.threshold_db
+
+
+def _sinr_db(
+    state: Any, radio: RadioNetwork | None, on_air: NDArray[np.bool_], seed: Array, least_db: float
+) -> NDArray[np.float64]:
+    """Return the SINR of what is on the air, drawn again for each block in which a broadcast began."""
+    found = np.full(on_air.shape, np.nan)
+    if radio is None or not isinstance(state, RadioState):
+        return found
+    stamps, sending = np.asarray(state.stamp), on_air.any(axis=0)
+    for stamp in np.unique(stamps[sending]):
+        block = np.asarray(_draw(radio, state.air, seed, jnp.int32(stamp - 1)), float)
+        columns = sending & (stamps == stamp)
+        found[:, columns] = block[:, columns]
+    heard = found > float(db_to_linear(least_db))
+    return np.where(on_air & heard, 10 * np.log10(np.where(heard, found, 1.0)), np.nan)
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw(radio: RadioNetwork, air: Any, seed: Array, slot: Array) -> Array:
+    key = jax.random.fold_in(make_key(seed, Stream.DELAY), slot)
+    return radio.sinr(air, jax.random.fold_in(key, int(Stream.FADING)))

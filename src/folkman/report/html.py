@@ -1,0 +1,124 @@
+"""HTML that stands alone: no network, no script, figures as vector drawings within the page.
+
+Drawings take the colour of the text around them, so that one page serves light and dark, screen and paper.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Section", "details", "drawing", "escape", "facts", "figure_block", "page", "preformatted", "table"]
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+class Section(NamedTuple):
+    """A part of a page, with its name in the list at the top."""
+
+    name: str
+    title: str
+    body: str
+
+
+def page(title: str, subtitle: str, lead: str, sections: Iterable[Section]) -> str:
+    """Return a whole page."""
+    kept = [section for section in sections if section.body]
+    style = resources.files("folkman.report").joinpath("assets/report.css").read_text(encoding="utf-8")
+    links = "".join(f'<a href="#{part.name}">{escape(part.title)}</a> ' for part in kept)
+    body = "\n".join(
+        f'<section id="{part.name}"><h2>{escape(part.title)}</h2>\n{part.body}\n</section>' for part in kept
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="generator" content="folkman">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1>
+<p class="sub">{escape(subtitle)}</p>
+<nav aria-label="Contents">{links}</nav></header>
+<main>
+{lead}
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def facts(pairs: Iterable[tuple[str, str, str]]) -> str:
+    """Return headline numbers: (what, value, a note below it)."""
+    cells = "".join(
+        f"<div><dt>{escape(what)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>"
+        for what, value, note in pairs
+    )
+    return f'<dl class="facts">{cells}</dl>'
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None, *, words: bool = False
+) -> str:
+    """Return a table that scrolls sideways where it does not fit; row `best` is marked, `words` are set left."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
+    lines = [
+        ('<tr class="best">' if index == best else "<tr>")
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for index, row in enumerate(rows)
+    ]
+    body = "".join(lines)
+    kind = ' class="words"' if words else ""
+    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def preformatted(text: str) -> str:
+    """Return text as it is."""
+    return f"<pre><code>{escape(text)}</code></pre>"
+
+
+def details(title: str, body: str, *, opened: bool = False) -> str:
+    """Return a part that can be folded."""
+    opening = "<details open>" if opened else "<details>"
+    return f"{opening}<summary>{escape(title)}</summary>{body}</details>"
+
+
+def figure_block(name: str, figure: "Figure", caption: str) -> str:
+    """Return a figure with its caption."""
+    return f"<figure>{drawing(name, figure, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def drawing(name: str, figure: "Figure", description: str) -> str:
+    """Return a figure as SVG for the inside of a page, without margins; `name` tells it from the others there."""
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        options: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.03, "metadata": {"Date": None}}
+        figure.savefig(text, format="svg", transparent=True, **options)
+    found = re.search(r"<svg.*</svg>", text.getvalue(), re.DOTALL)
+    assert found is not None  # noqa: S101 - matplotlib wrote it
+    return embedded(found.group(), name, description)
+
+
+def embedded(svg: str, name: str, description: str) -> str:
+    """Return an SVG drawing made fit to stand in a page beside others."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(xlink:href="|href="|url\()#', rf"\1#{name}-", svg)
+    svg = re.sub(r"#000000|#262626|#404040|#595959", "currentColor", svg)
+    svg = svg.replace("<text ", '<text fill="currentColor" ').replace("'DejaVu Sans'", "'DejaVu Sans', sans-serif")
+    opening, rest = svg.split(">", 1)
+    opening = re.sub(r'\s(width|height)="[^"]*"', "", opening)
+    return f'{opening} role="img" aria-label="{escape(description, quote=True)}">{rest}'

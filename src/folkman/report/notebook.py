@@ -1,0 +1,160 @@
+"""Results in a notebook: shown as a table and a figure, as pandas, and as a map that moves.
+
+    runs = read_results("runs/first")     # or what `simulate` returns
+    runs                                  # a table and a figure
+    runs.plot("bits", "test_accuracy")
+    runs.to_pandas()
+    runs[0].animate()
+
+`Run` has the same three methods; they live here, so that what a run leaves knows nothing of drawing.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folkman.files import write_whole
+from folkman.record import Run
+from folkman.report.figures import check_target, draw_curves, new_figure, save
+from folkman.report.html import drawing, table
+from folkman.report.reading import kind_of, read_folder, read_sweep
+from folkman.report.scene import Scene, from_timeline
+from folkman.report.scenes import best_paint, paint_scene
+from folkman.report.style import STYLES, dressed
+from folkman.report.tables import final_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["Animation", "Drawing", "Results", "animate", "plot", "read_results", "show", "to_pandas"]
+
+MOVING = (".png", ".gif", ".webp")
+FRAME_MS = 200
+
+
+class Drawing:
+    """A figure that a notebook shows as vectors."""
+
+    def __init__(self, figure: "Figure", caption: str) -> None:
+        self.figure, self.caption = figure, caption
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write it as the kind that the name ends in: .png, .svg or .pdf; or as PNG and SVG."""
+        if Path(path).suffix:
+            check_target(Path(path))
+        return save(self.figure, Path(path))
+
+    def _repr_html_(self) -> str:
+        return f'<div style="max-width: 36em">{drawing(f"f{id(self):x}", self.figure, self.caption)}</div>'
+
+
+class Animation:
+    """A map over time, as pictures of one size."""
+
+    def __init__(self, pictures: Sequence[Any]) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as .gif, .webp, or .png that moves."""
+        target = Path(path)
+        if target.suffix not in MOVING:
+            raise ValueError(f"expected a file that ends in one of {', '.join(MOVING)}, got {target}")
+        write_whole(target, lambda part: self._write(part, target.suffix[1:]))
+        return target
+
+    def _write(self, target: Any, kind: str) -> None:
+        first, *rest = self.pictures
+        first.save(target, format=kind, save_all=True, append_images=rest, duration=FRAME_MS, loop=0)
+
+    def _repr_html_(self) -> str:
+        data = io.BytesIO()
+        self._write(data, "png")
+        text = base64.b64encode(data.getvalue()).decode()
+        return f'<img alt="The map of the network over time" src="data:image/png;base64,{text}">'
+
+
+class Results(list[Run]):
+    """The runs of a folder."""
+
+    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Drawing:
+        """Draw a metric against an axis, with mean and 95 % interval over seeds."""
+        return plot(self, x, y, style)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row a recorded slot of each run."""
+        return to_pandas(self)
+
+    def _repr_html_(self) -> str:
+        return show(self)
+
+
+def read_results(root: str | Path) -> Results:
+    """Read the runs of a run or sweep folder, finished or not."""
+    folder = Path(root)
+    if kind_of(folder) == "sweep":
+        return Results(read_sweep(folder).runs)
+    return Results(run for run in read_folder(folder).runs if run.rows)
+
+
+def plot(runs: Sequence[Run], x: str, y: str, style: str) -> Drawing:
+    """Draw runs; see `Results.plot`."""
+    if style not in STYLES:
+        raise ValueError(f"a style is one of {', '.join(STYLES)}, got '{style}'")
+    return Drawing(dressed(STYLES[style], lambda: draw_curves(runs, x, y)), f"{y} against {x}")
+
+
+def to_pandas(runs: Sequence[Run]) -> "pd.DataFrame":
+    """Return one row a recorded slot of each run."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise RuntimeError("expected pandas, it is not installed; pip install 'folkman[notebook]'") from None
+    heads = [{"algorithm": run.algorithm, "label": run.label, "seed": run.seed} for run in runs]
+    return pd.DataFrame([head | row for head, run in zip(heads, runs, strict=True) for row in run.rows])
+
+
+def show(runs: Sequence[Run]) -> str:
+    """Return runs as HTML: a table of their last values and the loss over time."""
+    begun = [run for run in runs if run.rows]
+    if not begun:
+        return "<p>no run has begun</p>"
+    return table(*final_rows(begun)) + plot(begun, "seconds", "train_loss", "screen")._repr_html_()
+
+
+def animate(run: Run, paint: str | None = None, frames: int = 30) -> Animation:
+    """Return the map of a run over time, coloured by `sinr`, `age` or `disagreement`."""
+    scene = scene_of(run)
+    colour = paint or best_paint(scene)
+    chosen = np.unique(np.linspace(0, len(scene.slot) - 1, max(frames, 1)).astype(int))
+    return Animation([_picture(scene, int(frame), colour) for frame in chosen])
+
+
+def scene_of(run: Run) -> Scene:
+    """Return the scene of a run: as its folder kept it, or as its timeline tells."""
+    if run.scene is not None:
+        return run.scene
+    if run.timeline is not None and hasattr(run.timeline, "held"):
+        slot_s = run.last("seconds") / run.last("slots") if run.rows and run.last("slots") else 1.0
+        return from_timeline(run.timeline.held, run.timeline.finished, slot_s)
+    raise ValueError(
+        f"'{run.label}' has kept nothing of its network; read it from a run folder, or between peers "
+        "simulate with recording=Recording(timeline=True)"
+    )
+
+
+def _picture(scene: Scene, frame: int, paint: str) -> Any:
+    from PIL import Image
+
+    figure, axes = new_figure(5.2, 4.2)
+    paint_scene(figure, axes, scene, frame, paint)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=100)
+    return Image.open(data).convert("RGB")

@@ -1,0 +1,236 @@
+"""The report of a run folder: headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.record import AXES, METRICS, Run
+from folkman.report.figures import draw_curves
+from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
+from folkman.report.reading import Folder
+from folkman.report.scene import Scene
+from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
+from folkman.report.tables import final_rows
+
+__all__ = ["curves_section", "headline", "provenance_section", "run_page"]
+
+FOUR_AXES = ("seconds", "gradients", "bits", "rounds")
+GOALS = ("train_loss", "test_accuracy", "optimum_distance")
+MOST_SCENES = 3
+"""Algorithms whose cell is drawn; the tables have all."""
+
+
+def run_page(folder: Folder) -> str:
+    """Return the page of a run folder as it stands."""
+    begun = [run for run in folder.runs if run.rows]
+    config = folder.config
+    title = str(config.get("name", folder.root.name))
+    subtitle = (
+        f"{config.get('nodes')} nodes, {config.get('slots')} slots, {len(config['seeds'])} seeds, "
+        f"data {_name(config, 'data')}, model {_name(config, 'model')}, network {_name(config, 'network')}"
+    )
+    scenes = _scenes(begun)
+    sections = [
+        Section("results", "Results", _results(begun)),
+        curves_section(begun),
+        Section("cell", "The cell", _cell(scenes)),
+        Section("ages", "Ages", _ages(begun, scenes)),
+        Section("bandwidth", "Bandwidth", _shares(scenes)),
+        Section("consensus", "Consensus", _consensus(begun, scenes)),
+        Section("nodes", "Nodes", _nodes(scenes)),
+        Section("configuration", "Configuration", details("config.toml", preformatted(folder.config_text))),
+        provenance_section(folder.provenance),
+        Section("repeat", "To repeat it", _commands(folder)),
+    ]
+    return page(title, subtitle, headline(folder.runs), sections)
+
+
+def _name(config: dict[str, Any], key: str) -> str:
+    value = config.get(key)
+    return str(value.get("name")) if isinstance(value, dict) else "?"
+
+
+def headline(runs: Sequence[Run]) -> str:
+    """Return the numbers that a reader looks for first, and what went wrong."""
+    begun = [run for run in runs if run.rows]
+    pairs = []
+    for name, what, best in (("train_loss", "Lowest training loss", min), ("test_accuracy", "Highest accuracy", max)):
+        means = {label: value for label, value in _last_means(begun, name).items() if isfinite(value)}
+        if means:
+            label = best(means, key=lambda key: means[key])
+            pairs.append((what, f"{means[label]:.4g}", label))
+    if begun:
+        longest = max(begun, key=lambda run: run.last("seconds"))
+        pairs.append(("Simulated", f"{longest.last('seconds'):g} s", f"{longest.last('slots'):g} slots"))
+        most = max(begun, key=lambda run: run.last("bits"))
+        pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
+    states = {state: sum(run.status == state for run in runs) for state in dict.fromkeys(run.status for run in runs)}
+    pairs.append(("Runs", str(len(runs)), ", ".join(f"{count} {state}" for state, count in states.items())))
+    wrong = "".join(f'<p class="bad">{escape(run.message)}</p>' for run in runs if run.message)
+    return facts(pairs) + wrong
+
+
+def _bits(bits: float) -> str:
+    unit, size = next(((u, s) for u, s in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6)) if bits >= s), ("kbit", 1e3))
+    return f"{bits / size:.3g} {unit}"
+
+
+def _last_means(runs: Sequence[Run], name: str) -> dict[str, float]:
+    labels = dict.fromkeys(run.label for run in runs)
+    return {label: float(np.mean([run.last(name) for run in runs if run.label == label])) for label in labels}
+
+
+def _results(runs: Sequence[Run]) -> str:
+    if not runs:
+        return "<p>No run has begun.</p>"
+    headings, rows = final_rows(runs)
+    means = list(_last_means(runs, "train_loss").values())
+    best = int(np.nanargmin(means)) if np.isfinite(means).any() else None
+    note = "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest loss is marked.</p>"
+    return table(headings, rows, best) + note
+
+
+def curves_section(runs: Sequence[Run]) -> Section:
+    """Return every goal that the problem defines against four axes."""
+    blocks = []
+    for y in GOALS:
+        if any(isfinite(value) for run in runs for value in run.column(y)):
+            for x in FOUR_AXES:
+                caption = f"{METRICS[y]} against {AXES[x]}"
+                blocks.append(figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption[0].upper() + caption[1:]))
+    return Section("curves", "Curves", _grid(blocks))
+
+
+def _grid(blocks: Sequence[str]) -> str:
+    drawn = "".join(blocks)
+    return f'<div class="figures">{drawn}</div>' if blocks else ""
+
+
+def _scenes(runs: Sequence[Run]) -> dict[str, Scene]:
+    """Return the scene of each label, of its first seed that has one."""
+    found: dict[str, Scene] = {}
+    for run in runs:
+        if run.scene is not None:
+            found.setdefault(run.label, run.scene)
+    return found
+
+
+def _cell(scenes: dict[str, Scene]) -> str:
+    def blocks() -> Iterator[str]:
+        for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES]):
+            what = "links on the air" if scene.on_air.any() else "who holds whose copy"
+            how = "" if scene.placed else "; the network has no positions, nodes stand on a circle"
+            yield figure_block(f"map-{index}", draw_scene(scene), f"{label}: nodes and {what}{how}")
+
+    return _grid(list(blocks()))
+
+
+def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
+    blocks = []
+    if any(run.last("mean_age") > 0 for run in runs):
+        blocks.append(figure_block("age", draw_curves(runs, "seconds", "mean_age"), "Mean age of the copies in use"))
+    for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES]):
+        if scene.paired and not scene.server and np.ptp(scene.age_slots.sum(axis=0)[~np.eye(scene.size, dtype=bool)]):
+            caption = f"{label}: mean age of what each node held of each other"
+            blocks.append(figure_block(f"ages-{index}", draw_age_table(scene), caption))
+    return _grid(blocks)
+
+
+def _shares(scenes: dict[str, Scene]) -> str:
+    blocks = [
+        figure_block(f"shares-{index}", draw_shares(scene), f"{label}: who had which share of {_hertz(scene)}")
+        for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES])
+        if np.isfinite(scene.share).any()
+    ]
+    return _grid(blocks)
+
+
+def _hertz(scene: Scene) -> str:
+    return f"{scene.bandwidth_hz / 1e6:g} MHz"
+
+
+def _consensus(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
+    blocks = []
+    if any(isfinite(run.last("consensus")) for run in runs):
+        caption = "Mean distance of the nodes' models from the network's"
+        blocks.append(figure_block("consensus", draw_curves(runs, "seconds", "consensus"), caption))
+    for index, (label, scene) in enumerate(list(scenes.items())[:1]):
+        if np.isfinite(scene.disagreement).any():
+            blocks.append(figure_block(f"apart-{index}", draw_disagreement(scene), f"{label}: node by node"))
+    return _grid(blocks)
+
+
+def _nodes(scenes: dict[str, Scene]) -> str:
+    return "".join(
+        details(f"{label} (first seed)", table(*node_rows(scene)), opened=index == 0)
+        for index, (label, scene) in enumerate(scenes.items())
+    )
+
+
+def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
+    """Return headings and a row a node: what it had, did, held and sent."""
+    people = scene.size - scene.server
+    ages = np.where(scene.age_slots >= 0, scene.age_slots, np.nan).astype(float)
+    if scene.paired:
+        ages[:, np.arange(scene.size), np.arange(scene.size)] = np.nan
+    columns: dict[str, list[str]] = {
+        "node": [str(i) for i in range(people)],
+        "samples": [str(value) for value in scene.samples[:people]],
+        "gradients": [str(value) for value in scene.gradients[-1, :people]],
+        "age of what it holds": _means(ages[:, :people], (0, 2), people, scene.paired),
+        "age of its copies": _means(ages[:, :, :people], (0, 1), people, scene.paired and not scene.server),
+        "time on the air": _share_of((scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())),
+        "bandwidth": _share_of(scene.share.mean(axis=0), people, bool(np.isfinite(scene.share).any())),
+        "disagreement": [f"{value:.3g}" for value in scene.disagreement[-1, :people]],
+    }
+    kept = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
+    return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
+
+
+def _means(values: NDArray, axis: tuple[int, int], count: int, known: bool) -> list[str]:
+    if not known:
+        return ["-"] * count
+    total, number = np.nansum(values, axis=axis), np.isfinite(values).sum(axis=axis)
+    return [f"{t / n:.3g}" if n else "-" for t, n in zip(total[:count], number[:count], strict=True)]
+
+
+def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
+    return [f"{100 * value:.3g} %" if known and isfinite(value) else "-" for value in values[:count]]
+
+
+def provenance_section(facts_known: dict[str, Any]) -> Section:
+    """Return where and with what a run was made."""
+    rows = [[key, _words(value)] for key, value in facts_known.items() if key not in ("versions", "resumed", "command")]
+    rows += [[f"version of {key}", str(value)] for key, value in (facts_known.get("versions") or {}).items() if value]
+    rows += [["resumed", _when(each.get("started"))] for each in facts_known.get("resumed") or []]
+    return Section("provenance", "Provenance", table(["what", "value"], rows, words=True) if rows else "")
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else _when(value) if value else "-"
+
+
+def _when(value: Any) -> str:
+    try:
+        return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M:%S %Z}".strip()
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _commands(folder: Folder) -> str:
+    command = folder.provenance.get("command")
+    made = f"folkman {shlex.join(map(str, command))}\n" if isinstance(command, list) else ""
+    place = shlex.quote(str(folder.root))
+    again = f"folkman run {shlex.quote(str(folder.root / 'config.toml'))}"
+    lines = [
+        ("The command that made it", made),
+        ("The same bits again, from the resolved configuration", f"{again} --out again\n"),
+        ("Figures for a paper", f"folkman plot {place} --x bits --y test_accuracy --style ieee\n"),
+        ("This run, to look around in", f"folkman dash {place}\n"),
+    ]
+    return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines if text)

@@ -1,0 +1,170 @@
+"""The scene of a run: where its nodes were, who held how old a copy of whom, and who was on the air, frame by frame.
+
+A run keeps at most `MOST_FRAMES` frames, evenly over its recorded slots, in `network/RUN.npz` of its folder. Index
+order is [receiver, sender]. Around a server the last index is the server. What a network does not have is NaN (or -1
+for ages and slots): an abstract delay law has neither positions nor bandwidth.
+"""
+
+import math
+import zipfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.files import write_whole
+
+__all__ = [
+    "MOST_FRAMES",
+    "MOST_NODES",
+    "STATIC",
+    "Scene",
+    "frame_json",
+    "from_timeline",
+    "join",
+    "load_scene",
+    "plain",
+    "save_scene",
+    "take",
+]
+
+MOST_FRAMES = 60
+MOST_NODES = 64
+"""Nodes up to which pairs are kept: a frame holds three tables of nodes x nodes."""
+
+
+class Scene(NamedTuple):
+    """The frames of one run, and what does not change between them."""
+
+    slot: NDArray[np.int32]  # (frame,)
+    seconds: NDArray[np.float64]  # (frame,)
+    positions_m: NDArray[np.float32]  # (frame, node, 2)
+    age_slots: NDArray[np.int32]  # (frame, rx, tx) of the copy held; -1: none
+    on_air: NDArray[np.bool_]  # (frame, rx, tx) a broadcast of tx is on its way to rx
+    left_slots: NDArray[np.int32]  # (frame, tx) until it has arrived; -1: unknown
+    stamp: NDArray[np.int32]  # (frame, tx) the slot before which it was formed; -1: unknown
+    share: NDArray[np.float32]  # (frame, tx) of the bandwidth
+    sinr_db: NDArray[np.float32]  # (frame, rx, tx) of what is on the air
+    disagreement: NDArray[np.float32]  # (frame, node) ||v_i - w||
+    gradients: NDArray[np.int64]  # (frame, node) finished so far
+    samples: NDArray[np.int64]  # (node,) held
+    interferers_m: NDArray[np.float32]  # (point, 2) near the cell
+    cell_radius_m: float
+    bandwidth_hz: float
+    threshold_db: float
+    server: bool
+
+    @property
+    def size(self) -> int:
+        """Return the number of nodes, the server counted."""
+        return self.positions_m.shape[1]
+
+    @property
+    def placed(self) -> bool:
+        """Tell whether the network has positions."""
+        return bool(np.isfinite(self.positions_m).all())
+
+    @property
+    def paired(self) -> bool:
+        """Tell whether pairs were kept."""
+        return self.age_slots.shape[1] == self.size
+
+    def name(self, index: int) -> str:
+        """Return what a node is called on a figure."""
+        return "server" if self.server and index == self.size - 1 else str(index)
+
+    def where(self, frame: int) -> NDArray[np.float32]:
+        """Return positions to draw at, (node, 2): as they are, or on a circle with the server in the middle."""
+        if self.placed:
+            return self.positions_m[frame]
+        around = self.size - self.server
+        angle = 2 * np.pi * np.arange(around) / max(around, 1) + np.pi / 2
+        circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        return np.concatenate([circle, np.zeros((int(self.server), 2))]).astype(np.float32)
+
+
+STATIC = ("samples", "interferers_m", "cell_radius_m", "bandwidth_hz", "threshold_db", "server")
+"""The fields that are the same in all frames."""
+
+
+def take(scene: Scene, kept: NDArray[np.bool_]) -> Scene:
+    """Return the scene with some of its frames."""
+    return scene._replace(**{name: getattr(scene, name)[kept] for name in Scene._fields if name not in STATIC})
+
+
+def join(scenes: Sequence[Scene]) -> Scene:
+    """Return the frames of all scenes of one run, one after the other."""
+    moving = [name for name in Scene._fields if name not in STATIC]
+    return scenes[0]._replace(**{name: np.concatenate([getattr(part, name) for part in scenes]) for name in moving})
+
+
+def frame_json(scene: Scene, frame: int) -> dict[str, Any]:
+    """Return one frame as JSON can hold it."""
+    fields = scene._asdict().items()
+    return {name: plain(value if name in STATIC else value[frame]) for name, value in fields}
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: not-a-number and infinity become None, other numbers are kept to six digits."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+def save_scene(scene: Scene, path: Path) -> None:
+    """Write a scene, whole or not at all."""
+    arrays = {name: np.asarray(value) for name, value in scene._asdict().items()}
+    write_whole(path, partial(_write, arrays=arrays))
+
+
+def _write(part: Path, arrays: dict[str, NDArray]) -> None:
+    with part.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def load_scene(path: Path) -> Scene | None:
+    """Read a scene; None where there is none, or where it is of another version: it is never needed to go on."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in Scene._fields}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    plain = {name: arrays[name].item() for name in STATIC[2:]}
+    return Scene(**(arrays | plain))
+
+
+def from_timeline(held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: float = 1.0) -> Scene:
+    """Return the scene that a timeline between peers tells: ages and gradients, evenly over at most `MOST_FRAMES`."""
+    slots, nodes = finished.shape
+    slot = np.unique(np.linspace(0, slots - 1, min(slots, MOST_FRAMES)).astype(np.int32))
+    frames, unknown = len(slot), np.float32(np.nan)
+    return Scene(
+        slot=slot,
+        seconds=slot * slot_s,
+        positions_m=np.full((frames, nodes, 2), unknown),
+        age_slots=np.maximum(slot[:, None, None] - held[slot], 0).astype(np.int32),
+        on_air=np.zeros((frames, nodes, nodes), bool),
+        left_slots=np.full((frames, nodes), -1, np.int32),
+        stamp=np.full((frames, nodes), -1, np.int32),
+        share=np.full((frames, nodes), unknown),
+        sinr_db=np.full((frames, nodes, nodes), unknown),
+        disagreement=np.full((frames, nodes), unknown),
+        gradients=np.cumsum(finished, axis=0, dtype=np.int64)[slot],
+        samples=np.zeros(nodes, np.int64),
+        interferers_m=np.zeros((0, 2), np.float32),
+        cell_radius_m=float("nan"),
+        bandwidth_hz=float("nan"),
+        threshold_db=float("nan"),
+        server=False,
+    )

@@ -1,0 +1,74 @@
+"""How figures are dressed: for the screen, or for the columns of a two-column paper.
+
+    figure = dressed(STYLES["ieee"], lambda: draw_curves(runs, "bits", "test_accuracy"))
+
+A style sets fonts before a figure is drawn, and its size and the weight of its lines afterwards. What a title says
+belongs into the caption of a paper's figure: `caption` returns it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STYLES", "Style", "caption", "dressed"]
+
+
+class Style(NamedTuple):
+    """Fonts, the width in inches (None: as drawn), the height as a share of it, and the weight of lines."""
+
+    rc: Mapping[str, Any]
+    width_in: float | None
+    height: float
+    weight: float
+    titled: bool
+    kinds: tuple[str, ...]  # what is written unless a file name says otherwise
+
+
+_TIMES = {
+    "font.family": "STIXGeneral",  # metric-compatible with Times, and part of matplotlib
+    "mathtext.fontset": "stix",
+    "font.size": 8.0,
+    "axes.linewidth": 0.5,
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
+    "xtick.direction": "in",
+    "ytick.direction": "in",
+    "legend.handlelength": 2.4,
+    "figure.dpi": 600.0,
+    "pdf.fonttype": 42,  # TrueType: submission systems refuse Type 3
+    "svg.fonttype": "path",  # a paper's figure looks the same without the font
+}
+
+STYLES: dict[str, Style] = {
+    "screen": Style({}, None, 0.7, 1.0, True, (".png", ".svg")),
+    "ieee": Style(_TIMES, 3.5, 0.68, 0.7, False, (".pdf", ".svg")),  # one column
+    "ieee-wide": Style(_TIMES, 7.16, 0.42, 0.7, False, (".pdf", ".svg")),  # both columns
+}
+
+
+def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
+    """Draw a figure in a style."""
+    from matplotlib import rc_context
+
+    with rc_context(dict(style.rc)):
+        figure = draw()
+        if style.width_in is not None:
+            width_in, height_in = figure.get_size_inches()
+            wanted = height_in / width_in if any(a.get_aspect() == 1.0 for a in figure.axes) else style.height
+            figure.set_size_inches(style.width_in, style.width_in * wanted)
+        for axes in figure.axes:
+            legend = axes.get_legend()
+            for line in [*axes.lines, *(legend.get_lines() if legend else ())]:
+                line.set_linewidth(line.get_linewidth() * style.weight)
+            if not style.titled:
+                figure.set_label(axes.get_title() or figure.get_label())
+                axes.set_title("")
+        figure.canvas.draw()  # text takes its font now, while the style holds
+    return figure
+
+
+def caption(figure: "Figure") -> str:
+    """Return the title that was taken off a figure for its caption, if it had one."""
+    return str(figure.get_label() or "")

@@ -1,0 +1,171 @@
+"""The report of a sweep folder: how it stands, the arms side by side, what its axes do, and what failed."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folkman.record import METRICS, Run
+from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
+from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
+from folkman.report.live import read_json
+from folkman.report.reading import Sweep
+from folkman.report.run_page import curves_section, headline, provenance_section
+from folkman.report.statistics import half_width
+from folkman.report.tables import final_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_response", "sweep_page"]
+
+MOST_TOGETHER = 8
+"""Arms that are told apart on one figure; those of more stand as small multiples."""
+LOG_LINES = 15
+
+
+def sweep_page(sweep: Sweep) -> str:
+    """Return the page of a sweep folder as it stands."""
+    index, jobs = sweep.index, sweep.jobs
+    states = {state: sum(job.get("state") == state for job in jobs) for state in _in_order(jobs, "state")}
+    arms = _in_order(jobs, "arm")
+    subtitle = f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: " + ", ".join(
+        f"{count} {state}" for state, count in states.items()
+    )
+    sections = [
+        Section("results", "Results", _results(sweep.runs)),
+        Section("axes", "Along the axes", _responses(sweep)),
+        curves_section(sweep.runs) if len(arms) <= MOST_TOGETHER else _multiples(sweep.runs),
+        Section("failures", "Failures", _failures(sweep)),
+        Section("jobs", "Jobs", _jobs(sweep)),
+        Section(
+            "configuration", "Configuration", details("sweep.toml", preformatted(sweep.text)) if sweep.text else ""
+        ),
+        provenance_section(_provenance(sweep)),
+        Section("repeat", "To repeat it", _commands(sweep)),
+    ]
+    lead = headline(sweep.runs) if sweep.runs else facts([("Jobs", str(len(jobs)), "none has ended")])
+    return page(str(index.get("name", sweep.root.name)), subtitle, lead, sections)
+
+
+def _in_order(jobs: Sequence[dict[str, Any]], key: str) -> list[Any]:
+    return list(dict.fromkeys(job.get(key) for job in jobs))
+
+
+def _results(runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
+    headings, rows = final_rows(runs)
+    return table(["arm", *headings[1:]], rows)
+
+
+def _responses(sweep: Sweep) -> str:
+    blocks = []
+    for number, axis in enumerate(sweep.index.get("axes", [])):
+        for metric in sweep.index.get("metrics", ["train_loss", "test_accuracy"]):
+            figure = draw_response(sweep, axis, metric) if metric in METRICS else None
+            if figure is not None:
+                blocks.append(figure_block(f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"))
+    drawn = "".join(blocks)
+    return f'<div class="figures">{drawn}</div>' if blocks else ""
+
+
+def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
+    """Draw the last value of a metric against one axis: a curve for each setting of everything else.
+
+    None where fewer than two settings of the axis have ended.
+    """
+    groups: dict[str, dict[Any, list[float]]] = {}
+    last = {(run.label, run.seed): run.last(metric) for run in sweep.runs}
+    for job in sweep.jobs:
+        value = last.get((job["arm"], job["seed"]), float("nan"))
+        settings = job.get("settings", {})
+        if axis in settings and np.isfinite(value):
+            rest = ", ".join(f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis)
+            name = f"{job['label']}, {rest}" if rest else str(job["label"])
+            groups.setdefault(name, {}).setdefault(settings[axis], []).append(value)
+    points = sorted({x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x))
+    if len(points) < 2:
+        return None
+    numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in points)
+    place = {x: float(x) if numeric else index for index, x in enumerate(points)}
+    figure, axes = new_figure(4.6, 3.2)
+    for index, (name, group) in enumerate(groups.items()):
+        xs = [x for x in points if x in group]
+        mean = [float(np.mean(group[x])) for x in xs]
+        half = [float(half_width(np.array(group[x])[:, None])[0]) for x in xs]
+        axes.errorbar([place[x] for x in xs], mean, yerr=np.nan_to_num(half), color=COLOURS[index % len(COLOURS)],
+                      linestyle=STYLES[index % len(STYLES)], marker="o", markersize=3.5, linewidth=1.4, capsize=2.5,
+                      label=name)  # fmt: skip
+    axes.set_xticks([place[x] for x in points], [str(x) for x in points])
+    if numeric and min(points) > 0 and max(points) / min(points) > 30:
+        axes.set_xscale("log")
+        axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
+    axes.set_xlabel(axis)
+    axes.set_ylabel(METRICS[metric])
+    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize="x-small")
+    return figure
+
+
+def _multiples(runs: Sequence[Run]) -> Section:
+    """Return a small figure an arm."""
+    blocks = [
+        figure_block(f"arm-{index}", draw_curves([run for run in runs if run.label == arm]), f"{arm}: training loss")
+        for index, arm in enumerate(dict.fromkeys(run.label for run in runs))
+    ]
+    drawn = "".join(blocks[:60])
+    return Section("curves", "Curves", f'<div class="figures">{drawn}</div>' if blocks else "")
+
+
+def _failures(sweep: Sweep) -> str:
+    parts = []
+    for job in sweep.jobs:
+        if job.get("state") in ("failed", "diverged"):
+            log = sweep.root / str(job.get("folder")) / "job.log"
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+            title = f"{job.get('arm')}, seed {job.get('seed')}: {job.get('message') or job.get('state')}"
+            parts.append(details(title, preformatted("\n".join(lines[-LOG_LINES:]) or "no log")))
+    return "".join(parts)
+
+
+def _jobs(sweep: Sweep) -> str:
+    lines = []
+    for job in sweep.jobs:
+        folder = str(job.get("folder"))
+        page_there = sweep.root / folder / "report.html"
+        name = escape(str(job.get("key"))[:12])
+        link = f'<a href="{escape(folder, quote=True)}/report.html">{name}</a>' if page_there.is_file() else name
+        cells = [str(job.get("arm")), str(job.get("seed")), str(job.get("state"))]
+        cells += [_number(job.get("seconds"), "s"), _number(job.get("rss_mb"), "MB"), str(job.get("worker") or "-")]
+        lines.append(f"<tr><td>{link}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    heads = "".join(f'<th scope="col">{h}</th>' for h in ("job", "arm", "seed", "state", "time", "memory", "worker"))
+    body = "".join(lines)
+    shown = f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    return details(f"{len(lines)} jobs", shown, opened=len(lines) <= 20) if lines else ""
+
+
+def _number(value: Any, unit: str) -> str:
+    return f"{value:.3g} {unit}" if isinstance(value, int | float) else "-"
+
+
+def _provenance(sweep: Sweep) -> dict[str, Any]:
+    """Return where the first job was made: the others share its versions."""
+    for job in sweep.jobs:
+        found = read_json(sweep.root / str(job.get("folder")) / "provenance.json")
+        if found:
+            return {key: value for key, value in found.items() if key not in ("started", "finished")}
+    return {}
+
+
+def _commands(sweep: Sweep) -> str:
+    place = shlex.quote(str(sweep.root))
+    lines = [
+        ("Finish what is not finished", f"folkman sweep --resume {place}\n"),
+        ("The same sweep again", f"folkman sweep {shlex.quote(str(sweep.root / 'sweep.toml'))} --out again\n"),
+        ("The table, for a paper", f"folkman compare {place} --format latex\n"),
+        ("This sweep, to look around in", f"folkman dash {place}\n"),
+    ]
+    return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines)

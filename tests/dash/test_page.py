@@ -1,0 +1,221 @@
+"""The page in a real browser: drawn, kept up to date, used by keyboard, light and dark, through kill and resume."""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import served  # type: ignore[import-not-found]
+from folkman.dash.run import RunSource
+from folkman.dash.serve import make_source
+
+
+@pytest.fixture(scope="module")
+def address(radio_folder):
+    with served(RunSource(radio_folder)) as found:
+        yield found
+
+
+def expect(locator):
+    from playwright.sync_api import expect as wait
+
+    wait.set_options(timeout=180_000)  # a run that starts on a busy machine takes its time
+    return wait(locator)
+
+
+def test_a_finished_run_is_shown_with_curves_map_and_tables(visit, address):
+    page = visit(address)
+
+    expect(page.locator("#status")).to_have_text("finished, 4 of 4 runs")
+    expect(page.locator(".plot canvas")).to_have_count(4)
+    expect(page.locator("svg.map .node")).to_have_count(5)
+    expect(page.locator("svg.map .link").first).to_be_visible()
+    expect(page.get_by_role("region", name="Runs").locator("tbody tr")).to_have_count(4)
+    assert page.get_by_role("checkbox", name="Algorithm <1>").is_checked()
+
+
+def test_it_can_be_used_by_keyboard_alone(visit, address):
+    page = visit(address)
+    expect(page.locator("svg.map .node")).to_have_count(5)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+    before = page.locator("section", has_text="The cell").locator(".bar .quiet").first.text_content()
+    page.keyboard.press("x")
+    expect(page.get_by_role("combobox", name="Against")).to_have_value("slots")
+    page.keyboard.press("c")
+    expect(page.get_by_role("combobox", name="Colour")).to_have_value("age")
+    page.keyboard.press("]")
+    expect(page.locator("section", has_text="The cell").locator(".bar .quiet").first).not_to_have_text(before or "")
+    page.locator("svg.map .node").nth(2).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("svg.map .node").nth(2)).to_have_attribute("aria-pressed", "true")
+    page.locator(".plot").first.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".readout").first).to_contain_text("slots ")
+    page.get_by_role("button", name="Pause").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Go on")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_long_curve_stays_bounded_and_even(visit, address):
+    """20,000 rows one by one: few are kept, evenly, the first and the newest among them."""
+    slots = visit(address).evaluate(
+        """async () => {
+            const { Series } = await import("/static/charts.js");
+            const series = new Series();
+            for (let slot = 0; slot < 20001; slot++) series.add({ slots: [slot], train_loss: [1 / (1 + slot)] });
+            return series.columns.slots;
+        }"""
+    )
+    gaps = [right - left for left, right in itertools.pairwise(slots[:-1])]
+
+    assert 900 < len(slots) <= 2001
+    assert (slots[0], slots[-1]) == (0, 20000)
+    assert max(gaps) <= 2 * min(gaps)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_system_and_can_be_told_otherwise(visit, address, scheme):
+    page = visit(address, color_scheme=scheme)
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    other = {"light": "dark", "dark": "light"}[scheme]
+    first = page.evaluate(ground)
+
+    page.get_by_role("combobox", name="Theme").select_option(other)
+    page.reload()
+
+    assert page.evaluate(ground) != first
+    assert page.get_by_role("combobox", name="Theme").input_value() == other
+
+
+def test_a_phone_needs_no_sideways_scrolling(visit, address):
+    page = visit(address, viewport={"width": 390, "height": 844})
+    expect(page.locator(".plot canvas")).to_have_count(4)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_label_is_text_and_never_markup(serving, visit, tmp_path, radio_folder):
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    config = (radio_folder / "config.toml").read_text().replace("Algorithm <1>", "<img src=x onerror=alert(1)>")
+    (folder / "config.toml").write_text(config)
+
+    page = visit(serving(RunSource(folder)))
+
+    expect(page.locator(".legend")).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator("img").count() == 0
+    expect(page.locator("#status")).to_have_text("waiting, 0 of 4 runs")
+
+
+def test_a_sweep_is_shown_as_small_multiples(serving, visit, tmp_path, radio_folder):
+    jobs = [
+        {"key": f"k{seed}", "folder": str(radio_folder), "arm": "FedAvg, gamma=5", "algorithm": "fedavg",
+         "label": "FedAvg", "seed": seed, "state": "finished", "settings": {}}
+        for seed in (0, 1)
+    ]  # fmt: skip
+    jobs.append(jobs[0] | {"key": "k3", "arm": "FedAvg, gamma=9", "state": "failed", "message": "no data"})
+    index = {"format": 1, "name": "delays", "state": "failed", "workers": [], "jobs": jobs}
+    (tmp_path / "index.json").write_text(json.dumps(index))
+
+    page = visit(serving(make_source(tmp_path, cluster=False)))
+
+    expect(page.locator(".multiple")).to_have_count(2)
+    expect(page.locator(".multiple").first.locator("path")).to_have_count(2)
+    expect(page.get_by_role("region", name="Failures")).to_contain_text("no data")
+    expect(page.locator("#status")).to_have_text("failed, 3 of 3 jobs")
+
+
+def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
+    health = {"node": "node-0", "state": "learning", "steps": 41, "slot": 44, "loss": 0.5, "linked": ["node-1"]}
+    health |= {"refused": {"stale": 2}, "latency_s": {"node-1": 0.004}, "memory_bytes": 2e8, "uptime_s": 9.0}
+    for number, state in enumerate(("learning", "fault")):
+        home = tmp_path / "nodes" / f"node-{number}"
+        home.mkdir(parents=True)
+        (home / "health.json").write_text(json.dumps(health | {"node": home.name, "state": state}))
+    line = {
+        "time": "2026-01-01T12:00:00.000Z",
+        "level": "warning",
+        "event": "refused",
+        "reason": "crc",
+        "node": "node-1",
+    }
+    (tmp_path / "nodes" / "node-1" / "node.log").write_text("starting\n" + json.dumps(line) + "\n")
+
+    page = visit(serving(make_source(tmp_path, cluster=True)))
+
+    expect(page.locator("#status")).to_have_text("1 of 2 nodes well")
+    expect(page.get_by_role("region", name="Nodes").locator("tr.bad")).to_contain_text("fault")
+    expect(page.get_by_role("region", name="Faults")).to_contain_text("refused: crc")
+    (tmp_path / "nodes" / "node-1" / "health.json").write_text(json.dumps(health | {"node": "node-1"}))
+    expect(page.locator("#status")).to_have_text("2 of 2 nodes well")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_and_resumed_while_watched(visit, tmp_path):
+    """Real processes: `folkman run`, SIGKILL, `folkman run --resume`, and `folkman dash` all along."""
+    run = [sys.executable, "-m", "folkman", "run"]
+    quick = ["--set", "data.name=quadratic", "--set", "slots=100000000", "--set", "record_every=2000"]
+    quick += ["--set", "seeds=[0]", "--set", "nodes=4", "--set", 'algorithm=[{name="async_sharing",step=0.001}]']
+    started = []
+
+    def start(*command, **options):
+        process = subprocess.Popen([*command], cwd=tmp_path, stderr=subprocess.DEVNULL, text=True, **options)
+        started.append(process)
+        return process
+
+    try:
+        first = start(*run, *quick, "--out", "r", stdout=subprocess.DEVNULL)
+        wait_for(lambda: (tmp_path / "r" / "live").is_dir() and list((tmp_path / "r" / "live").glob("*.json")))
+        dash = start(sys.executable, "-m", "folkman", "dash", "r", "--port", "0", stdout=subprocess.PIPE)
+        assert dash.stdout is not None
+        address = next(line.split()[1] for line in dash.stdout if line.startswith("open"))
+        page = visit(address)
+        status, slots = page.locator("#status"), page.get_by_role("region", name="Runs").locator("td").nth(3)
+        expect(status).to_have_text("running, 0 of 1 runs")
+        wait_for(lambda: done(slots) > 0)
+        seen = done(slots)
+        wait_for(lambda: done(slots) > seen)
+
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        expect(status).to_have_text("stopped, 0 of 1 runs")
+        start(*run, "--resume", "r", stdout=subprocess.DEVNULL)
+        expect(status).to_have_text("running, 0 of 1 runs")
+        seen = done(slots)
+        wait_for(lambda: done(slots) > seen)
+        expect(page.locator("svg.map .node")).to_have_count(4)
+        page.context.close()
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+def done(cell):
+    return int(float((cell.text_content() or "0").split(" of ")[0]))
+
+
+def wait_for(condition, limit_s=180.0):
+    give_up = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < give_up, "it never happened"
+        time.sleep(0.05)  # the other side is a process of its own
+
+
+def test_the_page_is_refused_beyond_loopback_without_a_token(radio_folder, monkeypatch, capsys):
+    from folkman.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["folkman", "dash", str(radio_folder), "--host", "0.0.0.0"])  # noqa: S104
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert "visitors must bring a token; add --token new" in capsys.readouterr().err

@@ -1,0 +1,180 @@
+"""The report stands alone: well-formed, nothing fetched, nothing executed, whatever a folder holds."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+from folkman.record import Run
+from folkman.report.reading import read_folder, read_sweep
+from folkman.report.write import write_report
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Reader(HTMLParser):
+    """Collects ids, references and text, and checks that tags are closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.refs, self.tags, self.words = [], [], [], set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.note(attrs)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+        self.note(attrs)
+
+    def note(self, attrs):
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "src", "xlink:href", "clip-path"):
+                self.refs.append(value)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def parsed(path):
+    reader = Reader()
+    reader.feed(path.read_text())
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def page(radio_folder, tmp_path_factory):
+    return parsed(write_report(radio_folder, tmp_path_factory.mktemp("report") / "report.html"))
+
+
+def test_it_fetches_and_executes_nothing(page):
+    assert not page.tags & {"script", "iframe", "object", "link", "img"}
+    assert all(ref.startswith(("#", "url(#", "data:image/png;")) for ref in page.refs)
+
+
+def test_every_reference_has_one_target_within_the_page(page):
+    assert len(page.ids) == len(set(page.ids))
+    assert {re.sub(r"^(url\()?#|\)$", "", ref) for ref in page.refs if "#" in ref} <= set(page.ids)
+
+
+def test_it_has_all_its_parts(page):
+    parts = ("results", "curves", "cell", "ages", "bandwidth", "consensus", "nodes", "configuration", "provenance")
+    assert set(parts) <= set(page.ids)
+    text = " ".join(page.words)
+    assert "folkman run cell.toml" in text
+    assert "simulated time (s)" in text
+    assert "bits on air" in text
+
+
+def test_a_label_is_text_and_never_markup(page):
+    assert "Algorithm <1>" in " ".join(page.words)
+    assert "1" not in page.tags
+
+
+def test_the_table_has_the_values_of_the_folder(radio_folder, page):
+    runs = [run for run in read_folder(radio_folder).runs if run.label == "FedAvg"]
+    mean = sum(run.last("train_loss") for run in runs) / len(runs)
+
+    assert any(word.startswith(f"{mean:.4g}") for word in page.words)
+
+
+def test_an_unfinished_folder_is_shown_as_far_as_it_is(radio_folder, tmp_path):
+    folder = tmp_path / "cut"
+    shutil.copytree(radio_folder, folder)
+    for name in ("parts/fedavg-seed1.parquet", "metrics.parquet", "provenance.json", "network/fedavg-seed0.npz"):
+        (folder / name).unlink()
+    (folder / "network" / "fedavg-seed1.npz").write_bytes(b"no npz")
+
+    text = " ".join(parsed(write_report(folder)).words)
+
+    assert "3 finished, 1 waiting" in text
+
+
+def test_without_parts_the_rows_come_from_the_metrics(radio_folder, tmp_path):
+    folder = tmp_path / "lean"
+    shutil.copytree(radio_folder, folder)
+    shutil.rmtree(folder / "parts")
+
+    assert [str(run) for run in read_folder(folder).runs] == [str(run) for run in read_folder(radio_folder).runs]
+
+
+def test_a_damaged_part_is_named_with_its_remedy(radio_folder, tmp_path):
+    folder = tmp_path / "bad"
+    shutil.copytree(radio_folder, folder)
+    (folder / "parts" / "fedavg-seed1.parquet").write_bytes(b"PAR1 and no more")
+
+    with pytest.raises(ValueError, match=r"fedavg-seed1.parquet is damaged: .*; delete it"):
+        write_report(folder)
+
+
+def test_what_is_no_folder_of_ours_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="expected a run or a sweep folder"):
+        write_report(tmp_path)
+
+
+def make_sweep(root, *, state="finished", format_=1):
+    """Write a sweep folder as docs/sweeps.md has it: gamma x seed, one job failed."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    jobs, rows = [], []
+    for gamma in (2, 8):
+        for seed in (0, 1):
+            key = f"{gamma}{seed}" * 5
+            failed = (gamma, seed) == (8, 1)
+            jobs.append({
+                "key": key, "folder": f"jobs/{key}", "arm": f"Algorithm 1, gamma={gamma}", "algorithm": "async_sharing",
+                "label": "Algorithm 1", "seed": seed, "settings": {"network.gamma": gamma},
+                "state": "failed" if failed else "finished", "message": "no data" if failed else "",
+                "seconds": 1.5, "rss_mb": 300.0, "worker": "host:1",
+            })  # fmt: skip
+            (root / "jobs" / key).mkdir(parents=True)
+            (root / "jobs" / key / "job.log").write_text("reading\nerror: <no data>\n")
+            for slot in range(0 if failed else 5):
+                rows.append({"arm": jobs[-1]["arm"], "network.gamma": gamma, "algorithm": "async_sharing", "label": "A",
+                             "seed": seed, "job": key, "slots": slot, "seconds": slot, "gradients": slot, "bits": slot,
+                             "rounds": slot, "train_loss": gamma / (1 + slot) + seed / 10, "test_accuracy": 0.5,
+                             "optimum_distance": None, "mean_age": 1.0, "kappa": 1.0, "consensus": 0.1})  # fmt: skip
+    index = {"format": format_, "name": "delays", "axes": ["network.gamma"], "metrics": ["train_loss"], "state": state,
+             "workers": [{"worker": "host:1", "jobs": 4, "rss_mb": 300.0, "peak_mb": 310.0}], "jobs": jobs}  # fmt: skip
+    (root / "index.json").write_text(json.dumps(index))
+    (root / "sweep.toml").write_text("[grid]\n'network.gamma' = [2, 8]\n")
+    pq.write_table(pa.Table.from_pylist(rows), root / "results.parquet")
+    return root
+
+
+def test_a_sweep_shows_arms_axes_and_failures(tmp_path):
+    page = parsed(write_report(make_sweep(tmp_path)))
+    text = " ".join(page.words)
+
+    assert {"results", "axes", "curves", "failures", "jobs", "repeat"} <= set(page.ids)
+    assert "error: <no data>" in text
+    assert "3 finished, 1 failed" in text
+    assert "0.45 ± 0.64" in text  # 2/5 and 2/5 + 0.1: mean 0.45, t(1) 12.7 times 0.05
+    assert [run.label for run in read_sweep(tmp_path).runs].count("Algorithm 1, gamma=2") == 2
+
+
+def test_a_sweep_of_a_later_format_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"format 1, .* has 7; read it with the version that wrote it"):
+        write_report(make_sweep(tmp_path, format_=7))
+
+
+def test_a_run_without_rows_makes_no_figure(radio_folder, tmp_path):
+    """Only asked for, not begun: the page says so."""
+    (tmp_path / "config.toml").write_text((radio_folder / "config.toml").read_text())
+
+    text = " ".join(parsed(write_report(tmp_path)).words)
+
+    assert "No run has begun." in text
+    assert "4 waiting" in text
+    assert isinstance(read_folder(tmp_path).runs[0], Run)

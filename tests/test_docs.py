@@ -1,0 +1,92 @@
+"""The documentation runs: Python blocks are executed, configurations resolved, commands parsed, links followed."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+KNOWN = {"python", "toml", "sh", "json", "text", "bibtex"}
+
+
+def blocks(path, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def having(language):
+    return [pytest.param(p, id=str(p.relative_to(ROOT / "docs"))) for p in PAGES if blocks(p, language)]
+
+
+@pytest.mark.parametrize("page", having("python"))
+def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": page.stem}
+
+    for number, source in enumerate(blocks(page, "python")):
+        exec(compile(source, f"{page.name}, block {number}", "exec", dont_inherit=True), names)  # noqa: S102
+
+
+@pytest.mark.parametrize("page", having("toml"))
+def test_configurations_resolve(page):
+    from folkman.experiment.config import resolve
+
+    for source in blocks(page, "toml"):
+        tables = tomllib.loads(source)
+        sweep = {key: tables.pop(key, None) for key in ("grid", "list")}
+        assert resolve(tables).slots >= 1, sweep
+
+
+@pytest.mark.parametrize("page", having("sh"))
+def test_commands_exist_with_all_their_options(page):
+    import typer.main
+
+    from folkman.cli import app
+
+    root = typer.main.get_command(app)
+    for line in "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["folkman"]:
+            parse(root, words[1:], line)
+
+
+def parse(command, words, line):
+    """Parse a command line as the command would, without running it."""
+    context = command.make_context("folkman", list(words)) if not hasattr(command, "commands") else None
+    if context is None:
+        assert words, line
+        assert words[0] in command.commands, line
+        parse(command.commands[words[0]], words[1:], line)
+
+
+def test_json_is_json():
+    for page in PAGES:
+        for source in blocks(page, "json"):
+            json.loads(source)
+
+
+def test_every_block_has_a_known_language():
+    for page in PAGES:
+        found = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
+        assert found <= KNOWN, page
+
+
+@pytest.mark.slow
+def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
+    """Strict: a link, an anchor or a name that is not found is an error."""
+    pytest.importorskip("mkdocstrings", reason="pip install 'folkman[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "async_sharing" in (tmp_path / "site" / "reference" / "algorithms.html").read_text()
+    fetched = re.findall(
+        r'<(?:script|link)[^>]+(?:src|href)="https?://[^"]+"', (tmp_path / "site/index.html").read_text()
+    )
+    assert [tag for tag in fetched if "canonical" not in tag] == []
