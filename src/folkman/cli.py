@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from folkman.cli_certs import certs_app
+from folkman.cli_node import register
 from folkman.cli_paper import audit, reproduce
 from folkman.cli_theory import theory_app
 
@@ -38,6 +40,8 @@ app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
 app.command()(reproduce)
 app.command()(audit)
+app.add_typer(certs_app, name="certs")
+register(app)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 

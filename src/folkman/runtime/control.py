@@ -27,9 +27,9 @@ SIGNATURE_BYTES = 64
 class Hello(NamedTuple):
     """A link is up: who I am in time."""
 
-    slot: int  # of the emulated clock, or slots lived
+    clock_s: float  # since the first slot began, by the sender's clock of slots
     steps: int
-    incarnation: int
+    incarnation: int  # how often it has begun
 
 
 class Ack(NamedTuple):
@@ -105,12 +105,12 @@ def _decoder() -> Any:
     from typing import Annotated
 
     msgspec = need("msgspec")
-    count = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
-    node = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+    count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    node = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
     amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
     fields = {
-        "Hello": [("slot", count), ("steps", count), ("incarnation", count)],
+        "Hello": [("clock_s", amount), ("steps", count), ("incarnation", count)],
         "Ack": [("sequence", count)],
         "Quality": [("links", dict[node, tuple[amount, share]])],
         "Period": [("rate", amount), ("receivers", list[node])],

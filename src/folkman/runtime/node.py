@@ -119,6 +119,11 @@ class Node:
         """Take a message and return it, or raise `CodecError`."""
         return self.mailbox.take(data, self._own)
 
+    def complete(self) -> bool:
+        """Tell whether the next slot will hear what a node that waits is waiting for."""
+        with self.mailbox.lock:
+            return bool(self.mailbox.heard[self._weight > 0].all())
+
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
         with self.mailbox.lock:
@@ -153,15 +158,30 @@ class Node:
         """Return the message to broadcast now."""
         return self.formed()[0]
 
-    def formed(self) -> tuple[bytes, int, int]:
-        """Return the message to broadcast now, its sequence number, and the slot it was formed after."""
+    def formed(self, number: int = 0) -> tuple[bytes, int, int]:
+        """Return the message to broadcast now, its sequence number, and the slot it was formed after.
+
+        `number` goes into the field of the round, for those who do not live in rounds.
+        """
         with self._lock:
             state, slot = self.state, self.slot
             self.sequence += 1
             sequence = self.sequence
         params = np.asarray(self.algorithm.message(state))
-        message = Message(self.wire.run, self.index, sequence, slot, params, self.mailbox.round)
+        message = Message(self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number)
         return self.wire.encode(message), sequence, slot
+
+    def warm(self) -> None:
+        """Compile everything that a slot needs, without living one."""
+        with self.mailbox.lock:
+            heard, round_, ahead = self.mailbox.heard.copy(), self.mailbox.round, dict(self.mailbox.ahead)
+            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
+            self.mailbox.heard, self.mailbox.round, self.mailbox.ahead = heard, round_, ahead
+        state, _, point = _hear(self.state, self.algorithm, inbox)
+        loss, grad = self._gradient(point)
+        jax.block_until_ready(
+            _learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM))
+        )
 
     def params(self) -> NDArray[Any]:
         """Return the node's parameters w_i."""
@@ -269,11 +289,20 @@ class ServerNode:
         """Return the message to broadcast now."""
         return self.formed()[0]
 
-    def formed(self) -> tuple[bytes, int, int]:
+    def complete(self) -> bool:
+        """Tell whether anything has come since the last time."""
+        with self.mailbox.lock:
+            return bool(self.mailbox.heard.any())
+
+    def formed(self, number: int = 0) -> tuple[bytes, int, int]:
         """Return the message to broadcast now, its sequence number, and the slot it was formed after."""
+        del number
         self.sequence += 1
         params = np.asarray(self.server.message(self.state))
         return self.wire.encode(Message(self.wire.run, SERVER, self.sequence, self.slot, params)), self.sequence, self.slot
+
+    def warm(self) -> None:
+        """Do nothing: a server computes little."""
 
     def params(self) -> NDArray[Any]:
         """Return the server's model."""
