@@ -1,5 +1,6 @@
 """Nodes put together and put on a machine: the process behind `folkman node`, and a local cluster of them."""
 
+import faulthandler
 import json
 import os
 import signal
@@ -57,6 +58,7 @@ def run_node(path: Path) -> int:
     daemon, loop = assemble(config, task, logger)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: daemon.stop(signal.Signals(got).name))
+    faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
     metrics = MetricsServer(address(config.metrics), daemon.facts) if config.metrics else None
     if metrics:
