@@ -22,7 +22,9 @@ MAY_IMPORT = {
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
 MAY_IMPORT["cli_paper"] = MAY_IMPORT["cli_theory"]
-MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_paper"}
+MAY_IMPORT["cli_node"] = MAY_IMPORT["cli_certs"] = MAY_IMPORT["cli_theory"]
+MAY_IMPORT["torch"] = BASE | {"problem"}
+MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_paper", "cli_node", "cli_certs"}
 
 
 def part_of(path: Path) -> str:

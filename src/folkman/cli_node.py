@@ -35,14 +35,16 @@ def node(config: Annotated[Path, typer.Option(help="The node's own TOML file.")]
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
-    config: Annotated[Path | None, typer.Argument(help="A TOML file as `folkman run` takes; without, the demo.")] = None,
+    config: Annotated[Path | None, typer.Argument(help="A TOML file as for `folkman run`; without, the demo.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes; default as the configuration says.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a key. May be repeated.")] = None,
     label: Annotated[str | None, typer.Option(help="Which of the algorithms; default the first.")] = None,
     seed: Annotated[int | None, typer.Option(help="Which of the seeds; default the first.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to make; default runs/DATE-TIME-cluster.")] = None,
     transport: Annotated[str, typer.Option(help="zenoh or tcp")] = "zenoh",
-    radio: Annotated[str, typer.Option(help="emulated: the configuration's network; measured: the real links.")] = "emulated",
+    radio: Annotated[
+        str, typer.Option(help="emulated: the configuration's network; measured: the real links.")
+    ] = "emulated",
     insecure: Annotated[bool, typer.Option("--insecure", help="No TLS, no signatures: anybody can join.")] = False,
     node_settings: Annotated[
         list[str] | None, typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16.")
@@ -120,9 +122,11 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
 
     found = retell(root)
     worst = max(found["difference"].values())
-    text = "\n".join(f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items())
-    print(f"{text}\n{found['slots']} slots replayed; largest relative difference {worst:.2e}", file=sys.stderr if as_json else sys.stdout)
+    lines = [f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items()]
+    lines.append(f"{found['slots']} slots replayed; largest relative difference {worst:.2e}")
+    print("\n".join(lines), file=sys.stderr if as_json else sys.stdout)
     if as_json:
         print(json.dumps(found, allow_nan=False))
-    if worst > found["tolerance"]:
-        raise ValueError(f"the replay differs by {worst:.2e}, expected at most {found['tolerance']:g}; is the folder whole?")
+    limit = found["tolerance"]
+    if worst > limit:
+        raise ValueError(f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?")

@@ -31,5 +31,8 @@ class Asleep(Faults):
         del slot
         return jnp.ones(num_nodes, bool)
 
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)

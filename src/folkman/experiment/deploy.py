@@ -24,7 +24,6 @@ from folkman.experiment.devices import (
     build,
     load_shard,
     number_of,
-    problem_of,
     read_node,
     read_task,
     save_shard,
@@ -72,7 +71,7 @@ def run_node(path: Path) -> int:
 def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Any]:
     """Build a node with everything around it, and the loop that it lives in."""
     me, shares = config.number, np.array(config.samples) / sum(config.samples)
-    problem = _problem_of(config, task)
+    problem = load_shard(config.shard, task)
     algorithm, network = build(task, problem)
     require((algorithm.server is not None) or me != SERVER, f"'{task.label}' has no server; leave this node out")
     security = None
@@ -106,19 +105,6 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, An
     members = security.members if security else None
     daemon = Daemon(node, transport, settings, logger, members=members, emulation=air, trips=trips)
     return daemon, _loop_of(algorithm, node, air)
-
-
-def _problem_of(config: NodeConfig, task: Task) -> Problem:
-    """Return the node's own problem; a server needs the first model alone, and gets no data."""
-    if config.shard is not None:
-        return load_shard(config.shard, task)
-    like = task.comparison.data.get("name")
-    from folkman.problem.data import DataSet, load
-
-    options = {k: v for k, v in task.comparison.data.items() if k != "name"}
-    whole = load(like, **options) if like not in ("quadratic", "gaussian") else load(like, **options, seed=task.seed)
-    data = DataSet(whole.name, whole.x_train[:1], whole.y_train[:1], whole.x_test[:0], whole.y_test[:0], whole.num_classes)
-    return problem_of(task, data, [np.arange(1)])
 
 
 def _air(
@@ -178,15 +164,13 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any]) -> list[Path]:
         home.mkdir(parents=True)
         if secure:
             issue(folder.root / "certs", number)
-        if number != SERVER:
-            classes = _classes(problem)
-            save_shard(home / "shard.npz", problem, number, classes)
+        save_shard(home / "shard.npz", problem, None if number == SERVER else number, _classes(problem))
         table = {
             "node": "server" if number == SERVER else number,
             "config": "../../config.toml",
             "label": task.label,
             "seed": task.seed,
-            "shard": None if number == SERVER else "shard.npz",
+            "shard": "shard.npz",
             "samples": [int(count) for count in problem.count],
             "listen": places[number],
             "certs": "../../certs" if secure else None,
@@ -199,8 +183,10 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any]) -> list[Path]:
 
 
 def _classes(problem: Problem) -> int:
-    labels = np.asarray(problem.y)
-    return int(problem.model.layout.shapes and labels.max() + 1) if np.issubdtype(labels.dtype, np.integer) else 0
+    """Return the number of classes of a problem with labels, 0 of one with numbers."""
+    labels = [np.asarray(y) for y in (problem.y, problem.y_test)]
+    known = np.issubdtype(labels[0].dtype, np.integer)
+    return 1 + max(int(y.max(initial=0)) for y in labels) if known else 0
 
 
 def _free_ports(count: int) -> list[int]:

@@ -42,7 +42,7 @@ class NodeConfig(BaseModel):
 
     node: int | Literal["server"]
     config: Path
-    shard: Path | None = None
+    shard: Path
     samples: tuple[int, ...] = Field(min_length=1)
     listen: str
     peers: dict[str, str]
@@ -122,20 +122,19 @@ def read_node(path: Path) -> NodeConfig:
     require(not (found.insecure and found.certs), f"{path} has certs and insecure = true; choose one")
     inside = found.node == "server" or 0 <= int(found.node) < len(found.samples)
     require(inside, f"node {found.node} is not among the {len(found.samples)} of samples; number nodes from 0")
-    require(found.node == "server" or found.shard is not None, f"{path} has no shard; name the .npz of its own samples")
     return found
 
 
 def task_of(comparison: Comparison, label: str | None = None, seed: int | None = None) -> Task:
     """Choose one algorithm and one seed of a comparison; the first of each unless told."""
     labels = [table["label"] for table in comparison.algorithm]
-    label = labels[0] if label is None else label
-    require(label in labels, f"there is no label '{label}'; {nearest(label, labels)}")
+    name = labels[0] if label is None else label
+    require(name in labels, f"there is no label '{name}'; {nearest(name, labels)}")
     seed = comparison.seeds[0] if seed is None else seed
     require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
-    text = f"{to_toml(comparison)}\n{label}\n{seed}"
+    text = f"{to_toml(comparison)}\n{name}\n{seed}"
     fingerprint = hashlib.sha256(text.encode()).hexdigest()
-    return Task(comparison, label, seed, int(fingerprint[:16], 16), fingerprint)
+    return Task(comparison, name, seed, int(fingerprint[:16], 16), fingerprint)
 
 
 def read_task(path: Path, label: str | None, seed: int | None) -> Task:
@@ -155,16 +154,19 @@ def build(task: Task, problem: Problem) -> tuple[Algorithm, Network]:
     return algorithm, network
 
 
-def save_shard(path: Path, problem: Problem, node: int, num_classes: int) -> None:
-    """Write the samples of one node."""
+def save_shard(path: Path, problem: Problem, node: int | None, num_classes: int) -> None:
+    """Write the samples of one node; of None, a server, the shape of a sample and no more."""
     from folkman.files import write_whole
 
-    count = int(problem.count[node])
-    arrays = {"x": np.asarray(problem.x[node, :count]), "y": np.asarray(problem.y[node, :count])}
+    if node is None:
+        x, y = (np.zeros((1, *each.shape[2:]), each.dtype) for each in (problem.x, problem.y))
+    else:
+        count = int(problem.count[node])
+        x, y = np.asarray(problem.x[node, :count]), np.asarray(problem.y[node, :count])
 
     def write(part: Path) -> None:
         with part.open("wb") as file:
-            np.savez_compressed(file, classes=np.array(num_classes), **arrays)
+            np.savez_compressed(file, x=x, y=y, classes=np.array(num_classes))
 
     write_whole(path, write)
 

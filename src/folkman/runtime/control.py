@@ -4,24 +4,28 @@ On the wire: 64 bytes of Ed25519 signature of CONTEXT and the body (zeros if uns
 
     {"run": ..., "node": ..., "sequence": ..., "body": {"type": "Ack", ...}}
 
-Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for it), R_i, Y_i, J_ji. A
-member's message is taken once: its sequence must grow.
+Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for it), R_i, Y_i, J_ji.
+A member's message is taken once: its sequence must grow.
 
 [1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
     Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
+import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from folkman.runtime.codec import CodecError, Sign, Verify
 from folkman.runtime.extras import need
 
-__all__ = ["Ack", "Body", "Control", "Done", "Hello", "Period", "Quality", "open_sealed", "seal"]
+__all__ = ["Ack", "Body", "Control", "Done", "Hello", "Period", "Quality", "Voice", "open_sealed", "seal"]
 
 CONTEXT = b"folkman control 1\0"
 LARGEST_BYTES = 65536
 SIGNATURE_BYTES = 64
+LIFE_BITS = 32
+"""A sequence number is the node's life above these bits and a count below: it grows though the count may be lost."""
 
 
 class Hello(NamedTuple):
@@ -52,7 +56,7 @@ class Period(NamedTuple):
 
 
 class Done(NamedTuple):
-    """This many gradients were asked of me, and I took them."""
+    """I took all the gradients that were asked of me."""
 
     steps: int
 
@@ -82,7 +86,11 @@ def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
     signature, body = bytes(data[:SIGNATURE_BYTES]), bytes(data[SIGNATURE_BYTES:])
     try:
         found = _decoder().decode(body)
-    except (need("msgspec").DecodeError, RecursionError, UnicodeDecodeError) as error:  # of a type or not msgpack at all
+    except (
+        need("msgspec").DecodeError,
+        RecursionError,
+        UnicodeDecodeError,
+    ) as error:  # of a type or not msgpack at all
         raise CodecError("control", f"expected a control message: {error}") from None
     if found.run != run:
         raise CodecError("run", f"expected run {run:016x}, got {found.run:016x}; the sender is in another run")
@@ -124,3 +132,37 @@ def _decoder() -> Any:
     run = Annotated[int, msgspec.Meta(ge=0)]
     head = [("run", run), ("node", node), ("sequence", count), ("body", union)]
     return msgspec.msgpack.Decoder(msgspec.defstruct("Envelope", head, forbid_unknown_fields=True, frozen=True))
+
+
+class Voice:
+    """A node's side of the control traffic: numbers what it says, and takes of others what is theirs and new."""
+
+    def __init__(
+        self,
+        run: int,
+        node: int,
+        life: int,
+        sign: Sign | None,
+        verify: Verify | None,
+        tell: Callable[[int, bytes], None],
+    ) -> None:
+        self._run, self._node, self._sign, self._verify, self._tell = run, node, sign, verify, tell
+        self._sequence = life << LIFE_BITS
+        self._heard: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def say(self, peer: int, body: Body) -> None:
+        """Tell a peer; messages to it leave in the order of their numbers."""
+        with self._lock:
+            self._sequence += 1
+            self._tell(peer, seal(Control(self._run, self._node, self._sequence, body), self._sign))
+
+    def hear(self, peer: int, data: bytes) -> Body:
+        """Return what a peer says, or raise `CodecError`."""
+        message = open_sealed(data, self._run, self._verify)
+        if message.node != peer:
+            raise CodecError("sender", f"node {peer} brings a control message of node {message.node}")
+        if message.sequence <= self._heard.get(peer, -1):
+            raise CodecError("stale", f"control message {message.sequence} of node {peer} was heard before")
+        self._heard[peer] = message.sequence
+        return message.body

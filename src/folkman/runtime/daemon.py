@@ -20,16 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from folkman.files import write_whole
 from folkman.runtime import control, journal, saved
-from folkman.runtime.codec import HEADER_BYTES, CodecError, Verify
+from folkman.runtime.codec import HEADER_BYTES, CodecError
 from folkman.runtime.emulation import Emulation, SlotClock, Trips
+from folkman.runtime.facts import facts_of
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.links import Links
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.outbox import Outbox
+from folkman.runtime.saver import Saver
 from folkman.runtime.telemetry import Logger, write_health
 from folkman.runtime.transport import Transport
 
@@ -84,15 +84,10 @@ class Daemon:
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
-        self._heard_control: dict[int, int] = {}
-        self._control_sequence = 0
-        self._telling = threading.Lock()
-        self._to_save: dict[str, Any] | None = None
-        self._saving = threading.Condition()
-        self._saved_s = time.monotonic()
-        self.saved_steps = 0
-        self.counts: dict[str, int] = {"saves": 0, "saves_failed": 0, "sent": 0, "periods_given_up": 0, "taken": 0}
-        self._began_s = time.monotonic()
+        path = settings.folder / "state.safetensors"
+        self.saver = Saver(path, settings.fingerprint, settings.save_every_s, logger)
+        self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0}
+        self.began_s = time.monotonic()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -101,7 +96,7 @@ class Daemon:
         self._take_up()
         self.node.warm()
         self.transport.open(self)
-        works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self._save}
+        works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self.saver.work}
         threads = [threading.Thread(target=self._guarded, args=(each,), name=n) for n, each in works.items()]
         for thread in threads:
             thread.daemon = True
@@ -131,10 +126,12 @@ class Daemon:
         if state.is_file():
             saved.restore(self.node, saved.read_arrays(state, self.settings.fingerprint))
         if not self.in_rounds:
-            self.node.sequence = max(self.node.sequence, self.incarnation << saved.INCARNATION_BITS)
-        self.saved_steps = self.node.steps
+            self.node.sequence = max(self.node.sequence, self.incarnation << control.LIFE_BITS)
+        self.saver.steps = self.node.steps
         path = folder / "timeline.bin" if self.settings.timeline else None
         self.journal = journal.Journal(path, self.node.index, len(self.node.mailbox.sequence))
+        wire, verify = self.node.wire, self.members.verify if self.members else None
+        self.voice = control.Voice(wire.run, self.node.index, self.incarnation, wire.sign, verify, self.transport.tell)
         self.journal.note(journal.START, self.node.slot, self.node.mailbox.sequence)
         self.logger.say(
             "start", incarnation=self.incarnation, steps=self.node.steps, slot=self.node.slot, resumed=state.is_file()
@@ -164,7 +161,7 @@ class Daemon:
 
     def _finish(self) -> None:
         """Write the result, and stay for those who still need us."""
-        self.save_now()
+        self.saver.now(self.node)
         try:
             final = {"params": self.node.params(), "model": self.node.model()}
             saved.write_arrays(self.settings.folder / "final.safetensors", final, self.settings.fingerprint)
@@ -181,13 +178,14 @@ class Daemon:
         self.stop("done")
 
     def _last_words(self) -> None:
-        self.state = "done" if self.state == "done" else "diverged" if self.code == DIVERGED else "stopped"
+        ended = {FAULT: "failed", DIVERGED: "diverged"}.get(self.code, "stopped")
+        self.state = "done" if self.state == "done" else ended
         if self.code == 0 and self.settings.folder.is_dir():
-            self.save_now()
+            self.saver.now(self.node)
         self._keep()
         self.transport.close()
         self.journal.close()
-        self.logger.say("end", code=self.code, steps=self.node.steps, saved_steps=self.saved_steps)
+        self.logger.say("end", code=self.code, steps=self.node.steps, saved_steps=self.saver.steps)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -197,9 +195,9 @@ class Daemon:
             self.stop("a thread failed", FAULT)
 
     def _wake_all(self) -> None:
-        for each in (self._waiting, self._saving):
-            with each:
-                each.notify_all()
+        with self._waiting:
+            self._waiting.notify_all()
+        self.saver.close()
         self.arrived.set()
         self.moved.set()
 
@@ -221,7 +219,7 @@ class Daemon:
         """Greet a peer that is there again, and send it what it may have missed."""
         self.logger.say("link", peer=name_of(peer), up=up)
         if up:
-            self._tell(peer, self._hello())
+            self.voice.say(peer, self._hello())
             self.outbox.again(peer)
         else:
             self._pending.pop(peer, None)
@@ -245,9 +243,10 @@ class Daemon:
                 self._heed(peer, data)
             for peer, data in inbound.items():
                 self._sort(peer, data)
-            for _, peer, data in [each for each in self._later if each[0] <= time.monotonic()]:
+            now = time.monotonic()
+            due, self._later = [e for e in self._later if e[0] <= now], [e for e in self._later if e[0] > now]
+            for _, peer, data in due:
                 self.take(peer, data)
-            self._later = [each for each in self._later if each[0] > time.monotonic()]
 
     def _something(self) -> bool:
         return bool(self._inbound or self._told) or self.stopping.is_set()
@@ -287,26 +286,21 @@ class Daemon:
             message = self.node.take(data)
         except CodecError as error:
             if error.reason == "stale" and error.node is not None and error.sequence is not None:
-                self._tell(error.node, control.Ack(error.sequence))
+                self.voice.say(error.node, control.Ack(error.sequence))
             else:
                 self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
             return
         self.counts["taken"] += 1
-        self._tell(message.node, control.Ack(message.sequence))
+        self.voice.say(message.node, control.Ack(message.sequence))
         self.arrived.set()
 
     def _heed(self, peer: int, data: bytes) -> None:
-        verify: Verify | None = self.members.verify if self.members else None
         try:
-            message = control.open_sealed(data, self.node.wire.run, verify)
-            if message.node != peer or message.sequence <= self._heard_control.get(peer, -1):
-                raise CodecError("stale", f"a control message of node {message.node} from {peer}, or heard before")
+            body = self.voice.hear(peer, data)
         except CodecError as error:
             self.node.mailbox.refused[f"control_{error.reason}"] += 1
             self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
             return
-        self._heard_control[peer] = message.sequence
-        body = message.body
         if isinstance(body, control.Ack):
             self._acknowledged(peer, body.sequence)
         elif isinstance(body, control.Hello) and self.state == "learning":
@@ -352,16 +346,7 @@ class Daemon:
 
     def _tell_all(self, body: control.Body) -> None:
         for peer in self.node.neighbours:
-            self._tell(peer, body)
-
-    def _tell(self, peer: int, body: control.Body) -> None:
-        with self._telling:  # numbers must not repeat, nor overtake each other
-            self._control_sequence += 1
-            sequence = (self.incarnation << saved.INCARNATION_BITS) + self._control_sequence
-            sealed = control.seal(
-                control.Control(self.node.wire.run, self.node.index, sequence, body), self.node.wire.sign
-            )
-            self.transport.tell(peer, sealed)
+            self.voice.say(peer, body)
 
     def _hello(self) -> control.Hello:
         clock_s = self.clock.elapsed_s() if self.state == "learning" else 0.0
@@ -370,48 +355,13 @@ class Daemon:
     def _greet(self) -> None:
         self._tell_all(self._hello())
 
-    # -- saving ---------------------------------------------------------------------------------------------------
-
-    def maybe_save(self) -> None:
-        """Give the saver the newest state now and then; called by the learner."""
-        if time.monotonic() - self._saved_s >= self.settings.save_every_s:
-            self._saved_s = time.monotonic()
-            with self._saving:
-                self._to_save = saved.pack(self.node)
-                self._saving.notify()
-
-    def save_now(self) -> bool:
-        """Write the state before going on; tell whether the disk took it."""
-        return self._write(saved.pack(self.node))
-
-    def _save(self) -> None:
-        while not self.stopping.is_set():
-            with self._saving:
-                self._saving.wait_for(lambda: self._to_save is not None or self.stopping.is_set(), 1.0)
-                arrays, self._to_save = self._to_save, None
-            if arrays is not None:
-                self._write(arrays)
-
-    def _write(self, arrays: dict[str, Any]) -> bool:
-        if not np.isfinite(arrays["params"]).all():
-            return False
-        try:
-            saved.write_arrays(self.settings.folder / "state.safetensors", arrays, self.settings.fingerprint)
-        except OSError as error:
-            self.counts["saves_failed"] += 1
-            self.logger.say("not saved", level="error", reason="disk", text=str(error))
-            return False
-        self.counts["saves"] += 1
-        self.saved_steps = int(arrays["counters"][1])
-        return True
-
     # -- keeping --------------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
         if self.members is not None:
             try:
                 if self.members.reload():
-                    self.logger.say("members", allowed=sorted(m.name for m in self.members.members.values() if not m.revoked))
+                    self.logger.say("members", allowed=self.members.names())
                     self.transport.revalidate()
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
@@ -427,32 +377,4 @@ class Daemon:
 
     def facts(self) -> dict[str, Any]:
         """Return how the node stands, for the health file and the metrics."""
-        import os
-        import resource
-
-        loss = getattr(self.node, "loss", math.nan)
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return {
-            "node": name_of(self.node.index),
-            "state": self.state,
-            "pid": os.getpid(),
-            "steps": self.node.steps,
-            "slot": self.node.slot,
-            "round": self.node.mailbox.round,
-            "loss": loss if math.isfinite(loss) else None,
-            "saved_steps": self.saved_steps,
-            "incarnation": self.incarnation,
-            "uptime_s": round(time.monotonic() - self._began_s, 3),
-            "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
-            "memory_peak_bytes": usage.ru_maxrss * 1024,
-            "linked": sorted(name_of(j) for j in self.transport.links()),
-            "num_linked": len(self.transport.links()),
-            "refused": dict(self.node.mailbox.refused),
-            "counts": dict(self.counts),
-            "transport": dict(self.transport.counts),
-            "goodput_bit_s": {name_of(j): round(v) for j, v in self.links.goodput_bit_s.items()},
-            "latency_s": {name_of(j): round(v, 6) for j, v in self.links.latency_s.items()},
-            "loss_share": {name_of(j): round(v, 4) for j, v in self.links.loss.items()},
-            "timeline": self.journal.ended or "recorded",
-            "insecure": self.members is None,
-        }
+        return facts_of(self)

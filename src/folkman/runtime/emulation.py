@@ -137,7 +137,7 @@ class Emulation:
         return found
 
     def missing(self, slot: int, there: frozenset[int]) -> bool:
-        """Tell whether a message that may be used from this very slot on has not come yet, from someone who is there."""
+        """Tell whether a message that may be used from this slot on has not come yet, from someone who is there."""
         now, before = self.plan(slot).held, self.plan(max(slot - 1, 0)).held
         with self._lock:
             fresh = [j for j in np.flatnonzero(now != before) if j in there]

@@ -88,9 +88,7 @@ def issue(folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "local
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usages.SERVER_AUTH, usages.CLIENT_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(subject_names))), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
     )
     certificate = builder.sign(authority, need("cryptography.hazmat.primitives.hashes").SHA256())
     _write_key(folder / f"{name}.key", key)
@@ -170,7 +168,7 @@ class Members:
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file if it changed; tell whether it did. Raises `ValueError` for a list that is not the authority's."""
+        """Read the file if it changed; tell whether it did. A list that is not the authority's is a ValueError."""
         status = self._path.stat()
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp == self._stamp:
@@ -181,6 +179,10 @@ class Members:
         with self._lock:
             self._stamp, self._keys, self.members = stamp, keys, {m.node: m for m in found}
         return True
+
+    def names(self) -> list[str]:
+        """Return the names of those who may take part."""
+        return [member.name for number, member in self.members.items() if self.allowed(number)]
 
     def allowed(self, node: int) -> bool:
         """Tell whether a node may take part now."""
@@ -257,9 +259,7 @@ def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
 def _write_key(path: Path, key: Any) -> None:
     """Write a private key that only its owner can read, from its first byte on."""
     serialization = need("cryptography.hazmat.primitives.serialization")
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
     def write(part: Path) -> None:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

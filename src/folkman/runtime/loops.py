@@ -28,7 +28,7 @@ def alone(daemon: Daemon) -> None:
         begun_s = time.monotonic()
         _wake(daemon)
         daemon.moved.set()
-        daemon.maybe_save()
+        daemon.saver.maybe(daemon.node)
         rest_s = daemon.settings.slot_s - (time.monotonic() - begun_s)
         if rest_s > 0:
             daemon.stopping.wait(rest_s)
@@ -37,7 +37,7 @@ def alone(daemon: Daemon) -> None:
 
 
 def _send(daemon: Daemon) -> None:
-    """Start a broadcast whenever there is something new, the last period is over, and our share of the medium allows."""
+    """Start a broadcast when there is something new, the last period is over, and our share of the medium allows."""
     sent_after, due_s = -1, 0.0
     while not daemon.stopping.is_set() and daemon.state == "learning":
         daemon.moved.wait(0.05)
@@ -69,7 +69,7 @@ def emulated(daemon: Daemon) -> None:
             daemon.take(_sender_of(data), data)
         node.slot = slot
         _wake(daemon)
-        daemon.maybe_save()
+        daemon.saver.maybe(node)
         for past in range(slot, max(clock.slot(), slot + 1)):  # of a slot that was missed, what it would have sent
             plan = emulation.plan(past)
             if plan.sends:
@@ -99,7 +99,7 @@ def in_rounds(daemon: Daemon) -> None:
     while True:
         here = (node.steps, node.mailbox.round, int(node.used[0]))
         if node.offers() and sent_at != here:
-            daemon.save_now()
+            daemon.saver.now(node)
             data, sequence, slot = node.formed()
             daemon.journal.note(SEND, slot, [sequence])
             for peer in node.neighbours:
@@ -128,7 +128,7 @@ def serving(daemon: Daemon) -> None:
     while not daemon.stopping.is_set():
         offers = np.asarray(node.offers())
         if offers.any() and answered_at != node.slot:
-            daemon.save_now()
+            daemon.saver.now(node)
             answered_at = node.slot
             data, sequence, slot = node.formed()
             daemon.journal.note(SEND, slot, [sequence])

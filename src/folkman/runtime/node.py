@@ -179,9 +179,7 @@ class Node:
             self.mailbox.heard, self.mailbox.round, self.mailbox.ahead = heard, round_, ahead
         state, _, point = _hear(self.state, self.algorithm, inbox)
         loss, grad = self._gradient(point)
-        jax.block_until_ready(
-            _learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM))
-        )
+        jax.block_until_ready(_learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM)))
 
     def params(self) -> NDArray[Any]:
         """Return the node's parameters w_i."""
@@ -299,7 +297,11 @@ class ServerNode:
         del number
         self.sequence += 1
         params = np.asarray(self.server.message(self.state))
-        return self.wire.encode(Message(self.wire.run, SERVER, self.sequence, self.slot, params)), self.sequence, self.slot
+        return (
+            self.wire.encode(Message(self.wire.run, SERVER, self.sequence, self.slot, params)),
+            self.sequence,
+            self.slot,
+        )
 
     def warm(self) -> None:
         """Do nothing: a server computes little."""

@@ -1,4 +1,4 @@
-"""Messages that must arrive: of each neighbour the last two, sent in order, the next when the one before is acknowledged.
+"""Messages that must arrive: for each neighbour the last two, the next sent when the one before is acknowledged.
 
 In lock-step a neighbour is at most one round behind, and after a restart it may need both of the last two again.
 """

@@ -17,11 +17,9 @@ from folkman.files import write_whole
 from folkman.runtime.codec import Message
 from folkman.runtime.node import Node, ServerNode
 
-__all__ = ["INCARNATION_BITS", "pack", "read_arrays", "restore", "write_arrays"]
+__all__ = ["pack", "read_arrays", "restore", "write_arrays"]
 
 FORMAT = "folkman node 1"
-INCARNATION_BITS = 32
-"""A sequence number is the node's life above these bits and a count below: it grows though the count may be lost."""
 _BOX = ("payload", "sequence", "slot", "heard", "finite")
 
 

@@ -39,7 +39,7 @@ MAGIC, VERSION = b"FLKM", 1
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 
 
-class _Refused(Exception):
+class _RefusalError(Exception):
     """A peer that is not let in; `reason` is one word."""
 
     def __init__(self, reason: str, text: str) -> None:
@@ -60,7 +60,7 @@ class _Peer:
 class TcpTransport:
     """See the module. `addresses` are those of the peers to dial; `largest_bytes` bounds a parameter message."""
 
-    def __init__(  # noqa: PLR0913 - the options, by name
+    def __init__(
         self,
         me: int,
         listen: Address,
@@ -219,7 +219,7 @@ class TcpTransport:
             number = await asyncio.wait_for(self._greeting(reader, writer, dialled), HANDSHAKE_S)
             greeted = True
             await self._serve(number, reader, writer)
-        except _Refused as error:
+        except _RefusalError as error:
             self._events.refused(error.reason, str(error))
         except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the link broke: redialled by whoever dialled
@@ -235,20 +235,22 @@ class TcpTransport:
         """Return who is at the other end, by hello and certificate, or refuse it."""
         kind, content = await _frame(reader)
         if kind != HELLO or len(content) != _HELLO.size:
-            raise _Refused("hello", f"expected a hello, got a frame of kind {kind} and {len(content)} bytes")
+            raise _RefusalError("hello", f"expected a hello, got a frame of kind {kind} and {len(content)} bytes")
         magic, version, run, number = _HELLO.unpack(content)
         if (magic, version) != (MAGIC, VERSION):
-            raise _Refused("hello", f"expected hello {MAGIC!r} {VERSION}, got {magic!r} {version}")
+            raise _RefusalError("hello", f"expected hello {MAGIC!r} {VERSION}, got {magic!r} {version}")
         if run != self._run:
-            raise _Refused("run", f"node {number} is in run {run:016x}, we in {self._run:016x}")
+            raise _RefusalError("run", f"node {number} is in run {run:016x}, we in {self._run:016x}")
         if number not in self._peers or dialled not in (None, number):
-            raise _Refused("sender", f"a node that calls itself {number} is none of our neighbours here")
+            raise _RefusalError("sender", f"a node that calls itself {number} is none of our neighbours here")
         if self._security is not None:
             subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
             name = dict(pair for group in subject for pair in group).get("commonName", "")
             known = self._security.members.node_called(name)
             if known != number:
-                raise _Refused("member", f"certificate '{name}' says node {number}; it is not, or no longer, a member")
+                raise _RefusalError(
+                    "member", f"certificate '{name}' says node {number}; it is not, or no longer, a member"
+                )
         return number
 
     async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -280,12 +282,12 @@ class TcpTransport:
                 parts.append(content)
                 size += len(content)
                 if size > self._largest_bytes:
-                    raise _Refused("length", f"node {number} sent more than {self._largest_bytes} bytes at once")
+                    raise _RefusalError("length", f"node {number} sent more than {self._largest_bytes} bytes at once")
                 if kind == LAST:
                     self._events.received(number, b"".join(parts))
                     parts, size = [], 0
             elif kind != PING:
-                raise _Refused("frame", f"node {number} sent a frame of kind {kind}")
+                raise _RefusalError("frame", f"node {number} sent a frame of kind {kind}")
 
     async def _write(self, peer: _Peer, writer: asyncio.StreamWriter) -> None:
         current: memoryview | None = None
@@ -328,7 +330,7 @@ async def _idle(peer: _Peer) -> bytes:
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     kind, length = _FRAME.unpack(await reader.readexactly(_FRAME.size))
     if length > max(PART_BYTES, LARGEST_BYTES):
-        raise _Refused("frame", f"expected a frame of at most {PART_BYTES} bytes, got {length}")
+        raise _RefusalError("frame", f"expected a frame of at most {PART_BYTES} bytes, got {length}")
     return kind, await reader.readexactly(length) if length else b""
 
 

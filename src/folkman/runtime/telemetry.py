@@ -1,5 +1,6 @@
 """What a node says of itself: JSON lines, a health file, and metrics in Prometheus' text form."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -36,10 +37,8 @@ class Logger:
             extra = ({"reason": reason} if reason else {}) | ({"left_out": muted} if muted else {})
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() // 10**6 % 1000:03d}Z"
             line = json.dumps({"time": stamp, "level": level, "event": event, **self._head, **extra, **fields})
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 print(line, file=self._stream, flush=True)
-            except (OSError, ValueError):
-                pass
 
     def _due(self, kind: tuple[str, str]) -> bool:
         now = time.monotonic()
@@ -76,7 +75,7 @@ class MetricsServer:
 
     def __init__(self, address: tuple[str, int], facts: Callable[[], Mapping[str, Any]]) -> None:
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+            def do_GET(self) -> None:
                 found = facts()
                 if self.path == "/metrics":
                     self._answer(200, "text/plain; version=0.0.4", prometheus(found))
@@ -94,7 +93,7 @@ class MetricsServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server calls it
                 """Say nothing: a scrape every few seconds is no event."""
 
         self._server = ThreadingHTTPServer(address, Handler)

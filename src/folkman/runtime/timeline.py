@@ -8,7 +8,7 @@ Nodes have no common slots, so each slot that a node lived gets a number of its 
 For a method whose messages do not carry time such a timeline loses nothing: who saw what of whom is all there is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from folkman.radio.trace import PeerTimeline, StarTimeline
 from folkman.runtime.codec import SERVER
 from folkman.runtime.journal import ANSWER, SEND, START, WAKE, Log
 
-__all__ = ["Retold", "between_peers", "around_server"]
+__all__ = ["Retold", "around_server", "between_peers"]
 
 
 class Retold(NamedTuple):
@@ -145,9 +145,8 @@ def around_server(logs: Mapping[int, Log]) -> Retold:
     return Retold(StarTimeline(**tables), awake)
 
 
-def _place(lives: Mapping[int, _Life], times: dict[int, list[int]], ready: object) -> None:
+def _place(lives: Mapping[int, _Life], times: dict[int, list[int]], ready: Callable[[int], int | None]) -> None:
     """Give every wake its slot, each when all that it saw has one."""
-    assert callable(ready)  # noqa: S101 - a function of this module
     moved = True
     while moved:
         moved = False

@@ -25,7 +25,7 @@ WAIT_BEFORE_CLOSE_US = 60_000_000
 """How long a blocked transfer may take: with zenoh's 5 s a megabyte at 1 Mbit/s would never arrive."""
 
 
-def settings(  # noqa: PLR0913 - all by name
+def settings(
     me: int,
     listen: Address,
     addresses: Mapping[int, Address],
