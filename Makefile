@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check soak clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
@@ -16,6 +16,9 @@ check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_import_law.py
+
+soak: $(VENV)/.installed-dev ## the long ones: a hundred kills, sixteen nodes for ten minutes, a million bad messages
+	$(BIN)/python -m pytest -m soak -s
 
 clean: ## remove the virtual environment and caches, keep runs/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -34,7 +34,9 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise RuntimeError("folkman.torch needs PyTorch, which is not installed; pip install 'folkman[torch]'") from None
+        raise RuntimeError(
+            "folkman.torch needs PyTorch, which is not installed; pip install 'folkman[torch]'"
+        ) from None
     return torch
 
 
@@ -168,8 +170,12 @@ def problem(  # noqa: PLR0913 - all but three by name
     `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where that has no meaning.
     """
     torch = _torch()
-    require(bool(parts) and all(len(x) == len(y) > 0 for x, y in parts), "every node needs samples, x and y of one length")
-    shaky = [type(m).__name__ for m in module.modules() if "BatchNorm" in type(m).__name__ or "Dropout" in type(m).__name__]
+    require(
+        bool(parts) and all(len(x) == len(y) > 0 for x, y in parts), "every node needs samples, x and y of one length"
+    )
+    shaky = [
+        type(m).__name__ for m in module.modules() if "BatchNorm" in type(m).__name__ or "Dropout" in type(m).__name__
+    ]
     require(not shaky, f"{', '.join(shaky)} makes the loss depend on more than the parameters; use GroupNorm, or none")
     frozen = [key for key, value in module.named_parameters() if value.dtype != torch.float32]
     require(not frozen, f"parameters must be float32, {', '.join(frozen)} are not; call module.float()")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ from folkman.runtime.transport import Security
 
 __all__ = ["down", "make_cluster", "run_node", "start", "status"]
 
+PORT = 7440
+"""Where nodes on machines of their own listen."""
 FRESH_S = 10.0
 """A health file older than this is of a node that hangs or is gone."""
 
@@ -144,8 +147,11 @@ def _transport(config: NodeConfig, task: Task, node: Node | ServerNode, security
     return ZenohTransport(config.number, address(config.listen), near, scouting=config.scouting, **options)
 
 
-def make_cluster(root: Path, task: Task, options: dict[str, Any]) -> list[Path]:
-    """Write a run folder with a file, a shard and certificates for each node; return the nodes' folders."""
+def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()) -> list[Path]:
+    """Write a run folder with a file, a shard and certificates for each node; return the nodes' folders.
+
+    `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
+    """
     comparison = task.comparison
     problem = build_problem(comparison, task.seed)
     algorithm, _ = build(task, problem)
@@ -153,8 +159,9 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any]) -> list[Path]:
 
     folder = RunFolder.create(root, to_toml(comparison))
     numbers = [*range(comparison.nodes), *([SERVER] if algorithm.server is not None else [])]
-    ports = _free_ports(len(numbers))
-    places = {number: f"127.0.0.1:{port}" for number, port in zip(numbers, ports, strict=True)}
+    places = [(host, PORT) for host in hosts] or [("127.0.0.1", port) for port in _free_ports(len(numbers))]
+    require(len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}")
+    at = dict(zip(numbers, places, strict=True))
     secure = not options.get("insecure")
     if secure:
         init(folder.root / "certs", days=365)
@@ -163,7 +170,7 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any]) -> list[Path]:
         home = folder.root / "nodes" / name_of(number)
         home.mkdir(parents=True)
         if secure:
-            issue(folder.root / "certs", number)
+            issue(folder.root / "certs", number, (at[number][0], "localhost"))
         save_shard(home / "shard.npz", problem, None if number == SERVER else number, _classes(problem))
         table = {
             "node": "server" if number == SERVER else number,
@@ -172,10 +179,10 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any]) -> list[Path]:
             "seed": task.seed,
             "shard": "shard.npz",
             "samples": [int(count) for count in problem.count],
-            "listen": places[number],
+            "listen": f"{at[number][0]}:{at[number][1]}",
             "certs": "../../certs" if secure else None,
             **options,
-            "peers": {name_of(other): place for other, place in places.items() if other != number},
+            "peers": {name_of(other): f"{host}:{port}" for other, (host, port) in at.items() if other != number},
         }
         write_toml(home / "node.toml", table)
         made.append(home)
@@ -200,11 +207,13 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def start(home: Path, environment: dict[str, str] | None = None) -> subprocess.Popen:
-    """Start the node of a folder as a process of its own; its log goes to node.log."""
+def start(
+    home: Path, environment: dict[str, str] | None = None, within: Sequence[str] = ()
+) -> "subprocess.Popen[bytes]":
+    """Start the node of a folder as a process of its own, by a command `within` if given; its log goes to node.log."""
     with (home / "node.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "folkman", "node", "--config", str(home / "node.toml")],
+            [*within, sys.executable, "-m", "folkman", "node", "--config", str(home / "node.toml")],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -189,7 +190,8 @@ class Members:
         member = self.members.get(node)
         if member is None or member.revoked:
             return False
-        return datetime.now(UTC) < datetime.fromisoformat(member.not_after) + CLOCK_SLACK
+        now = datetime.fromtimestamp(time.time(), UTC)
+        return now < datetime.fromisoformat(member.not_after) + CLOCK_SLACK
 
     def verify(self, node: int, content: bytes, signature: bytes) -> bool:
         """Tell whether `signature` of `content` is that of a member."""
