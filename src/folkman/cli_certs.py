@@ -35,8 +35,8 @@ def issue(
     days: Annotated[float, typer.Option(help="How long the certificates are valid.")] = 90,
 ) -> None:
     """Make keys and certificates, and enter the nodes in the list of members."""
-    from folkman.experiment.devices import number_of
     from folkman.runtime.identity import issue as make
+    from folkman.runtime.identity import number_of
 
     for name in nodes:
         print(make(folder, number_of(name), tuple(host or ("127.0.0.1", "localhost")), days))
@@ -45,7 +45,7 @@ def issue(
 @certs_app.command()
 def revoke(nodes: Annotated[list[str], typer.Argument(help="node-0, ...")], folder: Folder = Path("certs")) -> None:
     """Mark members as revoked; copy members.json to the nodes, which read it while running."""
-    from folkman.experiment.devices import number_of
+    from folkman.runtime.identity import number_of
     from folkman.runtime.identity import revoke as mark
 
     for name in nodes:

@@ -3,8 +3,8 @@
     problem = folkman.torch.problem(module, loss, [(x_0, y_0), (x_1, y_1), ...], test=(x, y))
     folkman.simulate(problem, folkman.snapshot(5), folkman.async_sharing(0.1), slots=100)
 
-The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the loss of a sample comes from
-`loss(module(x), y)` with one value a sample. Gradients are PyTorch's, in float32 on the CPU; mixing, timing and
+The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the losses come from
+`loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on the CPU; mixing, timing and
 messages are as for any problem. Nothing here is traced: nodes are computed one after the other from Python.
 
 Modules whose output in training depends on other samples or on buffers (batch normalisation, dropout) are refused:
@@ -155,7 +155,7 @@ def accuracy(scores: Any, y: Any) -> float:
     return float((scores.argmax(dim=1) == y).float().mean())
 
 
-def problem(  # noqa: PLR0913 - all but three by name
+def problem(
     module: Any,
     loss: Callable[[Any, Any], Any],
     parts: Sequence[Samples],
@@ -167,7 +167,7 @@ def problem(  # noqa: PLR0913 - all but three by name
 ) -> TorchProblem:
     """Put the samples `parts[i]` on node i; the common first model is the module's own parameters now.
 
-    `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where that has no meaning.
+    `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where there is no such.
     """
     torch = _torch()
     require(

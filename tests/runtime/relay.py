@@ -5,6 +5,7 @@ Run as root: `python relay.py PREFIX HOSTS SUBNET`. It prints READY, then takes 
 Real kernel TCP runs over it; unlike `tc netem` it needs no kernel module.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -25,7 +26,7 @@ class Relay:
         self.names = [f"{prefix}{i}" for i in range(hosts)]
         self.subnet = bytes(int(part) for part in subnet.split("."))
         self.settings = {"delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0, "rate_bit_s": 0.0, "cut": []}
-        self.random = random.Random(1)
+        self.random = random.Random(1)  # noqa: S311 - for the weather
         self.heap, self.count, self.free_s = [], 0, {}
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         self.files = [self._host(i, subnet, home) for i in range(hosts)]
@@ -63,10 +64,8 @@ class Relay:
     def _deliver(self):
         while self.heap and self.heap[0][0] <= time.monotonic():
             _, _, to, packet = heapq.heappop(self.heap)
-            try:
+            with contextlib.suppress(OSError):
                 os.write(self.files[to], packet)
-            except OSError:
-                pass
 
     def _read(self, sender):
         at = self.settings

@@ -47,8 +47,8 @@ def test_changed_bytes_are_another_message_or_the_codecs_error(body, data):
 
 def test_a_voice_is_heard_once_in_order_and_as_itself():
     wire = []
-    one = Voice(7, 1, 3, None, None, lambda peer, data: wire.append(data))
-    two = Voice(7, 2, 1, None, None, lambda peer, data: None)
+    one = Voice(7, 1, 3, None, None, lambda _, data: wire.append(data))
+    two = Voice(7, 2, 1, None, None, lambda *_: None)
     for k in range(3):
         one.say(2, Ack(k))
 
@@ -61,8 +61,8 @@ def test_a_voice_is_heard_once_in_order_and_as_itself():
 
 def test_a_later_life_speaks_after_the_one_before():
     wire = []
-    two = Voice(7, 2, 1, None, None, lambda peer, data: None)
+    two = Voice(7, 2, 1, None, None, lambda *_: None)
     for life in (1, 2):
-        Voice(7, 1, life, None, None, lambda peer, data: wire.append(data)).say(2, Done(life))
+        Voice(7, 1, life, None, None, lambda _, data: wire.append(data)).say(2, Done(life))
 
     assert [two.hear(1, data) for data in wire] == [Done(1), Done(2)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from folkman import async_sharing, dpsgd, fedavg, load, make_problem, simulate
+from folkman.algorithm.base import Assumption
 from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.asleep import Asleep
 from folkman.radio import trace
@@ -52,10 +53,11 @@ def live(problem, algorithm, folder, steps, numbers=None):
     numbers = numbers or [*range(NODES), *([SERVER] if algorithm.server is not None else [])]
     made = {number: build(problem, algorithm, folder, exchange, steps, number) for number in numbers}
     codes = {}
-    threads = [
-        threading.Thread(target=lambda n=n, d=d, loop=loop: codes.update({n: d.run(loop)}))
-        for n, (d, loop) in made.items()
-    ]
+
+    def one(number, daemon, loop):
+        codes[number] = daemon.run(loop)
+
+    threads = [threading.Thread(target=one, args=(n, d, loop)) for n, (d, loop) in made.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -64,14 +66,12 @@ def live(problem, algorithm, folder, steps, numbers=None):
     return codes, {number: daemon for number, (daemon, _) in made.items()}
 
 
-def retold(problem, algorithm, folder, numbers):
+def retold(algorithm, folder, numbers):
     logs = {number: journal.read(folder / f"node-{number}" / "timeline.bin") for number in numbers}
     if algorithm.server is not None:
         return around_server(logs)
-    near = np.stack(
-        [np.asarray(Node(i, problem.of_node(i), algorithm, np.asarray(problem.share))._weight) for i in range(NODES)]
-    )
-    return between_peers(logs, near > 0, paced=False, rounds="lockstep" in str(algorithm.assumes).lower())
+    rounds = Assumption.LOCKSTEP in algorithm.assumes
+    return between_peers(logs, ~np.eye(NODES, dtype=bool), paced=False, rounds=rounds)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def retold(problem, algorithm, folder, numbers):
 )
 def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(problem, tmp_path, algorithm, network):
     codes, daemons = live(problem, algorithm, tmp_path, steps=12)
-    told = retold(problem, algorithm, tmp_path, daemons)
+    told = retold(algorithm, tmp_path, daemons)
 
     run = simulate(problem, network(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake))
 
@@ -110,7 +110,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     assert [daemon.node.steps for daemon in daemons.values()] == [9] * NODES
     assert daemons[1].incarnation == 2
     assert daemons[0].node.mailbox.sequence[1] >> 32 == 2  # of the second life, though its count began anew
-    told = retold(problem, algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
+    told = retold(algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
     run = simulate(
         problem, trace.replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake)
     )
@@ -124,7 +124,7 @@ def test_a_life_that_was_lost_cannot_be_told_as_one_timeline(problem, tmp_path):
     live(problem, algorithm, tmp_path, steps=6)
 
     with pytest.raises(ValueError, match="node 1 began again in slot 0 after it had lived 4"):
-        retold(problem, algorithm, tmp_path, range(NODES))
+        retold(algorithm, tmp_path, range(NODES))
 
 
 def test_a_node_alone_learns_and_ends(problem, tmp_path):

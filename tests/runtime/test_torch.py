@@ -18,10 +18,10 @@ def twins():
     ours = make_problem(samples, "softmax", 3, batch=8)
     x, y = np.asarray(ours.x), np.asarray(ours.y)
     parts = [(torch.from_numpy(x[i].copy()), torch.from_numpy(y[i].astype(np.int64))) for i in range(3)]
-    module = torch.nn.Linear(64, 10)
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     with torch.no_grad():
-        module.weight.zero_()
-        module.bias.zero_()
+        for parameter in module.parameters():
+            parameter.zero_()
     test = (torch.from_numpy(samples.x_test.copy()), torch.from_numpy(samples.y_test.astype(np.int64)))
     loss = torch.nn.CrossEntropyLoss(reduction="none")
     return ours, guest.problem(module, loss, parts, test=test, batch=8)

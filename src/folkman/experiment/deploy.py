@@ -24,7 +24,6 @@ from folkman.experiment.devices import (
     address,
     build,
     load_shard,
-    number_of,
     read_node,
     read_task,
     save_shard,
@@ -37,7 +36,7 @@ from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.daemon import Daemon, Settings
 from folkman.runtime.emulation import Emulation, Trips
-from folkman.runtime.identity import Identity, Members, init, issue, name_of
+from folkman.runtime.identity import Identity, Members, init, issue, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.telemetry import Logger, MetricsServer

@@ -32,7 +32,7 @@ from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
 
-__all__ = ["NodeConfig", "Task", "address", "load_shard", "number_of", "read_node", "save_shard", "task_of"]
+__all__ = ["NodeConfig", "Task", "address", "load_shard", "read_node", "save_shard", "task_of"]
 
 
 class NodeConfig(BaseModel):
@@ -94,15 +94,6 @@ def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     require(bool(host) and port.isdigit() and int(port) < 65536, f"expected HOST:PORT, got '{text}'")
     return host.strip("[]"), int(port)
-
-
-def number_of(name: str) -> int:
-    """Return the number of a node called `node-3`, `3` or `server`."""
-    if name == "server":
-        return SERVER
-    digits = name.removeprefix("node-")
-    require(digits.isdigit() and int(digits) < SERVER, f"expected node-N or server, got '{name}'")
-    return int(digits)
 
 
 def read_node(path: Path) -> NodeConfig:

@@ -25,16 +25,24 @@ from folkman.files import write_whole
 from folkman.runtime.codec import SERVER
 from folkman.runtime.extras import need
 
-__all__ = ["Identity", "Member", "Members", "init", "issue", "name_of", "revoke", "show"]
+__all__ = ["Identity", "Member", "Members", "init", "issue", "name_of", "number_of", "revoke", "show"]
 
 BACKDATED = timedelta(days=1)
 CLOCK_SLACK = timedelta(hours=2)  # a member is not refused for a clock that is an hour wrong, ours or its maker's
-_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,62}$")
 
 
 def name_of(node: int) -> str:
     """Return the name of a node in certificates and key expressions."""
     return "server" if node == SERVER else f"node-{node}"
+
+
+def number_of(name: str) -> int:
+    """Return the number of a node called `node-3`, `3` or `server`."""
+    if name == "server":
+        return SERVER
+    digits = name.removeprefix("node-")
+    require(digits.isdigit() and int(digits) < SERVER, f"expected node-N or server, got '{name}'")
+    return int(digits)
 
 
 class Member(NamedTuple):
