@@ -23,7 +23,7 @@ from jax import Array
 
 from folkman.checks import require
 from folkman.problem.layout import Layout
-from folkman.problem.problem import Evaluation
+from folkman.problem.problem import Evaluation, Problem
 
 __all__ = ["TorchProblem", "problem"]
 
@@ -147,7 +147,8 @@ class TorchProblem:
             x, y = self.model.test
             loss = float(self.model.losses(x, y).mean())
             right = float(self.model.hits(self.model.module(x), y)) if self.model.hits else float("nan")
-        return Evaluation(*(jnp.asarray(value, jnp.float32) for value in (train, loss, right)), nan)
+        found = [jnp.asarray(value, jnp.float32) for value in (train, loss, right)]
+        return Evaluation(found[0], found[1], found[2], nan)
 
 
 def accuracy(scores: Any, y: Any) -> float:
@@ -164,7 +165,7 @@ def problem(
     batch: int | None = None,
     hits: Callable[[Any, Any], float] | None = accuracy,
     name: str = "torch",
-) -> TorchProblem:
+) -> Problem:
     """Put the samples `parts[i]` on node i; the common first model is the module's own parameters now.
 
     `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where there is no such.
@@ -181,7 +182,7 @@ def problem(
     require(not frozen, f"parameters must be float32, {', '.join(frozen)} are not; call module.float()")
     guest = Guest(module, loss, parts, test, hits)
     counts = np.array([len(x) for x, _ in parts])
-    return TorchProblem(
+    made: Any = TorchProblem(  # a problem to everyone who asks it for gradients
         count=jnp.asarray(counts, jnp.int32),
         share=jnp.asarray(counts / counts.sum(), jnp.float32),
         node=jnp.arange(len(parts), dtype=jnp.int32),
@@ -191,3 +192,4 @@ def problem(
         name=name,
         rows=tuple(range(len(parts))),
     )
+    return made

@@ -150,9 +150,7 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
     chosen = task(
         nodes=nodes,
         batch=2,
-        data={"name": "digits", "train_size": 320}
-        if "FOLKMAN_SOAK_DATA" not in os.environ
-        else {"name": "mnist", "train_size": 320},
+        data={"name": "npz", "path": str(tmp_path / "images.npz")},
         model={"name": "cnn"},
         algorithm=[{"name": "async_sharing", "step": 0.01}],
     )

@@ -139,9 +139,7 @@ class TcpTransport:
 
     async def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
-        self._server = await asyncio.start_server(
-            self._accept, *self._listen, ssl=self._context(ssl.PROTOCOL_TLS_SERVER), backlog=64, limit=2 * PART_BYTES
-        )
+        self._server = await asyncio.start_server(self._accept, *self._listen, backlog=64, limit=2 * PART_BYTES)
         for number, address in self._addresses.items():
             if self.me < number:
                 self._spawn(self._dial(number, address))
@@ -151,6 +149,7 @@ class TcpTransport:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0.05)  # for what was aborted to let go of its sockets
 
     def _spawn(self, work: Any) -> None:
         task = self._loop.create_task(work)
@@ -201,13 +200,19 @@ class TcpTransport:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is a coroutine
         self._tasks.add(task)
+        raw = writer.transport
         try:
+            context = self._context(ssl.PROTOCOL_TLS_SERVER)  # anew: certificates may have been renewed
+            if context is not None:
+                await writer.start_tls(context, ssl_handshake_timeout=HANDSHAKE_S)
             await self._talk(reader, writer, None)
-        except (OSError, TimeoutError) as error:
-            self._events.refused("handshake", f"{type(error).__name__}: {error}")
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
+            self._events.refused("handshake", f"{host}:{port}: {type(error).__name__}: {error}")
         except asyncio.CancelledError:
             pass  # closing; asyncio's server would complain of a cancelled handler
         finally:
+            raw.abort()
             self._tasks.discard(task)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> bool:
