@@ -312,6 +312,16 @@ def _exactly(peer, count):
     return data
 
 
+@pytest.mark.parametrize("kind", ["tcp", "zenoh"])
+def test_an_address_that_is_taken_is_said(kind):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        made = KINDS[kind](0, taken.getsockname(), {}, run=RUN, largest_bytes=999, security=None)
+        with pytest.raises(ValueError, match="cannot listen"):
+            made.open(Ear())
+
+
 def test_a_slot_keeps_the_newest_and_wakes_who_waits():
     slot, got = Slot(), []
     waiting = threading.Thread(target=lambda: got.append(slot.take(5)))

@@ -79,8 +79,9 @@ class Daemon:
         self.code = 0
         self.stopping, self.arrived, self.moved = threading.Event(), threading.Event(), threading.Event()
         self.done: set[int] = set()  # neighbours that say so
+        self.qualities: dict[int, tuple[float, float]] = {}  # neighbour -> goodput and loss of its link to us
         self._inbound: dict[int, bytes] = {}
-        self._told: deque[tuple[int, bytes]] = deque(maxlen=4096)
+        self._told: deque[tuple[int, bytes]] = deque(maxlen=512)
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
@@ -307,6 +308,8 @@ class Daemon:
             self.clock.follow(body.clock_s)
         elif isinstance(body, control.Period):
             self.links.note_rate(peer, body.rate)
+        elif isinstance(body, control.Quality):
+            self.qualities[peer] = body.links.get(self.node.index, (0.0, 0.0))
         elif isinstance(body, control.Done):
             self.done.add(peer)
 
@@ -366,6 +369,8 @@ class Daemon:
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
         self._greet()
+        if self.links.goodput_bit_s:
+            self._tell_all(control.Quality(self.links.table()))
         if self.state == "done":
             self._tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.settings.retry_s)

@@ -42,6 +42,7 @@ def facts_of(daemon: "Daemon") -> dict[str, Any]:
         "goodput_bit_s": {name_of(j): round(v) for j, v in list(links.goodput_bit_s.items())},
         "latency_s": {name_of(j): round(v, 6) for j, v in list(links.latency_s.items())},
         "loss_share": {name_of(j): round(v, 4) for j, v in list(links.loss.items())},
+        "goodput_here_bit_s": {name_of(j): round(rate) for j, (rate, _) in list(daemon.qualities.items())},
         "timeline": daemon.journal.ended or "recorded",
         "insecure": daemon.members is None,
     }

@@ -50,6 +50,11 @@ class Links:
         with self._lock:
             self.loss[peer] = _averaged(self.loss[peer], 1.0)
 
+    def table(self) -> dict[int, tuple[float, float]]:
+        """Return goodput in bit/s and share lost of the links measured so far."""
+        with self._lock:
+            return {j: (min(rate, 1e15), self.loss[j]) for j, rate in self.goodput_bit_s.items()}
+
     def note_rate(self, peer: int, rate_bit_s: float) -> None:
         """Take notice of a neighbour's R_j."""
         with self._lock:

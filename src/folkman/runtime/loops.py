@@ -16,6 +16,8 @@ from folkman.runtime.node import Node, ServerNode
 
 __all__ = ["alone", "emulated", "in_rounds", "serving"]
 
+MOST_MISSED = 64
+"""Slots that a node looks back at when it was asleep or slow: older broadcasts have been overtaken anyway."""
 GRACE = 0.3
 """Part of a slot that a node waits for messages which the emulated channel has already delivered."""
 
@@ -70,7 +72,8 @@ def emulated(daemon: Daemon) -> None:
         node.slot = slot
         _wake(daemon)
         daemon.saver.maybe(node)
-        for past in range(slot, max(clock.slot(), slot + 1)):  # of a slot that was missed, what it would have sent
+        end = max(clock.slot(), slot + 1)
+        for past in range(max(slot, end - MOST_MISSED), end):  # of a slot that was missed, what it would have sent
             plan = emulation.plan(past)
             if plan.sends:
                 daemon.broadcast(plan.receivers, past + 1)

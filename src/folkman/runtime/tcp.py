@@ -78,6 +78,7 @@ class TcpTransport:
         self._up: frozenset[int] = frozenset()
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task] = set()
+        self._server: asyncio.Server | None = None
 
     def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
@@ -85,7 +86,12 @@ class TcpTransport:
         self._peers = {peer: _Peer() for peer in self._addresses}
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp", daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
+        except OSError as error:
+            host, port = self._listen
+            self.close()
+            raise ValueError(f"cannot listen on {host}:{port}: {error.strerror}; choose another address") from None
 
     def publish(self, peer: int, data: bytes) -> None:
         """Send parameters."""
@@ -145,7 +151,8 @@ class TcpTransport:
                 self._spawn(self._dial(number, address))
 
     async def _stop(self) -> None:
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -125,7 +125,7 @@ class ZenohTransport:
         try:
             self._session = zenoh.open(config)
         except zenoh.ZError as error:
-            raise OSError(f"zenoh cannot listen or read its certificates: {error}") from None
+            raise ValueError(f"zenoh cannot listen, or read its certificates: {error}") from None
         for number in self._peers:
             self._join(zenoh, number)
 
