@@ -17,16 +17,16 @@ torch.manual_seed(0)
 module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 24), torch.nn.ReLU(), torch.nn.Linear(24, 10))
 problem = folkman.torch.problem(module, torch.nn.CrossEntropyLoss(reduction="none"), parts, test=test)
 
-run = fm.simulate(problem, fm.snapshot(gamma=5), fm.async_sharing(step=0.5), slots=120)
+run = fm.simulate(problem, fm.snapshot(gamma=5), fm.async_sharing(step=0.3), slots=120)
 print(f"simulated  loss {run.last('train_loss'):.3f}  accuracy {run.last('test_accuracy'):.3f}")
 
 share = np.asarray(problem.share)
-nodes = [fm.Node(i, problem.of_node(i), fm.async_sharing(step=0.5), share) for i in range(NODES)]
+nodes = [fm.Node(i, problem.of_node(i), fm.async_sharing(step=0.3), share) for i in range(NODES)]
 for slot in range(120):
     for node in nodes:
         node.wake()
-    if slot % 5 == 0:
-        for sender in nodes:
+    for sender in nodes:
+        if (slot + sender.index) % 5 == 0:  # each on its own beat
             data = sender.send()
             for node in nodes:
                 node.receive(data)  # a node refuses its own

@@ -12,10 +12,10 @@ from folkman.experiment.devices import read_node
 
 CONFIG = """
 nodes = 5
-slots = 40
-slot_s = 0.4
+slots = 120
+slot_s = 0.25
 seeds = [0]
-record_every = 40
+record_every = 120
 
 [data]
 name = "digits"
@@ -29,7 +29,7 @@ gamma = 4
 
 [[algorithm]]
 name = "async_sharing"
-step = 0.3
+step = 0.5
 """
 
 

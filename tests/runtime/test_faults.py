@@ -56,7 +56,7 @@ def test_a_node_that_joins_late_is_heard_and_hears(cluster):
 def test_a_fifth_of_all_packets_may_be_lost(cluster):
     cluster.hosts.set(loss=0.2)
 
-    cluster.until_all_exchange(range(4))
+    cluster.until_all_exchange(range(4), messages=30)
 
     cluster.hosts.set()
 

@@ -1,5 +1,10 @@
 """A PyTorch module as a problem: the same gradients as our own, in the simulator and on a node."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -87,3 +92,16 @@ def test_a_loss_that_is_already_averaged_is_refused(twins):
     problem = guest.problem(module, torch.nn.CrossEntropyLoss(), [samples])
     with pytest.raises(ValueError, match="reduction='none'"):
         problem.gradients(problem.initial[None], jax.random.split(jax.random.key(0), 1))
+
+
+@pytest.mark.slow
+def test_the_example_learns_both_ways(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "devices" / "torch_guest.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    accuracies = [float(each) for each in re.findall(r"accuracy ([\d.]+)", done.stdout)]
+    assert len(accuracies) == 2
+    assert min(accuracies) > 0.85

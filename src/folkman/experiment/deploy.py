@@ -57,8 +57,12 @@ def run_node(path: Path) -> int:
     jax.config.update("jax_enable_x64", task.comparison.precision == "float64")
     logger = Logger(name_of(config.number), insecure=config.insecure)
     daemon, loop = assemble(config, task, logger)
+
+    def ask(number: int, _: object) -> None:
+        daemon.asked = signal.Signals(number).name
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: daemon.stop(signal.Signals(got).name))
+        signal.signal(number, ask)
     faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
     metrics = MetricsServer(address(config.metrics), daemon.facts) if config.metrics else None

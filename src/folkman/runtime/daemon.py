@@ -77,6 +77,7 @@ class Daemon:
         self.outbox = Outbox(node.neighbours, transport)
         self.state = "starting"
         self.code = 0
+        self.asked = ""  # why a signal wants us to stop
         self.stopping, self.arrived, self.moved = threading.Event(), threading.Event(), threading.Event()
         self.done: set[int] = set()  # neighbours that say so
         self.qualities: dict[int, tuple[float, float]] = {}  # neighbour -> goodput and loss of its link to us
@@ -103,6 +104,8 @@ class Daemon:
             thread.daemon = True
             thread.start()
         while not self.stopping.wait(KEEP_EVERY_S):
+            if self.asked:
+                self.stop(self.asked)
             self._keep()
         self._wake_all()
         for thread in threads:
@@ -111,7 +114,7 @@ class Daemon:
         return self.code
 
     def stop(self, why: str, code: int = 0) -> None:
-        """Ask everything to end; may be called from anywhere, a signal handler too."""
+        """Ask everything to end; may be called from any thread (a signal handler sets `asked` instead: no locks)."""
         if not self.stopping.is_set():
             self.code = code
             self.logger.say("stopping", why=why, code=code)
