@@ -11,8 +11,8 @@ demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digi
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-soak: $(VENV)/.installed-dev browser ## what takes minutes, or needs network namespaces
-	$(BIN)/python -m pytest -m soak
+soak: $(VENV)/.installed-dev browser ## what takes minutes or more: kills, network namespaces, sixteen nodes, a million bad messages, the live page
+	$(BIN)/python -m pytest -m soak -s
 	$(BIN)/python benchmarks/page.py --minutes 10
 
 check: $(VENV)/.installed-dev ## format, lint, types, import law

@@ -24,9 +24,10 @@ MAY_IMPORT = {
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
 MAY_IMPORT["bench"] = MAY_IMPORT["cli_theory"]
-COMMANDS = ("cli_theory", "cli_paper", "cli_bench", "cli_sweep", "cli_look")
+COMMANDS = ("cli_theory", "cli_paper", "cli_bench", "cli_sweep", "cli_look", "cli_node", "cli_certs")
 for command in COMMANDS:
     MAY_IMPORT[command] = MAY_IMPORT["bench"] | {"bench", "dash"}
+MAY_IMPORT["torch"] = BASE | {"problem"}
 MAY_IMPORT["cli"] = MAY_IMPORT["bench"] | {*COMMANDS}
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from folkman import cli_sweep
+from folkman import cli_node, cli_sweep
 from folkman.cli_bench import bench
+from folkman.cli_certs import certs_app
 from folkman.cli_look import register as register_look
 from folkman.cli_paper import audit, reproduce
 from folkman.cli_theory import theory_app
@@ -44,6 +45,8 @@ app.command()(reproduce)
 app.command()(audit)
 app.command()(bench)
 cli_sweep.register(app)
+app.add_typer(certs_app, name="certs")
+cli_node.register(app)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 

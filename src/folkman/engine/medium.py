@@ -153,7 +153,8 @@ def _exchange_peers(
         held, recent = delivery.held, 1
     else:
         net, delivery = network.step(medium.network, offers, bits, key)
-        new = present[:, None] & (delivery.held != medium.brought)  # who is away hears nothing
+        receives = faults.receives(problem.num_nodes, slot)
+        new = receives[:, None] & (delivery.held != medium.brought)  # who is away hears nothing
         held, recent = jnp.where(new, delivery.held, medium.snapshots.held), network.recent
     store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, held, recent, present)
     sent = _count(jnp.any(delivery.linked, axis=0), form, len(price))
