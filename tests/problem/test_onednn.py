@@ -16,6 +16,7 @@ from folkman.keys import Stream, make_key, node_keys
 from folkman.problem import kernels
 from folkman.problem.data import DataSet
 from folkman.problem.kernels import kernel_for
+from folkman.problem.models import cnn
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'folkman[torch]'")
 
@@ -190,6 +191,13 @@ def test_the_kernel_is_taken_where_it_fits_and_nowhere_else(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("FOLKMAN_TORCH", "0")
     assert kernel_for(problem, problem.initial) is None
+
+
+def test_16_bits_stay_with_jax():
+    problem = images()
+    halved = replace(problem, model=cnn(problem.x.shape[2:], 10, precision="bfloat16"))
+
+    assert kernel_for(halved, halved.initial) is None
 
 
 def test_double_precision_stays_with_jax(x64):

@@ -168,7 +168,7 @@ def _workers(number: int, process: int) -> ThreadPoolExecutor:
 # The network. Activations are rows (pixel, channel) for what goes over channels, and images seen channels-last by
 # convolutions and pools: the same memory.
 
-_RADIUS, _SCALE = 4, 0.001 / 9  # of `networks.local_response_norm`, whose power is 0.75
+_RADIUS, _SCALE = 4, 0.001 / 9  # of `normalisation.local_response_norm`, whose power is 0.75
 _FILTERS = 32
 _BAND = _SCALE * ((torch.arange(_FILTERS)[:, None] - torch.arange(_FILTERS)).abs() <= _RADIUS).float()
 _ONES = torch.ones(_FILTERS, dtype=torch.float32)
