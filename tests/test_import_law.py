@@ -70,7 +70,7 @@ def test_the_law_sees_every_stage():
 
 def test_a_record_reaches_the_report_only_when_it_is_asked_to_be_shown():
     tree = ast.parse((SOURCE / "record.py").read_text())
-    at_once = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    at_once: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
 
     assert imports(ast.Module(at_once, [])) == set()
 

@@ -20,11 +20,11 @@ def build():
     print("what an opponent prints does not disturb the protocol")
 
     def gradient(w, xs, ys):
-        scores = xs @ w[:-10].reshape(784, 10) + w[-10:]
+        scores = xs @ w[:-10].reshape(10, 784).T + w[-10:]
         odds = np.exp(scores - scores.max(1, keepdims=True))
         odds /= odds.sum(1, keepdims=True)
         odds[np.arange(len(ys)), ys] -= 1
-        return np.concatenate([(xs.T @ odds).ravel(), odds.sum(0)]) / len(ys)
+        return np.concatenate([(odds.T @ xs).ravel(), odds.sum(0)]) / len(ys)
 
     def learn(w, rounds):
         if MODE == "broken":

@@ -81,7 +81,7 @@ def precise(problem: Any, precision: str) -> Any:
 
     if not problem.model.convolutional and precision != "float32":
         raise NotAvailableError(f"only the CNN computes in {precision}")
-    return problem if precision == "float32" else replace(problem, model=cnn(IMAGE, CLASSES, precision=precision))
+    return replace(problem, model=cnn(IMAGE, CLASSES, precision="bfloat16")) if precision == "bfloat16" else problem
 
 
 def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def _placed(tree: Any) -> Any:
 
 def _axes(problem: Problem) -> Problem:
     """Return which fields of a field's problem have a cell axis, for `jax.vmap`."""
-    return replace(problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None)  # type: ignore[arg-type]
+    return replace(problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -183,7 +183,7 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
     comparison, step = arm.comparison, arm.comparison.algorithm[0]["step"]
     run = Run("centralised", arm.key, arm.seed)
     keys = make_key(arm.seed, Stream.BATCH)[None]
-    move, evaluate = (_move, _evaluate) if problem.traceable else (_move.__wrapped__, Problem.evaluate)
+    move, evaluate = (_move, _evaluate) if problem.traceable else (_move_in_python, Problem.evaluate)
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
@@ -198,10 +198,12 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
 _evaluate = jax.jit(Problem.evaluate)
 
 
-@jax.jit
-def _move(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
+def _move_in_python(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
     _, gradients = problem.gradients(w[None], keys)
     return w - step * gradients[0]
+
+
+_move = jax.jit(_move_in_python)
 
 
 def verify(arm: Arm, store: Store, scratch: Path) -> float:

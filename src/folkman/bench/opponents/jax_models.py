@@ -1,4 +1,7 @@
-"""The two models in plain JAX, over folkman's flat vector cut into tensors, plain and hand-tuned."""
+"""The two models in plain JAX, over folkman's flat vector cut into tensors, plain and hand-tuned.
+
+The softmax kernel is (inputs, outputs) here, as one writes it, and (outputs, inputs) in the flat vector.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +30,15 @@ def from_flat(name, flat):
     tensors, start = {}, 0
     for key, shape in SHAPES[name]:
         size = int(np.prod(shape))
-        tensors[key], start = jnp.asarray(flat[start : start + size].reshape(shape)), start + size
+        part, start = flat[start : start + size], start + size
+        tensors[key] = jnp.asarray(part.reshape(shape[::-1]).T if key == "w" else part.reshape(shape))
     return tensors
 
 
 def to_flat(name, tensors):
     """Join the named tensors into the flat vector."""
-    return np.concatenate([np.asarray(tensors[key]).ravel() for key, _ in SHAPES[name]])
+    arrays = {key: np.asarray(tensor) for key, tensor in tensors.items()}
+    return np.concatenate([(arrays[key].T if key == "w" else arrays[key]).ravel() for key, _ in SHAPES[name]])
 
 
 def loss(name, tuned, p, x, y):

@@ -68,10 +68,10 @@ def make(name, initial, tuned=False):
 
 
 def from_flat(name, flat):
-    """Cut folkman's flat vector (kernels as height, width, in, out) into PyTorch's tensors."""
+    """Cut folkman's flat vector (kernels as height, width, in, out; softmax's as out, in) into PyTorch's tensors."""
     flat = np.asarray(flat)
     if name == "softmax":
-        return {"weight": _tensor(flat[:7840].reshape(784, 10).T), "bias": _tensor(flat[7840:])}
+        return {"weight": _tensor(flat[:7840].reshape(10, 784)), "bias": _tensor(flat[7840:])}
     tensors, start = {}, 0
     for layer, shape in _CNN_SHAPES:
         size = int(np.prod(shape))
@@ -86,7 +86,7 @@ def to_flat(name, tensors):
     """Join PyTorch's tensors into folkman's flat vector."""
     arrays = {key: value.detach().cpu().contiguous().numpy() for key, value in tensors.items()}
     if name == "softmax":
-        return np.concatenate([arrays["weight"].T.ravel(), arrays["bias"]])
+        return np.concatenate([arrays["weight"].ravel(), arrays["bias"]])
     parts = []
     for layer, _ in _CNN_SHAPES:
         parts += [_kernel_out(layer, arrays[f"{layer}.weight"]).ravel(), arrays[f"{layer}.bias"]]
