@@ -75,7 +75,7 @@ def test_what_the_engine_cannot_do_is_not_available(tmp_path):
     script.write_text('print(\'{"error": "NotAvailableError: the engine has no cells"}\')\n', encoding="utf-8")
     sides, rows = {}, []
 
-    runs._start(sides, rows, "folkman", [sys.executable, str(script)], runs.Settings(1, tmp_path, 60.0, str))
+    runs._start(sides, rows, "folkman", [sys.executable, str(script)], runs.Settings(1, tmp_path, 60.0, print))
 
     assert not sides
     assert rows == [{"side": "folkman", "status": "not available", "reason": "the engine has no cells"}]
@@ -96,7 +96,7 @@ def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp
     """The processor stands for the GPU, and softmax for the CNN: the arithmetic of the rows is the same."""
     whole = TASK._replace(network="snapshot", batch=None)
     work = load_works()["W4"]._replace(tasks=(whole, whole))
-    settings = runs.Settings(2, tmp_path, 120.0, str)
+    settings = runs.Settings(2, tmp_path, 120.0, print)
 
     skipped = gradient(work, [], settings)
     alone, iteration = gradient(work, [], settings, backend="cpu")
