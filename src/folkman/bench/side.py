@@ -77,11 +77,12 @@ def precise(problem: Any, precision: str) -> Any:
     """Return the problem computing in another precision: the one place that knows how the engine is asked for it."""
     from dataclasses import replace
 
-    from folkman.problem.models import cnn
+    from folkman.problem.models import MODELS
 
     if not problem.model.convolutional and precision != "float32":
         raise NotAvailableError(f"only the CNN computes in {precision}")
-    return replace(problem, model=cnn(IMAGE, CLASSES, precision="bfloat16")) if precision == "bfloat16" else problem
+    model = problem.model if precision == "float32" else MODELS["cnn"](IMAGE, CLASSES, precision=precision)
+    return replace(problem, model=model)
 
 
 def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
