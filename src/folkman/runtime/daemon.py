@@ -291,8 +291,7 @@ class Daemon:
         except CodecError as error:
             if error.reason == "stale" and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
-            else:
-                self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
+            self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
             return
         self.counts["taken"] += 1
         self.voice.say(message.node, control.Ack(message.sequence))
