@@ -158,6 +158,7 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
         algorithm=[{"name": "async_sharing", "step": 0.01}],
     )
     options = {"transport": os.environ.get("FOLKMAN_SOAK_TRANSPORT", "zenoh"), "radio": "measured", "slot_s": 1.0}
+    options |= {"shared_medium": False}
     options |= {"steps": 0, "save_every_s": 20.0, "start_wait_s": 300.0}
     cluster = Cluster(tmp_path / "cluster", chosen, options)
     try:

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     start_wait_s: float = 30.0  # for the neighbours, at the first start
     linger_s: float = 30.0  # for the neighbours, at the end
     threshold_bit_s: float = 0.0
+    shared_medium: bool = True  # keep to our share of it; off where links do not disturb each other
     timeline: bool = True
 
 
