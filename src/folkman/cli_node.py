@@ -75,11 +75,16 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
 
 
 def _wait(root: Path) -> None:
-    """Stay until no node is alive."""
+    """Stay until no node is alive; complain of those who did not come to their end."""
     from folkman.experiment import deploy
 
-    while any(each["alive"] for each in deploy.status(root)):
+    found = deploy.status(root)
+    while any(each["alive"] for each in found):
         time.sleep(0.5)
+        found = deploy.status(root)
+    early = [f"{each['node']} ({each['state']})" for each in found if each["state"] != "done"]
+    if early:
+        raise RuntimeError(f"{', '.join(early)} ended early; see nodes/*/node.log in {root}")
 
 
 def _evaluate(root: Path, *, quiet: bool) -> dict[str, Any]:

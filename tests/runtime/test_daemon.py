@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+import time
 import urllib.request
 
 import numpy as np
@@ -14,9 +15,10 @@ from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.asleep import Asleep
 from folkman.radio import trace
 from folkman.radio.retold import replay_rounds, replay_star
-from folkman.runtime import journal, loops, saved
-from folkman.runtime.codec import SERVER
+from folkman.runtime import identity, journal, loops, saved
+from folkman.runtime.codec import SERVER, Message, encode
 from folkman.runtime.daemon import DIVERGED, Daemon, Settings
+from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.saver import Saver
 from folkman.runtime.telemetry import Logger, MetricsServer, prometheus
@@ -126,6 +128,77 @@ def test_a_life_that_was_lost_cannot_be_told_as_one_timeline(problem, tmp_path):
 
     with pytest.raises(ValueError, match="node 1 began again in slot 0 after it had lived 4"):
         retold(algorithm, tmp_path, range(NODES))
+
+
+class Thief:
+    """A member gone bad on the exchange: throws what it hears back, as itself and as others, and garbage."""
+
+    def __init__(self, number, exchange, victim, sign):
+        self.carrier, self.victim, self.sign, self.heard = Local(number, [victim], exchange), victim, sign, []
+        self.carrier.open(self)
+
+    def received(self, peer, data):
+        del peer
+        self.heard.append(data)
+
+    def told(self, peer, data):
+        """Repeat control messages under our own link."""
+        del peer
+        self.carrier.tell(self.victim, data)
+
+    def linked(self, peer, up):
+        """Not care."""
+
+    def refused(self, reason, text):
+        """Not care."""
+
+    def attack(self, dim):
+        rng = np.random.default_rng(0)
+        wild = [np.full(dim, np.nan, np.float32), np.full(dim, 1e9, np.float32)]
+        forged = [encode(Message(RUN, 1, 2**60, 0, np.zeros(dim, np.float32)), self.sign)]  # under node 1's number
+        poison = [encode(Message(RUN, 2, 2**50 + k, 0, each), self.sign) for k, each in enumerate(wild)]
+        for data in [*self.heard[:1], *forged, *poison, rng.bytes(1000), b"", *self.heard[-1:]]:
+            self.carrier.publish(self.victim, data)
+            time.sleep(0.05)
+        self.carrier.tell(self.victim, rng.bytes(100))
+
+
+def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_path):
+    identity.init(tmp_path / "certs")
+    for number in range(NODES):
+        identity.issue(tmp_path / "certs", number)
+    members = identity.Members(tmp_path / "certs" / "members.json", tmp_path / "certs" / "ca.crt")
+    exchange, logs = LocalExchange(), io.StringIO()
+    daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, None, 0)
+    wire = Wire(RUN, identity.Identity(tmp_path / "certs", 0).sign, Checks(members.verify))
+    daemon.node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), seed=1, wire=wire)
+    daemon.members, daemon.logger = members, Logger("node-0", insecure=False, stream=logs)
+    daemon.settings = daemon.settings._replace(start_wait_s=0.0, slot_s=0.02)
+    thief = Thief(2, exchange, 0, identity.Identity(tmp_path / "certs", 2).sign)
+    living = threading.Thread(target=daemon.run, args=(loop,))
+    living.start()
+    end_s = time.monotonic() + 60
+    while daemon.node.steps < 5 and time.monotonic() < end_s:
+        time.sleep(0.05)
+    held = daemon.node.mailbox.payload.copy()
+    thief.attack(problem.dim)
+    steps = daemon.node.steps
+    while daemon.node.steps < steps + 5 and time.monotonic() < end_s:
+        time.sleep(0.05)
+    daemon.stop("enough")
+    living.join(30)
+    thief.carrier.close()
+
+    found = set(daemon.node.mailbox.refused)
+    assert {"signature", "finite", "absurd", "length"} <= found
+    assert {"control_signature", "control_sender", "control_control"} & found
+    np.testing.assert_array_equal(daemon.node.mailbox.payload, held)
+    assert daemon.node.steps >= steps + 5
+    assert daemon.code == 0
+    logged = {
+        line.get("reason") for line in map(json.loads, logs.getvalue().splitlines()) if line["event"] == "refused"
+    }
+    assert {"signature", "finite", "absurd", "length"} <= logged
 
 
 def test_a_node_alone_learns_and_ends(problem, tmp_path):

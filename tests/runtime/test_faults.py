@@ -26,7 +26,7 @@ def cluster(request, tmp_path_factory):
     try:
         root = tmp_path_factory.mktemp(request.param) / "cluster"
         options = {"transport": request.param, "radio": "measured", "slot_s": 0.05, "steps": 0}
-        options |= {"save_every_s": 0.5, "period_timeout_s": 5.0, "start_wait_s": 60.0}
+        options |= {"save_every_s": 0.5, "period_timeout_s": 5.0, "start_wait_s": 1.0}
         made = Cluster(root, task(nodes=4), options, hosts)
         for i in range(3):
             made.start(i)
@@ -39,13 +39,7 @@ def cluster(request, tmp_path_factory):
 
 
 def test_a_node_that_joins_late_is_heard_and_hears(cluster):
-    for i in range(3):  # they do not wait for ever for one that is not there
-        cluster.kill(i)
-        (home := cluster.homes[i]).joinpath("node.toml").write_text(
-            (home / "node.toml").read_text().replace("start_wait_s = 60.0", "start_wait_s = 1.0")
-        )
-        cluster.start(i)
-    cluster.until_all_exchange(range(3))
+    cluster.until_all_exchange(range(3))  # they do not wait for one that is not there
 
     cluster.start(3)
 
@@ -87,7 +81,7 @@ def test_a_partition_stops_nobodys_learning_and_heals(cluster):
 
 def test_a_node_killed_at_any_instant_goes_on_from_its_last_save(cluster):
     rng = np.random.default_rng(0)
-    for i in rng.permutation(4):
+    for i in rng.permutation(4)[:2]:  # of all in turn, a hundred times: test_soak.py
         saved = cluster.health(int(i))
         time.sleep(rng.uniform(0, 0.3))
         cluster.kill(int(i))

@@ -59,6 +59,7 @@ class NodeConfig(BaseModel):
     wire: Literal["float32", "float16"] = "float32"
     largest: float = Field(1e6, gt=0)
     threshold_bit_s: float = Field(0.0, ge=0)
+    shared_medium: bool = True
     save_every_s: float = Field(2.0, gt=0)
     period_timeout_s: float = Field(10.0, gt=0)
     start_wait_s: float = Field(30.0, ge=0)

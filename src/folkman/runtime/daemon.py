@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     start_wait_s: float = 30.0  # for the neighbours, at the first start
     linger_s: float = 30.0  # for the neighbours, at the end
     threshold_bit_s: float = 0.0
+    shared_medium: bool = True  # keep to our share of it; off where links do not disturb each other
     timeline: bool = True
 
 
@@ -291,8 +292,7 @@ class Daemon:
         except CodecError as error:
             if error.reason == "stale" and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
-            else:
-                self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
+            self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
             return
         self.counts["taken"] += 1
         self.voice.say(message.node, control.Ack(message.sequence))

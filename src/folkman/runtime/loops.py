@@ -53,7 +53,7 @@ def _send(daemon: Daemon) -> None:
         sent_after, begun_s = daemon.node.slot, time.monotonic()
         daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
         bits = daemon.broadcast(receivers)
-        due_s = begun_s + daemon.links.period_s(receivers, bits)
+        due_s = begun_s + (daemon.links.period_s(receivers, bits) if daemon.settings.shared_medium else 0.0)
 
 
 def emulated(daemon: Daemon) -> None:

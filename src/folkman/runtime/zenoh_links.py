@@ -46,7 +46,7 @@ def settings(
         "scouting": {"multicast": {"enabled": scouting}, "gossip": {"enabled": scouting}},
         "listen": {"endpoints": [f"{wire}/{listen[0]}:{listen[1]}"]},
         "connect": {"endpoints": dialled, "timeout_ms": -1, "exit_on_failure": False},
-        "transport": {"link": link},
+        "transport": {"link": link, "shared_memory": {"enabled": False}},  # it keeps a pool of 280 MB
         "low_pass_filter": [
             {
                 "id": "cap",
