@@ -18,7 +18,7 @@ check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/python -m pytest -q tests/test_import_law.py
 
 docs: $(VENV)/.installed-dev ## the documentation, into site/; every link and reference is checked
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 soak: $(VENV)/.installed-dev browser ## long runs: the live page at 50 updates a second for ten minutes
 	$(BIN)/python benchmarks/page.py --minutes 10
