@@ -25,7 +25,7 @@ bench: $(VENV)/.installed ## folkman and others at the same work; WORKS="W1m W2"
 	$(BIN)/folkman bench $(if $(WORKS),--work $(WORKS)) $(if $(AGAINST),--against $(AGAINST))
 
 docs: $(VENV)/.installed-dev ## the documentation, into site/; every link and reference is checked
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 browser: # Debian's Chromium, where it may be installed; tests that need it say so elsewhere
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
