@@ -32,26 +32,11 @@ def twins():
     return ours, guest.problem(module, loss, parts, test=test, batch=8)
 
 
-<<<<<<< HEAD
-=======
-def as_ours(vector, ours):
-    """Return a guest's vector, weight (class, pixel) and bias, in the order that our layout has."""
-    vector = np.asarray(vector)
-    weight = vector[:640].reshape(10, 64)
-    kernel = next(shape for name, shape in ours.model.layout.shapes if "kernel" in name)
-    return np.concatenate([(weight if kernel == (10, 64) else weight.T).reshape(-1), vector[640:]])
-
-
->>>>>>> runtime
 def test_a_guest_learns_what_ours_learns(twins):
     ours, theirs = twins
     runs = [simulate(p, snapshot(3), async_sharing(0.2), slots=20, seed=2) for p in (ours, theirs)]
 
-<<<<<<< HEAD
     np.testing.assert_allclose(runs[1].model, runs[0].model, rtol=1e-4, atol=1e-6)
-=======
-    np.testing.assert_allclose(as_ours(runs[1].model, ours), runs[0].model, rtol=1e-4, atol=1e-6)
->>>>>>> runtime
     assert runs[1].last("test_accuracy") == pytest.approx(runs[0].last("test_accuracy"), abs=1e-6)
     assert runs[1].last("train_loss") == pytest.approx(runs[0].last("train_loss"), rel=1e-5)
 
@@ -63,11 +48,7 @@ def test_a_guest_lives_on_a_node(twins):
         for _ in range(5):
             assert node.wake()
 
-<<<<<<< HEAD
     np.testing.assert_allclose(nodes[1].params(), nodes[0].params(), rtol=1e-4, atol=1e-6)
-=======
-    np.testing.assert_allclose(as_ours(nodes[1].params(), ours), nodes[0].params(), rtol=1e-4, atol=1e-6)
->>>>>>> runtime
     assert len(nodes[1].send()) == len(nodes[0].send())
 
 

@@ -190,13 +190,8 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
     """Run plain gradient descent on one machine, w <- w - eta grad F(w): no engine, no network, no server."""
     comparison, step = arm.comparison, arm.comparison.algorithm[0]["step"]
     run = Run("centralised", arm.key, arm.seed)
-<<<<<<< HEAD
-    keys = make_key(arm.seed, Stream.BATCH)[None]
-    move, evaluate = (_move, _evaluate) if problem.traceable else (_move_in_python, Problem.evaluate)
-=======
     keys, slot_s = make_key(arm.seed, Stream.BATCH)[None], slot_seconds(comparison, problem)
-    move, evaluate = (_move, _evaluate) if problem.traceable else (_move.__wrapped__, Problem.evaluate)
->>>>>>> paper
+    move, evaluate = (_move, _evaluate) if problem.traceable else (_move_in_python, Problem.evaluate)
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
