@@ -22,6 +22,7 @@ from folkman.cli_certs import certs_app
 from folkman.cli_look import register as register_look
 from folkman.cli_paper import audit, reproduce
 from folkman.cli_theory import theory_app
+from folkman.files import keep_programs
 
 if TYPE_CHECKING:
     from folkman.experiment.config import Comparison
@@ -53,6 +54,7 @@ WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
 def main() -> None:
     """Run the command line; a person never sees a traceback."""
+    keep_programs()
     try:
         app()
     except BrokenPipeError:  # `folkman ls | head`

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from folkman.experiment.sweep_store import DISK_ERRORS, FORMAT, claim, ended, now, read_json, write_json
+from folkman.files import keep_programs
 
 if TYPE_CHECKING:
     from folkman.experiment.config import Comparison
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from folkman.experiment.sweep_store import Store, SweepFolder
     from folkman.problem.problem import Problem
 
-__all__ = ["memory_mb", "order_for", "prepare", "program_cache", "run_anywhere", "run_order"]
+__all__ = ["memory_mb", "order_for", "prepare", "run_anywhere", "run_order"]
 
 ONE_AT_A_TIME = threading.Lock()
 """Held while a job runs: precision and the places of output belong to the whole process."""
@@ -48,19 +49,7 @@ def prepare() -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(program_cache()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-
-
-def program_cache() -> Path:
-    """Return where compiled programs are kept; machines of one home but other processors do not share them."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        kind = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        kind = ""
-    return home / "folkman" / "programs" / hashlib.sha256(kind.encode()).hexdigest()[:12]
+    keep_programs()
 
 
 def order_for(job: "Job", folder: "SweepFolder", store: "Store", project: str, track: Sequence[str]) -> dict[str, Any]:
