@@ -81,8 +81,10 @@ def precise(problem: Any, precision: str) -> Any:
 
     if not problem.model.convolutional and precision != "float32":
         raise NotAvailableError(f"only the CNN computes in {precision}")
-    model = problem.model if precision == "float32" else MODELS["cnn"](IMAGE, CLASSES, precision=precision)
-    return replace(problem, model=model)
+    if precision == "float32":
+        return problem
+    model = MODELS["cnn"](IMAGE, CLASSES, precision=precision)
+    return replace(problem, model=model, x=problem.x.astype(precision), x_test=problem.x_test.astype(precision))
 
 
 def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:

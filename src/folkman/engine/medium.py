@@ -111,7 +111,7 @@ def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states
     if in_lockstep(algorithm):
         return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none, None)
     store = snapshots.start(messages, network.versions(nodes))
-    mixed = None if algorithm.mixing else snapshots.mixture(store, _by_share(problem))
+    mixed = snapshots.mixture(store, _by_share(problem)) if algorithm.sums and algorithm.mixing is None else None
     return PeerMedium(network.init(nodes, key), store, none, mixed)
 
 

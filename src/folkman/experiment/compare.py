@@ -70,8 +70,8 @@ class Part(NamedTuple):
     fingerprint: str
 
 
-def build_problem(comparison: Comparison, seed: int) -> Problem:
-    """Load, split and model the data of a comparison under one seed."""
+def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
+    """Load, split and model the data of a comparison under one seed; `prepare` as in `make_problem`."""
     tables = comparison
     options = {key: value for key, value in tables.data.items() if key != "name"}
     if tables.data["name"] in ("quadratic", "gaussian"):
@@ -84,7 +84,8 @@ def build_problem(comparison: Comparison, seed: int) -> Problem:
         split["seed"] = seed
     parts = partition.split(tables.partition["name"], samples.y_train, tables.nodes, group=samples.group, **split)
     model = CHOICES["model"].build(tables.model, sample=samples.x_train.shape[1:], classes=samples.num_classes)
-    return make_problem(samples, model, parts, l2=tables.l2, batch=tables.batch, seed=seed, dtype=tables.precision)
+    options = {"l2": tables.l2, "batch": tables.batch, "seed": seed, "dtype": tables.precision}
+    return make_problem(samples, model, parts, prepare=prepare, **options)
 
 
 def slot_seconds(comparison: Comparison, problem: Problem) -> float:

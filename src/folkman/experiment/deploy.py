@@ -173,7 +173,7 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
     `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
     """
     comparison = task.comparison
-    problem = build_problem(comparison, task.seed)
+    problem = build_problem(comparison, task.seed, prepare=False)
     algorithm, _ = build(task, problem)
     from folkman.experiment.config import to_toml
 

@@ -214,10 +214,12 @@ def make_problem(
     batch: int | None = None,
     seed: int = 0,
     dtype: str = "float32",
+    prepare: bool = True,
 ) -> Problem:
     """Put the samples `parts[i]` of `data` on node i, and draw the common first model.
 
     `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly over that many nodes.
+    With `prepare` samples are kept in the form that the model is fastest at; without, as they are.
     Raises `ValueError` for an empty node, a batch below 1, a negative l2 or samples that are not finite.
 
     >>> from folkman.problem.data import digits
@@ -239,14 +241,15 @@ def make_problem(
             rows[node, : len(part)] = samples[part]
         return _as_array(rows, dtype)
 
+    x_test = _as_array(data.x_test, dtype)
     return Problem(
-        x=_prepared(model, padded(data.x_train)),
+        x=_prepared(model, padded(data.x_train)) if prepare else padded(data.x_train),
         y=padded(data.y_train),
         count=jnp.asarray(counts, jnp.int32),
         share=jnp.asarray(counts / counts.sum(), dtype),
         node=jnp.arange(len(parts), dtype=jnp.int32),
         initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
-        x_test=_prepared(model, _as_array(data.x_test, dtype)[None])[0],
+        x_test=_prepared(model, x_test[None])[0] if prepare else x_test,
         y_test=_as_array(data.y_test, dtype),
         optimum=_optimum(data, model, parts, l2, dtype),
         name=data.name,
@@ -276,7 +279,12 @@ def _prepared(model: Model, x: Array) -> Array:
     room = (device.memory_stats() or {}).get("bytes_limit", 0) if device.platform == "gpu" else 0
     if shape.shape == x.shape or shape.size * shape.dtype.itemsize > PREPARED_SHARE * room:
         return x
-    return jax.jit(lambda x: lax.map(model.prepare, x))(x)
+    return _prepare(model, x)
+
+
+@partial(jax.jit, static_argnums=0)
+def _prepare(model: Model, x: Array) -> Array:
+    return lax.map(model.prepare, x)
 
 
 def _as_array(samples: NDArray, dtype: str) -> Array:
