@@ -5,10 +5,8 @@ only `problem` opens it. A `Layout` is the map between the two.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -36,18 +34,10 @@ class Layout:
         return slices
 
     def unflatten(self, vector: Array) -> dict[str, Array]:
-        """Cut a flat vector into its named tensors; gradients are joined, not padded and added."""
-        return _cut(self, vector)
+        """Cut a flat vector into its named tensors."""
+        segments = self.segments
+        return {name: vector[segments[name]].reshape(shape) for name, shape in self.shapes}
 
     def flatten(self, tensors: dict[str, Array]) -> Array:
         """Join named tensors into the flat vector."""
         return jnp.concatenate([jnp.reshape(tensors[name], -1) for name, _ in self.shapes])
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _cut(layout: Layout, vector: Array) -> dict[str, Array]:
-    segments = layout.segments
-    return {name: vector[segments[name]].reshape(shape) for name, shape in layout.shapes}
-
-
-_cut.defvjp(lambda layout, vector: (_cut(layout, vector), None), lambda layout, _, grads: (layout.flatten(grads),))
