@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check docs soak browser clean
+.PHONY: demo test soak check bench docs browser clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
@@ -11,17 +11,21 @@ demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digi
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
+soak: $(VENV)/.installed-dev browser ## what takes minutes or more: kills, network namespaces, sixteen nodes, a million bad messages, the live page
+	$(BIN)/python -m pytest -m soak -s
+	$(BIN)/python benchmarks/page.py --minutes 10
+
 check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_import_law.py
 
+bench: $(VENV)/.installed ## folkman and others at the same work; WORKS="W1m W2" AGAINST="torch jax" for a part of it
+	$(BIN)/folkman bench $(if $(WORKS),--work $(WORKS)) $(if $(AGAINST),--against $(AGAINST))
+
 docs: $(VENV)/.installed-dev ## the documentation, into site/; every link and reference is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-
-soak: $(VENV)/.installed-dev browser ## long runs: the live page at 50 updates a second for ten minutes
-	$(BIN)/python benchmarks/page.py --minutes 10
 
 browser: # Debian's Chromium, where it may be installed; tests that need it say so elsewhere
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \

@@ -23,9 +23,12 @@ MAY_IMPORT = {
     "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report"},
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
-MAY_IMPORT["cli_look"] = MAY_IMPORT["cli_theory"] | {"dash"}
-MAY_IMPORT["cli_paper"] = MAY_IMPORT["cli_theory"]
-MAY_IMPORT["cli"] = MAY_IMPORT["cli_theory"] | {"cli_theory", "cli_look", "cli_paper"}
+MAY_IMPORT["bench"] = MAY_IMPORT["cli_theory"]
+COMMANDS = ("cli_theory", "cli_paper", "cli_bench", "cli_sweep", "cli_look", "cli_node", "cli_certs")
+for command in COMMANDS:
+    MAY_IMPORT[command] = MAY_IMPORT["bench"] | {"bench", "dash"}
+MAY_IMPORT["torch"] = BASE | {"problem"}
+MAY_IMPORT["cli"] = MAY_IMPORT["bench"] | {*COMMANDS}
 
 
 def part_of(path: Path) -> str:
@@ -67,7 +70,7 @@ def test_the_law_sees_every_stage():
 
 def test_a_record_reaches_the_report_only_when_it_is_asked_to_be_shown():
     tree = ast.parse((SOURCE / "record.py").read_text())
-    at_once = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    at_once: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
 
     assert imports(ast.Module(at_once, [])) == set()
 

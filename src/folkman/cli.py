@@ -1,6 +1,6 @@
-"""The command line: `run`, `ls`, `plot`, `report`, `dash`, `radio`, `algorithms`, `cite`, `theory`, `data` and more.
+"""The command line: simulate, plan, look, compare, reproduce, check against the theory, measure.
 
-Exit codes: 0 done; 2 wrong input; 3 done, but a run diverged; 4 the disk refused; 130 interrupted (resumable).
+Exit codes: 0 done; 2 wrong input; 3 a run diverged; 4 the disk refused; 5 a job failed; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
 """
 
@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from folkman import cli_node, cli_sweep
+from folkman.cli_bench import bench
+from folkman.cli_certs import certs_app
 from folkman.cli_look import register as register_look
 from folkman.cli_paper import audit, reproduce
 from folkman.cli_theory import theory_app
+from folkman.files import keep_programs
 
 if TYPE_CHECKING:
     from folkman.experiment.config import Comparison
@@ -32,6 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
     help="Decentralized federated learning with asynchronous parameter sharing: simulate, compare, plot.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
@@ -39,12 +44,17 @@ app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
 app.command()(reproduce)
 app.command()(audit)
+app.command()(bench)
+cli_sweep.register(app)
+app.add_typer(certs_app, name="certs")
+cli_node.register(app)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
 
 def main() -> None:
     """Run the command line; a person never sees a traceback."""
+    keep_programs()
     try:
         app()
     except BrokenPipeError:  # `folkman ls | head`
@@ -97,14 +107,17 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run folder.")] = None,
+    track: cli_sweep.Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
     with _ending_at_once():
-        _run(config, settings or [], out, resume, as_json=as_json)
+        _run(config, settings or [], out, resume, track or [], as_json=as_json)
 
 
-def _run(config: Path | None, settings: list[str], out: Path | None, resume: Path | None, *, as_json: bool) -> None:
+def _run(
+    config: Path | None, settings: list[str], out: Path | None, resume: Path | None, track: list[str], *, as_json: bool
+) -> None:
     from folkman.experiment.compare import step_warnings
     from folkman.experiment.config import override, read, resolve, to_toml
     from folkman.experiment.folder import RunFolder
@@ -122,7 +135,7 @@ def _run(config: Path | None, settings: list[str], out: Path | None, resume: Pat
             _say(f"warning: {warning}")
         root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{comparison.name.replace(' ', '-')}"
         folder = RunFolder.create(root, to_toml(comparison))
-    runs = _compare(comparison, folder, problems)
+    runs = _compare(comparison, folder, problems, track)
     _report(runs, folder, comparison, problems, quiet=as_json)
     if as_json:
         print(json.dumps({"folder": str(folder.root), "runs": [run.summary() for run in runs]}, allow_nan=False))
@@ -142,16 +155,22 @@ def _problems(comparison: "Comparison") -> "dict[int, Problem]":
     return {comparison.seeds[0]: problem}
 
 
-def _compare(comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]") -> "list[Run]":
+def _compare(
+    comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]", track: list[str]
+) -> "list[Run]":
     """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.compare import compare
     from folkman.experiment.folder import provenance
+    from folkman.experiment.trackers import tracking
 
     facts = provenance(sys.argv[1:], folder)
     folder.write_json("provenance.json", facts)
     advice = f"go on with: folkman run --resume {folder.root}"
     try:
-        with _progress(len(comparison.algorithm) * len(comparison.seeds) * comparison.slots) as watch:
+        with (
+            _progress(len(comparison.algorithm) * len(comparison.seeds) * comparison.slots) as show,
+            tracking(track, folder.root, comparison.name, comparison.model_dump(), then=show) as watch,
+        ):
             runs = compare(comparison, folder, watch, problems)
     except KeyboardInterrupt:
         _leave(f"interrupted; {advice}")

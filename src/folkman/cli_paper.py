@@ -195,9 +195,10 @@ def _draw(source: Path, chosen: Sequence[str], out: Path, *, quiet: bool) -> Non
 @contextmanager
 def _progress(arms: "Sequence[Arm]", store: "Store") -> "Iterator[Callable[..., None]]":
     """Yield a watcher: a bar with the time left on a terminal, a plain line a run elsewhere."""
-    wanted = {arm.key: arm for arm in arms}
-    total = len(wanted)
-    done = sum(store.has(arm) for arm in wanted.values())
+    from folkman.experiment.reproduce import once
+
+    wanted = once(arms)
+    total, done = len(wanted), sum(store.has(arm) for arm in wanted)
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,10 +1,12 @@
-"""Nothing is written half: a file appears by rename, or not at all."""
+"""Files: nothing is written half, a file appears by rename, or not at all; where compiled programs are kept."""
 
+import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["save_tensors", "write_whole"]
+__all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
@@ -29,3 +31,20 @@ def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | No
         write_whole(path, lambda part: save_file(tensors, part, metadata=notes))
     except SafetensorError as error:
         raise OSError(f"could not write {path}: {error}") from error
+
+
+def keep_programs() -> None:
+    """Let JAX keep compiled programs on disk, for the next process; call it before JAX is imported."""
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(program_cache()))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+
+def program_cache() -> Path:
+    """Return where compiled programs are kept; machines of one home but other processors do not share them."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        kind = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        kind = ""
+    return home / "folkman" / "programs" / hashlib.sha256(kind.encode()).hexdigest()[:12]

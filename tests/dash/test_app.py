@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from conftest import served  # type: ignore[import-not-found]
+from conftest import served
 from folkman.dash.hub import MOST_WAITING, Hub
 
 TOKEN = "a-token-for-these-tests"  # noqa: S105
@@ -105,7 +105,7 @@ def test_who_does_not_listen_is_told_everything_anew_and_memory_stays():
     class Busy(Quiet):
         count = 0
 
-        def poll(self):
+        def poll(self):  # type: ignore[override]
             self.count += 1
             return {"runs": [], "count": self.count}
 
@@ -120,7 +120,7 @@ def test_who_does_not_listen_is_told_everything_anew_and_memory_stays():
             await hub._publish(text)
             assert queue.qsize() <= MOST_WAITING
         heard = [await anext(stream)]
-        await stream.aclose()
+        await stream.aclose()  # type: ignore[attr-defined]
         return first, heard, hub
 
     first, heard, hub = asyncio.run(stay_away())

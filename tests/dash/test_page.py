@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import served  # type: ignore[import-not-found]
+from conftest import served
 from folkman.dash.run import RunSource
 from folkman.dash.serve import make_source
 

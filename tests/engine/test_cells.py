@@ -86,6 +86,20 @@ def test_impossible_fields_are_refused(wrong, says):
         simulate_cells(field(), fm.ideal(), fm.fedavg(), slots=2, recording=Recording(timeline=True))
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"slots": 0}, "must be at least 1, got 0"),
+        ({"slots": 2, "recording": Recording(every=0)}, "at least 1, got 2 and 0"),
+        ({"slots": 2, "at_once": 0}, "at least one cell must run at once, got 0"),
+        ({"slots": 2, "clock": fm.Clock(slot_s=0.5)}, "the same slot_s"),
+    ],
+)
+def test_impossible_runs_of_cells_are_refused(options, says):
+    with pytest.raises(ValueError, match=says):
+        simulate_cells(field(), RadioNetwork(), fm.async_sharing(), **options)
+
+
 TWO_CORES = """
 import folkman as fm
 from folkman.problem import cores
@@ -94,6 +108,9 @@ cores.WORTH = 0
 import jax, numpy as np
 assert len(jax.devices()) == {cores}
 problem = fm.make_problem(fm.load("digits", train_size=200, test_size=50), "softmax", 4, batch=5)
+field = fm.make_field(fm.load("digits", train_size=200, test_size=50), "softmax", cells=4, nodes=4, samples=20, batch=5)
+run = fm.simulate_cells(field, fm.ideal(), fm.fedavg(step=0.5), slots=20)
+print(run.model.astype(np.float64).tobytes().hex(), run.last("train_loss"))
 for network, algorithm in ((fm.snapshot(gamma=3), fm.async_sharing(step=0.5)), (fm.ideal(), fm.fedavg(step=0.5))):
     run = fm.simulate(problem, network, algorithm, slots=20)
     print(run.nodes.astype(np.float64).tobytes().hex(), run.last("train_loss"))

@@ -9,6 +9,7 @@ from folkman.experiment import observer as module
 from folkman.experiment.compare import compare
 from folkman.experiment.config import override, resolve, to_toml
 from folkman.experiment.folder import RunFolder
+from folkman.radio.trace import PeerTimeline
 from folkman.radio.trace import load as load_timeline
 from folkman.report.reading import read_folder
 from folkman.report.scene import MOST_FRAMES, load_scene
@@ -25,6 +26,7 @@ def scene_of(root, name):
 def test_ages_are_those_of_the_timeline(radio_folder):
     scene, timeline = scene_of(radio_folder, PEERS), load_timeline(radio_folder / "timelines" / f"{PEERS}.npz")
 
+    assert isinstance(timeline, PeerTimeline)
     assert len(scene.slot) == 11
     for frame, slot in enumerate(scene.slot[:-1]):
         np.testing.assert_array_equal(scene.age_slots[frame], slot - timeline.held[slot])

@@ -88,6 +88,7 @@ def test_mini_batches_are_unbiased_and_never_padding(uneven):
 
 
 def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):
+    monkeypatch.setenv("FOLKMAN_TORCH", "0")
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(26, 8, 8, 1)).astype(np.float32), rng.integers(0, 10, 26).astype(np.int32)
     problem = make_problem(DataSet("noise", x, y, x[:5], y[:5], 10), "cnn", [np.arange(13), np.arange(13, 26)])

@@ -4,16 +4,16 @@ import numpy as np
 
 
 def softmax_gradient(w, x, y, classes=10, l2=0.0):
-    """Return loss and gradient of softmax regression; w is the kernel (feature, class), then the bias (class)."""
+    """Return loss and gradient of softmax regression; w is the kernel (class, feature), then the bias (class)."""
     x = np.asarray(x.reshape(len(x), -1), np.float64)  # no copy if it is float64 already
-    kernel, bias = w[:-classes].reshape(-1, classes), w[-classes:]
-    scores = x @ kernel + bias
+    kernel, bias = w[:-classes].reshape(classes, -1), w[-classes:]
+    scores = x @ kernel.T + bias
     scores -= scores.max(axis=1, keepdims=True)
     p = np.exp(scores)
     p /= p.sum(axis=1, keepdims=True)
     loss = -np.mean(np.log(p[np.arange(len(y)), y])) + 0.5 * l2 * np.sum(kernel**2)
     p[np.arange(len(y)), y] -= 1.0
-    return loss, np.concatenate([(x.T @ p / len(y) + l2 * kernel).ravel(), p.mean(axis=0)])
+    return loss, np.concatenate([(p.T @ x / len(y) + l2 * kernel).ravel(), p.mean(axis=0)])
 
 
 def quadratic_gradient(w, x, y):

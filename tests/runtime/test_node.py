@@ -87,7 +87,7 @@ def test_bad_messages_are_refused_counted_and_survived(problem):
     peer.wake()
     good = peer.send()
     damaged = bytearray(good)
-    damaged[70] ^= 1
+    damaged[150] ^= 1
 
     assert not node.receive(bytes(damaged))
     assert not node.receive(b"")

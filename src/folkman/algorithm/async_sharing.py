@@ -103,6 +103,7 @@ def async_sharing(
         point=aggregate,
         update=update,
         message=lambda state: state.params,  # [1, Alg. 1, line 19]
+        sums=rule == "mean" and max_age is None,
         params=lambda state: state.params,
         model=aggregate,
     )

@@ -144,6 +144,7 @@ class Algorithm(NamedTuple):
     offers: Callable[[State], Array] = _always  # has it something to send?
     model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
     mixing: Mixing | None = None  # the weights of the inboxes between peers; None: the data shares alpha
+    sums: bool = False  # asks `inbox.mix(inbox.weight)` in every slot: an engine may keep it until a copy arrives
     prices: Prices | None = None  # None: every entry of the message at the price of a parameter
     copy_prices: Prices | None = None  # of what one receiver needs of a message, if it is sent to each; None: all of it
     form: Callable[[State], Array] = _first_form  # which of the prices the message has now

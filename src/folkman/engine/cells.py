@@ -26,14 +26,17 @@ from folkman.engine.simulate import (
     Clock,
     Recording,
     Simulation,
+    check_clock,
     check_fit,
     check_horizon,
+    check_length,
     is_missing,
     note,
     one_slot,
     with_room,
 )
 from folkman.engine.slot import Carry, clear, first
+from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
@@ -76,21 +79,30 @@ def simulate_cells(
         not recording.timeline and not recording.nodes,
         "many cells keep neither timelines nor the measures of single nodes; simulate one cell for those",
     )
+    check_length(slots, recording.every)
     check_horizon(network, slots)
+    check_clock(network, clock)
     simulation = Simulation(field.first, network, algorithm, clock, recording)
     check_fit(field.first.num_nodes, network, algorithm)
-    run = Run(algorithm.name, algorithm.name, seed)
-    parts = [list(_march(simulation, field, cells, slots, seed)) for cells in _portions(field, at_once)]
-    for rows in zip(*((row for _, row in part) for part in parts), strict=True):
-        note(run, _joined(list(rows), [len(cells) for cells in _portions(field, at_once)]))
-    run.model = np.concatenate([part[-1][0] for part in parts])
+    run, portions = Run(algorithm.name, algorithm.name, seed), _portions(field, at_once)
+    table: list[list[dict[str, float]]] = []
+    models = []
+    for cells in portions:
+        rows, last = [], np.zeros(0)
+        for last, row in _march(simulation, field, cells, slots, seed):  # noqa: B007 - the last models are kept
+            rows.append(row)
+        table.append(rows)
+        models.append(last)
+    for rows in zip(*table, strict=True):
+        note(run, _joined(list(rows), [len(cells) for cells in portions]))
+    run.model = np.concatenate(models)
     return run
 
 
 def _portions(field: Field, at_once: int | None) -> list[range]:
     """Cut the cells into equal runs of cells, the last one perhaps shorter."""
     states = COPIES * 4 * field.first.num_nodes * field.first.dim
-    size = at_once or max(1, ROOM_BYTES // (field.cell_bytes + states))
+    size = max(1, ROOM_BYTES // (field.cell_bytes + states)) if at_once is None else at_once
     require(size >= 1, f"at least one cell must run at once, got {size}")
     size = min(size, field.num_cells)
     size = max(size - size % len(jax.devices()), 1)
@@ -142,7 +154,7 @@ def _placed(tree: Any) -> Any:
 
 def _axes(problem: Problem) -> Problem:
     """Return which fields of a field's problem have a cell axis, for `jax.vmap`."""
-    return replace(problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None)  # type: ignore[arg-type]
+    return replace(problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -161,7 +173,8 @@ def _advance(problem: Problem, fixed: _Fixed, length: int, carry: Carry) -> Carr
         return one_slot(problem, tuple(fixed), carry)[0]  # type: ignore[arg-type]
 
     each = jax.vmap(one, (_axes(problem), 0))
-    return lax.fori_loop(0, length, lambda _, carry: each(problem, carry), carry)
+    with unparted():  # cells are parted over the cores, not their nodes
+        return lax.fori_loop(0, length, lambda _, carry: each(problem, carry), carry)
 
 
 _clear = jax.jit(clear)

@@ -59,6 +59,10 @@ class Faults(NamedTuple):
             there = there.at[node].set(there[node] & ~gone)
         return there
 
+    def receives(self, num_nodes: int, slot: Array) -> Array:
+        """Tell to which nodes a message can be brought in a slot, (node,) bool: to those who are there."""
+        return self.present(num_nodes, slot)
+
     def begins_anew(self, num_nodes: int, slot: Array) -> Array:
         """Tell which nodes start again from the first model in this slot, (node,) bool."""
         anew = jnp.zeros(num_nodes, bool)

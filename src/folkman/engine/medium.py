@@ -111,7 +111,7 @@ def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states
     if in_lockstep(algorithm):
         return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none, None)
     store = snapshots.start(messages, network.versions(nodes))
-    mixed = None if algorithm.mixing else snapshots.mixture(store, _by_share(problem))
+    mixed = snapshots.mixture(store, _by_share(problem)) if algorithm.sums and algorithm.mixing is None else None
     return PeerMedium(network.init(nodes, key), store, none, mixed)
 
 
@@ -153,7 +153,8 @@ def _exchange_peers(
         held, recent = delivery.held, 1
     else:
         net, delivery = network.step(medium.network, offers, bits, key)
-        new = present[:, None] & (delivery.held != medium.brought)  # who is away hears nothing
+        receives = faults.receives(problem.num_nodes, slot)
+        new = receives[:, None] & (delivery.held != medium.brought)  # who is away hears nothing
         held, recent = jnp.where(new, delivery.held, medium.snapshots.held), network.recent
     store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, held, recent, present)
     sent = _count(jnp.any(delivery.linked, axis=0), form, len(price))

@@ -37,8 +37,10 @@ __all__ = [
     "Recording",
     "Simulation",
     "Totals",
+    "check_clock",
     "check_fit",
     "check_horizon",
+    "check_length",
     "is_missing",
     "march",
     "note",
@@ -154,14 +156,27 @@ def start(simulation: Simulation, seed: int) -> Mark:
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
     check_fit(problem.num_nodes, network, algorithm, faults)
+    check_clock(network, clock)
+    nodes = problem.num_nodes
+    carry = _first(problem, network, algorithm, clock.per_node(nodes), np.uint32(seed))
+    return Mark(carry, Totals.nothing(carry.tally))
+
+
+def check_length(slots: int, every: int) -> None:
+    """Refuse a run without slots, or one that never records."""
+    require(
+        slots >= 1 and every >= 1,
+        f"slots and the slots between two records must be at least 1, got {slots} and {every}",
+    )
+
+
+def check_clock(network: Network, clock: Clock) -> None:
+    """Refuse a network and a clock that disagree on how long a slot is."""
     own_s = getattr(network, "slot_s", clock.slot_s)
     require(
         own_s == clock.slot_s,
         f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; give both the same slot_s",
     )
-    nodes = problem.num_nodes
-    carry = _first(problem, network, algorithm, clock.per_node(nodes), np.uint32(seed))
-    return Mark(carry, Totals.nothing(carry.tally))
 
 
 def check_horizon(network: Network, slots: int) -> None:
@@ -215,10 +230,7 @@ def march(
     of the timeline to `events`.
     """
     problem, network, algorithm, clock, recording, faults = simulation
-    if slots < 1 or recording.every < 1:
-        raise ValueError(
-            f"slots and the slots between two records must be at least 1, got {slots} and {recording.every}"
-        )
+    check_length(slots, recording.every)
     check_horizon(network, slots)
     compute = clock.per_node(problem.num_nodes)
     if int(mark.carry.slot) == 0:
@@ -281,20 +293,22 @@ def _scan(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> tuple[Ca
 
 _first = jax.jit(first, static_argnums=(1, 2, 3))
 _clear = jax.jit(clear)
-_begin = jax.jit(begin, static_argnums=(1, 2, 3))
-_finish = jax.jit(finish, static_argnums=(1, 2, 3))
+_begin = jax.jit(begin, static_argnums=(1, 2, 3), donate_argnums=4)  # a carry is written over its predecessor
+_finish = jax.jit(finish, static_argnums=(1, 2, 3), donate_argnums=4)
 
 
 def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     network, algorithm, compute, faults = fixed
     rows = []
+    carry = jax.tree.map(jnp.copy, carry)  # the caller keeps its own
     for _ in range(length):
-        held = _held(carry)
+        held = jnp.copy(_held(carry)) if keep else None
         carry, point, keys = _begin(problem, algorithm, compute, faults, carry)
         gradients = problem.gradients(point, keys)
         carry, (finished, event) = _finish(problem, network, algorithm, faults, carry, gradients)
-        rows.append((held, finished, event))
+        if keep:
+            rows.append((held, finished, event))
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 

@@ -172,7 +172,7 @@ def _facts(comparison: Comparison, step: float, kind: str) -> dict[str, Any]:
     }
     facts |= {key: table[key] for key in ("scaling", "tau", "max_age") if table.get(key) is not None}
     facts |= {key: network[key] for key in ("gamma", "threshold_db", "allocation", "period") if key in network}
-    stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(facts.get("scaling"), 1.0)
+    stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(facts.get("scaling", ""), 1.0)
     facts["effective"] = round(facts["factor"] * stretch, 9)  # of the network's model, for equal shares
     around_server = method in ("fedavg", "adafl", "fedap", "fedsa", "centralised")
     if around_server:

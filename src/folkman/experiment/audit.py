@@ -130,7 +130,7 @@ def _decide(
     if reading.get("best"):
         return deciders.compare_pairs(name, [_best(runs, reading, ask)], ask, targets)
     ours = select(runs, **{**reading["ours"], **fixed})
-    values = sorted({found.facts.get(claim["across"]) for found in ours}) if "across" in claim else [None]
+    values = sorted({found.facts[claim["across"]] for found in ours}) if "across" in claim else [None]
     pairs = []
     for value in values:
         left = select(ours, **({claim["across"]: value} if "across" in claim else {}))

@@ -57,6 +57,10 @@ Watch: TypeAlias = Callable[[Run, int, int], None]
 """Told of every recorded slot: (run, slots done, slots in all). May show it, and may raise to stop."""
 
 
+Build: TypeAlias = Callable[[Comparison, Problem], list[tuple[Algorithm, Network]]]
+"""Makes what `pairs` makes; one that returns the same objects again lets runs share compiled programs."""
+
+
 class Part(NamedTuple):
     """One run to be made."""
 
@@ -66,8 +70,8 @@ class Part(NamedTuple):
     fingerprint: str
 
 
-def build_problem(comparison: Comparison, seed: int) -> Problem:
-    """Load, split and model the data of a comparison under one seed."""
+def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
+    """Load, split and model the data of a comparison under one seed; `prepare` as in `make_problem`."""
     tables = comparison
     options = {key: value for key, value in tables.data.items() if key != "name"}
     if tables.data["name"] in ("quadratic", "gaussian"):
@@ -80,7 +84,8 @@ def build_problem(comparison: Comparison, seed: int) -> Problem:
         split["seed"] = seed
     parts = partition.split(tables.partition["name"], samples.y_train, tables.nodes, group=samples.group, **split)
     model = CHOICES["model"].build(tables.model, sample=samples.x_train.shape[1:], classes=samples.num_classes)
-    return make_problem(samples, model, parts, l2=tables.l2, batch=tables.batch, seed=seed, dtype=tables.precision)
+    options = {"l2": tables.l2, "batch": tables.batch, "seed": seed, "dtype": tables.precision}
+    return make_problem(samples, model, parts, prepare=prepare, **options)
 
 
 def slot_seconds(comparison: Comparison, problem: Problem) -> float:
@@ -138,7 +143,9 @@ def _first_inboxes(problem: Problem, network: Network, algorithm: Algorithm) -> 
     return medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)[0]
 
 
-def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None) -> Iterator[Part]:
+def parts(
+    comparison: Comparison, problems: Mapping[int, Problem] | None = None, build: Build = pairs
+) -> Iterator[Part]:
     """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared.
 
     `problems` are those that were built already, by seed.
@@ -149,7 +156,7 @@ def parts(comparison: Comparison, problems: Mapping[int, Problem] | None = None)
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         if built is None or isinstance(comparison.slot_s, Latency):  # parts of another seed may be larger
-            built = pairs(comparison, problem)
+            built = build(comparison, problem)
         clock = Clock(slot_seconds(comparison, problem), comparison.compute_slots)
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
@@ -162,10 +169,11 @@ def compare(
     folder: RunFolder,
     watch: Watch | None = None,
     problems: Mapping[int, Problem] | None = None,
+    build: Build = pairs,
 ) -> list[Run]:
     """Make, or finish, every run of a comparison and write its results."""
     runs = []
-    for part in parts(comparison, problems):
+    for part in parts(comparison, problems, build):
         folder.load_part(part.run, part.fingerprint)
         if part.run.status not in ("finished", "diverged"):
             make(part, folder, watch)

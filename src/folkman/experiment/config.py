@@ -15,6 +15,7 @@ Every algorithm meets every seed, on the same data, first model and delays. `res
 returns is what a run folder keeps as `config.toml`, and resolving that again changes nothing.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ from folkman.problem.projection import PROJECTIONS
 from folkman.radio import NETWORKS
 from folkman.record import slug
 
-__all__ = ["CHOICES", "DEFAULT", "Comparison", "override", "read", "resolve", "to_toml"]
+__all__ = ["CHOICES", "DEFAULT", "Comparison", "dump", "override", "parse_value", "put", "read", "resolve", "to_toml"]
 
 _SIZE = (int | None, Field(default=None, ge=1))
 CHOICES: dict[str, Choice] = {
@@ -145,7 +146,15 @@ def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         keys = path.strip().split(".")
         if not found or not all(keys):
             raise ConfigError(f"a setting looks like network.gamma=10, got '{setting}'")
-        _put(tables, keys, _value(text.strip()), setting)
+        _put(tables, keys, parse_value(text.strip()), setting)
+    return tables
+
+
+def put(raw: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply values by dotted key, as `override` does with settings; names first, as they start a table afresh."""
+    tables: dict[str, Any] = {key: _copy(value) for key, value in raw.items()}
+    for path in sorted(values, key=lambda path: not path.endswith(".name")):
+        _put(tables, path.split("."), _copy(values[path]), path)
     return tables
 
 
@@ -155,7 +164,7 @@ def _copy(value: Any) -> Any:
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Read a value as TOML does; bare words are strings."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -283,7 +292,11 @@ def _check(comparison: Comparison) -> None:
 
 def to_toml(comparison: Comparison) -> str:
     """Write a resolved comparison as TOML; a key whose value is None is left out."""
-    fields = comparison.model_dump()
+    return dump(comparison.model_dump())
+
+
+def dump(fields: Mapping[str, Any]) -> str:
+    """Write a configuration, resolved or not, as TOML."""
     plain = {key: value for key, value in fields.items() if not _is_table(value)}
     lines = [f"{key} = {_literal(value)}" for key, value in plain.items() if value is not None]
     for key, value in fields.items():
@@ -296,19 +309,23 @@ def to_toml(comparison: Comparison) -> str:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, tuple) and bool(value) and isinstance(value[0], dict))
+    return isinstance(value, dict) or (isinstance(value, (tuple, list)) and bool(value) and isinstance(value[0], dict))
 
 
 def _table(name: str, table: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"{key} = {_literal(value)}"
+        f"{_key(key)} = {_literal(value)}"
         for key, value in table.items()
         if value is not None and not isinstance(value, dict)
     ]
     for key, value in table.items():
         if isinstance(value, dict):
-            lines += ["", f"[{name}.{key}]", *_table(f"{name}.{key}", value)]
+            lines += ["", f"[{name}.{_key(key)}]", *_table(f"{name}.{_key(key)}", value)]
     return lines
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _literal(key)
 
 
 def _literal(value: Any) -> str:
@@ -316,6 +333,8 @@ def _literal(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {_literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (int, float)):
         return repr(value)
     text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")

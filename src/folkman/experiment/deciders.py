@@ -13,6 +13,7 @@ Over the draws Student's 95 % interval of the mean is taken; the effect d is the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import isfinite, log, nan
 from typing import Any, NamedTuple
@@ -145,10 +146,8 @@ def compare_pairs(
         left, right = by_seed(ours), by_seed(other)
         seeds = sorted(left.keys() & right.keys())
         where = reach([runs[seed] for seed in seeds for runs in (left, right)], axis)
-        values = [
-            difference(*(value_at(runs[seed], axis, where, metric, targets or {}) for runs in (left, right)), metric)
-            for seed in seeds
-        ]
+        value = partial(value_at, axis=axis, where=where, metric=metric, targets=targets or {})
+        values = [difference(value(left[seed]), value(right[seed]), metric) for seed in seeds]
         spread = paired(values)
         if test == "similar":
             inside = -margin <= spread.low and spread.high <= margin

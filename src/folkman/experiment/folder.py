@@ -22,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,13 @@ import pyarrow.parquet as pq
 from folkman.files import write_whole
 from folkman.record import Run, read_table, runs_of, slug
 
-__all__ = ["RunFolder", "list_runs", "provenance"]
+__all__ = ["FORMAT", "RunFolder", "list_runs", "provenance"]
 
 
 FOLDERS = ("parts", "figures", "models")
+
+FORMAT = 1
+"""Of a run folder, kept in `provenance.json`; a folder of a larger one was written by a later folkman."""
 
 
 class RunFolder:
@@ -69,6 +73,7 @@ class RunFolder:
         """Open a folder that `create` made."""
         if not (root / "config.toml").is_file():
             raise FileNotFoundError(f"expected a run folder with a config.toml, {root} is none; check the path")
+        _check_format(root / "provenance.json")
         for name in FOLDERS:
             (root / name).mkdir(exist_ok=True)
         return cls(root)
@@ -136,6 +141,20 @@ class RunFolder:
         return runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
 
 
+def _check_format(provenance_file: Path) -> None:
+    """Refuse a folder that a later folkman wrote; one that does not say is of the first format."""
+    try:
+        known = json.loads(provenance_file.read_text(encoding="utf-8"))
+        version, by = known.get("format", FORMAT), (known.get("versions") or {}).get("folkman")
+    except (FileNotFoundError, ValueError, AttributeError):
+        return
+    if not isinstance(version, int) or version > FORMAT:
+        raise ValueError(
+            f"{provenance_file.parent} has format {version!r}, written by folkman {by}; this one reads up to {FORMAT}: "
+            "upgrade folkman to read it"
+        )
+
+
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """Return a line for each run folder under `root`, newest first."""
     found = []
@@ -160,24 +179,10 @@ def _state(summary: Path) -> tuple[str, list[dict[str, Any]]]:
 
 def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
     """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    import jax
-
-    versions = {}
-    for package in ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
     facts = {
+        "format": FORMAT,
         "command": arguments,
-        "commit": _commit(),
-        "versions": versions,
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "devices": [device.device_kind for device in jax.devices()],
+        **_machine(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     first = folder.root / "provenance.json"
@@ -185,6 +190,29 @@ def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
         return facts
     known = json.loads(first.read_text(encoding="utf-8"))
     return {**known, "resumed": [*known.get("resumed", []), facts]}
+
+
+@lru_cache(maxsize=1)
+def _machine() -> dict[str, Any]:
+    """Return the software and the machine of this process."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    import jax
+
+    versions = {}
+    for package in ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy", "torch"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return {
+        "commit": _commit(),
+        "versions": versions,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "devices": [device.device_kind for device in jax.devices()],
+    }
 
 
 def _commit() -> str | None:

@@ -24,7 +24,7 @@ from jax import Array
 from folkman.algorithm.base import Algorithm
 from folkman.engine.simulate import note
 from folkman.experiment.arms import Arm
-from folkman.experiment.compare import Part, build_problem, make, parts
+from folkman.experiment.compare import Part, build_problem, make, parts, slot_seconds
 from folkman.experiment.config import to_toml
 from folkman.experiment.folder import RunFolder
 from folkman.keys import Stream, make_key
@@ -32,7 +32,7 @@ from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
 from folkman.record import Run
 
-__all__ = ["Left", "OutOfTime", "Store", "Tell", "Workshop", "descend", "reproduce", "verify"]
+__all__ = ["Left", "OutOfTime", "Store", "Tell", "Workshop", "descend", "once", "reproduce", "verify"]
 
 SHARED_PROBLEMS = 3
 """Problems kept on the device: runs of the same data, nodes and seed follow each other."""
@@ -96,7 +96,7 @@ def reproduce(arms: Sequence[Arm], store: Store, tell: Tell | None = None, budge
     on when called again.
     """
     began, workshop = time.monotonic(), Workshop()
-    wanted = list({arm.key: arm for arm in arms}.values())
+    wanted = once(arms)
     made: list[str] = []
     stopped = ""
     for arm in wanted:
@@ -116,6 +116,14 @@ def reproduce(arms: Sequence[Arm], store: Store, tell: Tell | None = None, budge
         finally:
             store.took(arm.key, time.monotonic() - start)
     return Left(tuple(made), tuple(arm for arm in wanted if not store.has(arm)), stopped)
+
+
+def once(arms: Sequence[Arm]) -> list[Arm]:
+    """Return each run once, where it comes first."""
+    first: dict[str, Arm] = {}
+    for arm in arms:
+        first.setdefault(arm.key, arm)
+    return list(first.values())
 
 
 def _usual_s(arm: Arm, arms: Sequence[Arm], store: Store) -> float:
@@ -182,13 +190,13 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
     """Run plain gradient descent on one machine, w <- w - eta grad F(w): no engine, no network, no server."""
     comparison, step = arm.comparison, arm.comparison.algorithm[0]["step"]
     run = Run("centralised", arm.key, arm.seed)
-    keys = make_key(arm.seed, Stream.BATCH)[None]
-    move, evaluate = (_move, _evaluate) if problem.traceable else (_move.__wrapped__, Problem.evaluate)
+    keys, slot_s = make_key(arm.seed, Stream.BATCH)[None], slot_seconds(comparison, problem)
+    move, evaluate = (_move, _evaluate) if problem.traceable else (_move_in_python, Problem.evaluate)
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
             measured = {name: float(value) for name, value in evaluate(problem, w)._asdict().items()}
-            note(run, {"slots": done, "seconds": done * 1.0, "gradients": float(done), **measured})
+            note(run, {"slots": done, "seconds": done * slot_s, "gradients": float(done), **measured})
             if watch is not None:
                 watch(run, done, comparison.slots)
         w = move(problem, w, jnp.asarray(step, w.dtype), keys)
@@ -198,10 +206,12 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
 _evaluate = jax.jit(Problem.evaluate)
 
 
-@jax.jit
-def _move(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
+def _move_in_python(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
     _, gradients = problem.gradients(w[None], keys)
     return w - step * gradients[0]
+
+
+_move = jax.jit(_move_in_python)
 
 
 def verify(arm: Arm, store: Store, scratch: Path) -> float:

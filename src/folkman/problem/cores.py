@@ -1,18 +1,22 @@
 """Nodes over the cores of a CPU.
 
 XLA runs the products of many small models one after the other, on one core. `use_cores` makes a device of every core,
-and `over_cores` then gives each an equal part of the nodes. What a node computes does not change by a bit.
+and `over_cores` then gives each an equal part of the nodes. A node's gradient is the same; sums over nodes (a server's
+average) may round otherwise than on one core. It pays for many nodes around a server and for many cells; not with the
+radio, whose work is not parted.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-__all__ = ["over_cores", "use_cores"]
+__all__ = ["over_cores", "unparted", "use_cores"]
 
 WORTH = 20_000_000
 """Multiplications below which handing out and gathering takes longer than it saves."""
@@ -25,6 +29,19 @@ def use_cores(cores: int | None = None) -> None:
     jax.config.update("jax_num_cpu_devices", cores)
 
 
+_parted = ContextVar("_parted", default=True)
+
+
+@contextmanager
+def unparted() -> Iterator[None]:
+    """Trace programs whose nodes stay together: those that are parted some other way."""
+    token = _parted.set(False)
+    try:
+        yield
+    finally:
+        _parted.reset(token)
+
+
 def over_cores(function: Callable[..., Any], work: int) -> Callable[..., Any]:
     """Return `function` of arrays (node, ...), computed in equal parts on as many devices as divide the nodes."""
 
@@ -32,7 +49,7 @@ def over_cores(function: Callable[..., Any], work: int) -> Callable[..., Any]:
         nodes = len(arrays[0])
         devices = jax.devices()
         parts = max(k for k in range(1, len(devices) + 1) if nodes % k == 0)
-        if work < WORTH or parts == 1 or devices[0].platform != "cpu":
+        if not _parted.get() or work < WORTH or parts == 1 or devices[0].platform != "cpu":
             return function(*arrays)
         mesh = Mesh(np.array(devices[:parts]), ("node",))
         by_node = PartitionSpec("node")  # what follows is parted likewise, where XLA finds that it can be

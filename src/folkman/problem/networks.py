@@ -174,13 +174,16 @@ class CNN:
 
     def prepare(self, x: Array) -> Array:
         """Return images in the form that `scores` is fastest at; worth keeping where the images stay."""
-        return windows(x.astype("bfloat16" if self.precision == "bfloat16" else x.dtype)) if self.in_blocks else x
+        return self._typed(windows(x)) if self.in_blocks else x
+
+    def _typed(self, x: Array) -> Array:
+        return x.astype("bfloat16") if self.precision == "bfloat16" else x
 
     def scores(self, w: Array, x: Array) -> Array:
         """Return the class scores of images (n, height, width, channels), prepared or not."""
         t = self.layout.unflatten(w)
         if self.in_blocks:
-            return block_scores(t, x if x.ndim == 5 else self.prepare(x))
+            return block_scores(t, self._typed(x) if x.ndim == 5 else self.prepare(x))
         h = jax.nn.relu(_convolve(x, t["conv0/kernel"], t["conv0/bias"]))
         h = local_response_norm(_max_pool(h))
         h = jax.nn.relu(_convolve(h, t["conv1/kernel"], t["conv1/bias"]))

@@ -25,6 +25,7 @@ from folkman.checks import pick
 from folkman.keys import Stream, make_key
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
+from folkman.problem.kernels import kernel_for
 from folkman.problem.models import MODELS, Model
 from folkman.problem.partition import iid
 
@@ -112,6 +113,8 @@ class Problem:
             if self.model.convolutional:  # under vmap a convolution with a kernel a node is ten times slower
                 return lax.map(lambda node: _local(self, *node), nodes)
             return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
+        if (kernel := kernel_for(self, v)) is not None:
+            return kernel.gradients(v, keys)
         rows = [_local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i]) for i in range(self.num_nodes)]
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
@@ -175,6 +178,8 @@ def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Ar
 
 
 def _measure(problem: Problem, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    if (kernel := kernel_for(problem, w)) is not None:
+        return kernel.measure(w, x, y, weight)
     return _in_chunks(problem, partial(_loss_and_hits, problem.model, w), x, y, weight)
 
 
@@ -209,10 +214,12 @@ def make_problem(
     batch: int | None = None,
     seed: int = 0,
     dtype: str = "float32",
+    prepare: bool = True,
 ) -> Problem:
     """Put the samples `parts[i]` of `data` on node i, and draw the common first model.
 
     `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly over that many nodes.
+    With `prepare` samples are kept in the form that the model is fastest at; without, as they are.
     Raises `ValueError` for an empty node, a batch below 1, a negative l2 or samples that are not finite.
 
     >>> from folkman.problem.data import digits
@@ -234,14 +241,15 @@ def make_problem(
             rows[node, : len(part)] = samples[part]
         return _as_array(rows, dtype)
 
+    x_test = _as_array(data.x_test, dtype)
     return Problem(
-        x=_prepared(model, padded(data.x_train)),
+        x=_prepared(model, padded(data.x_train)) if prepare else padded(data.x_train),
         y=padded(data.y_train),
         count=jnp.asarray(counts, jnp.int32),
         share=jnp.asarray(counts / counts.sum(), dtype),
         node=jnp.arange(len(parts), dtype=jnp.int32),
         initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
-        x_test=_prepared(model, _as_array(data.x_test, dtype)[None])[0],
+        x_test=_prepared(model, x_test[None])[0] if prepare else x_test,
         y_test=_as_array(data.y_test, dtype),
         optimum=_optimum(data, model, parts, l2, dtype),
         name=data.name,
@@ -271,7 +279,12 @@ def _prepared(model: Model, x: Array) -> Array:
     room = (device.memory_stats() or {}).get("bytes_limit", 0) if device.platform == "gpu" else 0
     if shape.shape == x.shape or shape.size * shape.dtype.itemsize > PREPARED_SHARE * room:
         return x
-    return jax.jit(lambda x: lax.map(model.prepare, x))(x)
+    return _prepare(model, x)
+
+
+@partial(jax.jit, static_argnums=0)
+def _prepare(model: Model, x: Array) -> Array:
+    return lax.map(model.prepare, x)
 
 
 def _as_array(samples: NDArray, dtype: str) -> Array:

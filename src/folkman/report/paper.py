@@ -70,6 +70,10 @@ class Claimed(Protocol):
         ...
 
 
+FEWEST_FOR_A_BAND = 3
+"""Draws from which an interval is drawn: that of two is thirteen times their distance to the mean."""
+
+
 def draw_panels(panels: Sequence[Panel], x: str, title: str) -> "Figure":
     """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -96,12 +100,15 @@ def _draw_one(axes: Any, panel: Panel, x: str, metric: str) -> None:
         colour, style = COLOURS[index % len(COLOURS)], STYLES[(index + index // len(COLOURS)) % len(STYLES)]
         label = f"{curve.label} ({curve.num_seeds})"
         axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.4, label=label)
-        if curve.num_seeds > 1:
+        if curve.num_seeds >= FEWEST_FOR_A_BAND:
             low, high = curve.mean - curve.half, curve.mean + curve.half
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
     values = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found]) if found else np.ones(1)
     if metric == "train_loss" and len(values) and values.min() > 0 and values.max() / values.min() > RATIO_FOR_LOG / 6:
         axes.set_yscale("log")
+        axes.set_ylim(values.min() / 1.5, values.max() * 1.5)  # an interval may be wider than what there is to see
+    if metric == "test_accuracy":
+        axes.set_ylim(0.0, 1.0)
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 

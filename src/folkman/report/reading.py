@@ -34,14 +34,14 @@ class Sweep(NamedTuple):
     """A sweep folder."""
 
     root: Path
-    index: dict[str, Any]
+    jobs_index: dict[str, Any]  # index.json
     text: str  # sweep.toml
     runs: list[Run]  # finished jobs, labelled by their arm
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
         """Return the jobs of the index."""
-        return [job for job in self.index.get("jobs", []) if isinstance(job, dict)]
+        return [job for job in self.jobs_index.get("jobs", []) if isinstance(job, dict)]
 
 
 def kind_of(root: Path) -> str:

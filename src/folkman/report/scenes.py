@@ -64,7 +64,7 @@ def paint_scene(figure: "Figure", axes: Any, scene: Scene, frame: int, paint: st
         outside = scene.interferers_m
         axes.scatter(outside[:, 0], outside[:, 1], marker="x", s=14, color="0.55", linewidth=0.8, label="interferer")
     for rx, tx, value in _arrows(scene, frame, paint):
-        arrow = {"arrowstyle": "-|>", "color": shades.to_rgba(value) if np.isfinite(value) else "0.6"}
+        arrow = {"arrowstyle": "-|>", "color": shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"}
         arrow |= {"linewidth": 1.3, "connectionstyle": "arc3,rad=0.15", "shrinkA": 5, "shrinkB": 5}
         axes.annotate("", where[rx], where[tx], arrowprops=arrow)
     people = scene.size - scene.server

@@ -6,7 +6,7 @@ A style sets fonts before a figure is drawn, and its size and the weight of its 
 belongs into the caption of a paper's figure: `caption` returns it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["STYLES", "Style", "caption", "dressed"]
 class Style(NamedTuple):
     """Fonts, the width in inches (None: as drawn), the height as a share of it, and the weight of lines."""
 
-    rc: Mapping[str, Any]
+    rc: Any  # matplotlib's settings
     width_in: float | None
     height: float
     weight: float

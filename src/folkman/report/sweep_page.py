@@ -27,7 +27,7 @@ LOG_LINES = 15
 
 def sweep_page(sweep: Sweep) -> str:
     """Return the page of a sweep folder as it stands."""
-    index, jobs = sweep.index, sweep.jobs
+    index, jobs = sweep.jobs_index, sweep.jobs
     states = {state: sum(job.get("state") == state for job in jobs) for state in _in_order(jobs, "state")}
     arms = _in_order(jobs, "arm")
     subtitle = f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: " + ", ".join(
@@ -62,8 +62,8 @@ def _results(runs: Sequence[Run]) -> str:
 
 def _responses(sweep: Sweep) -> str:
     blocks = []
-    for number, axis in enumerate(sweep.index.get("axes", [])):
-        for metric in sweep.index.get("metrics", ["train_loss", "test_accuracy"]):
+    for number, axis in enumerate(sweep.jobs_index.get("axes", [])):
+        for metric in sweep.jobs_index.get("metrics", ["train_loss", "test_accuracy"]):
             figure = draw_response(sweep, axis, metric) if metric in METRICS else None
             if figure is not None:
                 blocks.append(figure_block(f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"))

@@ -1,47 +1,63 @@
-"""A parameter message on the wire: versioned, length-checked, typed, digested; no pickle.
+"""A parameter message on the wire: versioned, length-checked, typed, digested, signed; no pickle.
 
-Little-endian, 60 bytes of header and then the parameters:
+Little-endian, 144 bytes of header and then the parameters (docs/protocol.md has test vectors):
 
     offset  size  field
     0       4     magic "FLKM"
-    4       2     version, 1
+    4       2     version, 2
     6       2     dtype: 1 float32, 2 float16, 3 float64
     8       8     run: the same for all nodes of one run
-    16      4     node: the sender
-    20      8     sequence: grows with every message of this sender
-    28      8     slot: the sender's slot when the message was formed
-    36      8     size: number of parameters
-    44      16    digest: BLAKE2b-128 of the header before it and of the parameters
-    60      ...   the parameters
+    16      4     node: the sender; 2^32 - 1 is the server
+    20      4     round: of methods in lock-step, 0 otherwise
+    24      8     sequence: grows with every message of this sender
+    32      8     slot: the sender's slot when the message was formed
+    40      8     size: number of parameters
+    48      32    digest: BLAKE3 of bytes 0..47 and of the parameters
+    80      64    signature: Ed25519 of CONTEXT and the digest; zeros if unsigned
+    144     ...   the parameters
 
 A message that fails any check is refused whole; the error says which check.
 """
 
 import struct
-from hashlib import blake2b
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HEADER_BYTES", "CodecError", "Message", "decode", "encode"]
+from folkman.runtime.extras import need
 
-MAGIC, VERSION = b"FLKM", 1
-MOST = 2**31 - 1  # of sequence and slot: no honest run gets there, and ages stay within int32
-_FIELDS = struct.Struct("<4sHHQIQQQ")
-_DIGEST_BYTES = 16
-HEADER_BYTES = _FIELDS.size + _DIGEST_BYTES
+__all__ = ["CONTEXT", "HEADER_BYTES", "SERVER", "CodecError", "Message", "Sign", "Verify", "decode", "encode"]
+
+MAGIC, VERSION = b"FLKM", 2
+MOST = 2**31 - 1  # of slot and round: no honest run gets there, and ages stay within int32
+MOST_SEQUENCE = 2**63 - 1
+SERVER = 2**32 - 1
+"""The number of the server on the wire."""
+CONTEXT = b"folkman parameters 2\0"
+"""What is signed begins with this, so that a signature can never be one of something else."""
+_FIELDS = struct.Struct("<4sHHQIIQQQ")
+_DIGEST_END, _SIGNATURE_BYTES = _FIELDS.size + 32, 64
+HEADER_BYTES = _DIGEST_END + _SIGNATURE_BYTES
+UNSIGNED = bytes(_SIGNATURE_BYTES)
 _DTYPES = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<f8")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
+
+Sign: TypeAlias = Callable[[bytes], bytes]
+"""What is to be signed -> 64 bytes."""
+Verify: TypeAlias = Callable[[int, bytes, bytes], bool]
+"""(node, what was signed, signature) -> is it that node's?"""
 
 
 class CodecError(ValueError):
     """A message that cannot be taken; `reason` is one word, for counting."""
 
-    def __init__(self, reason: str, text: str, node: int | None = None) -> None:
+    def __init__(self, reason: str, text: str, node: int | None = None, sequence: int | None = None) -> None:
         super().__init__(text)
         self.reason = reason
         self.node = node  # the sender, where the message is whole and only its content is refused
+        self.sequence = sequence
 
 
 class Message(NamedTuple):
@@ -52,9 +68,10 @@ class Message(NamedTuple):
     sequence: int
     slot: int
     params: NDArray[np.floating]  # (d,)
+    round: int = 0
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message, sign: Sign | None = None) -> bytes:
     """Return the bytes of a message; the array's dtype is the wire's."""
     params = np.ascontiguousarray(message.params)
     code = _CODES.get(params.dtype.newbyteorder("<"))
@@ -64,21 +81,22 @@ def encode(message: Message) -> bytes:
             f"expected a flat vector of float16, 32 or 64, got {params.dtype}{list(params.shape)}; convert it",
         )
     body = params.astype(_DTYPES[code], copy=False).tobytes()
-    head = _FIELDS.pack(
-        MAGIC, VERSION, code, message.run, message.node, message.sequence, message.slot, params.shape[0]
-    )
-    return head + _digest(head, body) + body
+    run, node, sequence, slot = message[:4]
+    head = _FIELDS.pack(MAGIC, VERSION, code, run, node, message.round, sequence, slot, params.shape[0])
+    digest = _digest(head, body)
+    return b"".join([head, digest, sign(CONTEXT + digest) if sign else UNSIGNED, body])
 
 
-def decode(data: bytes, run: int, size: int) -> Message:
-    """Return the message in `data`, which must belong to `run` and hold `size` parameters, all finite.
+def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Message:
+    """Return the message in `data`, which must belong to `run`, hold `size` finite parameters and be its sender's.
 
-    Raises `CodecError`, and nothing else, whatever the bytes.
+    Raises `CodecError`, and nothing else, whatever the bytes. Without `verify` signatures are not looked at.
     """
     if len(data) < HEADER_BYTES:
         raise CodecError("length", f"expected at least {HEADER_BYTES} bytes, got {len(data)}; the message is cut")
-    head, digest, body = data[: _FIELDS.size], data[_FIELDS.size : HEADER_BYTES], data[HEADER_BYTES:]
-    magic, version, code, sender_run, node, sequence, slot, count = _FIELDS.unpack(head)
+    view = memoryview(data)
+    head, body = bytes(view[: _FIELDS.size]), view[HEADER_BYTES:]
+    magic, version, code, sender_run, node, round_, sequence, slot, count = _FIELDS.unpack(head)
     if magic != MAGIC:
         raise CodecError("magic", f"expected a message that begins with {MAGIC!r}, got {magic!r}")
     if version != VERSION:
@@ -93,15 +111,18 @@ def decode(data: bytes, run: int, size: int) -> Message:
             "length",
             f"expected {size} parameters in {size * dtype.itemsize} bytes, got {count} in {len(body)}",
         )
+    digest = bytes(view[_FIELDS.size : _DIGEST_END])
     if _digest(head, body) != digest:
         raise CodecError("digest", "the digest does not match the content; the message was damaged on its way")
-    if sequence > MOST or slot > MOST:
-        raise CodecError("range", f"expected sequence and slot of at most {MOST}, got {sequence} and {slot}")
+    if verify is not None and not verify(node, CONTEXT + digest, bytes(view[_DIGEST_END:HEADER_BYTES])):
+        raise CodecError("signature", f"expected the signature of node {node}; it is another's, or {node} is no member")
+    if sequence > MOST_SEQUENCE or slot > MOST or round_ > MOST:
+        raise CodecError("range", f"expected slot and round of at most {MOST}, got {slot}, {round_}; {sequence=}")
     params = np.frombuffer(body, dtype)
     if not np.isfinite(params).all():
-        raise CodecError("finite", "expected finite parameters; the sender has diverged", node)
-    return Message(run, node, sequence, slot, params)
+        raise CodecError("finite", "expected finite parameters; the sender has diverged", node, sequence)
+    return Message(run, node, sequence, slot, params, round_)
 
 
-def _digest(head: bytes, body: bytes) -> bytes:
-    return blake2b(body, digest_size=_DIGEST_BYTES, key=head).digest()
+def _digest(head: bytes, body: bytes | memoryview) -> bytes:
+    return need("blake3").blake3(head).update(body).digest()

@@ -4,13 +4,14 @@
     node.wake()             one slot: hear, take one gradient, update
     node.send() -> bytes    what to broadcast now
 
-Memory is bounded by construction: one message a neighbour. Whoever owns time and sockets calls these; a bad message
-is refused, counted in `refused` by reason, and otherwise without effect. `ServerNode` is the other role.
+Memory is bounded by construction: one message a neighbour. Whoever owns time and sockets calls these, the three from
+three threads if it likes; a bad message is refused, counted in `refused` by reason, and otherwise without effect.
+`ServerNode` is the other role.
 """
 
-from collections import Counter
+import threading
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,83 +22,28 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, State
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.problem import Problem
-from folkman.runtime.codec import CodecError, Message, decode, encode
+from folkman.runtime.codec import SERVER, Message, Sign, encode
+from folkman.runtime.mailbox import Checks, Mailbox
 
-__all__ = ["Mailbox", "Node", "ServerNode"]
+__all__ = ["Mailbox", "Node", "ServerNode", "Wire"]
 
 
-class Mailbox:
-    """The freshest message of each of `num_senders` senders, and a count of what was refused.
+class Wire(NamedTuple):
+    """How a node's messages look, and what it asks of others'."""
 
-    With `note_broken` a message that is whole but not finite still counts as heard, so that a server that waits for
-    everyone can drop it and go on; its payload is zeros and marked.
-    """
+    run: int = 0
+    sign: Sign | None = None  # None: insecure
+    checks: Checks = Checks()
+    dtype: str | None = None  # of the parameters on the wire; None: as they are
 
-    def __init__(self, first: NDArray, num_senders: int, run: int, *, note_broken: bool = False) -> None:
-        self.run = run
-        self.payload = np.tile(first, (num_senders, 1))
-        self.sequence = np.zeros(num_senders, np.int64)
-        self.slot = np.zeros(num_senders, np.int64)
-        self.heard = np.zeros(num_senders, bool)
-        self.finite = np.ones(num_senders, bool)
-        self.refused: Counter[str] = Counter()
-        self._note_broken = note_broken
-
-    def put(self, data: bytes, own: int | None = None) -> bool:
-        """Keep a message that is whole, from a known sender and newer than what is held; tell whether it was kept."""
-        try:
-            message = self._checked(data, own)
-        except CodecError as error:
-            self.refused[error.reason] += 1
-            if error.reason == "finite" and self._note_broken and error.node is not None:
-                self._note(error.node)
-            return False
-        sender = message.node
-        self.payload[sender] = message.params
-        self.sequence[sender] = message.sequence
-        self.slot[sender] = message.slot
-        self.heard[sender] = self.finite[sender] = True
-        return True
-
-    def _checked(self, data: bytes, own: int | None) -> Message:
-        """Return the message, every check passed, before anything is written."""
-        message = decode(data, self.run, self.payload.shape[1])
-        if message.node >= len(self.payload) or message.node == own:
-            raise CodecError("sender", f"expected another of {len(self.payload)} nodes, got {message.node}")
-        if message.sequence <= self.sequence[message.node]:  # a repeat, a replay, or overtaken on its way
-            raise CodecError("stale", f"message {message.sequence} of node {message.node} is not newer than held")
-        with np.errstate(over="ignore"):
-            params = message.params.astype(self.payload.dtype)
-        if not np.isfinite(params).all():  # finite on a wider wire, and too large for us
-            raise CodecError("finite", "expected parameters that fit our precision", message.node)
-        return message._replace(params=params)
-
-    def _note(self, sender: int) -> None:
-        if sender < len(self.payload):
-            self.payload[sender] = 0.0
-            self.heard[sender], self.finite[sender] = True, False
-
-    def inbox(self, weight: NDArray, own_weight: float, slot: int, lockstep_of: int | None = None) -> Inbox:
-        """Return what is held as an inbox, and mark it as heard.
-
-        In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all neighbours are, and then
-        the node itself is marked too.
-        """
-        dtype = self.payload.dtype
-        heard = self.heard.copy()
-        if lockstep_of is not None:
-            heard[:] = self.heard[weight > 0].all()
-        box = Inbox(
-            store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
-            row=jnp.arange(len(self.payload)),
-            weight=jnp.asarray(weight, dtype),
-            own_weight=jnp.asarray(own_weight, dtype),
-            heard=jnp.asarray(heard),
-            age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
-            finite=jnp.asarray(self.finite.copy()),
-        )
-        self.heard[heard] = False
-        return box
+    def encode(self, message: Message) -> bytes:
+        """Return the bytes; a model that 16 bits cannot hold goes as it is."""
+        if self.dtype is not None:
+            with np.errstate(over="ignore"):
+                short = message.params.astype(self.dtype)
+            if np.isfinite(short).all():
+                message = message._replace(params=short)
+        return encode(message, self.sign)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -109,6 +55,11 @@ def _hear(state: State, algorithm: Algorithm, inbox: Inbox) -> tuple[State, Arra
 @partial(jax.jit, static_argnums=1)
 def _learn(state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: Array, key: Array) -> State:
     return algorithm.update(state, inbox, loss, grad, key)
+
+
+@jax.jit
+def _traced_gradients(problem: Problem, point: Array, key: Array) -> tuple[Array, Array]:
+    return problem.gradients(point[None], key[None])
 
 
 class Node:
@@ -123,6 +74,7 @@ class Node:
         *,
         run: int = 0,
         seed: int = 0,
+        wire: Wire | None = None,
     ) -> None:
         if problem.num_nodes != 1:
             raise ValueError(
@@ -131,33 +83,68 @@ class Node:
         if not 0 <= index < len(shares):
             raise ValueError(f"node {index} is not among the {len(shares)} shares; number nodes from 0")
         self.index, self.problem, self.algorithm = index, problem, algorithm
+        self.wire = wire or Wire(run)
         place = Place(jnp.asarray(index, jnp.int32), len(shares), node_key(make_key(seed, Stream.START), index, 0))
         self.state: State = algorithm.init(problem.initial, place)
         with_server = algorithm.server is not None
-        first = np.asarray(_first_heard(algorithm, self.state, problem.initial, len(shares)))
-        self.mailbox = Mailbox(first, 1 if with_server else len(shares), run)
+        self._waits = not with_server and Assumption.LOCKSTEP in algorithm.assumes
+        self.mailbox = Mailbox(
+            np.asarray(_first_heard(algorithm, self.state, problem.initial, len(shares))),
+            1 if with_server else len(shares),
+            self.wire.run,
+            first_sender=SERVER if with_server else 0,
+            in_rounds=self._waits,
+            checks=self.wire.checks,
+        )
         self._own = None if with_server else index
         self._weight, self._own_weight = _weights(algorithm, index, shares)
-        self._waits = not with_server and Assumption.LOCKSTEP in algorithm.assumes
         self.slot = 0
         self.steps = 0
-        self._sequence = 0
+        self.loss = float("nan")
+        self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
+        self.sequence = 0
         self._seed = seed
+        self._lock = threading.Lock()
+
+    @property
+    def neighbours(self) -> list[int]:
+        """Return the numbers of those that this node hears and sends to."""
+        return [SERVER] if self.algorithm.server is not None else [int(j) for j in np.flatnonzero(self._weight)]
 
     def receive(self, data: bytes) -> bool:
         """Take a message; tell whether it was kept."""
         return self.mailbox.put(data, self._own)
 
+    def take(self, data: bytes) -> Message:
+        """Take a message and return it, or raise `CodecError`."""
+        return self.mailbox.take(data, self._own)
+
+    def complete(self) -> bool:
+        """Tell whether the next slot will hear what a node that waits is waiting for."""
+        with self.mailbox.lock:
+            return bool(self.mailbox.heard[self._weight > 0].all())
+
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
-        inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot, self._round_of())
-        self.state, wants, point = _hear(self.state, self.algorithm, inbox)
+        with self.mailbox.lock:
+            used = self.mailbox.sequence.copy()
+            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot, self._round_of())
+        state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
-            loss, grad = self.problem.gradients(point[None], self._key(Stream.BATCH)[None])
-            self.state = _learn(self.state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM))
-            self.steps += 1
-        self.slot += 1
+            loss, grad = self._gradient(point)
+            state = _learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM))
+            self.loss = float(loss[0])
+        with self._lock:
+            self.state, self.used = state, used
+            self.steps += int(wants)
+            self.slot += 1
         return bool(wants)
+
+    def _gradient(self, point: Array) -> tuple[Array, Array]:
+        key = self._key(Stream.BATCH)
+        if self.problem.traceable:
+            return _traced_gradients(self.problem, point, key)
+        return self.problem.gradients(point[None], key[None])
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step: it then hears all its neighbours at once, or none."""
@@ -169,13 +156,44 @@ class Node:
 
     def send(self) -> bytes:
         """Return the message to broadcast now."""
-        self._sequence += 1
-        params = np.asarray(self.algorithm.message(self.state))
-        return encode(Message(self.mailbox.run, self.index, self._sequence, self.slot, params))
+        return self.formed()[0]
+
+    def formed(self, number: int = 0) -> tuple[bytes, int, int]:
+        """Return the message to broadcast now, its sequence number, and the slot it was formed after.
+
+        `number` goes into the field of the round, for those who do not live in rounds.
+        """
+        with self._lock:
+            state, slot = self.state, self.slot
+            self.sequence += 1
+            sequence = self.sequence
+        params = np.asarray(self.algorithm.message(state))
+        message = Message(self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number)
+        return self.wire.encode(message), sequence, slot
+
+    def warm(self) -> None:
+        """Compile everything that a slot needs, without living one."""
+        with self.mailbox.lock:
+            heard, round_, ahead = self.mailbox.heard.copy(), self.mailbox.round, dict(self.mailbox.ahead)
+            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
+            self.mailbox.heard, self.mailbox.round, self.mailbox.ahead = heard, round_, ahead
+        state, _, point = _hear(self.state, self.algorithm, inbox)
+        loss, grad = self._gradient(point)
+        jax.block_until_ready(_learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM)))
 
     def params(self) -> NDArray[Any]:
         """Return the node's parameters w_i."""
         return np.asarray(self.algorithm.params(self.state))
+
+    def model(self) -> NDArray[Any]:
+        """Return what the node would deploy: its own v_i, or its params."""
+        if self.algorithm.model is None:
+            return self.params()
+        with self.mailbox.lock:
+            heard = self.mailbox.heard.copy()
+            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
+            self.mailbox.heard = heard
+        return np.asarray(self.algorithm.model(self.state, inbox))
 
     def _key(self, stream: Stream) -> Array:
         return node_key(make_key(self._seed, stream), self.index, self.steps)
@@ -205,35 +223,93 @@ def _serve(state: State, algorithm: Algorithm, inbox: Inbox, key: Array) -> Stat
 
 
 class ServerNode:
-    """The server of a centralised method. It signs its messages as sender 0, a node's only neighbour."""
+    """The server of a centralised method: a node's only neighbour, `SERVER` on the wire."""
 
-    def __init__(self, initial: Array, algorithm: Algorithm, shares: NDArray, *, run: int = 0, seed: int = 0) -> None:
+    index = SERVER
+
+    def __init__(
+        self,
+        initial: Array,
+        algorithm: Algorithm,
+        shares: NDArray,
+        *,
+        run: int = 0,
+        seed: int = 0,
+        wire: Wire | None = None,
+    ) -> None:
         if algorithm.server is None:
             raise ValueError(f"{algorithm.name} has no server role; run it between peers")
         self.algorithm, self.server = algorithm, algorithm.server
+        self.wire = wire or Wire(run)
         self.state: State = self.server.init(initial, len(shares))
         place = Place(jnp.zeros((), jnp.int32), len(shares), make_key(seed, Stream.START))
         first = np.asarray(algorithm.message(algorithm.init(initial, place)))
-        self.mailbox = Mailbox(first, len(shares), run, note_broken=True)
+        self.mailbox = Mailbox(first, len(shares), self.wire.run, note_broken=True, checks=self.wire.checks)
         self._shares = np.asarray(shares)
         self._seed = seed
         self.slot = 0
-        self._sequence = 0
+        self.used = self.mailbox.sequence.copy()
+        self.sequence = 0
+
+    @property
+    def neighbours(self) -> list[int]:
+        """Return the numbers of the nodes."""
+        return list(range(len(self._shares)))
+
+    @property
+    def steps(self) -> int:
+        """Return the aggregations so far."""
+        return int(self.server.rounds(self.state))
 
     def receive(self, data: bytes) -> bool:
         """Take an upload; tell whether it was kept."""
         return self.mailbox.put(data)
 
+    def take(self, data: bytes) -> Message:
+        """Take an upload and return it, or raise `CodecError`."""
+        return self.mailbox.take(data)
+
     def wake(self) -> bool:
         """Let the server act on what arrived; tell whether it has an answer to send."""
-        inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
+        with self.mailbox.lock:
+            self.used = self.mailbox.sequence.copy()
+            inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
         key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
         self.state = _serve(self.state, self.algorithm, inbox, jax.random.fold_in(key, int(Stream.SERVER)))
         self.slot += 1
-        return bool(np.any(self.server.offers(self.state)))
+        return bool(self.offers().any())
+
+    def offers(self) -> NDArray[np.bool_]:
+        """Tell to whom the server has something to send, (node,)."""
+        return np.asarray(self.server.offers(self.state))
 
     def send(self) -> bytes:
         """Return the message to broadcast now."""
-        self._sequence += 1
+        return self.formed()[0]
+
+    def complete(self) -> bool:
+        """Tell whether anything has come since the last time."""
+        with self.mailbox.lock:
+            return bool(self.mailbox.heard.any())
+
+    def formed(self, number: int = 0) -> tuple[bytes, int, int]:
+        """Return the message to broadcast now, its sequence number, and the slot it was formed after."""
+        del number
+        self.sequence += 1
         params = np.asarray(self.server.message(self.state))
-        return encode(Message(self.mailbox.run, 0, self._sequence, self.slot, params))
+        return (
+            self.wire.encode(Message(self.wire.run, SERVER, self.sequence, self.slot, params)),
+            self.sequence,
+            self.slot,
+        )
+
+    def warm(self) -> None:
+        """Do nothing: a server computes little."""
+
+    def params(self) -> NDArray[Any]:
+        """Return the server's model."""
+        return np.asarray(self.server.params(self.state))
+
+    def model(self) -> NDArray[Any]:
+        """Return the server's model."""
+        return self.params()

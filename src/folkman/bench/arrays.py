@@ -1,0 +1,74 @@
+"""The arrays of a task, the same for all sides: `python -m folkman.bench.arrays FOLDER`.
+
+Samples are drawn: ten prototypes with noise, of MNIST's shape and range. Up to the size of the pool no two nodes share
+a sample. The first model and the mini-batches are those that folkman draws under seed 0, so that every side that can
+be handed its batches takes the very same steps.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.bench.works import CLASSES, IMAGE, Task
+
+__all__ = ["batches", "parts", "pool", "write"]
+
+LARGEST_POOL = 100_000
+
+
+def pool(size: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Draw samples (size, 784) in 0 .. 1 around ten prototypes, and their labels."""
+    rng = np.random.default_rng(seed)
+    features = int(np.prod(IMAGE))
+    prototypes = rng.random((CLASSES, features), dtype=np.float32)
+    y = rng.integers(0, CLASSES, size=size).astype(np.int32)
+    x = rng.random((size, features), dtype=np.float32)
+    x += prototypes[y]
+    x *= 0.5
+    return x, y
+
+
+def parts(task: Task, size: int) -> NDArray[np.int32]:
+    """Return the rows of the pool that each node holds, (node, sample)."""
+    rows = np.arange(task.nodes * task.samples, dtype=np.int64) % size
+    return rows.reshape(task.nodes, task.samples).astype(np.int32)
+
+
+def batches(task: Task) -> NDArray[np.int32]:
+    """Return which of its samples each node takes, (round, node, batch), as folkman draws them under seed 0."""
+    import jax
+    import jax.numpy as jnp
+
+    from folkman.keys import Stream, make_key, node_keys
+
+    key, nodes = make_key(0, Stream.BATCH), jnp.arange(task.nodes, dtype=jnp.int32)
+
+    @jax.jit
+    def of_round(k: jax.Array) -> jax.Array:
+        keys = node_keys(key, nodes, jnp.full(task.nodes, k, jnp.int32))
+        return jax.vmap(lambda one: jax.random.randint(one, (task.batch_size,), 0, task.samples, jnp.int32))(keys)
+
+    return np.stack([np.asarray(of_round(jnp.asarray(k, jnp.int32))) for k in range(task.rounds)])
+
+
+def write(task: Task, folder: Path) -> None:
+    """Write the arrays of a task into its folder."""
+    from folkman.keys import Stream, make_key
+    from folkman.problem.models import MODELS
+
+    size = min(task.nodes * task.samples, LARGEST_POOL)
+    x, y = pool(size)
+    first = MODELS[task.model](IMAGE, CLASSES).init(make_key(0, Stream.MODEL))
+    found = {"pool_x": x, "pool_y": y, "parts": parts(task, size), "initial": np.asarray(first)}
+    if task.batch is not None:
+        found["draws"] = batches(task)
+    for name, array in found.items():
+        np.save(folder / f"{name}.npy", array)
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    write(Task(**json.loads((place / "task.json").read_text(encoding="utf-8"))), place)

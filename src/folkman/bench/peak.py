@@ -1,0 +1,48 @@
+"""What this machine can do at most, spoken to like any side: float32 products by NumPy's BLAS, and bytes copied."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from folkman.bench.opponents import protocol
+
+__all__ = ["build", "copy_gb_per_s", "gemm_gflops"]
+
+
+def gemm_gflops(size: int = 2048, times: int = 3) -> float:
+    """Return the best rate of a product of two square matrices."""
+    a = np.random.default_rng(0).random((size, size), dtype=np.float32)
+    b, c = a.copy(), np.empty_like(a)
+    return 2e-9 * size**3 / min(_seconds(lambda: np.matmul(a, b, out=c)) for _ in range(times))
+
+
+def copy_gb_per_s(size_bytes: int = 2**28, times: int = 3) -> float:
+    """Return the best rate of bytes read and written by a copy far larger than any cache."""
+    a = np.zeros(size_bytes // 4, np.float32)
+    b = np.ones_like(a)
+    return 2e-9 * size_bytes / min(_seconds(lambda: np.copyto(b, a)) for _ in range(times))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def build() -> protocol.Learner:
+    """Answer the order `peak`; there is nothing to learn."""
+
+    def peak(order: dict) -> dict:
+        del order
+        return {"gemm_gflops": gemm_gflops(), "copy_gb_per_s": copy_gb_per_s()}
+
+    def nothing(*given: object) -> np.ndarray:
+        del given
+        return np.zeros(0)
+
+    return protocol.Learner(np.__version__, nothing, nothing, nothing, orders={"peak": peak})
+
+
+if __name__ == "__main__":
+    protocol.serve(build)

@@ -1,0 +1,152 @@
+"""Running a task: every side started once and warmed up, then asked in turn, round after round."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from folkman.bench.environments import OpponentAbsentError, ensure
+from folkman.bench.measure import absent, floors, measured, verdict, with_ratios
+from folkman.bench.talk import Side, SideFailedError
+from folkman.bench.works import Task
+
+__all__ = ["OPPONENTS", "Settings", "learning", "open_task"]
+
+OPPONENTS = ("torch", "jax", "flower", "fedjax", "pfl", "gossipy")
+WARM_UP_ROUNDS = 2
+NOT_AVAILABLE = "NotAvailableError: "
+BESIDE = "folkman, "
+"""How a side is named that is folkman at another work."""
+
+
+class Settings(NamedTuple):
+    """How the benchmark is run."""
+
+    rounds: int  # repetitions of each side
+    environments: Path
+    limit_s: float  # of one answer
+    say: Callable[[str], None]
+
+
+Sides = dict[str, Side]
+Rows = list[dict[str, Any]]
+
+
+@contextmanager
+def open_task(task: Task) -> Iterator[Path]:
+    """Yield a folder with the task and its arrays, for as long as it is worked at."""
+    with tempfile.TemporaryDirectory(prefix="folkman-bench-") as name:
+        folder = Path(name)
+        (folder / "task.json").write_text(json.dumps(task._asdict()), encoding="utf-8")
+        command = [sys.executable, "-m", "folkman.bench.arrays", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SideFailedError(f"the arrays of {task.work} could not be drawn: {done.stderr.strip()[-300:]}")
+        yield folder
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """Return the command of a module of folkman, in the interpreter that runs this one."""
+    return [sys.executable, "-m", f"folkman.bench.{name}", *arguments]
+
+
+def learning(task: Task, opponents: list[str], settings: Settings, beside: Task | None = None) -> dict[str, Any]:
+    """Let folkman and the opponents learn in turn, and return the rows; `beside` is another task of folkman's own."""
+    rows: Rows = []
+    with ExitStack() as stack:
+        sides: Sides = {}
+        folder = stack.enter_context(open_task(task))
+        stack.callback(lambda: [side.end() for side in sides.values()])
+        _start(sides, rows, "folkman", module("side", str(folder)), settings)
+        _start(sides, rows, "peak", module("peak", str(folder)), settings)
+        if beside is not None:
+            other = stack.enter_context(open_task(beside))
+            _start(sides, rows, BESIDE + beside.work, module("side", str(other)), settings)
+        for name in opponents:
+            _start_opponent(sides, rows, name, folder, settings)
+        answers = _in_turn(sides, rows, task.rounds, settings)
+        peaks = answers.pop("peak")
+        rows += [_row(task, sides[name], given) for name, given in answers.items() if given]
+        _judge(sides, rows, answers, folder)
+    peak = {key: max(answer[key] for answer in peaks) for key in ("gemm_gflops", "copy_gb_per_s")}
+    return {
+        "task": task._asdict(),
+        "peak": peak,
+        "floors": floors(task, peak["gemm_gflops"], peak["copy_gb_per_s"]),
+        "rows": with_ratios(rows, peak["gemm_gflops"]),
+    }
+
+
+def _row(task: Task, side: Side, answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of a side: the first answer was the warm-up."""
+    warm_up, *repeated = answers
+    foreign = [each["foreign_cores"] for each in repeated if each["foreign_cores"] is not None]
+    return measured(task, side.name, side.version, repeated) | {
+        "memory_mb": side.memory_mb,
+        "startup_s": side.startup_s,
+        "warm_up_s": warm_up["wall_s"],
+        "foreign_cores": median(foreign) if foreign else None,
+    }
+
+
+def _start(sides: Sides, rows: Rows, name: str, command: list[str], settings: Settings) -> None:
+    """Start a side, or note why it is not there."""
+    settings.say(f"  starting {name}")
+    try:
+        sides[name] = Side(name, command, settings.limit_s)
+    except SideFailedError as error:
+        text = str(error)
+        status = "not available" if text.startswith(NOT_AVAILABLE) else "failed"
+        rows.append(absent(name, status, text.removeprefix(NOT_AVAILABLE)))
+
+
+def opponent_command(name: str, settings: Settings) -> list[str]:
+    """Return the command of an opponent's script in its own environment, made where it is missing."""
+    home = Path(str(files("folkman.bench") / "opponents"))
+    python = ensure(name, home / f"{name}.txt", settings.environments)
+    return [str(python), str(home / f"against_{name}.py")]
+
+
+def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings: Settings) -> None:
+    try:
+        command = opponent_command(name, settings)
+    except OpponentAbsentError as error:
+        rows.append(absent(name, "absent", str(error)))
+        return
+    _start(sides, rows, name, [*command, str(folder)], settings)
+
+
+def _in_turn(sides: Sides, rows: Rows, task_rounds: int, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """Warm every side up, then ask each for one repetition in every round; a side that fails is left out."""
+    answers: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
+    for k in range(settings.rounds + 1):
+        settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")
+        length = task_rounds if k else min(WARM_UP_ROUNDS, task_rounds)
+        for name in list(answers):
+            do = "peak" if name == "peak" else "repeat"
+            try:
+                answers[name].append(sides[name].ask(do, rounds=length))
+            except SideFailedError as error:
+                rows.append(absent(name, "failed", str(error)))
+                del answers[name]
+    return answers
+
+
+def _judge(sides: Sides, rows: Rows, answers: dict[str, list[dict[str, Any]]], folder: Path) -> None:
+    """Let folkman evaluate every final model, and say of each row whether it was the same work."""
+    if "folkman" not in answers:
+        return
+    judge = sides["folkman"]
+    first = judge.ask("judge", model=str(folder / "initial.npy"))["loss"]
+    losses = {name: judge.ask("judge", model=given[-1]["model"])["loss"] for name, given in answers.items()}
+    for row in rows:
+        if row["side"] in losses:
+            row["loss"] = losses[row["side"]]
+            if not row["side"].startswith(BESIDE):
+                row["work"] = verdict(row, row["loss"], losses["folkman"], first)

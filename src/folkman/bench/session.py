@@ -1,0 +1,109 @@
+"""A session of the benchmark: the works asked for, one after the other, into one file of results."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from folkman.bench.gpu import gradient
+from folkman.bench.measure import absent
+from folkman.bench.runs import OPPONENTS, Settings, learning
+from folkman.bench.talk import SideFailedError
+from folkman.bench.whole import experiment
+from folkman.bench.works import Task, Work, chosen, load_works
+from folkman.files import write_whole
+
+__all__ = ["NO_OPPONENT", "choose", "machine", "run"]
+
+NO_OPPONENT = "none"
+
+
+def choose(works: list[str], opponents: list[str], names: list[str]) -> tuple[list[Work], list[str]]:
+    """Return the works and opponents asked for; `names` are of either kind, and what is neither is refused."""
+    known = load_works()
+    if names:
+        chosen(names, [*known, *OPPONENTS, NO_OPPONENT], "work or opponent")
+    picked = chosen([*works, *(name for name in names if name in known)], list(known), "work")
+    rivals = [*opponents, *(name for name in names if name not in known)]
+    against = [] if rivals == [NO_OPPONENT] else chosen(rivals, list(OPPONENTS), "opponent")
+    return [known[name] for name in picked], against
+
+
+def run(
+    works: list[Work],
+    opponents: list[str],
+    settings: Settings,
+    out: Path,
+    show: Callable[[Work, dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Do every work, show each of its tables, and write all results so far after each."""
+    results = {**machine(), "rounds": settings.rounds, "works": []}
+    for work in works:
+        settings.say(f"{work.name}: {work.title}")
+        entry = {"name": work.name, "title": work.title, "runs": []}
+        results["works"].append(entry)
+        for found in _runs(work, opponents, settings):
+            entry["runs"].append(found)
+            show(work, found)
+            _write(results, out)
+    return results
+
+
+def _runs(work: Work, opponents: list[str], settings: Settings) -> Iterator[dict[str, Any]]:
+    """Yield what each task of a work gave."""
+    rivals = [name for name in opponents if name in work.opponents]
+    if work.kind == "experiment":
+        yield experiment(settings)
+    elif work.kind == "gradient":
+        yield from _unless_failed(lambda: gradient(work, rivals, settings), work.tasks[0])
+    else:
+        other = load_works()[work.beside].tasks[0] if work.beside else None
+        for task in work.tasks:
+            asked = rivals if work.opponents_up_to is None or task.nodes <= work.opponents_up_to else []
+            yield from _unless_failed(lambda t=task, a=asked: [learning(t, a, settings, other)], task)
+
+
+def _unless_failed(work: Callable[[], list[dict[str, Any]]], task: Task) -> list[dict[str, Any]]:
+    try:
+        return work()
+    except SideFailedError as error:
+        return [{"task": task._asdict(), "rows": [absent("folkman", "failed", str(error))]}]
+
+
+def machine() -> dict[str, Any]:
+    """Return where and with what the numbers are made."""
+    versions = {}
+    for package in ("folkman", "jax", "jaxlib", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": ["folkman", *sys.argv[1:]],
+        "versions": versions,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(results, indent=1, allow_nan=False) + "\n"
+    write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))

@@ -1,0 +1,195 @@
+"""Folkman's side of the benchmark: `python -m folkman.bench.side FOLDER`, spoken to by `opponents/protocol.py`.
+
+With a free network the mathematics is FedAvg with one local step and equal shares, on links that take no time: every
+node takes one gradient step from the common model, then all models are averaged. That is what the opponents do.
+
+The engine evaluates the model at the first and the last slot. The first evaluation is over when a repetition begins,
+and what it took is told as `aside_s`: the last one, within the repetition, takes the same.
+"""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import folkman
+from folkman.bench.opponents import protocol
+from folkman.bench.works import CLASSES, IMAGE, Task
+
+__all__ = ["NotAvailableError", "build", "problem_of", "simulation_of"]
+
+MOST_SAMPLE_BYTES = 8 * 2**30
+"""Samples of all nodes, as the engine holds them, beyond which a task is not tried."""
+
+
+class NotAvailableError(RuntimeError):
+    """The engine cannot do this task, and why."""
+
+
+class State(NamedTuple):
+    """A repetition under way."""
+
+    mark: Any
+    evaluation_s: float
+    path: Iterator[tuple[Any, dict[str, float]]]
+
+
+def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
+    """Put the samples of the task on its nodes."""
+    from folkman.problem.problem import make_problem
+
+    size = 4 * arrays.parts.size * arrays.pool_x.shape[1]
+    if size > MOST_SAMPLE_BYTES:
+        raise NotAvailableError(f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy")
+    return make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch)
+
+
+def _data(arrays: protocol.Arrays) -> Any:
+    from folkman.problem.data import DataSet
+
+    x = arrays.pool_x.reshape(-1, *IMAGE)
+    return DataSet("bench", x, arrays.pool_y, x[:0], arrays.pool_y[:0], CLASSES)
+
+
+def simulation_of(task: Task, problem: Any) -> Any:
+    """Return what `march` takes: the one place that knows how the engine is asked for a network of the benchmark."""
+    from folkman.algorithm.async_sharing import async_sharing
+    from folkman.algorithm.fedavg import fedavg
+    from folkman.engine.simulate import Clock, Recording, Simulation
+    from folkman.radio.delay import ideal, snapshot
+    from folkman.radio.network import RadioNetwork
+
+    recording = Recording(every=2**30)  # at the first and the last slot only
+    if task.network == "radio":
+        network = RadioNetwork(threshold_db=-15.0)  # of the paper's three, the one at which most links are up
+        return Simulation(problem, network, async_sharing(step=task.step), Clock(network.slot_s), recording)
+    if task.network == "snapshot":
+        return Simulation(problem, snapshot(gamma=5), async_sharing(step=task.step), Clock(), recording)
+    return Simulation(problem, ideal(), fedavg(step=task.step), Clock(), recording)
+
+
+def precise(problem: Any, precision: str) -> Any:
+    """Return the problem computing in another precision: the one place that knows how the engine is asked for it."""
+    from dataclasses import replace
+
+    from folkman.problem.models import MODELS
+
+    if not problem.model.convolutional and precision != "float32":
+        raise NotAvailableError(f"only the CNN computes in {precision}")
+    if precision == "float32":
+        return problem
+    model = MODELS["cnn"](IMAGE, CLASSES, precision=precision)
+    return replace(problem, model=model, x=problem.x.astype(precision), x_test=problem.x_test.astype(precision))
+
+
+def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Time the gradients of all nodes at the first model, alone: the median of `times`, after one that compiles."""
+    import jax
+    import jax.numpy as jnp
+
+    from folkman.keys import Stream, make_key
+
+    problem = precise(problem, order["precision"])
+    points = jnp.broadcast_to(problem.initial, (problem.num_nodes, problem.dim))
+    keys = jnp.broadcast_to(make_key(0, Stream.BATCH), (problem.num_nodes,))
+    compute = jax.jit(lambda held, v: held.gradients(v, keys))
+    took = []
+    for _ in range(1 + order["times"]):
+        begun = time.perf_counter()
+        jax.block_until_ready(compute(problem, points) if problem.traceable else problem.gradients(points, keys))
+        took.append(time.perf_counter() - begun)
+    used = jax.devices()[0].memory_stats() or {}  # none on a CPU
+    device = {"device_memory_mb": used["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in used else {}
+    return {"seconds": float(np.median(took[1:])), "compile_s": took[0], **device}
+
+
+def backend(order: dict[str, Any]) -> dict[str, Any]:
+    """Tell what JAX computes on."""
+    import jax
+
+    del order
+    return {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
+
+
+def build() -> protocol.Learner:
+    """Build folkman's side from the folder of a task."""
+    task = Task(**protocol.task())
+    if task.model == "softmax" and task.network != "radio":
+        folkman.use_cores()  # as a user would; the CNN's kernels take all cores by themselves
+    return _connected(task) if task.cell is None else _cellular(task)
+
+
+def _connected(task: Task) -> protocol.Learner:
+    """All nodes average with all, or hear each other over one network."""
+    from folkman.engine.simulate import march, outcome, start
+
+    problem = problem_of(task, protocol.load_arrays())
+    simulation = simulation_of(task, problem)
+
+    def begin(rounds: int) -> State:
+        path = march(simulation, start(simulation, seed=0), rounds)
+        begun = time.perf_counter()
+        mark, _ = next(path)
+        return State(mark, time.perf_counter() - begun, path)
+
+    def learn(state: State, rounds: int) -> State:
+        del rounds
+        *_, (mark, _) = state.path
+        return state._replace(mark=mark)
+
+    def model(state: State) -> NDArray[np.float32]:
+        return outcome(simulation, state.mark)[0]
+
+    orders = {"judge": partial(judge, problem), "gradients": partial(gradients, problem), "backend": backend}
+    return protocol.Learner(folkman.__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
+
+
+def judge(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Evaluate a model of any side on the training data."""
+    import jax.numpy as jnp
+
+    return {"loss": float(problem.evaluate(jnp.asarray(np.load(order["model"]))).train_loss)}
+
+
+def _cellular(task: Task) -> protocol.Learner:
+    """Nodes average within their cells: the one place that knows how the engine is asked for many cells.
+
+    Nodes draw their own samples from the pool, and both evaluations are within the time.
+    """
+    from folkman.algorithm.fedavg import fedavg
+    from folkman.engine.simulate import Recording
+    from folkman.radio.delay import ideal
+
+    if find_spec("folkman.engine.cells") is None:
+        raise NotAvailableError(f"the engine has no cells: {task.nodes} nodes in cells of {task.cell}")
+    engine, fields = import_module("folkman.engine.cells"), import_module("folkman.problem.field")
+    arrays, cell = protocol.load_arrays(), task.cell or task.nodes
+    data = _data(arrays)
+    field = fields.make_field(
+        data, task.model, cells=task.nodes // cell, nodes=cell, samples=task.samples, batch=task.batch
+    )
+
+    network, algorithm, recording = ideal(), fedavg(step=task.step), Recording(every=2**30)  # once: they key programs
+
+    def learn(state: None, rounds: int) -> Any:
+        del state
+        return engine.simulate_cells(field, network, algorithm, slots=rounds, recording=recording)
+
+    pooled = problem_of(task._replace(nodes=1), arrays._replace(parts=np.arange(len(arrays.pool_x))[None]))
+    return protocol.Learner(
+        folkman.__version__,
+        lambda rounds: None,  # noqa: ARG005 - nothing to prepare
+        learn,
+        lambda run: run.model.mean(axis=0),
+        orders={"judge": partial(judge, pooled), "backend": backend},
+        notes={"batches": "own"},
+    )
+
+
+if __name__ == "__main__":
+    protocol.serve(build)

@@ -1,0 +1,123 @@
+"""Speaking with one side of the benchmark, in a process of its own: see `opponents/protocol.py`.
+
+RuntimeError
+`- SideFailedError   a side said that it failed, ended, or was silent for too long
+"""
+
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+import uuid
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from folkman.bench.watch import Watch, busy_core_s
+
+__all__ = ["Side", "SideFailedError"]
+
+MARK = "FOLKMAN_BENCH_SIDE"
+END_LIMIT_S = 20
+
+
+class SideFailedError(RuntimeError):
+    """A side of the benchmark failed, and why."""
+
+
+class Side:
+    """A process that answers one line for each line."""
+
+    def __init__(self, name: str, command: list[str], limit_s: float) -> None:
+        self.name, self.limit_s = name, limit_s
+        mark = f"{MARK}={uuid.uuid4().hex}"
+        self.watch = Watch(mark)
+        begun = time.perf_counter()
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, PYTHONUNBUFFERED="1", **dict([mark.split("=")])),
+        )
+        self.watch.start()
+        self.said: queue.Queue[str | None] = queue.Queue()
+        self.last_words: deque[str] = deque(maxlen=5)
+        self.readers = [threading.Thread(target=read, daemon=True) for read in (self._listen, self._overhear)]
+        for reader in self.readers:
+            reader.start()
+        try:
+            self.version = str(self._answer().get("version"))
+        except SideFailedError:
+            self.end()
+            raise
+        self.startup_s = time.perf_counter() - begun
+        self.memory_mb = 0.0
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        """Give an order and return the answer, with its wall-clock seconds and the cores that others used meanwhile."""
+        busy, own, begun = busy_core_s(), self.watch.core_s(), time.perf_counter()
+        self._tell({"do": do, **more})
+        found = self._answer()
+        took, after = time.perf_counter() - begun, busy_core_s()
+        foreign = None
+        if busy is not None and after is not None:
+            foreign = max(0.0, after - busy - (self.watch.core_s() - own)) / took
+        self.watch.look()
+        self.memory_mb = max(self.memory_mb, self.watch.most_bytes / 1e6, found.get("memory_mb", 0.0))
+        return {**found, "wall_s": took, "foreign_cores": foreign}
+
+    def end(self) -> None:
+        """Ask the process to end, and make it if it does not."""
+        try:
+            self._tell({"do": "end"})
+            self.process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(END_LIMIT_S)
+        self.watch.stopped.set()
+        self.watch.join()
+        self.watch.end_all()
+        for reader in self.readers:
+            reader.join(END_LIMIT_S)
+        if any(reader.is_alive() for reader in self.readers):
+            return  # somebody without the mark holds a pipe open: closing it would wait for them
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(OSError):
+                pipe.close() if pipe else None
+
+    def _tell(self, order: dict[str, Any]) -> None:
+        if self.process.stdin is None:
+            return
+        with suppress(OSError):  # it has ended: the missing answer will say so
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+
+    def _listen(self) -> None:
+        for line in self.process.stdout or ():
+            self.said.put(line)
+        self.said.put(None)
+
+    def _overhear(self) -> None:
+        for line in self.process.stderr or ():
+            self.last_words.append(line)
+
+    def _answer(self) -> dict[str, Any]:
+        try:
+            line = self.said.get(timeout=self.limit_s)
+        except queue.Empty:
+            raise SideFailedError(f"'{self.name}' said nothing for {self.limit_s:.0f} s") from None
+        if line is None:
+            self.process.wait(END_LIMIT_S)
+            words = " / ".join(word.strip() for word in self.last_words)
+            raise SideFailedError(f"'{self.name}' ended with {self.process.returncode}: {words[-300:]}")
+        try:
+            found = json.loads(line)
+        except ValueError:
+            raise SideFailedError(f"'{self.name}' said what is not JSON: {line[:200]!r}") from None
+        if "error" in found:
+            raise SideFailedError(found["error"])
+        return found

@@ -1,0 +1,84 @@
+"""What a side of the benchmark takes: the memory of all its processes, and the cores that others took meanwhile.
+
+Processes are known by a mark in their environment, which children inherit, so that daemons count too. Needs Linux's
+/proc; elsewhere both are unknown, and the memory is what the side says of itself.
+"""
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["Watch", "busy_core_s"]
+
+PROC = Path("/proc")
+PERIOD_S = 0.3
+
+
+def busy_core_s() -> float | None:
+    """Return the core-seconds that all processes of the machine have used since it started."""
+    try:
+        fields = [int(field) for field in (PROC / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq = fields[:7]
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+class Watch(threading.Thread):
+    """Looks at the marked processes until told to stop, keeping the most memory they ever held together."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__(daemon=True)
+        self.mark = mark.encode()
+        self.most_bytes = 0
+        self.mine: set[str] = set()
+        self.others: set[str] = set()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """Look, and look again."""
+        while not self.stopped.wait(PERIOD_S):
+            self.look()
+
+    def look(self) -> None:
+        """Find new processes of the mark, and add up the memory of all."""
+        here = {entry for entry in os.listdir(PROC) if entry.isdigit()} if PROC.is_dir() else set()
+        self.others &= here
+        for process in here - self.others - self.mine:
+            (self.mine if self._marked(process) else self.others).add(process)
+        self.mine &= here
+        self.most_bytes = max(self.most_bytes, sum(map(_resident_bytes, self.mine)))
+
+    def core_s(self) -> float:
+        """Return the core-seconds that the marked processes, as far as they live, have used."""
+        return sum(map(_core_s, self.mine))
+
+    def end_all(self) -> None:
+        """End what the side has left running."""
+        self.look()
+        for process in self.mine:
+            with suppress(OSError):
+                os.kill(int(process), signal.SIGKILL)
+
+    def _marked(self, process: str) -> bool:
+        try:
+            return self.mark in (PROC / process / "environ").read_bytes()
+        except OSError:
+            return False
+
+
+def _resident_bytes(process: str) -> int:
+    try:
+        return int((PROC / process / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _core_s(process: str) -> float:
+    try:
+        fields = (PROC / process / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,54 @@
+"""The command line of the benchmark: `folkman bench`."""
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["bench"]
+
+
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="More works or opponents.")] = None,
+    work: Annotated[list[str] | None, typer.Option(help="W1, W1m, W2, W2a, W3, W4, W5; all without it.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="torch, jax, flower, fedjax, pfl, gossipy, or none; all without it.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Repetitions of each side, of which the median counts.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="File of results; default runs/bench-DATE-TIME.json.")] = None,
+    environments: Annotated[
+        Path | None, typer.Option(help="Where the opponents' environments are; default in the user's cache.")
+    ] = None,
+    limit_s: Annotated[float, typer.Option(help="Longest that one answer of a side may take.")] = 3600.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+) -> None:
+    """Measure folkman and others at the same work: interleaved, medians, each in its own environment.
+
+    Several works or opponents may follow one option: folkman bench --work W1 W2 --against torch jax
+    """
+    from rich.console import Console
+
+    from folkman.bench.environments import default_folder
+    from folkman.bench.runs import Settings
+    from folkman.bench.session import choose, run
+    from folkman.bench.tables import table
+
+    works, opponents = choose(work or [], against or [], names or [])
+    target = out or Path("runs") / f"bench-{datetime.now():%Y%m%d-%H%M%S}.json"
+    settings = Settings(rounds, environments or default_folder(), limit_s, _say)
+    console = Console(stderr=as_json, width=None if sys.stdout.isatty() else 160)
+
+    def show(done: Any, found: dict[str, Any]) -> None:
+        console.print(table(done, found))
+
+    results = run(works, opponents, settings, target, show)
+    console.print(f"results  {target}", highlight=False, soft_wrap=True, markup=False)
+    if as_json:
+        print(json.dumps(results, allow_nan=False))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,186 @@
+"""Where jobs live: a store that many workers and many sweeps may share, and the folder of one sweep.
+
+A job's folder is named by its key, so two sweeps that ask for the same thing meet at the same place. Whoever runs a
+job holds an operating-system lock on it, which ends with the process however that ends; a job that ended is told by
+its `job.json`, which is written last and by rename. `docs/sweeps.md` lists the files.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from folkman.files import write_whole
+
+__all__ = ["DISK_ERRORS", "ENDED", "Store", "SweepFolder", "claim", "ended", "is_sweep", "now", "write_json"]
+
+FORMAT = 1
+"""Of `index.json` and `job.json`; a larger one was written by a later folkman."""
+
+ENDED = ("finished", "diverged")
+"""How a job ends that is not run again."""
+
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a full disk, a used-up quota and a limit on the size of files answer."""
+
+
+def now() -> str:
+    """Return the time in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; nothing if there is none or it is damaged. One of a later format is refused."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    version = found.get("format", FORMAT)
+    if not isinstance(version, int) or version > FORMAT:
+        raise ValueError(
+            f"{path} has format {version!r}, this folkman reads up to {FORMAT}; it was written by a later one: upgrade"
+        )
+    return found
+
+
+@contextmanager
+def claim(lock: Path) -> Iterator[bool]:
+    """Try to hold a lock file; yield whether it is ours. It is let go on the way out, and when the process ends.
+
+    Lock files are never deleted: one that is deleted while another waits for it would be held twice.
+    """
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError as error:
+            raise OSError(
+                error.errno, f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)", str(lock)
+            ) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now()}).encode())
+        yield True
+    finally:
+        os.close(handle)
+
+
+def ended(folder: Path) -> dict[str, Any] | None:
+    """Return the `job.json` of a job that need not run again."""
+    found = read_json(folder / "job.json")
+    whole = found is not None and found.get("state") in ENDED and (folder / "metrics.parquet").is_file()
+    return found if whole else None
+
+
+class Store:
+    """A folder of jobs, by key."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.mark = self.root / "store.json"
+        while (known := read_json(self.mark)) is None:  # two that find it empty must not name it twice
+            with claim(self.root / "store.lock") as mine:
+                if mine and read_json(self.mark) is None:
+                    write_json(self.mark, {"format": FORMAT, "id": uuid.uuid4().hex})
+            time.sleep(0 if mine else 0.05)
+        self.id: str = known["id"]
+
+    def job(self, key: str) -> Path:
+        """Return the folder of a job."""
+        return self.root / key
+
+
+class SweepFolder:
+    """The files of one sweep."""
+
+    def __init__(self, root: Path, store: Path | None = None) -> None:
+        self.root = root
+        self.definition = root / "sweep.toml"
+        self.index = root / "index.json"
+        self.results = root / "results.parquet"
+        self.lock = root / "sweep.lock"
+        self.store_root = store or root / "jobs"
+
+    @classmethod
+    def create(cls, root: Path, definition: str, store: Path | None = None) -> "SweepFolder":
+        """Make the folder of a sweep, or take up the one of the same definition; refuse any other content."""
+        folder = cls(root, store)
+        if root.exists() and not root.is_dir():
+            raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
+        if folder.definition.is_file():
+            if folder.definition.read_text(encoding="utf-8") != definition:
+                raise FileExistsError(
+                    f"{root} holds another sweep; choose another --out, "
+                    f"and add --store {folder.store_root} so that what is finished there is not run again"
+                )
+            return folder
+        if root.exists() and any(path.name not in ("jobs", "sweep.lock") for path in root.iterdir()):
+            raise FileExistsError(f"expected a new or empty folder, {root} has content; choose another --out")
+        root.mkdir(parents=True, exist_ok=True)
+        write_whole(folder.definition, lambda part: part.write_text(definition, encoding="utf-8"))
+        return folder
+
+    @classmethod
+    def open(cls, root: Path) -> "SweepFolder":
+        """Open a folder that `create` made; its store is where its index says."""
+        if not (root / "sweep.toml").is_file():
+            raise FileNotFoundError(f"expected a sweep folder with a sweep.toml, {root} is none; check the path")
+        known = read_json(root / "index.json") or {}
+        return cls(root, Path(known["store"]) if known.get("store") else None)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let one process alone sweep this folder."""
+        with claim(self.lock) as mine:
+            if not mine:
+                holder = read_json(self.lock) or {}
+                raise RuntimeError(
+                    f"{self.root} is being swept by process {holder.get('pid')} on {holder.get('host')}; wait for it, "
+                    f"or share its jobs: --out ANOTHER --store {self.store_root}"
+                )
+            yield
+
+    def place(self, key: str) -> str:
+        """Return the folder of a job as the index names it."""
+        own = self.store_root == self.root / "jobs"
+        return f"jobs/{key}" if own else str(self.store_root.resolve() / key)
+
+    def read_index(self) -> dict[str, Any]:
+        """Read the index, or say that there is none."""
+        found = read_json(self.index)
+        if found is None:
+            raise FileNotFoundError(
+                f"expected an index.json in {self.root}, there is none or it is damaged; "
+                f"make it: folkman sweep --resume {self.root}"
+            )
+        return found
+
+    def write_index(self, facts: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> None:
+        """Write how the sweep stands."""
+        own = self.store_root == self.root / "jobs"
+        store = {} if own else {"store": str(self.store_root.resolve())}
+        write_json(self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)})
+
+
+def is_sweep(root: Path) -> bool:
+    """Tell a sweep folder from a run folder."""
+    return (root / "sweep.toml").is_file()

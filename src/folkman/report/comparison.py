@@ -1,0 +1,198 @@
+"""Arms side by side: mean and interval of each metric, paired differences, and the winner, as text, Markdown or LaTeX.
+
+A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is that of the mean of
+the differences, which is narrower than the two arms' own intervals suggest. The best mean wins; an arm whose difference
+from the winner has an interval that contains 0 is tied with it. Intervals are not adjusted for the number of arms.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.checks import nearest, require
+from folkman.record import AXES, METRICS, Run, jsonable
+from folkman.report.statistics import half_width
+
+__all__ = ["FORMATS", "HIGHER_IS_BETTER", "Cell", "Comparison", "compare_arms", "render"]
+
+HIGHER_IS_BETTER = frozenset({"test_accuracy", "node_test_accuracy", "kappa"})
+"""Of all other metrics less is better."""
+
+HEADINGS = {
+    "train_loss": "train loss",
+    "test_loss": "test loss",
+    "test_accuracy": "accuracy",
+    "optimum_distance": "from optimum",
+    "mean_age": "age",
+}
+
+
+class Cell(NamedTuple):
+    """One arm under one metric."""
+
+    mean: float
+    half: float  # NaN with one seed
+    difference: float  # paired, from the reference arm; NaN for that arm itself
+    difference_half: float
+    num_seeds: int
+    num_paired: int
+    rank: str  # "winner", "tied", ""
+
+
+class Comparison(NamedTuple):
+    """Arms by metrics."""
+
+    arms: Sequence[str]
+    metrics: Sequence[str]
+    references: Mapping[str, str]  # metric -> the arm that differences are taken from
+    cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one JSON object an arm and metric."""
+        found = []
+        for (arm, metric), cell in self.cells.items():
+            values = {
+                key: jsonable(value) if isinstance(value, float) else value for key, value in cell._asdict().items()
+            }
+            found.append({"arm": arm, "metric": metric, "reference": self.references[metric], **values})
+        return found
+
+
+def compare_arms(
+    arms: Mapping[str, Mapping[int, Run]],
+    metrics: Sequence[str],
+    against: str | None = None,
+    at: tuple[str, float] | None = None,
+) -> Comparison:
+    """Compare arms (arm -> seed -> run) at the last recorded slot, or at the last one with axis `at[0]` <= `at[1]`."""
+    known = [*METRICS, *AXES]
+    for metric in metrics:
+        require(metric in known, f"there is no metric '{metric}'; {nearest(metric, known)}")
+    require(against is None or against in arms, f"there is no arm '{against}'; {nearest(against or '', arms)}")
+    require(at is None or at[0] in AXES, f"there is no axis '{at and at[0]}'; {nearest(at[0] if at else '', AXES)}")
+    cells, references = {}, {}
+    for metric in metrics:
+        values = {arm: {seed: _value(run, metric, at) for seed, run in runs.items()} for arm, runs in arms.items()}
+        winner = _winner(values, metric)
+        references[metric] = against or winner
+        for arm in arms:
+            cells[arm, metric] = _cell(values, arm, references[metric], winner)
+    return Comparison(list(arms), list(metrics), references, cells)
+
+
+def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
+    rows = run.rows if at is None else [row for row in run.rows if row[at[0]] <= at[1]]
+    value = rows[-1].get(metric) if rows else None
+    return float("nan") if value is None else float(value)
+
+
+def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
+    """Return the arm of the best mean; one with a value that is not finite cannot win, unless all have."""
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+    means = {arm: sign * float(np.mean(list(own.values()))) for arm, own in values.items()}
+    return min(means, key=lambda arm: means[arm] if np.isfinite(means[arm]) else np.inf)
+
+
+def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, winner: str) -> Cell:
+    own = np.array(list(values[arm].values()))
+    difference, half, paired = _paired(values[arm], values[reference])
+    mean = float(np.mean(own))
+    rank = ""
+    if arm == winner and np.isfinite(mean):
+        rank = "winner"
+    elif np.isfinite(mean):
+        to_winner, winner_half, _ = _paired(values[arm], values[winner])
+        rank = "tied" if abs(to_winner) <= winner_half else ""
+    if arm == reference:
+        difference, half = float("nan"), float("nan")
+    return Cell(mean, _half(own), difference, half, len(own), paired, rank)
+
+
+def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[float, float, int]:
+    """Return mean, half-width and number of the differences a - b over the seeds that both have."""
+    seeds = [seed for seed in a if seed in b]
+    if not seeds:
+        return float("nan"), float("nan"), 0
+    differences = np.array([a[seed] - b[seed] for seed in seeds])
+    return float(np.mean(differences)), _half(differences), len(seeds)
+
+
+def _half(values: NDArray[np.float64]) -> float:
+    return float(half_width(values[:, None])[0])
+
+
+def _number(value: float, half: float) -> str:
+    if not np.isfinite(value):
+        return "-"
+    text = f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3g}"
+    return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
+
+
+def _table(found: Comparison, mark: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Return heading and lines as text; `mark` has a template for each rank."""
+    head, lines = ["arm"], [[arm] for arm in found.arms]
+    for metric in found.metrics:
+        title = HEADINGS.get(metric, metric.replace("_", " "))
+        head += [title, f"{title}: difference"]
+        for line, arm in zip(lines, found.arms, strict=True):
+            cell = found.cells[arm, metric]
+            delta = _number(cell.difference, cell.difference_half)
+            shown = "" if arm == found.references[metric] else delta if delta.startswith("-") else f"+{delta}"
+            line += [mark[cell.rank].format(_number(cell.mean, cell.half)), shown]
+    return head, lines
+
+
+def _note(found: Comparison) -> str:
+    counts = sorted({cell.num_seeds for cell in found.cells.values()})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
+    return f"mean and 95 % interval over {seeds} seeds; differences paired by seed, from {from_}"
+
+
+def as_text(found: Comparison) -> str:
+    """Return columns of plain text; the winner has a star, what is tied with it a tilde."""
+    head, lines = _table(found, {"winner": "{} *", "tied": "{} ~", "": "{}  "})
+    head = [head[0], *(f"{title}  " for title in head[1:])]
+    widths = [max(len(row[column]) for row in [head, *lines]) for column in range(len(head))]
+    aligned = [
+        "  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]).rstrip() for row in [head, *lines]
+    ]
+    rule = "-" * max(map(len, aligned))
+    return "\n".join([aligned[0], rule, *aligned[1:], "", f"* best, ~ tied with it; {_note(found)}"])
+
+
+def as_markdown(found: Comparison) -> str:
+    """Return a table of Markdown; the winner is bold, what is tied with it in italics."""
+    head, lines = _table(found, {"winner": "**{}**", "tied": "*{}*", "": "{}"})
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in [head, *lines]]
+    rule = ["---", *(["---:"] * (len(head) - 1))]
+    body = "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+    return f"{body}\n\nBold: best; italics: tied with it; {_note(found)}."
+
+
+def as_latex(found: Comparison) -> str:
+    """Return a `tabular` for booktabs; the winner is bold, what is tied with it underlined."""
+    head, lines = _table(found, {"winner": "\\textbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"})
+    rows = [[_escaped(cell) for cell in head]]
+    rows += [[_escaped(row[0]), *(cell.replace("±", "$\\pm$") for cell in row[1:])] for row in lines]
+    body = [" & ".join(row) + r" \\" for row in rows]
+    note = f"% bold: best; underlined: tied with it; {_note(found)}"
+    start = f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}"
+    return "\n".join([note, start, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
+
+
+def _escaped(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
+
+
+FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}
+"""Name -> how a comparison is written."""
+
+
+def render(found: Comparison, form: str = "text") -> str:
+    """Return a comparison as text, Markdown or LaTeX."""
+    require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
+    return FORMATS[form](found)

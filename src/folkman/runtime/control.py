@@ -1,0 +1,168 @@
+"""Control messages: small, typed, signed, reliable, apart from parameters.
+
+On the wire: 64 bytes of Ed25519 signature of CONTEXT and the body (zeros if unsigned), then the body, msgpack:
+
+    {"run": ..., "node": ..., "sequence": ..., "body": {"type": "Ack", ...}}
+
+Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for it), R_i, Y_i, J_ji.
+A member's message is taken once: its sequence must grow.
+
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
+    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+"""
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from folkman.runtime.codec import CodecError, Sign, Verify
+from folkman.runtime.extras import need
+
+__all__ = ["Ack", "Body", "Control", "Done", "Hello", "Period", "Quality", "Voice", "open_sealed", "seal"]
+
+CONTEXT = b"folkman control 1\0"
+LARGEST_BYTES = 65536
+SIGNATURE_BYTES = 64
+LIFE_BITS = 32
+"""A sequence number is the node's life above these bits and a count below: it grows though the count may be lost."""
+
+
+class Hello(NamedTuple):
+    """A link is up: who I am in time."""
+
+    clock_s: float  # since the first slot began, by the sender's clock of slots
+    steps: int
+    incarnation: int  # how often it has begun
+
+
+class Ack(NamedTuple):
+    """J_ji: your message has arrived and was taken, or was no longer needed."""
+
+    sequence: int
+
+
+class Quality(NamedTuple):
+    """What a sender measured of its links: node -> (goodput in bit/s, share of messages lost)."""
+
+    links: dict[int, tuple[float, float]]
+
+
+class Period(NamedTuple):
+    """A period begins: R_i at the worst of the receivers Y_i."""
+
+    rate: float
+    receivers: list[int]
+
+
+class Done(NamedTuple):
+    """I took all the gradients that were asked of me."""
+
+    steps: int
+
+
+Body: TypeAlias = Hello | Ack | Quality | Period | Done
+
+
+class Control(NamedTuple):
+    """A control message and where it comes from."""
+
+    run: int
+    node: int
+    sequence: int
+    body: Body
+
+
+def seal(control: Control, sign: Sign | None = None) -> bytes:
+    """Return the bytes of a control message."""
+    body = need("msgspec").msgpack.encode({**control._asdict(), "body": _tagged(control.body)})
+    return (sign(CONTEXT + body) if sign else bytes(SIGNATURE_BYTES)) + body
+
+
+def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
+    """Return the control message in `data`; raises `CodecError`, and nothing else, whatever the bytes."""
+    if not SIGNATURE_BYTES < len(data) <= LARGEST_BYTES:
+        raise CodecError("length", f"expected {SIGNATURE_BYTES + 1} to {LARGEST_BYTES} bytes, got {len(data)}")
+    signature, body = bytes(data[:SIGNATURE_BYTES]), bytes(data[SIGNATURE_BYTES:])
+    try:
+        found = _decoder().decode(body)
+    except (
+        need("msgspec").DecodeError,
+        RecursionError,
+        UnicodeDecodeError,
+    ) as error:  # of a type or not msgpack at all
+        raise CodecError("control", f"expected a control message: {error}") from None
+    if found.run != run:
+        raise CodecError("run", f"expected run {run:016x}, got {found.run:016x}; the sender is in another run")
+    if verify is not None and not verify(found.node, CONTEXT + body, signature):
+        raise CodecError("signature", f"expected the signature of node {found.node}; it is another's")
+    fields = {name: getattr(found.body, name) for name in found.body.__struct_fields__}
+    return Control(found.run, found.node, found.sequence, _KINDS[type(found.body).__name__](**fields))
+
+
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)}
+
+
+def _tagged(body: Body) -> dict[str, Any]:
+    return {"type": type(body).__name__, **body._asdict()}
+
+
+@cache
+def _decoder() -> Any:
+    """Build the typed decoder: a struct of msgspec for each kind, told apart by `type`, all numbers bounded."""
+    from typing import Annotated
+
+    msgspec = need("msgspec")
+    count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    node = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+    amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+    share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+    fields = {
+        "Hello": [("clock_s", amount), ("steps", count), ("incarnation", count)],
+        "Ack": [("sequence", count)],
+        "Quality": [("links", dict[node, tuple[amount, share]])],
+        "Period": [("rate", amount), ("receivers", list[node])],
+        "Done": [("steps", count)],
+    }
+    options = {"tag_field": "type", "forbid_unknown_fields": True, "frozen": True}
+    kinds = [msgspec.defstruct(name, each, tag=name, **options) for name, each in fields.items()]
+    union = kinds[0]
+    for kind in kinds[1:]:
+        union = union | kind
+    run = Annotated[int, msgspec.Meta(ge=0)]
+    head = [("run", run), ("node", node), ("sequence", count), ("body", union)]
+    return msgspec.msgpack.Decoder(msgspec.defstruct("Envelope", head, forbid_unknown_fields=True, frozen=True))
+
+
+class Voice:
+    """A node's side of the control traffic: numbers what it says, and takes of others what is theirs and new."""
+
+    def __init__(
+        self,
+        run: int,
+        node: int,
+        life: int,
+        sign: Sign | None,
+        verify: Verify | None,
+        tell: Callable[[int, bytes], None],
+    ) -> None:
+        self._run, self._node, self._sign, self._verify, self._tell = run, node, sign, verify, tell
+        self._sequence = life << LIFE_BITS
+        self._heard: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def say(self, peer: int, body: Body) -> None:
+        """Tell a peer; messages to it leave in the order of their numbers."""
+        with self._lock:
+            self._sequence += 1
+            self._tell(peer, seal(Control(self._run, self._node, self._sequence, body), self._sign))
+
+    def hear(self, peer: int, data: bytes) -> Body:
+        """Return what a peer says, or raise `CodecError`."""
+        message = open_sealed(data, self._run, self._verify)
+        if message.node != peer:
+            raise CodecError("sender", f"node {peer} brings a control message of node {message.node}")
+        if message.sequence <= self._heard.get(peer, -1):
+            raise CodecError("stale", f"control message {message.sequence} of node {peer} was heard before")
+        self._heard[peer] = message.sequence
+        return message.body

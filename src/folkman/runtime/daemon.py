@@ -1,0 +1,388 @@
+"""A node as a process: learner, receiver, sender and saver side by side; learning never waits for the network.
+
+    learner      wakes the node, slot after slot (`folkman.runtime.loops`)
+    receiver     takes what has come, newest first of each neighbour, and acknowledges it
+    sender       starts a broadcast when the last one has been acknowledged or given up
+    saver        writes the newest state; a slow or full disk costs saves, never slots
+    keeper       says hello, reads the list of members again, writes health, flushes the journal
+
+Exit codes: 0 done or stopped, 1 a fault of ours, 3 diverged; wrong input and a disk that refuses at the start are the
+command line's 2 and 4.
+"""
+
+import math
+import struct
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from folkman.files import write_whole
+from folkman.runtime import control, journal, saved
+from folkman.runtime.codec import HEADER_BYTES, CodecError
+from folkman.runtime.emulation import Emulation, SlotClock, Trips
+from folkman.runtime.facts import facts_of
+from folkman.runtime.identity import Members, name_of
+from folkman.runtime.links import Links
+from folkman.runtime.node import Node, ServerNode
+from folkman.runtime.outbox import Outbox
+from folkman.runtime.saver import Saver
+from folkman.runtime.telemetry import Logger, write_health
+from folkman.runtime.transport import Transport
+
+__all__ = ["DIVERGED", "FAULT", "Daemon", "Settings"]
+
+FAULT, DIVERGED = 1, 3
+KEEP_EVERY_S = 0.5
+_ROUND_AT = struct.Struct("<I")  # where codec.py has it: offset 20
+
+
+class Settings(NamedTuple):
+    """How a node lives. Times in seconds."""
+
+    folder: Path
+    fingerprint: str  # of the run: a state of another one is refused
+    steps: int | None = None  # gradients to take; None: for ever
+    slot_s: float = 0.0  # at most one gradient in this time; 0: as fast as it goes
+    save_every_s: float = 2.0
+    period_timeout_s: float = 10.0  # a receiver that has not acknowledged by then is no longer waited for
+    retry_s: float = 5.0  # in rounds: what was not acknowledged by then is sent again
+    start_wait_s: float = 30.0  # for the neighbours, at the first start
+    linger_s: float = 30.0  # for the neighbours, at the end
+    threshold_bit_s: float = 0.0
+    shared_medium: bool = True  # keep to our share of it; off where links do not disturb each other
+    timeline: bool = True
+
+
+class Daemon:
+    """One node, its transport and its threads. `run` returns the exit code."""
+
+    def __init__(
+        self,
+        node: Node | ServerNode,
+        transport: Transport,
+        settings: Settings,
+        logger: Logger,
+        *,
+        members: Members | None,
+        emulation: Emulation | None = None,
+        trips: Trips | None = None,
+    ) -> None:
+        self.node, self.transport, self.settings, self.logger = node, transport, settings, logger
+        self.members, self.emulation, self.trips = members, emulation, trips
+        self.clock = SlotClock(settings.slot_s or 1.0)
+        self.links = Links(node.neighbours, settings.threshold_bit_s)
+        self.outbox = Outbox(node.neighbours, transport)
+        self.state = "starting"
+        self.code = 0
+        self.asked = ""  # why a signal wants us to stop
+        self.stopping, self.arrived, self.moved = threading.Event(), threading.Event(), threading.Event()
+        self.done: set[int] = set()  # neighbours that say so
+        self.qualities: dict[int, tuple[float, float]] = {}  # neighbour -> goodput and loss of its link to us
+        self._inbound: dict[int, bytes] = {}
+        self._told: deque[tuple[int, bytes]] = deque(maxlen=512)
+        self._waiting = threading.Condition()
+        self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
+        self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
+        path = settings.folder / "state.safetensors"
+        self.saver = Saver(path, settings.fingerprint, settings.save_every_s, logger)
+        self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0}
+        self.began_s = time.monotonic()
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def run(self, loop: Callable[["Daemon"], None]) -> int:
+        """Live until done, stopped or diverged; `loop` is the learner's."""
+        self._take_up()
+        self.node.warm()
+        self.transport.open(self)
+        works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self.saver.work}
+        threads = [threading.Thread(target=self._guarded, args=(each,), name=n) for n, each in works.items()]
+        for thread in threads:
+            thread.daemon = True
+            thread.start()
+        while not self.stopping.wait(KEEP_EVERY_S):
+            if self.asked:
+                self.stop(self.asked)
+            self._keep()
+        self._wake_all()
+        for thread in threads:
+            thread.join(10)
+        self._last_words()
+        return self.code
+
+    def stop(self, why: str, code: int = 0) -> None:
+        """Ask everything to end; may be called from any thread (a signal handler sets `asked` instead: no locks)."""
+        if not self.stopping.is_set():
+            self.code = code
+            self.logger.say("stopping", why=why, code=code)
+        self.stopping.set()
+
+    def _take_up(self) -> None:
+        """Go on from the last save, if there is one, under a new life's number."""
+        folder = self.settings.folder
+        mark = folder / "incarnation"
+        self.incarnation = 1 + (int(mark.read_text()) if mark.is_file() else 0)
+        write_whole(mark, lambda part: part.write_text(f"{self.incarnation}\n"))
+        state = folder / "state.safetensors"
+        if state.is_file():
+            saved.restore(self.node, saved.read_arrays(state, self.settings.fingerprint))
+        if not self.in_rounds:
+            self.node.sequence = max(self.node.sequence, self.incarnation << control.LIFE_BITS)
+        self.saver.steps = self.node.steps
+        path = folder / "timeline.bin" if self.settings.timeline else None
+        self.journal = journal.Journal(path, self.node.index, len(self.node.mailbox.sequence))
+        wire, verify = self.node.wire, self.members.verify if self.members else None
+        self.voice = control.Voice(wire.run, self.node.index, self.incarnation, wire.sign, verify, self.transport.tell)
+        self.journal.note(journal.START, self.node.slot, self.node.mailbox.sequence)
+        self.logger.say(
+            "start", incarnation=self.incarnation, steps=self.node.steps, slot=self.node.slot, resumed=state.is_file()
+        )
+
+    @property
+    def in_rounds(self) -> bool:
+        """Tell whether messages must not be lost: in lock-step and around a server."""
+        return self.node.algorithm.server is not None or self.node.mailbox.round > 0
+
+    def _learn(self, loop: Callable[["Daemon"], None]) -> None:
+        patience_s = self.settings.start_wait_s if self.incarnation == 1 else min(self.settings.start_wait_s, 2.0)
+        end_s = time.monotonic() + patience_s
+        while not self.everyone_linked() and time.monotonic() < end_s and not self.stopping.is_set():
+            self.stopping.wait(0.02)
+        self.clock.restart(self.node.slot)
+        self._greet()
+        self.state = "learning"
+        self.logger.say("learning", linked=sorted(name_of(j) for j in self.transport.links()))
+        loop(self)
+        if not self.stopping.is_set():
+            self._finish()
+
+    def everyone_linked(self) -> bool:
+        """Tell whether all neighbours can be reached."""
+        return set(self.node.neighbours) <= self.transport.links()
+
+    def _finish(self) -> None:
+        """Write the result, and stay for those who still need us."""
+        self.saver.now(self.node)
+        try:
+            final = {"params": self.node.params(), "model": self.node.model()}
+            saved.write_arrays(self.settings.folder / "final.safetensors", final, self.settings.fingerprint)
+        except OSError as error:
+            self.logger.say("not saved", level="error", reason="disk", text=str(error))
+        self.state = "done"
+        self.logger.say("done", steps=self.node.steps, slot=self.node.slot)
+        end_s = time.monotonic() + self.settings.linger_s
+        self._tell_all(control.Done(self.node.steps))
+        while time.monotonic() < end_s and not set(self.node.neighbours) <= self.done:
+            if self.stopping.wait(0.1):
+                return
+        time.sleep(min(2 * KEEP_EVERY_S, self.settings.linger_s))  # our last Done may still be on its way
+        self.stop("done")
+
+    def _last_words(self) -> None:
+        ended = {FAULT: "failed", DIVERGED: "diverged"}.get(self.code, "stopped")
+        self.state = "done" if self.state == "done" else ended
+        if self.code == 0 and self.settings.folder.is_dir():
+            self.saver.now(self.node)
+        self._keep()
+        self.transport.close()
+        self.journal.close()
+        self.logger.say("end", code=self.code, steps=self.node.steps, saved_steps=self.saver.steps)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:  # a thread that dies would leave a node that looks alive
+            self.logger.say("fault", level="error", text=traceback.format_exc())
+            self.stop("a thread failed", FAULT)
+
+    def _wake_all(self) -> None:
+        with self._waiting:
+            self._waiting.notify_all()
+        self.saver.close()
+        self.arrived.set()
+        self.moved.set()
+
+    # -- what the transport tells ---------------------------------------------------------------------------------
+
+    def received(self, peer: int, data: bytes) -> None:
+        """Keep the newest of each peer until the receiver gets to it."""
+        with self._waiting:
+            self._inbound[peer] = data
+            self._waiting.notify()
+
+    def told(self, peer: int, data: bytes) -> None:
+        """Keep a control message until the receiver gets to it."""
+        with self._waiting:
+            self._told.append((peer, data))
+            self._waiting.notify()
+
+    def linked(self, peer: int, up: bool) -> None:
+        """Greet a peer that is there again, and send it what it may have missed."""
+        self.logger.say("link", peer=name_of(peer), up=up)
+        if up:
+            self.voice.say(peer, self._hello())
+            self.outbox.again(peer)
+        else:
+            self._pending.pop(peer, None)
+        self.moved.set()
+
+    def refused(self, reason: str, text: str) -> None:
+        """Log and count somebody who was not let in."""
+        self.node.mailbox.refused[f"link_{reason}"] += 1
+        self.logger.say("refused", level="warning", reason=reason, text=text)
+
+    # -- the receiver ---------------------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        while not self.stopping.is_set():
+            with self._waiting:
+                self._waiting.wait_for(self._something, self._until_due_s())
+                inbound, self._inbound = self._inbound, {}
+                told = list(self._told)
+                self._told.clear()
+            for peer, data in told:
+                self._heed(peer, data)
+            for peer, data in inbound.items():
+                self._sort(peer, data)
+            now = time.monotonic()
+            due, self._later = [e for e in self._later if e[0] <= now], [e for e in self._later if e[0] > now]
+            for _, peer, data in due:
+                self.take(peer, data)
+
+    def _something(self) -> bool:
+        return bool(self._inbound or self._told) or self.stopping.is_set()
+
+    def _until_due_s(self) -> float:
+        return max(0.0, min([1.0, *(due - time.monotonic() for due, *_ in self._later)]))
+
+    def _sort(self, peer: int, data: bytes) -> None:
+        """Take a message, or put it on the emulated air first."""
+        if len(data) < HEADER_BYTES or (self.emulation is None and self.trips is None):
+            self.take(peer, data)
+        elif self.emulation is not None:
+            self.emulation.receive(peer, _ROUND_AT.unpack_from(data, 20)[0], data)
+            self.arrived.set()
+        elif self.trips is not None:
+            slots = self._trip(peer, data)
+            self._later.append((time.monotonic() + slots * self.settings.slot_s, peer, data))
+
+    def _trip(self, peer: int, data: bytes) -> int:
+        """Return the slots that a message is on the emulated air, in rounds."""
+        assert self.trips is not None  # noqa: S101 - the caller looked
+        if self.node.mailbox.round:
+            round_ = min(_ROUND_AT.unpack_from(data, 20)[0], self.node.mailbox.round + 1)
+            return self.trips.slots(max(round_, 1), peer)
+        if isinstance(self.node, ServerNode):
+            return self.trips.slots(self.node.steps + 1, peer)
+        return self.trips.slots(max(self._answers() + 1, 1), self.node.index, down=True)
+
+    def _answers(self) -> int:
+        return int(self.node.mailbox.sequence[0])
+
+    def take(self, peer: int, data: bytes) -> None:
+        """Hand a message to the node; acknowledge what was taken or is no longer needed."""
+        try:
+            if self.node.wire.sign is None and len(data) >= 20 and _ROUND_AT.unpack_from(data, 16)[0] != peer:
+                raise CodecError("sender", f"node {peer} sends under another's number")
+            message = self.node.take(data)
+        except CodecError as error:
+            if error.reason == "stale" and error.node is not None and error.sequence is not None:
+                self.voice.say(error.node, control.Ack(error.sequence))
+            self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
+            return
+        self.counts["taken"] += 1
+        self.voice.say(message.node, control.Ack(message.sequence))
+        self.arrived.set()
+
+    def _heed(self, peer: int, data: bytes) -> None:
+        try:
+            body = self.voice.hear(peer, data)
+        except CodecError as error:
+            self.node.mailbox.refused[f"control_{error.reason}"] += 1
+            self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
+            return
+        if isinstance(body, control.Ack):
+            self._acknowledged(peer, body.sequence)
+        elif isinstance(body, control.Hello) and self.state == "learning":
+            self.clock.follow(body.clock_s)
+        elif isinstance(body, control.Period):
+            self.links.note_rate(peer, body.rate)
+        elif isinstance(body, control.Quality):
+            self.qualities[peer] = body.links.get(self.node.index, (0.0, 0.0))
+        elif isinstance(body, control.Done):
+            self.done.add(peer)
+
+    def _acknowledged(self, peer: int, sequence: int) -> None:
+        self.outbox.acknowledged(peer, sequence)
+        waited = self._pending.get(peer)
+        if waited is not None and sequence >= waited[0]:
+            self._pending.pop(peer, None)
+            self.links.note_arrival(peer, waited[2], time.monotonic() - waited[1])
+            self.moved.set()
+
+    # -- sending --------------------------------------------------------------------------------------------------
+
+    def broadcast(self, receivers: list[int], number: int = 0) -> int:
+        """Send the newest parameters to some neighbours; return the bits of a message."""
+        data, sequence, slot = self.node.formed(number)
+        self.journal.note(journal.SEND, slot, [sequence])
+        now, bits = time.monotonic(), 8 * len(data)
+        for peer in receivers:
+            self._pending[peer] = (sequence, now, bits)
+            self.transport.publish(peer, data)
+        self.counts["sent"] += 1
+        return bits
+
+    def pending(self) -> bool:
+        """Tell whether a receiver that is there still owes an acknowledgement, and has time to give it."""
+        now = time.monotonic()
+        for peer, (_, since_s, _) in list(self._pending.items()):
+            if now - since_s > self.settings.period_timeout_s and self._pending.pop(peer, None):
+                self.links.note_loss(peer)
+                self.counts["periods_given_up"] += 1
+        return bool(set(self._pending) & self.transport.links())
+
+    def tell_period(self, rate: float, receivers: list[int]) -> None:
+        """Tell the neighbours R_i and Y_i."""
+        self._tell_all(control.Period(min(rate, 1e15) if math.isfinite(rate) else 0.0, receivers))
+
+    def _tell_all(self, body: control.Body) -> None:
+        for peer in self.node.neighbours:
+            self.voice.say(peer, body)
+
+    def _hello(self) -> control.Hello:
+        clock_s = self.clock.elapsed_s() if self.state == "learning" else 0.0
+        return control.Hello(max(clock_s, 0.0), self.node.steps, self.incarnation)
+
+    def _greet(self) -> None:
+        self._tell_all(self._hello())
+
+    # -- keeping --------------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        if self.members is not None:
+            try:
+                if self.members.reload():
+                    self.logger.say("members", allowed=self.members.names())
+                    self.transport.revalidate()
+            except (OSError, ValueError) as error:
+                self.logger.say("members", level="warning", reason="list", text=str(error))
+        self._greet()
+        if self.links.goodput_bit_s:
+            self._tell_all(control.Quality(self.links.table()))
+        if self.state == "done":
+            self._tell_all(control.Done(self.node.steps))
+        self.outbox.retry(self.settings.retry_s)
+        self.journal.flush()
+        try:
+            write_health(self.settings.folder / "health.json", self.facts())
+        except OSError as error:
+            self.logger.say("health", level="error", reason="disk", text=str(error))
+
+    def facts(self) -> dict[str, Any]:
+        """Return how the node stands, for the health file and the metrics."""
+        return facts_of(self)

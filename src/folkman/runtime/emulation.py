@@ -1,0 +1,209 @@
+"""The simulated channel, imposed in user space between real nodes.
+
+In Algorithm 1 timing does not depend on parameter values, so every node rolls out the same network from the same seed
+and knows by itself when it is on the air, who hears it, and when what it receives may be used:
+
+    sends[t, i]     at the end of slot t node i freezes its newest parameters and sends them, numbered t+1, to those
+                    who are linked; the real transfer runs at once
+    held[t, i, j]   node i may use what j sent under number s from the first slot t with held[t, i, j] >= s
+
+Slots are counted on a clock that nodes agree on by taking the furthest of their neighbours' (Hello); no wall clock is
+looked at.
+"""
+
+import threading
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from folkman.keys import Stream, make_key
+from folkman.radio.delivery import Network
+
+__all__ = ["Emulation", "Plan", "SlotClock", "Trips"]
+
+STRETCH = 64
+"""Slots that are rolled out at once."""
+MOST_HELD_BACK = 4
+"""Messages of one sender that may be on the emulated air at once; older ones are given up."""
+MOST_AHEAD_S = 86_400.0
+"""A neighbour's clock that is further ahead than this is not followed."""
+
+
+class Plan(NamedTuple):
+    """What one node has to know of a slot."""
+
+    held: NDArray[np.int32]  # (tx,) number of the copy that it may use
+    sends: bool  # at the end of the slot
+    receivers: list[int]  # of that
+
+
+class SlotClock:
+    """Slots of `slot_s` seconds since a start that all nodes come to share."""
+
+    def __init__(self, slot_s: float) -> None:
+        self.slot_s = slot_s
+        self._origin_s = time.monotonic()
+        self._lock = threading.Lock()
+
+    def restart(self, slot: int = 0) -> None:
+        """Let `slot` begin now."""
+        with self._lock:
+            self._origin_s = time.monotonic() - slot * self.slot_s
+
+    def elapsed_s(self) -> float:
+        """Return the time since slot 0 began."""
+        with self._lock:
+            return time.monotonic() - self._origin_s
+
+    def slot(self) -> int:
+        """Return the number of the slot that is on."""
+        return int(self.elapsed_s() / self.slot_s)
+
+    def until_s(self, slot: int) -> float:
+        """Return how long it is until a slot begins; negative if it has."""
+        return slot * self.slot_s - self.elapsed_s()
+
+    def follow(self, elapsed_s: float) -> None:
+        """Catch up with a neighbour whose clock is ahead: slots are lost rather than lived twice."""
+        with self._lock:
+            ahead_s = elapsed_s - (time.monotonic() - self._origin_s)
+            if 0 < ahead_s < MOST_AHEAD_S:
+                self._origin_s -= ahead_s
+
+
+class Emulation:
+    """One node's view of a network between peers, and the messages on its emulated air."""
+
+    def __init__(self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int) -> None:
+        self._network, self._nodes, self._me, self._bits = network, num_nodes, me, message_bits
+        self._key = make_key(seed, Stream.DELAY)
+        self._state = network.init(num_nodes, self._key)
+        self._first = 0  # slot of the first row below
+        self._held = np.zeros((1, num_nodes), np.int32)
+        self._sends: list[NDArray] = []
+        self._linked: list[NDArray] = []
+        self._rolled = 0
+        self._air: dict[int, dict[int, bytes]] = {}  # sender -> number -> message
+        self._lock = threading.Lock()
+
+    def plan(self, slot: int) -> Plan:
+        """Return what happens in a slot; earlier ones are forgotten but for the last stretches."""
+        with self._lock:
+            while self._rolled <= slot + 1:
+                self._roll()
+            at = slot - self._first
+            held = self._held[max(at, 0)]
+            sends = np.concatenate(self._sends)[max(at, 0)]
+            linked = np.concatenate(self._linked)[max(at, 0)]
+        return Plan(held, bool(sends), [int(j) for j in np.flatnonzero(linked)])
+
+    def _roll(self) -> None:
+        self._state, (held, sends, linked) = _stretch(
+            self._network, self._nodes, self._bits, self._state, self._key, jnp.asarray(self._rolled), self._me
+        )
+        self._held = np.concatenate([self._held, np.asarray(held)])  # one longer than the others: held of the next slot
+        self._sends.append(np.asarray(sends))
+        self._linked.append(np.asarray(linked))
+        self._rolled += STRETCH
+        if len(self._sends) > 4:
+            self._held = self._held[STRETCH:]
+            del self._sends[0], self._linked[0]
+            self._first += STRETCH
+
+    def receive(self, sender: int, number: int, data: bytes) -> None:
+        """Put a message on the emulated air."""
+        with self._lock:
+            air = self._air.setdefault(sender, {})
+            air[number] = data
+            while len(air) > MOST_HELD_BACK:
+                del air[min(air)]
+
+    def due(self, slot: int) -> list[bytes]:
+        """Return the newest message of each sender that may be used from this slot on, and take it off the air."""
+        held, found = self.plan(slot).held, []
+        with self._lock:
+            for sender, air in self._air.items():
+                ripe = [number for number in air if number <= held[sender]]
+                if ripe:
+                    found.append(air[max(ripe)])
+                for number in ripe:
+                    del air[number]
+        return found
+
+    def missing(self, slot: int, there: frozenset[int]) -> bool:
+        """Tell whether a message that may be used from this slot on has not come yet, from someone who is there."""
+        now, before = self.plan(slot).held, self.plan(max(slot - 1, 0)).held
+        with self._lock:
+            fresh = [j for j in np.flatnonzero(now != before) if j in there]
+            return any(not any(number <= now[j] for number in self._air.get(int(j), ())) for j in fresh)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _stretch(
+    network: Network, nodes: int, bits: int, state: Any, key: Array, first: Array, me: Array
+) -> tuple[Any, Any]:
+    """Roll a stretch out, every node offering; keep the rows that concern one node."""
+
+    def slot(carry: Any, t: Array) -> tuple[Any, tuple[Array, Array, Array]]:
+        carry, delivery = network.step(carry, jnp.ones(nodes, bool), bits, jax.random.fold_in(key, t))
+        return carry, (delivery.held[me], delivery.sends[me], delivery.linked[:, me])
+
+    return lax.scan(slot, state, first + jnp.arange(STRETCH))
+
+
+class Trips:
+    """How many slots the messages of each round are on the emulated air, in lock-step or around a server.
+
+    Every round begins with all nodes offering at once, as the methods that wait for everyone have it.
+    """
+
+    def __init__(self, network: Network, num_nodes: int, *, star: bool, seed: int, message_bits: int) -> None:
+        self._nodes, self._bits, self._star = num_nodes, message_bits, star
+        self._key = make_key(seed, Stream.DELAY)
+        self._state: Any = (network.star_init if star else network.lockstep_init)(num_nodes, self._key)
+        self._exchange = jax.jit(network.exchange)
+        self._uplink, self._downlink = jax.jit(network.uplink), jax.jit(network.downlink)
+        self._slot = 0
+        self._rounds: list[NDArray[np.int32]] = []  # (2, node): up and down, or the same for all
+        self._lock = threading.Lock()
+
+    def slots(self, round_: int, node: int, *, down: bool = False) -> int:
+        """Return the slots of a node's message of a round, counted from 1; `down`: of the server's answer to it."""
+        with self._lock:
+            while len(self._rounds) < round_:
+                self._rounds.append(self._round_around_server() if self._star else self._round_between_peers())
+            return int(self._rounds[round_ - 1][int(down), node])
+
+    def _next_key(self) -> Array:
+        key = jax.random.fold_in(self._key, self._slot)
+        self._slot += 1
+        return key
+
+    def _round_between_peers(self) -> NDArray[np.int32]:
+        offers, wanted, first = jnp.ones(self._nodes, bool), ~jnp.eye(self._nodes, dtype=bool), self._slot
+        while True:
+            self._state, delivery = self._exchange(self._state, offers, wanted, self._bits, self._next_key())
+            if int(delivery.held[0, 0]) > first:  # the stamp of this round: it is over
+                return np.full((2, self._nodes), self._slot - first - 1, np.int32)
+
+    def _round_around_server(self) -> NDArray[np.int32]:
+        found, everyone, slots = np.full((2, self._nodes), -1, np.int32), jnp.ones(self._nodes, bool), 0
+        while (found[0] < 0).any():
+            self._state, up = self._uplink(self._state, everyone, self._bits, self._next_key())
+            found[0, np.asarray(up.arrived)] = slots
+            slots += 1
+        answered, slots = jnp.zeros(self._nodes, bool), 0
+        while True:
+            self._state, down = self._downlink(self._state, ~answered, self._bits, self._next_key())
+            answered = answered | down.started
+            found[1, np.asarray(down.arrived)] = slots
+            if not (found[1] < 0).any():
+                return found
+            self._state, _ = self._uplink(self._state, ~everyone, self._bits, self._next_key())
+            slots += 1

@@ -1,0 +1,163 @@
+"""What a learner does, slot after slot: on its own beat, in rounds with its neighbours, around a server.
+
+Each function lives until the daemon stops or the gradients asked for are taken.
+"""
+
+import math
+import threading
+import time
+
+import numpy as np
+
+from folkman.runtime.daemon import DIVERGED, Daemon
+from folkman.runtime.emulation import Emulation
+from folkman.runtime.journal import ANSWER, SEND, WAKE
+from folkman.runtime.node import Node, ServerNode
+
+__all__ = ["alone", "emulated", "in_rounds", "serving"]
+
+MOST_MISSED = 64
+"""Slots that a node looks back at when it was asleep or slow: older broadcasts have been overtaken anyway."""
+GRACE = 0.3
+"""Part of a slot that a node waits for messages which the emulated channel has already delivered."""
+
+
+def alone(daemon: Daemon) -> None:
+    """Learn on the node's own beat; a sender beside it follows Algorithm 1, line 10, on measured links."""
+    sender = threading.Thread(target=_send, args=(daemon,), name="sender", daemon=True)
+    sender.start()
+    while _goes_on(daemon):
+        begun_s = time.monotonic()
+        _wake(daemon)
+        daemon.moved.set()
+        daemon.saver.maybe(daemon.node)
+        rest_s = daemon.settings.slot_s - (time.monotonic() - begun_s)
+        if rest_s > 0:
+            daemon.stopping.wait(rest_s)
+    if not daemon.stopping.is_set():
+        daemon.broadcast(list(daemon.transport.links() & set(daemon.node.neighbours)))
+
+
+def _send(daemon: Daemon) -> None:
+    """Start a broadcast when there is something new, the last period is over, and our share of the medium allows."""
+    sent_after, due_s = -1, 0.0
+    while not daemon.stopping.is_set() and daemon.state == "learning":
+        daemon.moved.wait(0.05)
+        daemon.moved.clear()
+        if daemon.node.slot == sent_after or daemon.pending() or time.monotonic() < due_s:
+            continue
+        there = sorted(daemon.transport.links() & set(daemon.node.neighbours))
+        receivers = daemon.links.receivers(there)  # Y_i
+        if not receivers:
+            continue
+        sent_after, begun_s = daemon.node.slot, time.monotonic()
+        daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
+        bits = daemon.broadcast(receivers)
+        due_s = begun_s + (daemon.links.period_s(receivers, bits) if daemon.settings.shared_medium else 0.0)
+
+
+def emulated(daemon: Daemon) -> None:
+    """Learn in the slots of the emulated channel: one gradient a slot, messages when it delivers them."""
+    emulation, node, clock = daemon.emulation, daemon.node, daemon.clock
+    assert emulation is not None  # noqa: S101 - the command line chose this loop for it
+    assert isinstance(node, Node)  # noqa: S101
+    slot = node.slot
+    while _goes_on(daemon):
+        slot = max(clock.slot(), slot)
+        while (rest_s := clock.until_s(slot)) > 0 and not daemon.stopping.is_set():
+            daemon.stopping.wait(min(rest_s, 0.2))
+        _await_due(daemon, emulation, slot)
+        for data in emulation.due(slot):
+            daemon.take(_sender_of(data), data)
+        node.slot = slot
+        _wake(daemon)
+        daemon.saver.maybe(node)
+        end = max(clock.slot(), slot + 1)
+        for past in range(max(slot, end - MOST_MISSED), end):  # of a slot that was missed, what it would have sent
+            plan = emulation.plan(past)
+            if plan.sends:
+                daemon.broadcast(plan.receivers, past + 1)
+        slot += 1
+
+
+def _sender_of(data: bytes) -> int:
+    return int.from_bytes(data[16:20], "little")
+
+
+def _await_due(daemon: Daemon, emulation: Emulation, slot: int) -> None:
+    end_s = -GRACE * daemon.settings.slot_s
+    while emulation.missing(slot, daemon.transport.links()) and daemon.clock.until_s(slot) > end_s:
+        daemon.arrived.wait(0.005)
+        daemon.arrived.clear()
+        if daemon.stopping.is_set():
+            return
+
+
+def in_rounds(daemon: Daemon) -> None:
+    """Learn until the node has something to send; then send it, wait for what it needs, and hear.
+
+    The state is saved before anything is sent, so that a node that begins again repeats itself word for word.
+    """
+    node, sent_at = daemon.node, None
+    while True:
+        here = (node.steps, node.mailbox.round, int(node.used[0]))
+        if node.offers() and sent_at != here:
+            daemon.saver.now(node)
+            data, sequence, slot = node.formed()
+            daemon.journal.note(SEND, slot, [sequence])
+            for peer in node.neighbours:
+                daemon.outbox.push(peer, sequence, data)
+            daemon.counts["sent"] += 1
+            sent_at = here
+        if not _goes_on(daemon):
+            return
+        while node.offers() and not node.complete() and not daemon.stopping.is_set():
+            daemon.arrived.wait(0.2)
+            daemon.arrived.clear()
+        if daemon.stopping.is_set():
+            return
+        begun_s = time.monotonic()
+        _wake(daemon)
+        rest_s = daemon.settings.slot_s - (time.monotonic() - begun_s)
+        if rest_s > 0:
+            daemon.stopping.wait(rest_s)
+
+
+def serving(daemon: Daemon) -> None:
+    """Be the server: act on what arrives, answer, until all nodes are done."""
+    node = daemon.node
+    assert isinstance(node, ServerNode)  # noqa: S101 - the command line chose this loop for it
+    answered_at = -1
+    while not daemon.stopping.is_set():
+        offers = np.asarray(node.offers())
+        if offers.any() and answered_at != node.slot:
+            daemon.saver.now(node)
+            answered_at = node.slot
+            data, sequence, slot = node.formed()
+            daemon.journal.note(SEND, slot, [sequence])
+            daemon.journal.note(ANSWER, slot, offers.astype(np.int64))
+            for peer in np.flatnonzero(offers):
+                daemon.outbox.push(int(peer), sequence, data)
+            daemon.counts["sent"] += 1
+        while not node.complete() and not daemon.stopping.is_set():
+            if set(node.neighbours) <= daemon.done:
+                return
+            daemon.arrived.wait(0.2)
+            daemon.arrived.clear()
+        if not daemon.stopping.is_set():
+            node.wake()
+            daemon.journal.note(WAKE, node.slot - 1, node.used)
+
+
+def _goes_on(daemon: Daemon) -> bool:
+    most = daemon.settings.steps
+    return not daemon.stopping.is_set() and (most is None or daemon.node.steps < most)
+
+
+def _wake(daemon: Daemon) -> None:
+    """Live a slot and note it; a loss that is not finite ends the node, its last good state kept."""
+    node = daemon.node
+    computed = node.wake()
+    daemon.journal.note(WAKE, node.slot - 1, node.used, computed=computed)
+    if computed and not math.isfinite(getattr(node, "loss", 0.0)):
+        daemon.stop("the loss is no longer finite; try a smaller step", DIVERGED)

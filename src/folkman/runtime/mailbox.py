@@ -1,0 +1,156 @@
+"""What a node holds of the others: of each sender one message, and in lock-step the next round's too.
+
+Memory is bounded by construction. A message is kept if it is whole, from a known sender, newer than what is held and
+sane; any other is refused, counted by reason and otherwise without effect. A receiver and a learner may call from
+different threads.
+"""
+
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Inbox
+from folkman.runtime.codec import CodecError, Message, Verify, decode
+
+__all__ = ["Checks", "Mailbox"]
+
+
+class Checks(NamedTuple):
+    """What is asked of a message beyond being whole."""
+
+    verify: Verify | None = None  # whose signature it is; None: insecure, anybody's
+    largest: float = 1e6  # of a parameter: beyond it a sender has gone bad, finite or not
+
+
+class Mailbox:
+    """The freshest message of each of `num_senders` senders, numbered from `first_sender`.
+
+    With `note_broken` a message that is whole but not finite still counts as heard, so that a server that waits for
+    everyone can drop it and go on; its payload is zeros and marked. With `in_rounds` a sender is heard once a round,
+    and may be one round ahead.
+    """
+
+    def __init__(
+        self,
+        first: NDArray,
+        num_senders: int,
+        run: int,
+        *,
+        first_sender: int = 0,
+        note_broken: bool = False,
+        in_rounds: bool = False,
+        checks: Checks = Checks(),  # noqa: B008 - immutable
+    ) -> None:
+        self.run, self.checks = run, checks
+        self.payload = np.tile(first, (num_senders, 1))
+        self.sequence = np.zeros(num_senders, np.int64)
+        self.slot = np.zeros(num_senders, np.int64)
+        self.heard = np.zeros(num_senders, bool)
+        self.finite = np.ones(num_senders, bool)
+        self.round = 1 if in_rounds else 0
+        self.ahead: dict[int, Message] = {}  # of the next round, at most one a sender
+        self.refused: Counter[str] = Counter()
+        self._first_sender, self._note_broken = first_sender, note_broken
+        self.lock = threading.RLock()
+
+    def put(self, data: bytes, own: int | None = None) -> bool:
+        """Keep a message that passes; tell whether it was kept."""
+        try:
+            self.take(data, own)
+        except CodecError:
+            return False
+        return True
+
+    def take(self, data: bytes, own: int | None = None) -> Message:
+        """Keep a message and return it, or count and raise why not."""
+        try:
+            message = self._whole(data, own)
+            with self.lock:
+                self._check_new(message)
+                self._keep(message)
+        except CodecError as error:
+            with self.lock:
+                self.refused[error.reason] += 1
+                if error.reason in ("finite", "absurd") and self._note_broken and error.node is not None:
+                    self._note(error.node - self._first_sender)
+            raise
+        return message
+
+    def _whole(self, data: bytes, own: int | None) -> Message:
+        """Return the message, every check passed that needs no look at what is held."""
+        message = decode(data, self.run, self.payload.shape[1], self.checks.verify)
+        if not 0 <= message.node - self._first_sender < len(self.payload) or message.node == own:
+            raise CodecError("sender", f"expected another of {len(self.payload)} nodes, got {message.node}")
+        with np.errstate(over="ignore"):
+            params = message.params.astype(self.payload.dtype)
+        if not np.isfinite(params).all():  # finite on a wider wire, and too large for us
+            raise CodecError("finite", "expected parameters that fit our precision", message.node, message.sequence)
+        if np.abs(params).max(initial=0.0) > self.checks.largest:
+            text = f"expected parameters of at most {self.checks.largest:g}; node {message.node} has gone bad"
+            raise CodecError("absurd", text, message.node, message.sequence)
+        return message._replace(params=params)
+
+    def _check_new(self, message: Message) -> None:
+        """Refuse a repeat, a replay, what was overtaken on its way, and in lock-step what is not due."""
+        row, known = message.node - self._first_sender, f"message {message.sequence} of node {message.node}"
+        early = self.ahead.get(row)
+        last = self.sequence[row] if early is None else early.sequence
+        if message.sequence <= last or (self.round and message.round < self.round):
+            raise CodecError("stale", f"{known} is not newer than held", message.node, message.sequence)
+        if not self.round:
+            return
+        taken = self.heard[row] if message.round == self.round else early is not None
+        if taken or message.round > self.round + 1:
+            text = f"{known} is of round {message.round}, expected {self.round} or the next, once"
+            raise CodecError("round", text)
+
+    def _keep(self, message: Message) -> None:
+        row = message.node - self._first_sender
+        if self.round and message.round == self.round + 1:
+            self.ahead[row] = message
+            return
+        self.payload[row] = message.params
+        self.sequence[row] = message.sequence
+        self.slot[row] = message.slot
+        self.heard[row] = self.finite[row] = True
+
+    def _note(self, row: int) -> None:
+        if 0 <= row < len(self.payload):
+            self.payload[row] = 0.0
+            self.heard[row], self.finite[row] = True, False
+
+    def inbox(self, weight: NDArray, own_weight: float, slot: int, lockstep_of: int | None = None) -> Inbox:
+        """Return what is held as an inbox, and mark it as heard.
+
+        In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all neighbours are, and then
+        the node itself is marked too, and the next round begins.
+        """
+        with self.lock:
+            dtype = self.payload.dtype
+            heard = self.heard.copy()
+            if lockstep_of is not None:
+                heard[:] = self.heard[weight > 0].all()
+            box = Inbox(
+                store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
+                row=jnp.arange(len(self.payload)),
+                weight=jnp.asarray(weight, dtype),
+                own_weight=jnp.asarray(own_weight, dtype),
+                heard=jnp.asarray(heard),
+                age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
+                finite=jnp.asarray(self.finite.copy()),
+            )
+            self.heard[heard] = False
+            if self.round and heard.any():
+                self._begin_round()
+        return box
+
+    def _begin_round(self) -> None:
+        """Go on to the next round with what has come of it already."""
+        self.round += 1
+        early, self.ahead = self.ahead, {}
+        for message in early.values():
+            self._keep(message)

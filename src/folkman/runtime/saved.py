@@ -1,0 +1,106 @@
+"""A node's state on disk: one safetensors file, whole or not at all, and nothing in it is executed.
+
+It holds the algorithm's state, the mailbox and the counters: a node killed at any instant begins again from its last
+save with everything it had heard by then. Writes reach the disk (fsync) before the rename.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.files import write_whole
+from folkman.runtime.codec import Message
+from folkman.runtime.node import Node, ServerNode
+
+__all__ = ["pack", "read_arrays", "restore", "write_arrays"]
+
+FORMAT = "folkman node 1"
+_BOX = ("payload", "sequence", "slot", "heard", "finite")
+
+
+def pack(node: Node | ServerNode) -> dict[str, NDArray]:
+    """Return all that a node is, as arrays; call it from the thread that wakes the node."""
+    arrays = {
+        f"state{jax.tree_util.keystr(path)}": np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(node.state)
+    }
+    with node.mailbox.lock:
+        arrays |= {f"mailbox.{name}": getattr(node.mailbox, name).copy() for name in _BOX}
+        early = dict(node.mailbox.ahead)
+        counters = [node.slot, getattr(node, "steps", 0), node.sequence, node.mailbox.round]
+    for row, message in early.items():
+        arrays[f"ahead.{row}"] = message.params
+        arrays[f"ahead.{row}.head"] = np.array([message.node, message.sequence, message.slot, message.round])
+    return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
+
+
+def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
+    """Put a fresh node where the saved one was; refuse arrays that are not of such a node."""
+    paths, structure = jax.tree_util.tree_flatten_with_path(node.state)
+    leaves = [_fitting(arrays, f"state{jax.tree_util.keystr(path)}", np.asarray(leaf)) for path, leaf in paths]
+    box = {name: _fitting(arrays, f"mailbox.{name}", getattr(node.mailbox, name)) for name in _BOX}
+    slot, steps, sequence, round_ = (int(each) for each in arrays["counters"])
+    node.state = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
+    for name, value in box.items():
+        setattr(node.mailbox, name, value.copy())
+    node.slot, node.sequence, node.mailbox.round = slot, sequence, round_
+    if isinstance(node, Node):
+        node.steps = steps
+    for key in arrays:
+        if key.startswith("ahead.") and key.endswith(".head"):
+            number, seq, formed, of_round = (int(each) for each in arrays[key])
+            params = arrays[key.removesuffix(".head")]
+            row = int(key.split(".")[1])
+            node.mailbox.ahead[row] = Message(node.wire.run, number, seq, formed, params, of_round)
+
+
+def _fitting(arrays: dict[str, NDArray], name: str, like: NDArray) -> NDArray:
+    found = arrays.get(name)
+    if found is None or found.shape != like.shape or found.dtype != like.dtype:
+        came = "none" if found is None else f"{found.dtype}{list(found.shape)}"
+        raise ValueError(
+            f"saved entry '{name}' should be {like.dtype}{list(like.shape)}, the file has {came}; it is another node's "
+            "or configuration's: move it away to begin anew"
+        )
+    return found
+
+
+def write_arrays(path: Path, arrays: dict[str, NDArray], fingerprint: str) -> None:
+    """Write arrays whole or not at all; a disk that refuses is an OSError."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save
+
+    notes = {"format": FORMAT, "fingerprint": fingerprint}
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:
+            file.write(save({k: np.ascontiguousarray(v).reshape(np.shape(v)) for k, v in arrays.items()}, notes))
+            file.flush()
+            os.fsync(file.fileno())
+
+    try:
+        write_whole(path, write)
+    except SafetensorError as error:
+        raise OSError(f"could not write {path}: {error}") from error
+
+
+def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray[Any]]:
+    """Read what `write_arrays` wrote, of the run with this fingerprint."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            notes = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except SafetensorError as error:
+        raise ValueError(f"expected a saved node, {path} is damaged: {error}; move it away to begin anew") from None
+    if notes.get("format") != FORMAT:
+        raise ValueError(f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}")
+    if fingerprint is not None and notes.get("fingerprint") != fingerprint:
+        raise ValueError(f"{path} belongs to another run or configuration; move it away to begin anew")
+    return arrays

@@ -1,0 +1,360 @@
+"""Plain TCP with TLS 1.3, on asyncio in a thread of its own.
+
+One connection a pair: the node with the smaller number dials, and redials for ever. After the handshake both sides say
+hello with run and number, which must be the number of the certificate's name. Then frames, little-endian:
+
+    kind u8, length u32, content of at most 65536 bytes
+    0 hello    magic "FLKM", version u16, run u64, node u32
+    1 part     of a parameter message, more follows           2 last part of it
+    3 control  a control message, whole                       4 ping, empty, after 2 s of silence
+
+Parameters travel in parts so that control never waits behind a megabyte. A link on which nothing was heard for 15 s
+is dropped. Without certificates (asked for by name) the same frames go over plain TCP.
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+import ssl
+import struct
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from folkman.runtime.control import LARGEST_BYTES
+from folkman.runtime.transport import MOST_CONTROL, Events, Security
+
+__all__ = ["Address", "TcpTransport"]
+
+Address: TypeAlias = tuple[str, int]
+HELLO, PART, LAST, CONTROL, PING = range(5)
+PART_BYTES = 65536
+PING_S, SILENCE_S, HANDSHAKE_S = 2.0, 15.0, 10.0
+FIRST_REDIAL_S, LAST_REDIAL_S = 0.1, 2.0
+_FRAME = struct.Struct("<BI")
+_HELLO = struct.Struct("<4sHQI")
+MAGIC, VERSION = b"FLKM", 1
+NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+
+
+class _RefusalError(Exception):
+    """A peer that is not let in; `reason` is one word."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class _Peer:
+    """What waits for one neighbour, and its connection if there is one. Lives in the loop's thread."""
+
+    def __init__(self) -> None:
+        self.slot: bytes | None = None
+        self.control: deque[bytes] = deque()
+        self.something = asyncio.Event()
+        self.writer: asyncio.StreamWriter | None = None
+
+
+class TcpTransport:
+    """See the module. `addresses` are those of the peers to dial; `largest_bytes` bounds a parameter message."""
+
+    def __init__(
+        self,
+        me: int,
+        listen: Address,
+        addresses: Mapping[int, Address],
+        *,
+        run: int,
+        largest_bytes: int,
+        security: Security | None,
+    ) -> None:
+        self.me, self._listen, self._addresses = me, listen, dict(addresses)
+        self._run, self._largest_bytes, self._security = run, largest_bytes, security
+        self.counts: Counter[str] = Counter()
+        self._loop = asyncio.new_event_loop()
+        self._peers: dict[int, _Peer] = {}
+        self._up: frozenset[int] = frozenset()
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task] = set()
+        self._server: asyncio.Server | None = None
+
+    def open(self, events: Events) -> None:
+        """Listen, and dial the peers with larger numbers."""
+        self._events = events
+        self._peers = {peer: _Peer() for peer in self._addresses}
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tcp", daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
+        except OSError as error:
+            host, port = self._listen
+            self.close()
+            raise ValueError(f"cannot listen on {host}:{port}: {error.strerror}; choose another address") from None
+
+    def publish(self, peer: int, data: bytes) -> None:
+        """Send parameters."""
+        self._loop.call_soon_threadsafe(self._put, peer, data)
+
+    def tell(self, peer: int, data: bytes) -> None:
+        """Send a control message."""
+        self._loop.call_soon_threadsafe(self._put_control, peer, data)
+
+    def links(self) -> frozenset[int]:
+        """Return the peers whose links are up."""
+        return self._up
+
+    def revalidate(self) -> None:
+        """Drop the links to those who are no longer members."""
+        self._loop.call_soon_threadsafe(self._drop_strangers)
+
+    def close(self) -> None:
+        """Close everything and end the thread."""
+        if self._thread is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        if not self._thread.is_alive():
+            self._loop.close()
+        self._thread = None
+
+    def _put(self, number: int, data: bytes) -> None:
+        peer = self._peers[number]
+        self.counts["overwritten"] += peer.slot is not None
+        peer.slot = data
+        peer.something.set()
+
+    def _put_control(self, number: int, data: bytes) -> None:
+        peer = self._peers[number]
+        if peer.writer is None:
+            return
+        if len(peer.control) >= MOST_CONTROL:
+            peer.control.popleft()
+            self.counts["dropped_control"] += 1
+        peer.control.append(data)
+        peer.something.set()
+
+    def _drop_strangers(self) -> None:
+        for number, peer in self._peers.items():
+            if peer.writer is not None and self._security and not self._security.members.allowed(number):
+                self._events.refused("member", f"node {number} is no longer a member; its link is closed")
+                peer.writer.transport.abort()
+
+    async def _start(self) -> None:
+        self._loop.set_exception_handler(self._complain)
+        self._server = await asyncio.start_server(self._accept, *self._listen, backlog=64, limit=2 * PART_BYTES)
+        for number, address in self._addresses.items():
+            if self.me < number:
+                self._spawn(self._dial(number, address))
+
+    async def _stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0.05)  # for what was aborted to let go of its sockets
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Count what asyncio reports of a connection, as a handshake that failed; nothing of it ends the node."""
+        del loop
+        error = context.get("exception")
+        if isinstance(error, OSError):  # ssl.SSLError is one
+            self._events.refused("handshake", f"{type(error).__name__}: {error}")
+        elif error is not None:
+            self._events.refused("internal", f"{context.get('message')}: {error!r}")
+
+    def _context(self, kind: int) -> ssl.SSLContext | None:
+        if self._security is None:
+            return None
+        identity = self._security.identity
+        context = ssl.SSLContext(kind)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(identity.ca)
+        context.load_cert_chain(identity.certificate, identity.key)
+        return context
+
+    async def _dial(self, number: int, address: Address) -> None:
+        """Connect, talk until the link breaks, and connect again."""
+        from folkman.runtime.identity import name_of
+
+        wait_s = FIRST_REDIAL_S
+        while True:
+            try:
+                context = self._context(ssl.PROTOCOL_TLS_CLIENT)  # anew: certificates may have been renewed
+                named = {"ssl": context, "server_hostname": name_of(number)} if context else {}
+                work = asyncio.open_connection(*address, limit=2 * PART_BYTES, **named)
+                reader, writer = await asyncio.wait_for(work, HANDSHAKE_S)
+                if await self._talk(reader, writer, number):
+                    wait_s = FIRST_REDIAL_S
+            except ssl.SSLError as error:
+                self._events.refused("handshake", f"node {number} at {address[0]}:{address[1]}: {error}")
+            except (OSError, TimeoutError):
+                self.counts["redials"] += 1
+            await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - only to spread redials
+            wait_s = min(2 * wait_s, LAST_REDIAL_S)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine
+        self._tasks.add(task)
+        raw = writer.transport
+        try:
+            context = self._context(ssl.PROTOCOL_TLS_SERVER)  # anew: certificates may have been renewed
+            if context is not None:
+                await writer.start_tls(context, ssl_handshake_timeout=HANDSHAKE_S)
+            await self._talk(reader, writer, None)
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
+            self._events.refused("handshake", f"{host}:{port}: {type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            pass  # closing; asyncio's server would complain of a cancelled handler
+        finally:
+            raw.abort()
+            self._tasks.discard(task)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> bool:
+        """Greet, then read and write until the link breaks; tell whether the greeting went well."""
+        number, greeted = None, False
+        try:
+            _tune(writer)
+            writer.write(_FRAME.pack(HELLO, _HELLO.size) + _HELLO.pack(MAGIC, VERSION, self._run, self.me))
+            number = await asyncio.wait_for(self._greeting(reader, writer, dialled), HANDSHAKE_S)
+            greeted = True
+            await self._serve(number, reader, writer)
+        except _RefusalError as error:
+            self._events.refused(error.reason, str(error))
+        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # the link broke: redialled by whoever dialled
+        finally:
+            if number is not None and self._peers[number].writer is writer:
+                self._peers[number].writer = None
+                self._peers[number].control.clear()
+                self._note_link(number, up=False)
+            writer.transport.abort()
+        return greeted
+
+    async def _greeting(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> int:
+        """Return who is at the other end, by hello and certificate, or refuse it."""
+        kind, content = await _frame(reader)
+        if kind != HELLO or len(content) != _HELLO.size:
+            raise _RefusalError("hello", f"expected a hello, got a frame of kind {kind} and {len(content)} bytes")
+        magic, version, run, number = _HELLO.unpack(content)
+        if (magic, version) != (MAGIC, VERSION):
+            raise _RefusalError("hello", f"expected hello {MAGIC!r} {VERSION}, got {magic!r} {version}")
+        if run != self._run:
+            raise _RefusalError("run", f"node {number} is in run {run:016x}, we in {self._run:016x}")
+        if number not in self._peers or dialled not in (None, number):
+            raise _RefusalError("sender", f"a node that calls itself {number} is none of our neighbours here")
+        if self._security is not None:
+            subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
+            name = dict(pair for group in subject for pair in group).get("commonName", "")
+            known = self._security.members.node_called(name)
+            if known != number:
+                raise _RefusalError(
+                    "member", f"certificate '{name}' says node {number}; it is not, or no longer, a member"
+                )
+        return number
+
+    async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = self._peers[number]
+        if peer.writer is not None:  # a half-open one: the peer has dialled anew
+            peer.writer.transport.abort()
+        peer.writer = writer
+        self._note_link(number, up=True)
+        writing = self._loop.create_task(self._write(peer, writer))
+        try:
+            await self._read(number, reader)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+
+    def _note_link(self, number: int, *, up: bool) -> None:
+        self._up = self._up | {number} if up else self._up - {number}
+        self._events.linked(number, up)
+
+    async def _read(self, number: int, reader: asyncio.StreamReader) -> None:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            kind, content = await asyncio.wait_for(_frame(reader), SILENCE_S)
+            self.counts["bytes_received"] += len(content) + _FRAME.size
+            if kind == CONTROL:
+                self._events.told(number, content)
+            elif kind in (PART, LAST):
+                parts.append(content)
+                size += len(content)
+                if size > self._largest_bytes:
+                    raise _RefusalError("length", f"node {number} sent more than {self._largest_bytes} bytes at once")
+                if kind == LAST:
+                    self._events.received(number, b"".join(parts))
+                    parts, size = [], 0
+            elif kind != PING:
+                raise _RefusalError("frame", f"node {number} sent a frame of kind {kind}")
+
+    async def _write(self, peer: _Peer, writer: asyncio.StreamWriter) -> None:
+        current: memoryview | None = None
+        try:
+            while True:
+                if peer.control:
+                    frame = _framed(CONTROL, peer.control.popleft())
+                elif current is not None:
+                    kind = LAST if len(current) <= PART_BYTES else PART
+                    frame, rest = _framed(kind, current[:PART_BYTES]), current[PART_BYTES:]
+                    current = rest if kind == PART else None
+                elif peer.slot is not None:
+                    whole, peer.slot = peer.slot, None
+                    current = memoryview(whole)
+                    continue
+                else:
+                    frame = await _idle(peer)
+                    if not frame:
+                        continue
+                writer.write(frame)
+                self.counts["bytes_sent"] += len(frame)
+                await writer.drain()
+        finally:
+            if current is not None and peer.slot is None:
+                peer.slot = bytes(current.obj)  # cut in the middle: the whole of it is still the newest
+
+
+async def _idle(peer: _Peer) -> bytes:
+    """Wait for something to send; a ping after a silence."""
+    peer.something.clear()
+    if peer.control or peer.slot is not None:
+        return b""
+    try:
+        await asyncio.wait_for(peer.something.wait(), PING_S)
+    except TimeoutError:
+        return _framed(PING, b"")
+    return b""
+
+
+async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    kind, length = _FRAME.unpack(await reader.readexactly(_FRAME.size))
+    if length > max(PART_BYTES, LARGEST_BYTES):
+        raise _RefusalError("frame", f"expected a frame of at most {PART_BYTES} bytes, got {length}")
+    return kind, await reader.readexactly(length) if length else b""
+
+
+def _framed(kind: int, content: bytes | memoryview) -> bytes:
+    return _FRAME.pack(kind, len(content)) + bytes(content)
+
+
+def _tune(writer: asyncio.StreamWriter) -> None:
+    """Keep little in the kernel: what waits there can no longer be overwritten by something newer."""
+    writer.transport.set_write_buffer_limits(high=PART_BYTES)
+    raw = writer.get_extra_info("socket")
+    if raw is not None:
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.IPPROTO_TCP, NOTSENT_LOWAT, 2 * PART_BYTES)

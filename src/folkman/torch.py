@@ -1,0 +1,195 @@
+"""A PyTorch module as a problem: the guest brings model, loss and data; folkman brings everyone else.
+
+    problem = folkman.torch.problem(module, loss, [(x_0, y_0), (x_1, y_1), ...], test=(x, y))
+    folkman.simulate(problem, folkman.snapshot(5), folkman.async_sharing(0.1), slots=100)
+
+The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the losses come from
+`loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on the CPU; mixing, timing and
+messages are as for any problem. Nothing here is traced: nodes are computed one after the other from Python.
+
+Modules whose output in training depends on other samples or on buffers (batch normalisation, dropout) are refused:
+their loss is no function of the flat vector.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from folkman.checks import require
+from folkman.problem.layout import Layout
+from folkman.problem.problem import Evaluation, Problem
+
+__all__ = ["TorchProblem", "problem"]
+
+Samples: TypeAlias = tuple[Any, Any]  # two tensors, x and y, of one length
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise RuntimeError(
+            "folkman.torch needs PyTorch, which is not installed; pip install 'folkman[torch]'"
+        ) from None
+    return torch
+
+
+class Guest:
+    """The module, its loss and the data, compared by identity."""
+
+    convolutional = True  # as for the engine: call it from Python, node by node
+
+    def __init__(
+        self, module: Any, loss: Callable[[Any, Any], Any], parts: Sequence[Samples], test: Samples | None, hits: Any
+    ) -> None:
+        self.module, self.loss, self.parts, self.test, self.hits = module, loss, tuple(parts), test, hits
+        self.names = [name for name, _ in module.named_parameters()]
+        self.shapes = [tuple(value.shape) for value in module.parameters()]
+
+    @property
+    def layout(self) -> Layout:
+        """Return the map of the flat vector: the module's own names and order."""
+        return Layout(tuple(zip(self.names, self.shapes, strict=True)))
+
+    def put(self, w: Any) -> None:
+        """Write a flat vector into the module."""
+        torch = _torch()
+        vector = torch.from_numpy(np.array(w, np.float32))
+        torch.nn.utils.vector_to_parameters(vector, self.module.parameters())
+
+    def flat(self) -> np.ndarray:
+        """Return the module's parameters as a flat vector."""
+        torch = _torch()
+        return torch.nn.utils.parameters_to_vector(self.module.parameters()).detach().numpy().copy()
+
+    def losses(self, x: Any, y: Any) -> Any:
+        """Return one loss a sample."""
+        found = self.loss(self.module(x), y)
+        require(
+            tuple(found.shape) == (len(x),),
+            f"the loss must give one value a sample, got shape {tuple(found.shape)} for {len(x)}; use reduction='none'",
+        )
+        return found
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["count", "share", "node", "initial"],
+    meta_fields=["model", "batch", "name", "rows"],
+)
+@dataclass(frozen=True, eq=False)
+class TorchProblem:
+    """A problem as the engines and nodes see it; `model` is the guest."""
+
+    count: Array  # (node,)
+    share: Array  # (node,) alpha_i
+    node: Array  # (node,)
+    initial: Array  # (d,) common w(0)
+    model: Guest
+    batch: int | None
+    name: str
+    rows: tuple[int, ...]  # which of the guest's parts the nodes hold
+    l2 = 0.0
+    optimum = None
+    traceable = False
+
+    @property
+    def num_nodes(self) -> int:
+        """Return I."""
+        return len(self.rows)
+
+    @property
+    def dim(self) -> int:
+        """Return d."""
+        return self.initial.shape[0]
+
+    def of_node(self, index: int) -> "TorchProblem":
+        """Return the problem as node `index` sees it."""
+        part = slice(index, index + 1)
+        cut = {"count": self.count[part], "share": self.share[part], "node": self.node[part]}
+        return replace(self, rows=self.rows[part], **cut)
+
+    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
+        torch = _torch()
+        losses, grads = [], []
+        for place, row in enumerate(self.rows):
+            x, y = self.model.parts[row]
+            if self.batch is not None:  # the draws of a problem of our own, with replacement
+                drawn = jax.random.randint(keys[place], (self.batch,), 0, len(x), jnp.int32)
+                picked = torch.from_numpy(np.array(drawn, np.int64))
+                x, y = x[picked], y[picked]
+            self.model.put(v[place])
+            self.model.module.zero_grad()
+            loss = self.model.losses(x, y).mean()
+            loss.backward()
+            flat = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.module.parameters()]
+            losses.append(loss.item())
+            grads.append(torch.cat([each.reshape(-1) for each in flat]).numpy())
+        return jnp.asarray(losses, jnp.float32), jnp.asarray(np.stack(grads))
+
+    def evaluate(self, w: Array) -> Evaluation:
+        """Return the measures of the model w (d,)."""
+        torch = _torch()
+        nan = jnp.asarray(jnp.nan, jnp.float32)
+        self.model.put(w)
+        with torch.no_grad():
+            means = [float(self.model.losses(*self.model.parts[row]).mean()) for row in self.rows]
+            train = float(np.dot(np.asarray(self.share, np.float64), means))
+            if self.model.test is None:
+                return Evaluation(jnp.asarray(train, jnp.float32), nan, nan, nan)
+            x, y = self.model.test
+            loss = float(self.model.losses(x, y).mean())
+            right = float(self.model.hits(self.model.module(x), y)) if self.model.hits else float("nan")
+        found = [jnp.asarray(value, jnp.float32) for value in (train, loss, right)]
+        return Evaluation(found[0], found[1], found[2], nan)
+
+
+def accuracy(scores: Any, y: Any) -> float:
+    """Return the share of samples whose largest score is at the label."""
+    return float((scores.argmax(dim=1) == y).float().mean())
+
+
+def problem(
+    module: Any,
+    loss: Callable[[Any, Any], Any],
+    parts: Sequence[Samples],
+    *,
+    test: Samples | None = None,
+    batch: int | None = None,
+    hits: Callable[[Any, Any], float] | None = accuracy,
+    name: str = "torch",
+) -> Problem:
+    """Put the samples `parts[i]` on node i; the common first model is the module's own parameters now.
+
+    `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where there is no such.
+    """
+    torch = _torch()
+    require(
+        bool(parts) and all(len(x) == len(y) > 0 for x, y in parts), "every node needs samples, x and y of one length"
+    )
+    shaky = [
+        type(m).__name__ for m in module.modules() if "BatchNorm" in type(m).__name__ or "Dropout" in type(m).__name__
+    ]
+    require(not shaky, f"{', '.join(shaky)} makes the loss depend on more than the parameters; use GroupNorm, or none")
+    frozen = [key for key, value in module.named_parameters() if value.dtype != torch.float32]
+    require(not frozen, f"parameters must be float32, {', '.join(frozen)} are not; call module.float()")
+    guest = Guest(module, loss, parts, test, hits)
+    counts = np.array([len(x) for x, _ in parts])
+    made: Any = TorchProblem(  # a problem to everyone who asks it for gradients
+        count=jnp.asarray(counts, jnp.int32),
+        share=jnp.asarray(counts / counts.sum(), jnp.float32),
+        node=jnp.arange(len(parts), dtype=jnp.int32),
+        initial=jnp.asarray(guest.flat()),
+        model=guest,
+        batch=batch,
+        name=name,
+        rows=tuple(range(len(parts))),
+    )
+    return made

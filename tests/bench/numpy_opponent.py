@@ -1,0 +1,47 @@
+"""An opponent for the tests: softmax regression in plain NumPy, spoken to like any other.
+
+Its first argument is `right`, `wrong` (steps twice as long) or `broken` (fails when asked).
+"""
+
+import sys
+
+import numpy as np
+
+MODE = sys.argv[1]
+sys.argv.pop(1)
+
+from folkman.bench.opponents import protocol  # noqa: E402
+
+
+def build():
+    task, arrays = protocol.task(), protocol.load_arrays()
+    x, y = arrays.samples()
+    step = task["step"] * (2 if MODE == "wrong" else 1)
+    print("what an opponent prints does not disturb the protocol")
+
+    def gradient(w, xs, ys):
+        scores = xs @ w[:-10].reshape(10, 784).T + w[-10:]
+        odds = np.exp(scores - scores.max(1, keepdims=True))
+        odds /= odds.sum(1, keepdims=True)
+        odds[np.arange(len(ys)), ys] -= 1
+        return np.concatenate([(odds.T @ xs).ravel(), odds.sum(0)]) / len(ys)
+
+    def learn(w, rounds):
+        if MODE == "broken":
+            raise ValueError("out of order")
+        for k in range(rounds):
+            moved = []
+            for i in range(task["nodes"]):
+                rows = slice(None) if arrays.draws is None else arrays.draws[k, i]
+                moved.append(w - step * gradient(w, x[i, rows], y[i, rows]))
+            w = np.mean(moved, axis=0)
+        return w
+
+    def begin(rounds):
+        return arrays.initial.astype(float)
+
+    return protocol.Learner(np.__version__, begin, learn, np.asarray)
+
+
+if __name__ == "__main__":
+    protocol.serve(build)

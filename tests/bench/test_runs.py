@@ -1,0 +1,108 @@
+"""One run of the benchmark with real processes: who did the same work, who did not, who is not there."""
+
+import sys
+from math import isclose
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from folkman.bench import runs
+from folkman.bench.environments import OpponentAbsentError
+from folkman.bench.gpu import gradient
+from folkman.bench.opponents.protocol import Arrays
+from folkman.bench.side import NotAvailableError, problem_of
+from folkman.bench.works import Task, load_works
+
+FAKE = Path(__file__).with_name("numpy_opponent.py")
+TASK = Task("tiny", "softmax", nodes=4, samples=12, batch=5, rounds=6, step=0.05, network="free", cell=None)
+
+
+def command(name, settings):
+    if name == "absent":
+        raise OpponentAbsentError("the environment of 'absent' could not be made: no registry")
+    return [sys.executable, str(FAKE), name]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "opponent_command", command)
+        settings = runs.Settings(2, tmp_path_factory.mktemp("environments"), 120.0, said.append)
+        return runs.learning(TASK, ["right", "wrong", "broken", "absent"], settings)
+
+
+def row(found, side):
+    return next(each for each in found["rows"] if each["side"] == side)
+
+
+def test_plain_numpy_on_the_same_batches_ends_at_the_same_model(found):
+    right, ours = row(found, "right"), row(found, "folkman")
+
+    assert right["work"] == ours["work"] == "same work"
+    assert isclose(right["loss"], ours["loss"], rel_tol=1e-5)
+
+
+def test_twice_the_step_is_different_work(found):
+    assert row(found, "wrong")["work"] == "different work"
+
+
+def test_a_side_that_fails_or_is_absent_is_told_and_the_others_go_on(found):
+    assert row(found, "broken")["status"] == "failed"
+    assert "out of order" in row(found, "broken")["reason"]
+    assert row(found, "absent")["status"] == "absent"
+    assert "no registry" in row(found, "absent")["reason"]
+    assert row(found, "right")["status"] == row(found, "folkman")["status"] == "measured"
+
+
+def test_a_measured_row_has_every_figure(found):
+    for side in ("folkman", "right"):
+        each = row(found, side)
+        assert len(each["seconds_each"]) == 2
+        assert each["seconds"] > 0
+        assert isclose(each["node_steps_per_s"], TASK.node_steps / each["seconds"])
+        assert each["memory_mb"] > 10
+        assert each["startup_s"] > 0
+        assert each["warm_up_s"] > 0
+        assert isclose(each["of_peak"], each["gflops"] / found["peak"]["gemm_gflops"])
+    assert row(found, "folkman")["ratio"] == 1
+    assert all(floor > 0 for floor in found["floors"].values())
+
+
+def test_what_the_engine_cannot_do_is_not_available(tmp_path):
+    script = tmp_path / "side.py"
+    script.write_text('print(\'{"error": "NotAvailableError: the engine has no cells"}\')\n', encoding="utf-8")
+    sides, rows = {}, []
+
+    runs._start(sides, rows, "folkman", [sys.executable, str(script)], runs.Settings(1, tmp_path, 60.0, print))
+
+    assert not sides
+    assert rows == [{"side": "folkman", "status": "not available", "reason": "the engine has no cells"}]
+
+
+def test_samples_beyond_memory_are_not_tried(monkeypatch):
+    arrays = Arrays(
+        np.zeros((8, 784), np.float32), np.zeros(8, np.int32), np.zeros((4, 12), np.int32), np.zeros(0), None
+    )
+    monkeypatch.setattr("folkman.bench.side.MOST_SAMPLE_BYTES", 1000)
+
+    with pytest.raises(NotAvailableError, match="4 nodes hold"):
+        problem_of(TASK, arrays)
+
+
+@pytest.mark.slow
+def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp_path):
+    """The processor stands for the GPU, and softmax for the CNN: the arithmetic of the rows is the same."""
+    whole = TASK._replace(network="snapshot", batch=None)
+    work = load_works()["W4"]._replace(tasks=(whole, whole))
+    settings = runs.Settings(2, tmp_path, 120.0, print)
+
+    skipped = gradient(work, [], settings)
+    alone, iteration = gradient(work, [], settings, backend="cpu")
+
+    assert skipped[0]["rows"][0]["status"] == "skipped"
+    assert alone["rows"][0]["status"] == "measured"
+    first, slot = iteration["rows"]
+    assert isclose(slot["overhead"], slot["seconds"] / first["seconds"] - 1)
+    assert isclose(slot["gflops"] * slot["seconds"], first["gflops"] * first["seconds"])

@@ -1,0 +1,209 @@
+"""Sweeps on dask: the same table, by a local cluster or over three hosts with mutual TLS; strangers are refused."""
+
+import datetime
+import ipaddress
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+SWEEP = """
+slots = 40
+seeds = [0, 1]
+nodes = 3
+[data]
+name = "digits"
+train_size = 60
+[model]
+name = "softmax"
+[[algorithm]]
+name = "async_sharing"
+label = "Algorithm 1"
+step = 0.2
+[grid]
+network.gamma = [2, 3]
+"""
+HOSTS = ("10.77.9.1", "10.77.9.2", "10.77.9.3")
+
+
+def folkman(*arguments, cwd, prefix=()):
+    command = [*prefix, sys.executable, "-m", "folkman", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+
+
+def authority(folder, name, hosts):
+    """Make a certificate authority and one certificate of it; return the options that name the files."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    folder.mkdir()
+    keys = {each: ec.generate_private_key(ec.SECP256R1()) for each in ("ca", "node")}
+    names = {each: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {each}")]) for each in keys}
+    now = datetime.datetime.now(datetime.UTC)
+    for each in keys:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(names[each])
+            .issuer_name(names["ca"])
+            .public_key(keys[each].public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=each == "ca", path_length=None), critical=True)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host)) for host in hosts]),
+                critical=False,
+            )
+        )
+        certificate = builder.sign(keys["ca"], hashes.SHA256())
+        (folder / f"{each}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (folder / f"{each}.key").write_bytes(keys[each].private_bytes(*form))
+    return {"ca": folder / "ca.pem", "cert": folder / "node.pem", "key": folder / "node.key"}
+
+
+def of_folkman(tls):
+    return ["--tls-ca", tls["ca"], "--tls-cert", tls["cert"], "--tls-key", tls["key"]]
+
+
+@contextmanager
+def dask(*arguments, tls, log, prefix=()):
+    """Run a dask command with certificates until the block ends."""
+    files = ["--tls-ca-file", tls["ca"], "--tls-cert", tls["cert"], "--tls-key", tls["key"]]
+    program = "from dask.__main__ import main; main()"
+    command = [*prefix, sys.executable, "-c", program, *arguments, "--no-dashboard", *files]
+    with log.open("w") as place:
+        process = subprocess.Popen([str(part) for part in command], stdout=place, stderr=place, cwd=log.parent)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def await_line(log, text, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while text not in log.read_text():
+        assert time.monotonic() < deadline, f"no '{text}' in: {log.read_text()}"
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_local_cluster_gives_the_same_table(tmp_path):
+    (tmp_path / "sweep.toml").write_text(SWEEP.replace("[2, 3]", "[2]"))
+    runs = [
+        folkman("sweep", "sweep.toml", "--out", engine, "--engine", engine, "--workers", 1, cwd=tmp_path)
+        for engine in ("processes", "dask")
+    ]
+
+    assert [run.returncode for run in runs] == [0, 0], runs[1].stderr
+    one, two = ((tmp_path / engine / "results.parquet").read_bytes() for engine in ("processes", "dask"))
+    assert one == two
+
+
+@pytest.mark.slow
+def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
+    friend = authority(tmp_path / "friend", "friend", ["127.0.0.1"])
+    rogue = authority(tmp_path / "rogue", "rogue", ["127.0.0.1"])
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    log, address = tmp_path / "scheduler.log", "tls://127.0.0.1:18786"
+    with dask("scheduler", "--host", "127.0.0.1", "--port", 18786, "--protocol", "tls", tls=friend, log=log):
+        await_line(log, "Scheduler at")
+        refused = folkman("sweep", "sweep.toml", "--engine", address, *of_folkman(rogue), cwd=tmp_path)
+        from distributed import Client
+        from distributed.security import Security
+
+        known = Security(
+            tls_ca_file=str(friend["ca"]),
+            tls_client_cert=str(friend["cert"]),
+            tls_client_key=str(friend["key"]),
+            require_encryption=True,
+        )
+        with Client(address, security=known, timeout="30s") as client:
+            assert client.scheduler_info()["workers"] == {}
+
+    assert refused.returncode == 2, refused.stderr
+    assert "no answer from a dask scheduler" in refused.stderr
+    assert "certificate" in refused.stderr.lower()
+    assert "Traceback" not in refused.stderr
+
+
+@contextmanager
+def three_hosts():
+    """Make three network namespaces on one bridge, each with an address of its own; take them down after."""
+
+    def ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+    names = [f"fs{os.getpid() % 10000}{letter}" for letter in "abc"]
+    bridge = f"fs{os.getpid() % 10000}br"
+    with ExitStack() as stack:
+        ip("link", "add", bridge, "type", "bridge")
+        stack.callback(ip, "link", "del", bridge)
+        ip("link", "set", bridge, "up")
+        for name, address in zip(names, HOSTS, strict=True):
+            ip("netns", "add", name)
+            stack.callback(ip, "netns", "del", name)
+            ip("link", "add", f"{name}0", "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", f"{name}0", "master", bridge, "up")
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield [("ip", "netns", "exec", name) for name in names]
+
+
+def may_make_namespaces():
+    try:
+        made = subprocess.run(["ip", "netns", "add", "fsprobe"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+    if made:
+        subprocess.run(["ip", "netns", "del", "fsprobe"], capture_output=True, check=False)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker(tmp_path):
+    if not may_make_namespaces():
+        pytest.skip("network namespaces need root and iproute2")
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    whole = folkman("sweep", "sweep.toml", "--out", "whole", "--workers", 1, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    friend = authority(tmp_path / "friend", "friend", HOSTS)
+    rogue = authority(tmp_path / "rogue", "rogue", HOSTS)
+    address = f"tls://{HOSTS[0]}:8786"
+    logs = {name: tmp_path / f"{name}.log" for name in ("scheduler", "one", "two", "rogue")}
+    with three_hosts() as prefixes, ExitStack() as stack:
+        at = ("scheduler", "--host", HOSTS[0], "--port", "8786", "--protocol", "tls")
+        stack.enter_context(dask(*at, tls=friend, log=logs["scheduler"], prefix=prefixes[0]))
+        await_line(logs["scheduler"], "Scheduler at")
+        for name, host, prefix in (("one", HOSTS[1], prefixes[1]), ("two", HOSTS[2], prefixes[2])):
+            worker = ("worker", address, "--host", host, "--nthreads", "1", "--nworkers", "1", "--name", name)
+            stack.enter_context(dask(*worker, tls=friend, log=logs[name], prefix=prefix))
+        for name in ("one", "two"):
+            await_line(logs[name], "Registered to", 240)
+        stranger = ("worker", address, "--host", HOSTS[2], "--nthreads", "1", "--nworkers", "1", "--name", "rogue")
+        stack.enter_context(dask(*stranger, tls=rogue, log=logs["rogue"], prefix=prefixes[2]))
+        options = ["--engine", address, *of_folkman(friend)]
+        done = folkman("sweep", "sweep.toml", "--out", "hosts", *options, cwd=tmp_path, prefix=prefixes[0])
+        bad = ["--engine", address, *of_folkman(rogue)]
+        refused = folkman("sweep", "sweep.toml", "--out", "bad", *bad, cwd=tmp_path, prefix=prefixes[0])
+        await_line(logs["rogue"], "ertificate")
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "hosts" / "results.parquet").read_bytes() == (
+        tmp_path / "whole" / "results.parquet"
+    ).read_bytes()
+    assert refused.returncode == 2
+    assert "Registered to" not in logs["rogue"].read_text()
+    assert not (tmp_path / "bad" / "results.parquet").exists()

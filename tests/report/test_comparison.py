@@ -1,0 +1,116 @@
+"""The table of arms: paired differences by their textbook formula, winners, ties, and three ways to print it."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from folkman.record import Run
+from folkman.report.comparison import compare_arms, render
+
+NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)
+
+
+def arms(**values):
+    """Return arms whose runs end at the given losses, seed by seed; halfway they stand at twice that."""
+    return {
+        name: {
+            seed: Run(
+                "x",
+                name,
+                seed,
+                [{"slots": 5.0, "train_loss": 2 * v, "kappa": v}, {"slots": 10.0, "train_loss": v, "kappa": v}],
+            )
+            for seed, v in enumerate(own)
+        }
+        for name, own in values.items()
+    }
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=8))
+def test_differences_are_those_of_a_paired_t_test(pairs):
+    a, b = (np.array(side, float) for side in zip(*pairs, strict=True))
+    found = compare_arms(arms(a=a, b=b), ["train_loss"], against="b").cells["a", "train_loss"]
+
+    assert found.difference == pytest.approx((a - b).mean(), abs=1e-12)
+    if np.std(a - b) > 1e-6:
+        interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+        assert found.difference - found.difference_half == pytest.approx(interval.low, rel=1e-6, abs=1e-9)
+        assert found.difference + found.difference_half == pytest.approx(interval.high, rel=1e-6, abs=1e-9)
+
+
+def test_pairing_finds_what_the_arms_own_intervals_hide():
+    """Seeds that differ by 10 and arms that differ by 0.1: the arms' intervals overlap, the difference is plain."""
+    base = np.array([0.0, 10.0, 20.0, 30.0])
+    found = compare_arms(arms(low=base, high=base + 0.1 + 0.01 * np.array([1, -1, 1, -1])), ["train_loss"])
+    low, high = found.cells["low", "train_loss"], found.cells["high", "train_loss"]
+
+    assert low.rank == "winner"
+    assert high.rank == ""
+    assert low.half > 10 > high.difference > high.difference_half
+
+
+def test_an_arm_within_the_interval_of_the_difference_is_tied():
+    found = compare_arms(arms(a=[1.0, 2.0, 3.0], b=[1.3, 1.9, 3.2], c=[9.0, 9.5, 9.1]), ["train_loss"])
+
+    assert [found.cells[arm, "train_loss"].rank for arm in "abc"] == ["winner", "tied", ""]
+
+
+def test_more_is_better_where_it_is():
+    found = compare_arms(arms(a=[0.1, 0.2], b=[0.8, 0.9]), ["train_loss", "kappa"])
+
+    assert found.references == {"train_loss": "a", "kappa": "b"}
+
+
+def test_a_diverged_run_cannot_win_and_is_shown_as_such():
+    found = compare_arms(arms(a=[0.1, float("nan")], b=[5.0, 6.0]), ["train_loss"])
+
+    assert found.cells["b", "train_loss"].rank == "winner"
+    assert found.cells["a", "train_loss"].rank == ""
+    assert re.search(r"^a\s+-", render(found), re.M)
+    assert next(row for row in found.rows() if row["arm"] == "a")["mean"] is None
+
+
+def test_only_seeds_that_both_arms_have_are_paired():
+    both = arms(a=[1.0, 2.0, 3.0], b=[2.0, 3.0, 5.0])
+    del both["b"][0]
+
+    cell = compare_arms(both, ["train_loss"], against="a").cells["b", "train_loss"]
+
+    assert (cell.num_seeds, cell.num_paired, cell.difference) == (2, 2, 1.5)
+
+
+def test_arms_can_be_compared_on_the_way():
+    found = compare_arms(arms(a=[1.0, 2.0]), ["train_loss"], at=("slots", 7))
+
+    assert found.cells["a", "train_loss"].mean == 3.0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"metrics": ["train_los"]}, "did you mean 'train_loss'"),
+        ({"metrics": ["train_loss"], "against": "q"}, "there is no arm 'q'"),
+        ({"metrics": ["train_loss"], "at": ("slot", 1.0)}, "did you mean 'slots'"),
+    ],
+)
+def test_what_is_not_there_is_told(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        compare_arms(arms(a=[1.0]), **options)
+
+
+def test_the_three_forms_mark_the_winner_and_say_the_same_numbers():
+    found = compare_arms(arms(**{"a_1 & b": [1.0, 2.0, 3.0], "c|d": [9.0, 9.5, 9.1]}), ["train_loss"])
+    text, markdown, latex = (render(found, form) for form in ("text", "markdown", "latex"))
+
+    assert "2 ± 2.5 *" in text
+    assert "**2 ± 2.5**" in markdown
+    assert "c\\|d" in markdown
+    assert r"a\_1 \& b & \textbf{2 $\pm$ 2.5}" in latex
+    for form in (text, markdown, latex):
+        assert "+7.2" in form
+    with pytest.raises(ValueError, match="there is no format 'html'"):
+        render(found, "html")

@@ -1,0 +1,134 @@
+"""A cluster of real processes: the command line, parity with the simulation, secured and insecure."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from folkman.experiment.devices import read_node
+
+CONFIG = """
+nodes = 5
+slots = 120
+slot_s = 0.25
+seeds = [0]
+record_every = 120
+
+[data]
+name = "digits"
+
+[model]
+name = "softmax"
+
+[network]
+name = "snapshot"
+gamma = 4
+
+[[algorithm]]
+name = "async_sharing"
+step = 0.5
+"""
+
+
+def folkman(*arguments, folder, timeout=300):
+    return subprocess.run(
+        [sys.executable, "-m", "folkman", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def states(folder):
+    answer = folkman("status", "cluster", "--json", folder=folder)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)["nodes"]
+
+
+@pytest.mark.slow
+def test_five_processes_on_the_emulated_channel_are_the_simulation(tmp_path):
+    """Recorded and replayed: the same parameters; against the simulation of the configuration: the same accuracy."""
+    (tmp_path / "config.toml").write_text(CONFIG)
+    simulated = folkman("run", "config.toml", "--out", "simulated", "--json", folder=tmp_path)
+
+    done = folkman("up", "config.toml", "--out", "cluster", "--wait", "--json", folder=tmp_path)
+    again = folkman("replay", "cluster", "--json", folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert again.returncode == 0, again.stderr
+    expected = json.loads(simulated.stdout.splitlines()[-1])["runs"][0]
+    found, replayed = json.loads(done.stdout), json.loads(again.stdout)
+    assert len(replayed["difference"]) == 5
+    assert max(replayed["difference"].values()) < 1e-5
+    assert found["test_accuracy"] == pytest.approx(expected["test_accuracy"], abs=0.005)
+    assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=0.05)
+    assert {each["state"] for each in states(tmp_path)} == {"done"}
+    assert not any(each["insecure"] for each in states(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_cluster_starts_tells_and_stops(tmp_path):
+    (tmp_path / "config.toml").write_text(CONFIG)
+    options = ["--nodes", "2", "--transport", "tcp", "--radio", "measured", "--insecure", "--node-set", "steps=0"]
+
+    begun = folkman("up", "config.toml", "--out", "cluster", *options, folder=tmp_path)
+    assert begun.returncode == 0, begun.stderr
+    try:
+        end_s = time.monotonic() + 120
+        while not all(each["state"] == "learning" and each.get("steps", 0) > 3 for each in states(tmp_path)):
+            assert time.monotonic() < end_s, states(tmp_path)
+            time.sleep(0.5)
+        shown = folkman("status", "cluster", folder=tmp_path).stdout
+    finally:
+        ended = folkman("down", "cluster", folder=tmp_path)
+
+    assert re.search(r"node-1 +learning +pid \d+ +steps \d+", shown)
+    assert ended.stdout.count("stopped") == 2
+    log = (tmp_path / "cluster" / "nodes" / "node-0" / "node.log").read_text()
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert all("NONE" in line["security"] for line in lines)
+    assert lines[-1]["event"] == "end"
+    assert lines[-1]["saved_steps"] == lines[-1]["steps"] > 3  # what was learnt is on disk
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ("node = 9", "node 9 is not among the 2 of samples"),
+        ("nodee = 1", "unknown key 'nodee' .* did you mean 'node'"),
+        ("listen = 'here'", "expected HOST:PORT"),
+        ("certs = ''", "has no certs"),
+        ("transport = 'pigeon'", "transport"),
+    ],
+)
+def test_a_nodes_file_that_is_wrong_is_refused_with_advice(tmp_path, change, match):
+    table = {
+        "node": "0",
+        "config": "'c.toml'",
+        "shard": "'s.npz'",
+        "samples": "[1, 1]",
+        "listen": "'127.0.0.1:1'",
+        "certs": "'certs'",
+    }
+    key, _, value = change.partition(" = ")
+    table = {**table, key: value}
+    if value == "''":
+        del table[key]
+    text = "\n".join(f"{name} = {each}" for name, each in table.items()) + "\n[peers]\n"
+    (tmp_path / "node.toml").write_text(text)
+
+    with pytest.raises(ValueError, match=match):
+        read_node(tmp_path / "node.toml")
+
+
+def test_wrong_input_is_no_traceback(tmp_path):
+    for arguments in (["node", "--config", "none.toml"], ["status", "none"], ["replay", "none"]):
+        answer = folkman(*arguments, folder=tmp_path)
+        assert answer.returncode == 2
+        assert answer.stderr.startswith("error: ")
+        assert "Traceback" not in answer.stderr

@@ -1,0 +1,312 @@
+"""Daemons in one process, joined by the twin: life, save, journal, rounds and the replay of what they did."""
+
+import io
+import json
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+
+from folkman import async_sharing, dpsgd, fedavg, load, make_problem, simulate
+from folkman.algorithm.base import Assumption
+from folkman.algorithm.dfedavgm import dfedavgm
+from folkman.engine.asleep import Asleep
+from folkman.radio import trace
+from folkman.radio.retold import replay_rounds, replay_star
+from folkman.runtime import identity, journal, loops, saved
+from folkman.runtime.codec import SERVER, Message, encode
+from folkman.runtime.daemon import DIVERGED, Daemon, Settings
+from folkman.runtime.mailbox import Checks
+from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.saver import Saver
+from folkman.runtime.telemetry import Logger, MetricsServer, prometheus
+from folkman.runtime.timeline import around_server, between_peers
+from folkman.runtime.transport import Local, LocalExchange
+
+NODES, RUN = 3, 11
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem(load("digits", train_size=120), "softmax", NODES, batch=8)
+
+
+def build(problem, algorithm, folder, exchange, steps, number):
+    """Return a daemon and its loop."""
+    shares = np.asarray(problem.share)
+    home = folder / f"node-{number}"
+    home.mkdir(parents=True, exist_ok=True)
+    if number == SERVER:
+        node = ServerNode(problem.initial, algorithm, shares, seed=1, wire=Wire(RUN))
+        loop, steps = loops.serving, None
+    else:
+        node = Node(number, problem.of_node(number), algorithm, shares, seed=1, wire=Wire(RUN))
+        loop = loops.in_rounds if algorithm.server is not None or node.mailbox.round else loops.alone
+    settings = Settings(home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0)
+    logger = Logger(str(number), insecure=True, stream=io.StringIO())
+    return Daemon(node, Local(number, node.neighbours, exchange), settings, logger, members=None), loop
+
+
+def live(problem, algorithm, folder, steps, numbers=None):
+    """Run daemons to their ends; return their codes and nodes."""
+    exchange = LocalExchange()
+    numbers = numbers or [*range(NODES), *([SERVER] if algorithm.server is not None else [])]
+    made = {number: build(problem, algorithm, folder, exchange, steps, number) for number in numbers}
+    codes = {}
+
+    def one(number, daemon, loop):
+        codes[number] = daemon.run(loop)
+
+    threads = [threading.Thread(target=one, args=(n, d, loop)) for n, (d, loop) in made.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    return codes, {number: daemon for number, (daemon, _) in made.items()}
+
+
+def retold(algorithm, folder, numbers):
+    logs = {number: journal.read(folder / f"node-{number}" / "timeline.bin") for number in numbers}
+    if algorithm.server is not None:
+        return around_server(logs)
+    rounds = Assumption.LOCKSTEP in algorithm.assumes
+    return between_peers(logs, ~np.eye(NODES, dtype=bool), paced=False, rounds=rounds)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "network"),
+    [
+        (async_sharing(0.1), trace.replay),
+        (dpsgd(0.1, topology="complete"), replay_rounds),
+        (dfedavgm(0.05, local_steps=2, topology="complete"), replay_rounds),
+        (fedavg(0.1, local_steps=2), replay_star),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(problem, tmp_path, algorithm, network):
+    codes, daemons = live(problem, algorithm, tmp_path, steps=12)
+    told = retold(algorithm, tmp_path, daemons)
+
+    run = simulate(problem, network(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake))
+
+    assert set(codes.values()) == {0}
+    for number, daemon in daemons.items():
+        expected = run.model if number == SERVER else run.nodes[number]
+        np.testing.assert_allclose(daemon.node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+        if number != SERVER:
+            assert daemon.node.steps == 12
+    assert told.timeline.finished.sum() == 12 * NODES
+
+
+def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
+    algorithm = async_sharing(0.1)
+    live(problem, algorithm, tmp_path, steps=5)
+    before = saved.read_arrays(tmp_path / "node-1" / "state.safetensors")
+    codes, daemons = live(problem, algorithm, tmp_path, steps=9)
+
+    assert int(before["counters"][1]) == 5
+    assert set(codes.values()) == {0}
+    assert [daemon.node.steps for daemon in daemons.values()] == [9] * NODES
+    assert daemons[1].incarnation == 2
+    assert daemons[0].node.mailbox.sequence[1] >> 32 == 2  # of the second life, though its count began anew
+    told = retold(algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
+    assert isinstance(told.timeline, trace.PeerTimeline)
+    run = simulate(
+        problem, trace.Replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake)
+    )
+    np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
+
+
+def test_a_life_that_was_lost_cannot_be_told_as_one_timeline(problem, tmp_path):
+    algorithm = async_sharing(0.1)
+    live(problem, algorithm, tmp_path, steps=4)
+    (tmp_path / "node-1" / "state.safetensors").unlink()
+    live(problem, algorithm, tmp_path, steps=6)
+
+    with pytest.raises(ValueError, match="node 1 began again in slot 0 after it had lived 4"):
+        retold(algorithm, tmp_path, range(NODES))
+
+
+class Thief:
+    """A member gone bad on the exchange: throws what it hears back, as itself and as others, and garbage."""
+
+    def __init__(self, number, exchange, victim, sign):
+        self.carrier, self.victim, self.sign, self.heard = Local(number, [victim], exchange), victim, sign, []
+        self.carrier.open(self)
+
+    def received(self, peer, data):
+        del peer
+        self.heard.append(data)
+
+    def told(self, peer, data):
+        """Repeat control messages under our own link."""
+        del peer
+        self.carrier.tell(self.victim, data)
+
+    def linked(self, peer, up):
+        """Not care."""
+
+    def refused(self, reason, text):
+        """Not care."""
+
+    def attack(self, dim):
+        rng = np.random.default_rng(0)
+        wild = [np.full(dim, np.nan, np.float32), np.full(dim, 1e9, np.float32)]
+        forged = [encode(Message(RUN, 1, 2**60, 0, np.zeros(dim, np.float32)), self.sign)]  # under node 1's number
+        poison = [encode(Message(RUN, 2, 2**50 + k, 0, each), self.sign) for k, each in enumerate(wild)]
+        for data in [*self.heard[:1], *forged, *poison, rng.bytes(1000), b"", *self.heard[-1:]]:
+            self.carrier.publish(self.victim, data)
+            time.sleep(0.05)
+        self.carrier.tell(self.victim, rng.bytes(100))
+
+
+def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_path):
+    identity.init(tmp_path / "certs")
+    for number in range(NODES):
+        identity.issue(tmp_path / "certs", number)
+    members = identity.Members(tmp_path / "certs" / "members.json", tmp_path / "certs" / "ca.crt")
+    exchange, logs = LocalExchange(), io.StringIO()
+    daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, None, 0)
+    wire = Wire(RUN, identity.Identity(tmp_path / "certs", 0).sign, Checks(members.verify))
+    daemon.node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), seed=1, wire=wire)
+    daemon.members, daemon.logger = members, Logger("node-0", insecure=False, stream=logs)
+    daemon.settings = daemon.settings._replace(start_wait_s=0.0, slot_s=0.02)
+    thief = Thief(2, exchange, 0, identity.Identity(tmp_path / "certs", 2).sign)
+    living = threading.Thread(target=daemon.run, args=(loop,))
+    living.start()
+    end_s = time.monotonic() + 60
+    while daemon.node.steps < 5 and time.monotonic() < end_s:
+        time.sleep(0.05)
+    held = daemon.node.mailbox.payload.copy()
+    thief.attack(problem.dim)
+    steps = daemon.node.steps
+    while daemon.node.steps < steps + 5 and time.monotonic() < end_s:
+        time.sleep(0.05)
+    daemon.stop("enough")
+    living.join(30)
+    thief.carrier.close()
+
+    found = set(daemon.node.mailbox.refused)
+    assert {"signature", "finite", "absurd", "length"} <= found
+    assert {"control_signature", "control_sender", "control_control"} & found
+    np.testing.assert_array_equal(daemon.node.mailbox.payload, held)
+    assert daemon.node.steps >= steps + 5
+    assert daemon.code == 0
+    logged = {
+        line.get("reason") for line in map(json.loads, logs.getvalue().splitlines()) if line["event"] == "refused"
+    }
+    assert {"signature", "finite", "absurd", "length"} <= logged
+
+
+def test_a_node_alone_learns_and_ends(problem, tmp_path):
+    exchange = LocalExchange()
+    daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, 6, 0)
+    daemon.settings = daemon.settings._replace(start_wait_s=0.1, linger_s=0.1)
+
+    assert daemon.run(loop) == 0
+    assert daemon.node.steps == 6
+    health = json.loads((tmp_path / "node-0" / "health.json").read_text())
+    assert (health["state"], health["steps"], health["saved_steps"]) == ("done", 6, 6)
+
+
+def test_a_node_that_diverges_ends_with_its_last_good_state(problem, tmp_path):
+    exchange = LocalExchange()
+    daemon, loop = build(problem, async_sharing(1e38), tmp_path, exchange, 50, 0)
+    daemon.settings = daemon.settings._replace(start_wait_s=0.0, linger_s=0.0)
+
+    assert daemon.run(loop) == DIVERGED
+    state = tmp_path / "node-0" / "state.safetensors"
+    assert not state.exists() or np.isfinite(saved.read_arrays(state)["params"]).all()
+
+
+def test_a_state_of_another_run_is_refused(problem, tmp_path):
+    daemon, loop = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
+    saved.write_arrays(tmp_path / "node-0" / "state.safetensors", saved.pack(daemon.node), "another")
+    with pytest.raises(ValueError, match="belongs to another run"):
+        daemon.run(loop)
+    (tmp_path / "node-0" / "state.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0garbage")
+    with pytest.raises(ValueError, match="is damaged"):
+        build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)[0].run(loop)
+
+
+def test_a_saved_node_is_the_same_node(problem, tmp_path):
+    algorithm = dpsgd(0.1, topology="complete")
+    nodes = [Node(i, problem.of_node(i), algorithm, np.asarray(problem.share), seed=1) for i in range(NODES)]
+    for node in nodes:
+        node.wake()
+    nodes[0].receive(nodes[1].send())
+    saved.write_arrays(tmp_path / "state", saved.pack(nodes[0]), "x")
+    again = Node(0, problem.of_node(0), algorithm, np.asarray(problem.share), seed=1)
+    saved.restore(again, saved.read_arrays(tmp_path / "state", "x"))
+
+    for node in (nodes[0], again):
+        assert node.receive(nodes[2].send()) or node is again  # the second copy has a later number
+        node.wake()
+
+    np.testing.assert_array_equal(nodes[0].params(), again.params())
+    assert nodes[0].send() == again.send()
+
+
+def test_a_disk_that_refuses_costs_the_save(problem, tmp_path):
+    node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share))
+    log = io.StringIO()
+    saver = Saver(tmp_path / "none" / "state", "x", 0.0, Logger("node-0", insecure=False, stream=log))
+
+    assert not saver.now(node)
+    assert saver.counts == {"saves": 0, "saves_failed": 1}
+    assert json.loads(log.getvalue())["event"] == "not saved"
+
+
+def test_every_line_of_an_insecure_node_says_so_and_repeats_are_counted():
+    log = io.StringIO()
+    logger = Logger("node-0", insecure=True, stream=log)
+    for _ in range(5):
+        logger.say("refused", reason="digest")
+    logger.say("end")
+
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+
+    assert [line["event"] for line in lines] == ["refused", "end"]
+    assert all(line["security"].startswith("NONE") for line in lines)
+
+
+def test_metrics_and_health_are_served():
+    facts = {"state": "learning", "steps": 3, "refused": {"digest": 2}, "insecure": False, "linked": ["node-1"]}
+    server = MetricsServer(("127.0.0.1", 0), lambda: facts)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=10) as answer:
+            health = json.load(answer)
+    finally:
+        server.close()
+
+    assert text == prometheus(facts)
+    assert "folkman_steps 3\n" in text
+    assert 'folkman_refused{key="digest"} 2\n' in text
+    assert health == facts
+
+
+def test_a_journal_survives_a_cut_and_a_full_room(tmp_path):
+    path = tmp_path / "timeline.bin"
+    book = journal.Journal(path, 2, 3)
+    book.note(journal.WAKE, 0, [1, 2, 3], computed=True)
+    book.close()
+    path.write_bytes(path.read_bytes() + b"half a rec")
+    book = journal.Journal(path, 2, 3)
+    book.note(journal.SEND, 1, [9])
+    book.close()
+
+    log = journal.read(path)
+
+    assert log.node == 2
+    assert log.records["kind"].tolist() == [journal.WAKE, journal.SEND]
+    assert log.records["sequence"].tolist() == [[1, 2, 3], [9, 0, 0]]
+    small = journal.Journal(tmp_path / "small", 0, 3, most_bytes=100)
+    for _ in range(10):
+        small.note(journal.WAKE, 0, [0, 0, 0])
+    assert small.ended == "full"
+    assert len(journal.read(tmp_path / "small").records) == 2

@@ -1,0 +1,101 @@
+"""A PyTorch module as a problem: the same gradients as our own, in the simulator and on a node."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from folkman import Node, async_sharing, load, make_problem, simulate, snapshot
+
+torch = pytest.importorskip("torch")
+
+import folkman.torch as guest  # noqa: E402 - after the skip
+
+
+@pytest.fixture
+def twins():
+    """Softmax regression on digits twice: ours, and as a guest with the same first model."""
+    samples = load("digits", train_size=90)
+    ours = make_problem(samples, "softmax", 3, batch=8)
+    x, y = np.asarray(ours.x), np.asarray(ours.y)
+    parts = [(torch.from_numpy(x[i].copy()), torch.from_numpy(y[i].astype(np.int64))) for i in range(3)]
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    test = (torch.from_numpy(samples.x_test.copy()), torch.from_numpy(samples.y_test.astype(np.int64)))
+    loss = torch.nn.CrossEntropyLoss(reduction="none")
+    return ours, guest.problem(module, loss, parts, test=test, batch=8)
+
+
+def test_a_guest_learns_what_ours_learns(twins):
+    ours, theirs = twins
+    runs = [simulate(p, snapshot(3), async_sharing(0.2), slots=20, seed=2) for p in (ours, theirs)]
+
+    np.testing.assert_allclose(runs[1].model, runs[0].model, rtol=1e-4, atol=1e-6)
+    assert runs[1].last("test_accuracy") == pytest.approx(runs[0].last("test_accuracy"), abs=1e-6)
+    assert runs[1].last("train_loss") == pytest.approx(runs[0].last("train_loss"), rel=1e-5)
+
+
+def test_a_guest_lives_on_a_node(twins):
+    ours, theirs = twins
+    nodes = [Node(1, p.of_node(1), async_sharing(0.2), np.asarray(p.share), seed=2) for p in (ours, theirs)]
+    for node in nodes:
+        for _ in range(5):
+            assert node.wake()
+
+    np.testing.assert_allclose(nodes[1].params(), nodes[0].params(), rtol=1e-4, atol=1e-6)
+    assert len(nodes[1].send()) == len(nodes[0].send())
+
+
+def test_the_gradient_is_the_difference_quotients(twins):
+    _, theirs = twins
+    part = theirs.of_node(0)
+    key = jax.random.split(jax.random.key(0), 1)
+    v = 0.1 * jax.random.normal(jax.random.key(1), (1, theirs.dim))
+    along = jax.random.normal(jax.random.key(2), (1, theirs.dim))
+
+    _, grad = part.gradients(v, key)
+    up, down = (float(part.gradients(v + h * along, key)[0][0]) for h in (1e-2, -1e-2))
+
+    assert (up - down) / 2e-2 == pytest.approx(float(np.vdot(grad, along)), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("module", "match"),
+    [
+        (torch.nn.BatchNorm1d(3), "BatchNorm1d"),
+        (torch.nn.Dropout(), "Dropout"),
+        (torch.nn.Linear(2, 2).double(), "float32"),
+    ],
+    ids=["batchnorm", "dropout", "double"],
+)
+def test_what_is_no_function_of_the_vector_is_refused(module, match):
+    samples = (torch.zeros(2, 2), torch.zeros(2))
+    with pytest.raises(ValueError, match=match):
+        guest.problem(module, torch.nn.MSELoss(reduction="none"), [samples])
+
+
+def test_a_loss_that_is_already_averaged_is_refused(twins):
+    module = torch.nn.Linear(2, 2)
+    samples = (torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
+    problem = guest.problem(module, torch.nn.CrossEntropyLoss(), [samples])
+    with pytest.raises(ValueError, match="reduction='none'"):
+        problem.gradients(problem.initial[None], jax.random.split(jax.random.key(0), 1))
+
+
+@pytest.mark.slow
+def test_the_example_learns_both_ways(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "devices" / "torch_guest.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    accuracies = [float(each) for each in re.findall(r"accuracy ([\d.]+)", done.stdout)]
+    assert len(accuracies) == 2
+    assert min(accuracies) > 0.85

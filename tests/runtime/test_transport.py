@@ -1,0 +1,358 @@
+"""The transports: the newest wins, nobody waits for a frozen peer, strangers stay outside."""
+
+import shutil
+import socket
+import threading
+import time
+
+import pytest
+
+from folkman.runtime import identity
+from folkman.runtime.tcp import TcpTransport
+from folkman.runtime.transport import Local, LocalExchange, Security, Slot
+from folkman.runtime.zenoh_links import ZenohTransport
+
+KINDS = {"tcp": TcpTransport, "zenoh": ZenohTransport}
+RUN = 77
+
+
+class Ear:
+    """Keeps what a transport tells; `frozen` makes it a slow reader."""
+
+    def __init__(self):
+        self.params, self.control, self.ups, self.refusals = [], [], set(), []
+
+    def received(self, peer, data):
+        self.params.append((peer, data))
+
+    def told(self, peer, data):
+        self.control.append((peer, data))
+
+    def linked(self, peer, up):
+        (self.ups.add if up else self.ups.discard)(peer)
+
+    def refused(self, reason, text):
+        self.refusals.append((reason, text))
+
+
+def until(holds, patience_s=40.0):
+    end_s = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end_s, "not in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certs")
+    identity.init(folder / "ours")
+    for node in range(4):
+        identity.issue(folder / "ours", node)
+    identity.init(folder / "foreign")
+    identity.issue(folder / "foreign", 1)
+    return folder
+
+
+def free_address():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()
+
+
+def secured(folder, node, trusted=None):
+    trusted = trusted or folder
+    return Security(identity.Identity(folder, node), identity.Members(trusted / "members.json", trusted / "ca.crt"))
+
+
+@pytest.fixture(params=["tcp", "zenoh"])
+def net(request, certs):
+    """Make transports on loopback; all are closed at the end."""
+    places = {node: free_address() for node in range(3)}
+    opened = []
+
+    def join(node, security=..., among=(0, 1, 2), called=None):
+        security = secured(certs / "ours", node) if security is ... else security
+        near = {other: places[other] for other in among if other != node}
+        made = KINDS[request.param](
+            node if called is None else called, places[node], near, run=RUN, largest_bytes=1 << 22, security=security
+        )
+        ear = Ear()
+        made.open(ear)
+        opened.append(made)
+        return made, ear
+
+    yield join
+    for each in opened:
+        each.close()
+
+
+def test_parameters_and_control_arrive_whole_and_control_in_order(net):
+    (one, _), (two, ear) = net(0, among=(0, 1)), net(1, among=(0, 1))
+    until(lambda: 1 in one.links() and 0 in two.links())
+    whole = bytes(range(256)) * 4096
+
+    one.publish(1, whole)
+    for k in range(50):
+        one.tell(1, b"%d" % k)
+
+    until(lambda: ear.params and len(ear.control) == 50)
+    assert ear.params == [(0, whole)]
+    assert [data for _, data in ear.control] == [b"%d" % k for k in range(50)]
+
+
+def test_what_was_published_before_the_link_is_sent_when_it_is_there_the_newest_alone(net):
+    one, _ = net(0, among=(0, 1))
+    for k in range(5):
+        one.publish(1, b"message %d" % k)
+
+    two, ear = net(1, among=(0, 1))
+
+    until(lambda: bool(ear.params))
+    time.sleep(0.3)
+    assert [data for _, data in ear.params] in ([b"message 4"], [b"message 0", b"message 4"])
+    assert one.counts["overwritten"] >= 3
+    assert two.links() == {0}
+
+
+def test_a_peer_that_comes_back_is_linked_again(net):
+    (one, ear), (two, _) = net(0, among=(0, 1)), net(1, among=(0, 1))
+    until(lambda: 1 in one.links())
+
+    two.close()
+    until(lambda: 1 not in one.links())
+    assert 1 not in ear.ups
+    _, again = net(1, among=(0, 1))
+    until(lambda: 1 in one.links())
+    one.publish(1, b"after")
+
+    until(lambda: (0, b"after") in again.params)
+
+
+@pytest.mark.parametrize("who", ["foreign", "expired", "plain"])
+def test_a_stranger_is_refused_and_a_member_not_harmed(net, certs, who, tmp_path):
+    (one, ear), (two, friend) = net(0), net(2)
+    until(lambda: 2 in one.links())
+    security = None
+    if who == "foreign":
+        security = secured(certs / "foreign", 1, certs / "ours")
+    elif who == "expired":
+        shutil.copytree(certs / "ours", tmp_path / "old")
+        identity.issue(tmp_path / "old", 1, days=-1)
+        security = secured(tmp_path / "old", 1)
+
+    stranger, heard = net(1, security)
+    stranger.publish(0, b"poison")
+    stranger.publish(2, b"poison")
+    one.publish(2, b"good")
+    until(lambda: (0, b"good") in friend.params)
+    time.sleep(2.5)
+
+    assert not stranger.links()
+    assert 1 not in one.links() | two.links()
+    assert not ear.params
+    assert friend.params == [(0, b"good")]
+    assert not heard.params
+    if isinstance(one, TcpTransport):
+        assert any(reason in ("handshake", "hello") for reason, _ in ear.refusals + heard.refusals)
+
+
+def test_a_member_under_anothers_number_is_refused(net, certs):
+    (_, ear), _ = net(0), net(2)
+
+    thief, _ = net(1, secured(certs / "ours", 3), called=1)  # the certificate of node 3, the number of node 1
+    thief.publish(0, b"poison")
+    time.sleep(3.0)
+
+    assert not ear.params
+    assert 1 not in ear.ups
+
+
+def test_a_revoked_members_link_is_closed(certs, tmp_path):
+    shutil.copytree(certs / "ours", tmp_path / "certs")
+    watched = secured(tmp_path / "certs", 0)
+    places = {0: free_address(), 1: free_address()}
+    made = [
+        TcpTransport(
+            me,
+            places[me],
+            {1 - me: places[1 - me]},
+            run=RUN,
+            largest_bytes=999,
+            security=watched if me == 0 else secured(tmp_path / "certs", me),
+        )
+        for me in (0, 1)
+    ]
+    ears = [Ear(), Ear()]
+    try:
+        for each, ear in zip(made, ears, strict=True):
+            each.open(ear)
+        until(lambda: made[0].links() == {1})
+
+        identity.revoke(tmp_path / "certs", 1)
+        watched.members.reload()
+        made[0].revalidate()
+
+        until(lambda: any(reason == "member" for reason, _ in ears[0].refusals))
+        time.sleep(1.0)
+        assert made[0].links() == frozenset()
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_a_message_above_the_limit_ends_the_link_and_is_not_handed_over():
+    places = {0: free_address(), 1: free_address()}
+    made = [
+        TcpTransport(me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=100_000, security=None)
+        for me in (0, 1)
+    ]
+    ears = [Ear(), Ear()]
+    try:
+        for each, ear in zip(made, ears, strict=True):
+            each.open(ear)
+        until(lambda: made[0].links() == {1})
+
+        made[0].publish(1, bytes(200_000))
+
+        until(lambda: any(reason == "length" for reason, _ in ears[1].refusals))
+        assert not ears[1].params
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_a_transfer_cut_in_the_middle_is_never_handed_over():
+    """A peer that sends a hello and half a message, and leaves."""
+    place, ear = free_address(), Ear()
+    node = TcpTransport(1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None)
+    node.open(ear)
+    try:
+        from folkman.runtime.tcp import _FRAME, _HELLO, HELLO, MAGIC, PART, VERSION
+
+        for garbage in (b"", b"\xff" * 50, _FRAME.pack(HELLO, 5) + b"12345", _FRAME.pack(9, 2**32 - 1)):
+            with socket.create_connection(place) as peer:
+                peer.sendall(garbage)
+        with socket.create_connection(place) as peer:
+            peer.sendall(_FRAME.pack(HELLO, _HELLO.size) + _HELLO.pack(MAGIC, VERSION, RUN, 0))
+            until(lambda: 0 in node.links())
+            peer.sendall(_FRAME.pack(PART, 1000) + bytes(1000))
+            peer.sendall(_FRAME.pack(PART, 1000) + bytes(10))
+        until(lambda: 0 not in node.links())
+        assert not ear.params
+        assert ear.refusals
+    finally:
+        node.close()
+
+
+def test_a_frozen_reader_holds_up_nobody_and_gets_the_newest():
+    """TCP to a peer that stops reading: the kernel's buffers fill, our slot holds one message, others go on."""
+    places = {node: free_address() for node in range(3)}
+    ears = {node: Ear() for node in (0, 2)}
+    made = {
+        node: TcpTransport(
+            node,
+            places[node],
+            {j: places[j] for j in places if j != node},
+            run=RUN,
+            largest_bytes=1 << 24,
+            security=None,
+        )
+        for node in (0, 2)
+    }
+    from folkman.runtime.tcp import _FRAME, _HELLO, HELLO, MAGIC, VERSION
+
+    big, frozen = 1 << 20, socket.socket()
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        listening.bind(places[1])
+        listening.listen()
+        try:
+            for node, each in made.items():
+                each.open(ears[node])
+            frozen.close()
+            frozen, _ = listening.accept()
+            frozen.sendall(_FRAME.pack(HELLO, _HELLO.size) + _HELLO.pack(MAGIC, VERSION, RUN, 1))
+            until(lambda: made[0].links() == {1, 2})
+            for k in range(30):
+                made[0].publish(1, bytes([k]) * big)
+                made[0].publish(2, bytes([k]) * 1000)
+                time.sleep(0.01)
+            until(lambda: bool(ears[2].params) and ears[2].params[-1][1][0] == 29)
+            assert made[0].counts["overwritten"] >= 20
+            got = _read_messages(frozen, 2)
+            assert got[-1][0] == 29
+        finally:
+            for each in made.values():
+                each.close()
+            frozen.close()
+
+
+def _read_messages(peer, number):
+    """Read whole parameter messages from a raw connection."""
+    from folkman.runtime.tcp import _FRAME, LAST, PART
+
+    peer.settimeout(20)
+    messages, parts = [], b""
+    while len(messages) < number:
+        head = _exactly(peer, _FRAME.size)
+        kind, length = _FRAME.unpack(head)
+        content = _exactly(peer, length)
+        if kind in (PART, LAST):
+            parts += content
+        if kind == LAST:
+            messages.append(parts)
+            parts = b""
+    return messages
+
+
+def _exactly(peer, count):
+    data = b""
+    while len(data) < count:
+        data += peer.recv(count - len(data))
+    return data
+
+
+@pytest.mark.parametrize("kind", ["tcp", "zenoh"])
+def test_an_address_that_is_taken_is_said(kind):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        made = KINDS[kind](0, taken.getsockname(), {}, run=RUN, largest_bytes=999, security=None)
+        with pytest.raises(ValueError, match="cannot listen"):
+            made.open(Ear())
+
+
+def test_a_slot_keeps_the_newest_and_wakes_who_waits():
+    slot, got = Slot(), []
+    waiting = threading.Thread(target=lambda: got.append(slot.take(5)))
+    waiting.start()
+
+    assert not slot.put(b"1")
+    waiting.join(5)
+    assert not slot.put(b"2")
+    assert slot.put(b"3")
+    slot.put_back(b"0")
+
+    assert got == [b"1"]
+    assert slot.take(1) == b"3"
+    assert slot.take(0.01) is None
+    slot.close()
+    assert slot.take() is None
+
+
+def test_the_twin_carries_the_newest_and_loses_what_is_cut():
+    exchange = LocalExchange()
+    one, two, ear = Local(0, [1], exchange), Local(1, [0], exchange), Ear()
+    one.open(Ear())
+    two.open(ear)
+    one.publish(1, b"a")
+    one.tell(1, b"b")
+    until(lambda: bool(ear.params and ear.control))
+    exchange.cut.add((0, 1))
+    one.publish(1, b"c")
+    time.sleep(0.1)
+    one.close()
+    two.close()
+
+    assert ear.params == [(0, b"a")]
+    assert ear.control == [(0, b"b")]
