@@ -266,7 +266,8 @@ def compare(
     from folkman.files import write_whole
     from folkman.report.comparison import compare_arms, render
 
-    found = compare_arms(arms_of(folders), metric or ["train_loss", "test_accuracy"], against, _point(at))
+    point = _point(at)  # before anything is read
+    found = compare_arms(arms_of(folders), metric or ["train_loss", "test_accuracy"], against, point)
     text = render(found, form) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))

@@ -132,7 +132,7 @@ def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) 
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
         notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)  # same runs, same bytes
-        with rc_context({"svg.hashsalt": "folkman"}):
+        with rc_context({"svg.hashsalt": "folkman", "pdf.fonttype": 42}):  # TrueType: submission systems refuse Type 3
             write_whole(target, partial(figure.savefig, dpi=figure.dpi if figure.dpi > 200 else 200, metadata=notes))
         written.append(target)
     return written
