@@ -171,7 +171,7 @@ def test_fedavg_on_the_radio_is_fedavg_at_the_clocks_times():
     """A quadratic of two parameters in messages of the same size keeps the time of the real model."""
     clock = next(a for a in plan(["fig7"], "smoke") if a.kind == "clock")
     arm = next(a for a in plan(["fig7"], "smoke") if a.facts.get("links") == "free")
-    slot_s, slots = arm.comparison.slot_s, 40
+    slot_s, slots = arm.comparison.slot_s, 150
     assert isinstance(slot_s, float)
     ticking = simulated(clock, NETWORKS["radio"](slot_s=slot_s, bits_per_parameter=1210 * 8), slots, 5, slot_s).run
     free = simulated(arm, NETWORKS["ideal"](), slots, 1)

@@ -171,7 +171,7 @@ def _on_radio(found: Found, clock: Found) -> Found:
     """Return the learning of a free run at the times of a clock: a run on the same radio that learns nothing."""
     rows = []
     for tick in clock.run.rows:
-        done = min(tick["gradients"], found.run.last("gradients"))
+        done = min(tick["rounds"], found.run.last("gradients"))  # of a free run, one aggregation each
         learnt = {name: at(found.run, "gradients", done, name) for name in ("train_loss", "test_loss", "test_accuracy")}
         rows.append({**{name: float("nan") for name in KEPT}, **tick, **learnt, "consensus": 0.0})
     facts = {**found.facts, "links": "radio", "network": "radio"}

@@ -100,7 +100,7 @@ class Dense:
         tensors = {}
         for (name, shape), tensor_key in zip(self.layout.shapes, keys, strict=True):
             scale = (2.0 / shape[-1]) ** 0.5 if name.startswith("kernel") else 0.0
-            tensors[name] = scale * jax.random.normal(tensor_key, shape, jnp.float32)
+            tensors[name] = scale * jax.random.normal(tensor_key, shape[::-1], jnp.float32).T  # drawn input by input
         return self.layout.flatten(tensors)
 
     def prepare(self, x: Array) -> Array:
