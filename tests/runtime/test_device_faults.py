@@ -11,7 +11,7 @@ import pytest
 
 from runtime.hosts import Cluster, Hosts, task, why_no_hosts
 
-pytestmark = [
+pytestmark = [pytest.mark.soak, ]
     pytest.mark.slow,
     pytest.mark.skipif(bool(why_no_hosts()), reason=why_no_hosts() or "-"),
 ]
