@@ -1,6 +1,8 @@
 """Trackers, each read back with its own reader; what goes wrong in one leaves the run alone."""
 
+import json
 import sys
+import time
 
 import pytest
 
@@ -83,21 +85,30 @@ def records(log):
             record = b""
 
 
-@pytest.mark.slow
-def test_weights_and_biases_works_offline(tmp_path, monkeypatch):
-    import json
-
+def told_offline(log, patience_s=60.0):
+    """Return the records of a finished run: another process writes them, and may flush the last after `finish`."""
     from wandb.proto import wandb_internal_pb2
 
+    for _ in range(int(patience_s / 0.1)):
+        found = []
+        for data in records(log.read_bytes()):
+            found.append(wandb_internal_pb2.Record())  # type: ignore[attr-defined] - generated code
+            found[-1].ParseFromString(data)
+        if found and found[-1].WhichOneof("record_type") == "exit":
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{log.name} has no exit record after {patience_s:g} s")
+
+
+@pytest.mark.slow
+def test_weights_and_biases_works_offline(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     with tracking(["wandb"], tmp_path, "project", CONFIG) as watch:
         walk(watch, 30)
 
     (log,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     found = {}
-    for data in records(log.read_bytes()):
-        record = wandb_internal_pb2.Record()  # type: ignore[attr-defined] - generated code
-        record.ParseFromString(data)
+    for record in told_offline(log):
         items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
         if "train_loss" in items:
             found[items["slots"]] = items["train_loss"]
