@@ -31,6 +31,7 @@ Seeds = Annotated[int | None, typer.Option(min=1, help="Draws of every figure, i
 Slots = Annotated[int | None, typer.Option("--iterations", min=1, help="Slots of every run, instead of the size's.")]
 Budget = Annotated[float | None, typer.Option(min=0, help="Seconds after which to stop; call again to go on.")]
 Out = Annotated[Path | None, typer.Option(help="Folder of the runs; default runs/paper-SIZE. Goes on if it is there.")]
+Share = Annotated[str | None, typer.Option(help="K/N: the K-th of N processes that share the work and the folder.")]
 Redraw = Annotated[Path | None, typer.Option(help="Draw from this folder's metrics; run nothing.")]
 
 
@@ -42,6 +43,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     slots: Slots = None,
     budget_s: Budget = None,
     out: Out = None,
+    share: Share = None,
     redraw: Redraw = None,
     show_plan: Annotated[bool, typer.Option("--plan", help="List what would be run, and run nothing.")] = False,
     verify: Annotated[bool, typer.Option(help="Make the first finished run again and compare the numbers.")] = False,
@@ -54,10 +56,12 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
         return
     _prepare(device, size)
     from folkman.experiment.arms import plan
+    from folkman.experiment.arms import share as share_of
     from folkman.experiment.reproduce import Store
     from folkman.experiment.reproduce import reproduce as make_all
 
     arms = plan([name for name in chosen if name != "theory"], size, seeds, slots)
+    arms = arms if share is None else share_of(arms, share)
     root = out or Path("runs") / f"paper-{size}"
     if show_plan:
         _show_plan(arms, root)

@@ -10,8 +10,9 @@ from folkman.algorithm import ALGORITHMS
 from folkman.cli import app
 from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.experiment import reproduce as module
-from folkman.experiment.arms import BEYOND, FIGURES, SIZES, figure, plan, read_table, settle
+from folkman.experiment.arms import BEYOND, FIGURES, SIZES, figure, plan, read_table, settle, share
 from folkman.experiment.audit import judge
+from folkman.experiment.config import to_toml
 from folkman.experiment.draw import draw_all
 from folkman.experiment.reproduce import Store, Workshop, reproduce, verify
 from folkman.experiment.results import Found, pack, read_results, select, with_timed
@@ -71,6 +72,19 @@ def test_figures_share_what_is_the_same():
     assert keys["fig5"] & keys["fig6"]
     assert keys["fig7"] & keys["fig8"]
     assert len({arm.key for arm in fedavg if arm.facts["factor"] == 1}) == 5  # one a seed, whatever Gamma and I
+
+
+def test_shares_part_the_runs_and_keep_the_seeds_of_a_program_together():
+    arms = plan(FIGURES, "full")
+    parts = [share(arms, f"{number}/3") for number in (1, 2, 3)]
+
+    assert sorted(arm.key for part in parts for arm in part) == sorted(arm.key for arm in arms)
+    kinds = [{(arm.kind, to_toml(arm.comparison.model_copy(update={"seeds": (0,)}))) for arm in part} for part in parts]
+    assert len(set.union(*kinds)) == sum(map(len, kinds))
+    assert max(map(len, kinds)) - min(map(len, kinds)) <= 1
+    for wrong in ("0/3", "4/3", "3", "a/b", "1/0"):
+        with pytest.raises(ValueError, match="2/4 is the second of four"):
+            share(arms, wrong)
 
 
 def test_the_sizes_know_how_large_their_models_are():
@@ -239,10 +253,11 @@ def test_packed_results_are_read_back(tmp_path):
         (["reproduce", "fig9"], "there is no experiment 'fig9'"),
         (["reproduce", "fig5", "--size", "huge"], "a size is smoke, laptop or full"),
         (["reproduce", "fig5", "--device", "tpu"], "a device is cpu or gpu"),
+        (["reproduce", "fig5", "--share", "5/4"], "a share is written K/N"),
         (["audit", "nowhere"], "expected arms.json and metrics.parquet in nowhere"),
         (["reproduce", "fig5", "--redraw", "nowhere"], "expected arms.json and metrics.parquet in nowhere"),
     ],
-    ids=["figure", "size", "device", "audit", "redraw"],
+    ids=["figure", "size", "device", "share", "audit", "redraw"],
 )
 def test_wrong_input_is_told(arguments, message):
     result = CliRunner().invoke(app, arguments)

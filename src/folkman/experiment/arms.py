@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from folkman.checks import pick, require
 from folkman.experiment.config import Comparison, resolve, to_toml
 
-__all__ = ["BEYOND", "FIGURES", "SIZES", "Arm", "Figure", "figure", "plan", "read_table", "settle"]
+__all__ = ["BEYOND", "FIGURES", "SIZES", "Arm", "Figure", "figure", "plan", "read_table", "settle", "share"]
 
 FIGURES = ("fig5", "fig6", "fig7", "fig8", "table1")
 """What `folkman reproduce all` makes."""
@@ -71,6 +71,23 @@ def plan(names: Sequence[str], size: str, seeds: int | None = None, slots: int |
     """Return the runs of some figures, those that matter most first; a run of two figures is there twice."""
     arms = [arm for name in names for arm in figure(name, size, seeds, slots).arms]
     return sorted(arms, key=lambda arm: (arm.rank, arm.seed, arm.comparison.nodes))  # by nodes: they share data
+
+
+def share(arms: Sequence[Arm], text: str) -> list[Arm]:
+    """Return the runs of one of several processes: "2/4" is the second of four. Seeds of a program stay together."""
+    part, _, parts = text.partition("/")
+    number = int(part) if part.isdecimal() else 0
+    of = int(parts) if parts.isdecimal() else 0
+    require(1 <= number <= of, f"a share is written K/N with 1 <= K <= N, got '{text}'; 2/4 is the second of four")
+    turn: dict[str, int] = {}
+    for arm in arms:
+        turn.setdefault(_program(arm), len(turn) % of)
+    return [arm for arm in arms if turn[_program(arm)] == number - 1]
+
+
+def _program(arm: Arm) -> str:
+    """Return what a run has compiled: its configuration, whatever the seed."""
+    return arm.kind + to_toml(arm.comparison.model_copy(update={"seeds": (0,)}))
 
 
 def settle(value: Any, known: Mapping[str, Any]) -> Any:

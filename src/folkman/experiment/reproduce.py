@@ -68,8 +68,7 @@ class Store:
             (self.root / name).mkdir(parents=True, exist_ok=True)
         self.folder = RunFolder(self.root)
         self.ended: set[str] = set()
-        known = self.root / "wall.json"
-        self.wall_s = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
+        self.wall_s = self._known_walls()
 
     def load(self, arm: Arm) -> Run:
         """Return a run as far as it has come; without rows if it was never begun."""
@@ -83,9 +82,13 @@ class Store:
             self.ended.add(arm.key)
         return arm.key in self.ended
 
+    def _known_walls(self) -> dict[str, float]:
+        known = self.root / "wall.json"
+        return json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
+
     def took(self, key: str, seconds: float) -> None:
-        """Note the seconds that were spent on a run, in all its pieces."""
-        self.wall_s[key] = self.wall_s.get(key, 0.0) + seconds
+        """Note the seconds that were spent on a run, in all its pieces; other processes may share the folder."""
+        self.wall_s = self._known_walls() | {key: self.wall_s.get(key, 0.0) + seconds}
         self.folder.write_json("wall.json", self.wall_s)
 
 
