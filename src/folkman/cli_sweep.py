@@ -213,7 +213,20 @@ def _report(outcome: "Outcome", folder: "SweepFolder", *, quiet: bool) -> None:
 
         print(f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n", file=place)
         print(f"results  {folder.results}", file=place)
+    _write_page(outcome, folder, place)
     print(f"folder  {folder.root}", file=place)
+
+
+def _write_page(outcome: "Outcome", folder: "SweepFolder", place: Any) -> None:
+    """Write report.html; a page that cannot be drawn costs no results."""
+    from folkman.report.write import write_report
+
+    if outcome.disk:
+        return
+    try:
+        print(f"report  {write_report(folder.root)}", file=place)
+    except Exception as error:
+        _say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
 
 
 def _counted(outcome: "Outcome") -> str:

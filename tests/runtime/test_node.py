@@ -8,7 +8,9 @@ from folkman import (
     Recording,
     ServerNode,
     async_sharing,
+    dpsgd,
     fedavg,
+    ideal,
     load,
     make_problem,
     pipelined,
@@ -16,6 +18,7 @@ from folkman import (
     snapshot,
     split,
 )
+from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.runtime.codec import Message, encode
 
 NODES, SLOTS, RUN = 12, 40, 99
@@ -149,3 +152,32 @@ def test_wrong_wiring_is_refused(problem):
         Node(12, problem.of_node(0), async_sharing(), shares)
     with pytest.raises(ValueError, match="async_sharing has no server role"):
         ServerNode(problem.initial, async_sharing(), shares)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [dpsgd(0.1, topology="complete"), dfedavgm(0.05, local_steps=3, topology="complete")],
+    ids=lambda a: a.name,
+)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)], ids=str)
+def test_a_round_heard_early_waits_for_the_nodes_own_part(algorithm, order):
+    """Whoever is first, all see the same rounds: a node whose neighbours are ahead still finishes its own part."""
+    small = make_problem(load("digits", train_size=90), "softmax", 3, batch=8)
+    run = simulate(small, ideal(), algorithm, slots=22, seed=4)
+    nodes = make_nodes(small, algorithm, seed=4)
+
+    rounds = 0
+    while min(node.steps for node in nodes) < run.rows[-1]["gradients"]:
+        for i in order:  # each finishes its part before the next one begins, and is heard at once
+            while not nodes[i].offers():
+                nodes[i].wake()
+            data = nodes[i].send()
+            assert all(nodes[j].receive(data) for j in order if j != i)
+        for node in nodes:
+            assert node.complete()
+            node.wake()
+        rounds += 1
+        assert {node.mailbox.round for node in nodes} == {rounds + 1}
+
+    for node, expected in zip(nodes, run.nodes, strict=True):
+        np.testing.assert_allclose(node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())

@@ -130,23 +130,31 @@ class Mailbox:
         the node itself is marked too, and the next round begins.
         """
         with self.lock:
-            dtype = self.payload.dtype
             heard = self.heard.copy()
             if lockstep_of is not None:
                 heard[:] = self.heard[weight > 0].all()
-            box = Inbox(
-                store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
-                row=jnp.arange(len(self.payload)),
-                weight=jnp.asarray(weight, dtype),
-                own_weight=jnp.asarray(own_weight, dtype),
-                heard=jnp.asarray(heard),
-                age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
-                finite=jnp.asarray(self.finite.copy()),
-            )
+            box = self._shown(weight, own_weight, slot, heard)
             self.heard[heard] = False
             if self.round and heard.any():
                 self._begin_round()
         return box
+
+    def peek(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
+        """Return what is held as an inbox in which nothing is new, and leave everything as it is."""
+        with self.lock:
+            return self._shown(weight, own_weight, slot, np.zeros_like(self.heard))
+
+    def _shown(self, weight: NDArray, own_weight: float, slot: int, heard: NDArray) -> Inbox:
+        dtype = self.payload.dtype
+        return Inbox(
+            store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
+            row=jnp.arange(len(self.payload)),
+            weight=jnp.asarray(weight, dtype),
+            own_weight=jnp.asarray(own_weight, dtype),
+            heard=jnp.asarray(heard),
+            age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
+            finite=jnp.asarray(self.finite.copy()),
+        )
 
     def _begin_round(self) -> None:
         """Go on to the next round with what has come of it already."""

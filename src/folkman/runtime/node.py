@@ -127,8 +127,11 @@ class Node:
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
         with self.mailbox.lock:
-            used = self.mailbox.sequence.copy()
-            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot, self._round_of())
+            if self._waits and not (self.offers() and self.complete()):  # a round ends when its own part is sent too
+                used, inbox = self.used, self.mailbox.peek(self._weight, self._own_weight, self.slot)
+            else:
+                used = self.mailbox.sequence.copy()
+                inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot, self._round_of())
         state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
             loss, grad = self._gradient(point)
@@ -173,10 +176,7 @@ class Node:
 
     def warm(self) -> None:
         """Compile everything that a slot needs, without living one."""
-        with self.mailbox.lock:
-            heard, round_, ahead = self.mailbox.heard.copy(), self.mailbox.round, dict(self.mailbox.ahead)
-            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
-            self.mailbox.heard, self.mailbox.round, self.mailbox.ahead = heard, round_, ahead
+        inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
         state, _, point = _hear(self.state, self.algorithm, inbox)
         loss, grad = self._gradient(point)
         jax.block_until_ready(_learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM)))
@@ -189,10 +189,7 @@ class Node:
         """Return what the node would deploy: its own v_i, or its params."""
         if self.algorithm.model is None:
             return self.params()
-        with self.mailbox.lock:
-            heard = self.mailbox.heard.copy()
-            inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot)
-            self.mailbox.heard = heard
+        inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
         return np.asarray(self.algorithm.model(self.state, inbox))
 
     def _key(self, stream: Stream) -> Array:
