@@ -30,7 +30,7 @@ def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_p
     messages = rng.normal(size=(slots + 1, nodes, 3)).astype(np.float32)  # messages[s]: formed before slot s
     share = jnp.asarray(np.full(nodes, 1 / nodes, np.float32))
     versions = replay(timeline).versions(nodes)
-    store = snapshots.start(jnp.asarray(messages[0]), versions)
+    store = snapshots.start(jnp.asarray(messages[0]), versions, replay(timeline).recent)
 
     for t in range(slots):
         inbox, _ = snapshots.inboxes(store, jnp.tile(share, (len(share), 1)), jnp.asarray(t))
@@ -46,6 +46,38 @@ def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_p
 
     assert not store.missing
     assert versions <= 3 + 1  # the last three, and one being written
+
+
+@pytest.mark.parametrize("versions", [4, 40], ids=["at once", "in blocks"])
+def test_a_mixture_is_the_weighted_sum_of_the_copies_held(versions):
+    nodes, slots = 20, 10
+    rng = np.random.default_rng(5)
+    timeline = random_timeline(rng, nodes, slots, 0.7)
+    messages = rng.normal(size=(slots + 1, nodes, 3)).astype(np.float32)
+    mixing = rng.random((nodes, nodes)).astype(np.float32)
+    store = snapshots.start(jnp.asarray(messages[0]), versions, 4)
+    assert (len(store.payload) >= 2 * snapshots.BLOCK) == (versions == 40)
+
+    for t in range(slots - 1):
+        sends, held = jnp.asarray(timeline.sends[t]), jnp.asarray(timeline.held[t + 1])
+        store = snapshots.put(store, jnp.asarray(messages[t + 1]), jnp.asarray(t + 1), sends, held)
+        copies = messages[timeline.held[t + 1], np.arange(nodes)[None]]  # (rx, tx, message)
+        weight = np.where(np.eye(nodes, dtype=bool), 0.0, mixing)
+        expected = np.einsum("ij,ijk->ik", weight, copies)
+        np.testing.assert_allclose(snapshots.mixture(store, jnp.asarray(mixing)), expected, rtol=1e-5, atol=1e-5)
+
+    assert not store.missing
+
+
+def test_rows_that_nobody_holds_are_taken_again():
+    nodes, slots = 6, 50
+    store = snapshots.start(jnp.zeros((nodes, 2)), 2)
+    for t in range(slots):  # everyone holds what was sent a slot ago: two versions of each at a time
+        held = jnp.full((nodes, nodes), t, jnp.int32)
+        store = snapshots.put(store, jnp.full((nodes, 2), t + 1.0), jnp.asarray(t + 1), jnp.ones(nodes, bool), held)
+
+    assert not store.missing
+    assert set(np.asarray(store.payload).ravel()) == {slots - 1.0, float(slots)}
 
 
 def test_the_store_says_when_a_network_understates_its_versions():
@@ -66,5 +98,5 @@ def test_the_engine_refuses_to_go_on_with_a_missing_copy(digits):
     from folkman import async_sharing, constant, simulate
 
     lying = replace(constant(15), alive=2)  # needs 16, and no network can need more than one a node and one
-    with pytest.raises(RuntimeError, match="`versions` is too small"):
+    with pytest.raises(RuntimeError, match="`recent` is too small"):
         simulate(digits, lying, async_sharing(0.1), slots=30)

@@ -22,7 +22,7 @@ from folkman.files import save_tensors
 
 __all__ = ["load", "save"]
 
-FORMAT = "folkman checkpoint 3"
+FORMAT = "folkman checkpoint 4"
 
 
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
@@ -62,11 +62,11 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
 
 def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
     """Return `like` with as much room for payloads as the saved run had come to need."""
-    saved = arrays.get(".medium.snapshots.stamp")
+    saved = arrays.get(".medium.snapshots.payload")
     medium = like.carry.medium
-    if saved is None or saved.ndim != 2 or saved.shape[1] <= medium.snapshots.stamp.shape[1]:
+    if saved is None or saved.ndim != 2 or saved.shape[0] <= medium.snapshots.payload.shape[0]:
         return like
-    roomy = medium._replace(snapshots=widen(medium.snapshots, saved.shape[1]))
+    roomy = medium._replace(snapshots=widen(medium.snapshots, saved.shape[0]))
     return like._replace(carry=like.carry._replace(medium=roomy))
 
 

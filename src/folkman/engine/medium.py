@@ -110,7 +110,7 @@ def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states
     none = jnp.zeros((nodes, nodes), jnp.int32)
     if in_lockstep(algorithm):
         return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none, None)
-    store = snapshots.start(messages, network.versions(nodes))
+    store = snapshots.start(messages, network.versions(nodes), network.recent)
     mixed = snapshots.mixture(store, _by_share(problem)) if algorithm.sums and algorithm.mixing is None else None
     return PeerMedium(network.init(nodes, key), store, none, mixed)
 
@@ -150,13 +150,13 @@ def _exchange_peers(
     if in_lockstep(algorithm):
         waits = algorithm.mixing is None or algorithm.mixing.waits
         net, delivery = network.exchange(medium.network, offers, edges if waits else None, bits, key)
-        held, recent = delivery.held, 1
+        held = delivery.held
     else:
         net, delivery = network.step(medium.network, offers, bits, key)
         receives = faults.receives(problem.num_nodes, slot)
         new = receives[:, None] & (delivery.held != medium.brought)  # who is away hears nothing
-        held, recent = jnp.where(new, delivery.held, medium.snapshots.held), network.recent
-    store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, held, recent, present)
+        held = jnp.where(new, delivery.held, medium.snapshots.held)
+    store = snapshots.put(medium.snapshots, messages, slot + 1, delivery.sends, held, present)
     sent = _count(jnp.any(delivery.linked, axis=0), form, len(price))
     copies = _count(jnp.sum(delivery.linked & edges, axis=0, dtype=jnp.int32), form, len(price))
     none = jnp.zeros(1, jnp.int32)

@@ -52,6 +52,8 @@ __all__ = [
 ]
 
 
+STRETCH = 64
+"""Slots that are run again at most when the store of payloads turns out too small."""
 MOST_COUNTED = 2**30
 """Copies that may be counted in int32 between two additions on the host."""
 
@@ -240,6 +242,7 @@ def march(
             return
     advance = _advance if problem.traceable else _advance_in_python
     longest = max(1, MOST_COUNTED // problem.num_nodes**2)
+    longest = min(longest, STRETCH) if isinstance(mark.carry.medium, PeerMedium) else longest
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
         carry, rows = advance(problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry)
@@ -281,8 +284,17 @@ def one_slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
 
 @partial(jax.jit, static_argnums=1)
 def _loop(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> Carry:
-    """Run `length` slots; `length` is traced, so that stretches of all lengths share one program."""
-    return lax.fori_loop(0, length, lambda _, c: one_slot(problem, fixed, c)[0], carry)
+    """Run `length` slots, or until a payload finds no room; `length` is traced: stretches share one program."""
+
+    def going(at: tuple[Array, Carry]) -> Array:
+        done, carry = at
+        return (done < length) & ~_lacks_room(carry)
+
+    def go(at: tuple[Array, Carry]) -> tuple[Array, Carry]:
+        done, carry = at
+        return done + 1, one_slot(problem, fixed, carry)[0]
+
+    return lax.while_loop(going, go, (jnp.zeros((), jnp.int32), carry))[1]
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -314,22 +326,27 @@ def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, 
 
 def is_missing(carry: Carry) -> bool:
     """Tell whether a copy was needed that the store had no room for: the stretch must be run again with more."""
-    return isinstance(carry.medium, PeerMedium) and bool(jnp.any(carry.medium.snapshots.missing))
+    return bool(_lacks_room(carry))
+
+
+def _lacks_room(carry: Carry) -> Array:
+    return jnp.any(carry.medium.snapshots.missing) if isinstance(carry.medium, PeerMedium) else jnp.asarray(False)
 
 
 def with_room(carry: Carry, recent: int) -> Carry:
     """Return the carry with twice the room for payloads, to take the last stretch again.
 
-    No more can be in use than one version a receiver, those on their way, and one being written.
+    No more can be in use than one a pair, those on their way, and one a sender being written.
     """
-    nodes, versions = carry.medium.snapshots.stamp.shape
-    most = nodes + recent + 1
-    if versions >= most:
+    store = carry.medium.snapshots
+    rows, nodes = store.payload.shape[0], store.held.shape[0]
+    most = nodes * (nodes + recent)
+    if rows >= most:
         raise RuntimeError(
-            "a copy was needed that the engine had given up: the network's `versions` is too small for what it delivers"
+            "a copy was needed that the engine had given up: the network's `recent` is too small for what it delivers"
         )
-    store = snapshots.widen(carry.medium.snapshots, min(2 * versions, most))
-    return carry._replace(medium=carry.medium._replace(snapshots=store))
+    wider = snapshots.widen(store, min(2 * rows, most))
+    return carry._replace(medium=carry.medium._replace(snapshots=wider))
 
 
 def _held(carry: Carry) -> Array:

@@ -1,85 +1,128 @@
 """The payloads in use, each kept once.
 
-Receivers hold copies of different age, but of one sender only a few versions are in use at a time: each is kept in
-one row of a store, and an inbox is row numbers. All nodes' sums are then one product of a (node, row) matrix with
-the (row, d) store, and nothing of size node x node x d ever exists. Where the weights never change the sums are kept,
-and formed anew only in slots in which a copy arrives.
+Receivers hold copies of different age, but few versions of a sender's payload are in use at a time. Each stands in one
+row of a store that all senders share, and an inbox is row numbers: all nodes' sums are then one product of a
+(node, row) matrix with the (row, d) store, and nothing of size node x node x d ever exists. A row is free again when
+nobody holds it and it can no longer be delivered. Where the weights never change the sums are kept, and formed anew
+only in slots in which a copy arrives.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from folkman.algorithm.base import Inbox
 
 __all__ = ["Snapshots", "inboxes", "mixture", "put", "start", "widen"]
 
 
+BLOCK = 256
+"""Rows that are summed at a time; fewer than two blocks are summed at once."""
+
+
 class Snapshots(NamedTuple):
-    """`versions` payloads a sender, and who holds which."""
+    """The payloads, where the newest of each sender stand, and who holds which."""
 
-    payload: Array  # (tx, version, message)
-    stamp: Array  # (tx, version) int32, -1 for an empty place
+    payload: Array  # (row, message)
+    newest: Array  # (tx, recent) rows of what may still be delivered, newest first; -1 for none
+    newest_stamp: Array  # (tx, recent) int32, -1 for none
     held: Array  # (rx, tx) stamp held
+    row: Array  # (rx, tx) where it stands
     heard: Array  # (rx, tx) bool: is it a new one?
-    missing: Array  # () bool: a payload was needed that had been given up (a network that lies of `versions`)
+    missing: Array  # () bool: there was no row for a payload, or a network brought one that it had called old
 
 
-def start(messages: Array, versions: int) -> Snapshots:
-    """Begin with every node's first message, stamp 0, known to all."""
+def start(messages: Array, versions: int, recent: int = 1) -> Snapshots:
+    """Begin with every node's first message, stamp 0, known to all; room for `versions` payloads a sender."""
     nodes = messages.shape[0]
-    payload = jnp.zeros((nodes, versions, messages.shape[1]), messages.dtype).at[:, 0].set(messages)
-    stamp = jnp.full((nodes, versions), -1, jnp.int32).at[:, 0].set(0)
-    held = jnp.zeros((nodes, nodes), jnp.int32)
-    return Snapshots(payload, stamp, held, jnp.zeros((nodes, nodes), bool), jnp.asarray(False))
+    payload = jnp.zeros((_whole_blocks(nodes * versions), messages.shape[1]), messages.dtype).at[:nodes].set(messages)
+    first = jnp.arange(nodes, dtype=jnp.int32)
+    none = jnp.full((nodes, recent), -1, jnp.int32)
+    zero = jnp.zeros((nodes, nodes), jnp.int32)
+    row = jnp.broadcast_to(first[None], (nodes, nodes))
+    newest, stamps = none.at[:, 0].set(first), none.at[:, 0].set(0)
+    return Snapshots(payload, newest, stamps, zero, row, jnp.zeros((nodes, nodes), bool), jnp.asarray(False))
 
 
-def widen(snapshots: Snapshots, versions: int) -> Snapshots:
-    """Return the same copies in a store with room for `versions` payloads a sender."""
-    more = versions - snapshots.stamp.shape[1]
-    return snapshots._replace(
-        payload=jnp.pad(snapshots.payload, ((0, 0), (0, more), (0, 0))),
-        stamp=jnp.pad(snapshots.stamp, ((0, 0), (0, more)), constant_values=-1),
-    )
+def widen(snapshots: Snapshots, rows: int) -> Snapshots:
+    """Return the same copies in a store of at least `rows` rows."""
+    more = _whole_blocks(rows) - snapshots.payload.shape[0]
+    return snapshots._replace(payload=jnp.pad(snapshots.payload, ((0, more), (0, 0))))
 
 
 def put(
-    snapshots: Snapshots,
-    messages: Array,
-    stamp: Array,
-    sends: Array,
-    held: Array,
-    recent: int = 1,
-    present: Array | None = None,
+    snapshots: Snapshots, messages: Array, stamp: Array, sends: Array, held: Array, present: Array | None = None
 ) -> Snapshots:
     """Freeze the messages of the senders under `stamp`, then let every node hold the copies `held` (rx, tx).
 
-    A new payload takes the place of the oldest that nobody holds; if that is one of the `recent` newest, which may
-    still be delivered, the store is too small. What is new to a node stays so while it is not `present` (rx,).
+    A copy that is new to a node is one of its sender's `recent` newest so far, or the one just frozen. What is new to a
+    node stays so while it is not `present` (rx,).
     """
-    nodes, versions = snapshots.stamp.shape
-    in_use = jnp.any((held[:, :, None] == snapshots.stamp[None]) & _others(nodes)[:, :, None], axis=0)  # (tx, version)
-    place = jnp.argmin(jnp.where(in_use, jnp.iinfo(jnp.int32).max, snapshots.stamp), axis=1)
-    rows = jnp.arange(nodes)
-    given_up = snapshots.stamp[rows, place]
-    newer = jnp.sum(snapshots.stamp > given_up[:, None], axis=1, dtype=jnp.int32)
-    too_small = jnp.any(sends & (given_up >= 0) & ((newer + 1 < recent) | in_use[rows, place]))
-    place = jnp.where(sends, place, versions)  # out of range: dropped by the scatter below
-    payload = snapshots.payload.at[rows, place].set(messages, mode="drop")
-    stamps = snapshots.stamp.at[rows, place].set(stamp, mode="drop")
-    found = jnp.any(held[:, :, None] == stamps[None], axis=2) | ~_others(nodes)
+    nodes, recent = snapshots.newest.shape
+    others = ~jnp.eye(nodes, dtype=bool)
+    changed = (held != snapshots.held) & others
+    known = held[:, :, None] == snapshots.newest_stamp[None]  # (rx, tx, recent)
+    fresh = changed & sends[None] & (held == stamp)
+    row = snapshots.newest[jnp.arange(nodes)[None], jnp.argmax(known, axis=2)]
+    row = jnp.where(changed, row, snapshots.row)
+    brought = jnp.all(jnp.any(known, axis=2) | fresh | ~changed)
+
+    oldest = sends[:, None] & (jnp.arange(recent) == recent - 1)[None]  # gives way to the new one
+    kept = jnp.where(oldest, -1, snapshots.newest)
+    place = lax.cond(
+        jnp.any(sends),
+        lambda: _free(snapshots.payload.shape[0], jnp.where(others & ~fresh, row, -1), kept, sends),
+        lambda: jnp.full(nodes, snapshots.payload.shape[0], jnp.int32),
+    )
+    shifted = jnp.concatenate([place[:, None], snapshots.newest[:, :-1]], axis=1)
+    stamps = jnp.concatenate([jnp.broadcast_to(stamp, (nodes, 1)), snapshots.newest_stamp[:, :-1]], axis=1)
     heard = held != snapshots.held
     if present is not None:
         heard = heard | (snapshots.heard & ~present[:, None])
-    return Snapshots(payload, stamps, held, heard, snapshots.missing | too_small | ~jnp.all(found))
+    return Snapshots(
+        payload=snapshots.payload.at[place].set(messages, mode="drop"),
+        newest=jnp.where(sends[:, None], shifted, snapshots.newest),
+        newest_stamp=jnp.where(sends[:, None], stamps, snapshots.newest_stamp).astype(jnp.int32),
+        held=held,
+        row=jnp.where(fresh, place[None], row),
+        heard=heard,
+        missing=snapshots.missing | ~brought | jnp.any(sends & (place == snapshots.payload.shape[0])),
+    )
+
+
+def _free(rows: int, held: Array, kept: Array, sends: Array) -> Array:
+    """Return a free row for each sender, (tx,); `rows`, which a scatter drops, for the others and if there is none."""
+    used = jnp.concatenate([held.ravel(), kept.ravel()])
+    in_use = jnp.zeros(rows, bool).at[jnp.where(used >= 0, used, rows)].set(True, mode="drop")
+    (free,) = jnp.nonzero(~in_use, size=len(sends), fill_value=rows)
+    return jnp.where(sends, free[jnp.cumsum(sends) - 1], rows).astype(jnp.int32)
 
 
 def mixture(snapshots: Snapshots, mixing: Array) -> Array:
-    """Return what each node's copies sum up to under `mixing` (rx, tx), without its own: (rx, message)."""
-    inbox, axes = inboxes(snapshots, mixing, jnp.zeros((), jnp.int32))
-    return jax.vmap(lambda one: one.mix(one.weight), (axes,))(inbox)
+    """Return what each node's copies sum up to under `mixing` (rx, tx), without its own: (rx, message).
+
+    Rows are taken from the first free one on, so a large store is summed block by block, as far as it is used.
+    """
+    nodes, rows = snapshots.held.shape[0], snapshots.payload.shape[0]
+    weight = jnp.where(_others(nodes), mixing, 0.0)
+    by_row = jnp.zeros((nodes, rows), weight.dtype).at[jnp.arange(nodes)[:, None], snapshots.row].add(weight)
+    if rows < 2 * BLOCK:
+        return jnp.dot(by_row, snapshots.payload, precision="highest")
+
+    def add(block: Array, total: Array) -> Array:
+        columns = lax.dynamic_slice_in_dim(by_row, block * BLOCK, BLOCK, axis=1)
+        return total + jnp.dot(columns, lax.dynamic_slice_in_dim(snapshots.payload, block * BLOCK, BLOCK))
+
+    used = jnp.max(snapshots.row) // BLOCK + 1
+    with jax.default_matmul_precision("highest"):
+        return lax.fori_loop(0, used, add, jnp.zeros((nodes, snapshots.payload.shape[1]), snapshots.payload.dtype))
+
+
+def _whole_blocks(rows: int) -> int:
+    """Return a number of rows that a sum in blocks can take."""
+    return rows if rows < 2 * BLOCK else -(-rows // BLOCK) * BLOCK
 
 
 def inboxes(snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None) -> tuple[Inbox, Inbox]:
@@ -87,12 +130,10 @@ def inboxes(snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | Non
 
     `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if it is at hand.
     """
-    nodes, versions = snapshots.stamp.shape
-    version = jnp.argmax(snapshots.held[:, :, None] == snapshots.stamp[None], axis=2)  # (rx, tx)
-    row = jnp.arange(nodes)[None] * versions + version
+    nodes = snapshots.held.shape[0]
     inbox = Inbox(
-        store=snapshots.payload.reshape(nodes * versions, -1),
-        row=row,
+        store=snapshots.payload,
+        row=snapshots.row,
         weight=jnp.where(_others(nodes), mixing, 0.0),
         own_weight=jnp.diagonal(mixing),
         heard=snapshots.heard & _others(nodes),
