@@ -96,6 +96,9 @@ def test_a_sweep_leaves_what_it_says(quiet):
     assert table.column_names[:6] == ["arm", "network.gamma", "algorithm", "label", "seed", "job"]
     assert table.num_rows == 4 * 5  # slots 0, 10 ... 40
     assert set(table["network.gamma"].to_pylist()) == {2, 3}
+    page = (folder / "report.html").read_text()
+    assert "network.gamma" in page
+    assert "finished" in page
     lines = [line for line in done.stderr.splitlines() if re.match(r"\[\d/4\] Algorithm 1, gamma=\d, seed \d", line)]
     assert len(lines) == 4
     assert all("left" in line and "MB" in line for line in lines)
