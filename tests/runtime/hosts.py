@@ -86,6 +86,7 @@ class Cluster:
 
     def start(self, i, **environment):
         within = self.hosts.within(i) if self.hosts else ()
+        (self.homes[i] / "health.json").unlink(missing_ok=True)  # of its last life
         self.processes[i] = deploy.start(self.homes[i], {**os.environ, **environment}, within)
 
     def kill(self, i, number=signal.SIGKILL):
@@ -97,7 +98,9 @@ class Cluster:
         try:
             return json.loads((self.homes[i] / "health.json").read_text())
         except FileNotFoundError:
-            return {"state": "starting", "steps": 0, "counts": {"taken": 0, "sent": 0}, "linked": [], "incarnation": 0}
+            counts = {"taken": 0, "sent": 0, "saves": 0, "saves_failed": 0}
+            nothing = {"steps": 0, "saved_steps": 0, "linked": [], "latency_s": {}, "incarnation": 0}
+            return {"state": "starting", "counts": counts, **nothing}
 
     def log(self, i):
         lines = (self.homes[i] / "node.log").read_text(errors="replace").splitlines()
@@ -119,15 +122,14 @@ class Cluster:
         before = {i: self.health(i) for i in nodes}
 
         def exchanged():
-            now = {i: self.health(i) for i in nodes}
-            return all(
-                now[i]["incarnation"] > before[i]["incarnation"]
-                or (
-                    now[i]["counts"]["taken"] >= before[i]["counts"]["taken"] + messages
-                    and now[i]["steps"] > before[i]["steps"]
-                )
-                for i in nodes
-            )
+            for i in nodes:
+                now, then = self.health(i), before[i]
+                same = now["incarnation"] == then["incarnation"]  # else it counts anew, and may have lost steps
+                if now["counts"]["taken"] < same * then["counts"]["taken"] + messages:
+                    return False
+                if now["steps"] <= same * then["steps"]:
+                    return False
+            return True
 
         self.until(exchanged, f"nodes {list(nodes)} learn and hear", patience_s)
 

@@ -119,6 +119,37 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
 
 
+def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restart(problem, tmp_path):
+    """Killed between two rounds: a neighbour that missed the last one still gets it, and nobody waits for good."""
+    algorithm = dpsgd(0.1, topology="complete")
+    live(problem, algorithm, tmp_path, steps=4)
+    kept = saved.read_arrays(tmp_path / "node-1" / "state.safetensors")["sent"].tobytes()
+    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1)
+    pushed = []
+    daemon.outbox.push = lambda peer, sequence, data: pushed.append((peer, sequence, data))
+
+    thread = threading.Thread(target=daemon.run, args=(loop,), daemon=True)
+    thread.start()
+    end_s = time.monotonic() + 60
+    while len(pushed) < 4 and time.monotonic() < end_s:
+        time.sleep(0.02)
+    daemon.stop("seen")
+    thread.join(30)
+
+    assert [peer for peer, *_ in pushed[:4]] == [0, 2, 0, 2]
+    assert pushed[0][2] == kept
+    assert pushed[2][1] == pushed[0][1] + 1
+
+
+def test_a_note_of_lives_that_a_power_cut_spoilt_is_made_up_from_the_state(tmp_path):
+    mark = tmp_path / "incarnation"
+    assert saved.begin_life(mark, 0) == 1
+    assert saved.begin_life(mark, 0) == 2
+    mark.write_text("")
+    assert saved.begin_life(mark, 2) == 3
+    assert mark.read_text() == "3\n"
+
+
 def test_a_life_that_was_lost_cannot_be_told_as_one_timeline(problem, tmp_path):
     algorithm = async_sharing(0.1)
     live(problem, algorithm, tmp_path, steps=4)
@@ -154,7 +185,8 @@ class Thief:
     def attack(self, dim):
         rng = np.random.default_rng(0)
         wild = [np.full(dim, np.nan, np.float32), np.full(dim, 1e9, np.float32)]
-        forged = [encode(Message(RUN, 1, 2**60, 0, np.zeros(dim, np.float32)), self.sign)]  # under node 1's number
+        nothing = np.zeros(dim, np.float32)
+        forged = [encode(Message(RUN, 1, 2**60, 0, nothing), self.sign), encode(Message(RUN, 2, 2**60, 0, nothing))]
         poison = [encode(Message(RUN, 2, 2**50 + k, 0, each), self.sign) for k, each in enumerate(wild)]
         for data in [*self.heard[:1], *forged, *poison, rng.bytes(1000), b"", *self.heard[-1:]]:
             self.carrier.publish(self.victim, data)
@@ -189,7 +221,7 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
     thief.carrier.close()
 
     found = set(daemon.node.mailbox.refused)
-    assert {"signature", "finite", "absurd", "length"} <= found
+    assert {"sender", "signature", "finite", "absurd", "length"} <= found  # node 1's number, no signature, ...
     assert {"control_signature", "control_sender", "control_control"} & found
     np.testing.assert_array_equal(daemon.node.mailbox.payload, held)
     assert daemon.node.steps >= steps + 5
@@ -197,7 +229,7 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
     logged = {
         line.get("reason") for line in map(json.loads, logs.getvalue().splitlines()) if line["event"] == "refused"
     }
-    assert {"signature", "finite", "absurd", "length"} <= logged
+    assert {"sender", "signature", "finite", "absurd", "length"} <= logged
 
 
 def test_a_node_alone_learns_and_ends(problem, tmp_path):

@@ -318,7 +318,7 @@ def test_an_address_that_is_taken_is_said(kind):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         made = KINDS[kind](0, taken.getsockname(), {}, run=RUN, largest_bytes=999, security=None)
-        with pytest.raises(ValueError, match="cannot listen"):
+        with pytest.raises(OSError, match="cannot listen"):
             made.open(Ear())
 
 
@@ -356,3 +356,64 @@ def test_the_twin_carries_the_newest_and_loses_what_is_cut():
 
     assert ear.params == [(0, b"a")]
     assert ear.control == [(0, b"b")]
+
+
+@pytest.mark.parametrize("kind", [TcpTransport, ZenohTransport], ids=["tcp", "zenoh"])
+def test_a_revoked_member_is_no_longer_spoken_to(certs, tmp_path, kind):
+    shutil.copytree(certs / "ours", tmp_path / "certs")
+    watched = secured(tmp_path / "certs", 0)
+    places = {0: free_address(), 1: free_address()}
+    options = {"run": RUN, "largest_bytes": 999}
+    made = [
+        kind(
+            me,
+            places[me],
+            {1 - me: places[1 - me]},
+            security=watched if not me else secured(certs / "ours", 1),
+            **options,
+        )
+        for me in (0, 1)
+    ]
+    ears = [Ear(), Ear()]
+    try:
+        for each, ear in zip(made, ears, strict=True):
+            each.open(ear)
+        until(lambda: made[0].links() == {1})
+        identity.revoke(tmp_path / "certs", 1)
+        watched.members.reload()
+        made[0].revalidate()
+        until(lambda: made[0].links() == frozenset())
+
+        made[0].publish(1, b"secret")
+        made[0].tell(1, b"secret")
+        time.sleep(1.5)
+
+        assert not ears[1].params
+        assert not ears[1].control
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_a_certificate_that_was_replaced_is_refused(certs, tmp_path):
+    """A key is stolen, the node gets a new certificate: whoever shows the old one is turned away."""
+    shutil.copytree(certs / "ours", tmp_path / "stolen")
+    shutil.copytree(certs / "ours", tmp_path / "certs")
+    identity.issue(tmp_path / "certs", 1)
+    places = {0: free_address(), 1: free_address()}
+    one = TcpTransport(
+        0, places[0], {1: places[1]}, run=RUN, largest_bytes=999, security=secured(tmp_path / "certs", 0)
+    )
+    thief = secured(tmp_path / "stolen", 1, tmp_path / "certs")
+    two = TcpTransport(1, places[1], {0: places[0]}, run=RUN, largest_bytes=999, security=thief)
+    ear, other = Ear(), Ear()
+    try:
+        one.open(ear)
+        two.open(other)
+        until(lambda: any(reason == "member" for reason, _ in ear.refusals))
+
+        assert one.links() == frozenset()
+        assert not ear.params
+    finally:
+        one.close()
+        two.close()

@@ -28,7 +28,20 @@ from numpy.typing import NDArray
 
 from folkman.runtime.extras import need
 
-__all__ = ["CONTEXT", "HEADER_BYTES", "SERVER", "CodecError", "Message", "Sign", "Verify", "decode", "encode"]
+__all__ = [
+    "CONTEXT",
+    "HEADER_BYTES",
+    "SERVER",
+    "CodecError",
+    "Message",
+    "Sign",
+    "Verify",
+    "decode",
+    "encode",
+    "round_of",
+    "sender_of",
+    "sequence_of",
+]
 
 MAGIC, VERSION = b"FLKM", 2
 MOST = 2**31 - 1  # of slot and round: no honest run gets there, and ages stay within int32
@@ -69,6 +82,21 @@ class Message(NamedTuple):
     slot: int
     params: NDArray[np.floating]  # (d,)
     round: int = 0
+
+
+def sender_of(data: bytes) -> int:
+    """Return the sender that a header names; unchecked."""
+    return int.from_bytes(data[16:20], "little")
+
+
+def round_of(data: bytes) -> int:
+    """Return the round that a header names; unchecked."""
+    return int.from_bytes(data[20:24], "little")
+
+
+def sequence_of(data: bytes) -> int:
+    """Return the sequence number of a header; unchecked."""
+    return int.from_bytes(data[24:32], "little")
 
 
 def encode(message: Message, sign: Sign | None = None) -> bytes:

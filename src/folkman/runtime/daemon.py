@@ -6,23 +6,22 @@
     saver        writes the newest state; a slow or full disk costs saves, never slots
     keeper       says hello, reads the list of members again, writes health, flushes the journal
 
-Exit codes: 0 done or stopped, 1 a fault of ours, 3 diverged; wrong input and a disk that refuses at the start are the
-command line's 2 and 4.
+Exit codes: 0 done or stopped, 1 a fault of ours, 3 diverged, 4 the disk did not take the result; wrong input is the
+command line's 2.
 """
 
 import math
-import struct
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from folkman.files import write_whole
+import numpy as np
+
 from folkman.runtime import control, journal, saved
-from folkman.runtime.codec import HEADER_BYTES, CodecError
+from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
 from folkman.runtime.emulation import Emulation, SlotClock, Trips
 from folkman.runtime.facts import facts_of
 from folkman.runtime.identity import Members, name_of
@@ -30,31 +29,16 @@ from folkman.runtime.links import Links
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.outbox import Outbox
 from folkman.runtime.saver import Saver
+from folkman.runtime.settings import Settings
 from folkman.runtime.telemetry import Logger, write_health
 from folkman.runtime.transport import Transport
 
-__all__ = ["DIVERGED", "FAULT", "Daemon", "Settings"]
+__all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "Settings"]
 
-FAULT, DIVERGED = 1, 3
+FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
-_ROUND_AT = struct.Struct("<I")  # where codec.py has it: offset 20
-
-
-class Settings(NamedTuple):
-    """How a node lives. Times in seconds."""
-
-    folder: Path
-    fingerprint: str  # of the run: a state of another one is refused
-    steps: int | None = None  # gradients to take; None: for ever
-    slot_s: float = 0.0  # at most one gradient in this time; 0: as fast as it goes
-    save_every_s: float = 2.0
-    period_timeout_s: float = 10.0  # a receiver that has not acknowledged by then is no longer waited for
-    retry_s: float = 5.0  # in rounds: what was not acknowledged by then is sent again
-    start_wait_s: float = 30.0  # for the neighbours, at the first start
-    linger_s: float = 30.0  # for the neighbours, at the end
-    threshold_bit_s: float = 0.0
-    shared_medium: bool = True  # keep to our share of it; off where links do not disturb each other
-    timeline: bool = True
+MOST_TOLD = 256
+"""Control messages of one neighbour that may wait for the receiver."""
 
 
 class Daemon:
@@ -83,14 +67,24 @@ class Daemon:
         self.done: set[int] = set()  # neighbours that say so
         self.qualities: dict[int, tuple[float, float]] = {}  # neighbour -> goodput and loss of its link to us
         self._inbound: dict[int, bytes] = {}
-        self._told: deque[tuple[int, bytes]] = deque(maxlen=512)
+        self._told: dict[int, deque[bytes]] = {}  # a flood of one neighbour pushes out no other's
+        self._lives: dict[int, int] = {}  # neighbour -> its incarnation
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
         path = settings.folder / "state.safetensors"
         self.saver = Saver(path, settings.fingerprint, settings.save_every_s, logger)
-        self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0}
+        self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0, "control_dropped": 0}
         self.began_s = time.monotonic()
+
+    def saved_now(self) -> bool:
+        """Save before going on, as often as the disk needs; tell whether it was done before the node was stopped."""
+        while not self.saver.now(self.node):
+            if not np.isfinite(self.node.params()).all():
+                self.stop("the parameters are no longer finite; try a smaller step", DIVERGED)
+            if self.stopping.wait(1.0):
+                return False
+        return True
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -100,7 +94,7 @@ class Daemon:
         self.node.warm()
         self.transport.open(self)
         works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self.saver.work}
-        threads = [threading.Thread(target=self._guarded, args=(each,), name=n) for n, each in works.items()]
+        threads = [threading.Thread(target=self.guarded, args=(each,), name=n) for n, each in works.items()]
         for thread in threads:
             thread.daemon = True
             thread.start()
@@ -117,19 +111,18 @@ class Daemon:
     def stop(self, why: str, code: int = 0) -> None:
         """Ask everything to end; may be called from any thread (a signal handler sets `asked` instead: no locks)."""
         if not self.stopping.is_set():
-            self.code = code
+            self.code = self.code or code
             self.logger.say("stopping", why=why, code=code)
         self.stopping.set()
 
     def _take_up(self) -> None:
         """Go on from the last save, if there is one, under a new life's number."""
         folder = self.settings.folder
-        mark = folder / "incarnation"
-        self.incarnation = 1 + (int(mark.read_text()) if mark.is_file() else 0)
-        write_whole(mark, lambda part: part.write_text(f"{self.incarnation}\n"))
         state = folder / "state.safetensors"
         if state.is_file():
             saved.restore(self.node, saved.read_arrays(state, self.settings.fingerprint))
+        spoken = 0 if self.in_rounds else self.node.sequence >> control.LIFE_BITS
+        self.incarnation = saved.begin_life(folder / "incarnation", spoken)
         if not self.in_rounds:
             self.node.sequence = max(self.node.sequence, self.incarnation << control.LIFE_BITS)
         self.saver.steps = self.node.steps
@@ -166,12 +159,13 @@ class Daemon:
 
     def _finish(self) -> None:
         """Write the result, and stay for those who still need us."""
-        self.saver.now(self.node)
+        self.saved_now()
         try:
             final = {"params": self.node.params(), "model": self.node.model()}
             saved.write_arrays(self.settings.folder / "final.safetensors", final, self.settings.fingerprint)
         except OSError as error:
             self.logger.say("not saved", level="error", reason="disk", text=str(error))
+            self.code = DISK
         self.state = "done"
         self.logger.say("done", steps=self.node.steps, slot=self.node.slot)
         end_s = time.monotonic() + self.settings.linger_s
@@ -185,14 +179,16 @@ class Daemon:
     def _last_words(self) -> None:
         ended = {FAULT: "failed", DIVERGED: "diverged"}.get(self.code, "stopped")
         self.state = "done" if self.state == "done" else ended
-        if self.code == 0 and self.settings.folder.is_dir():
+        settled = self.state == "done" or not self.in_rounds  # in rounds the last save is from before the last message
+        if self.code == 0 and settled and self.settings.folder.is_dir():
             self.saver.now(self.node)
         self._keep()
         self.transport.close()
         self.journal.close()
         self.logger.say("end", code=self.code, steps=self.node.steps, saved_steps=self.saver.steps)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def guarded(self, work: Callable[[], None]) -> None:
+        """Do the work of a thread; what goes wrong in it ends the node."""
         try:
             work()
         except Exception:  # a thread that dies would leave a node that looks alive
@@ -217,7 +213,9 @@ class Daemon:
     def told(self, peer: int, data: bytes) -> None:
         """Keep a control message until the receiver gets to it."""
         with self._waiting:
-            self._told.append((peer, data))
+            box = self._told.setdefault(peer, deque(maxlen=MOST_TOLD))
+            self.counts["control_dropped"] += len(box) == MOST_TOLD
+            box.append(data)
             self._waiting.notify()
 
     def linked(self, peer: int, up: bool) -> None:
@@ -228,6 +226,7 @@ class Daemon:
             self.outbox.again(peer)
         else:
             self._pending.pop(peer, None)
+            self.links.forget(peer)
         self.moved.set()
 
     def refused(self, reason: str, text: str) -> None:
@@ -242,10 +241,10 @@ class Daemon:
             with self._waiting:
                 self._waiting.wait_for(self._something, self._until_due_s())
                 inbound, self._inbound = self._inbound, {}
-                told = list(self._told)
-                self._told.clear()
-            for peer, data in told:
-                self._heed(peer, data)
+                told, self._told = self._told, {}
+            for peer, messages in told.items():
+                for data in messages:
+                    self._heed(peer, data)
             for peer, data in inbound.items():
                 self._sort(peer, data)
             now = time.monotonic()
@@ -264,17 +263,19 @@ class Daemon:
         if len(data) < HEADER_BYTES or (self.emulation is None and self.trips is None):
             self.take(peer, data)
         elif self.emulation is not None:
-            self.emulation.receive(peer, _ROUND_AT.unpack_from(data, 20)[0], data)
+            self.emulation.receive(peer, round_of(data), data)
             self.arrived.set()
         elif self.trips is not None:
             slots = self._trip(peer, data)
+            own = [entry for entry in self._later if entry[1] == peer][-1:]  # of a neighbour the last two
+            self._later = [entry for entry in self._later if entry[1] != peer] + own
             self._later.append((time.monotonic() + slots * self.settings.slot_s, peer, data))
 
     def _trip(self, peer: int, data: bytes) -> int:
         """Return the slots that a message is on the emulated air, in rounds."""
         assert self.trips is not None  # noqa: S101 - the caller looked
         if self.node.mailbox.round:
-            round_ = min(_ROUND_AT.unpack_from(data, 20)[0], self.node.mailbox.round + 1)
+            round_ = min(round_of(data), self.node.mailbox.round + 1)
             return self.trips.slots(max(round_, 1), peer)
         if isinstance(self.node, ServerNode):
             return self.trips.slots(self.node.steps + 1, peer)
@@ -286,11 +287,13 @@ class Daemon:
     def take(self, peer: int, data: bytes) -> None:
         """Hand a message to the node; acknowledge what was taken or is no longer needed."""
         try:
-            if self.node.wire.sign is None and len(data) >= 20 and _ROUND_AT.unpack_from(data, 16)[0] != peer:
-                raise CodecError("sender", f"node {peer} sends under another's number")
+            if len(data) >= 20 and sender_of(data) != peer:
+                self.node.mailbox.refused["sender"] += 1
+                raise CodecError("sender", f"node {peer} brings a message under another's number")
             message = self.node.take(data)
         except CodecError as error:
-            if error.reason == "stale" and error.node is not None and error.sequence is not None:
+            settled = ("stale", "finite", "absurd") if isinstance(self.node, ServerNode) else ("stale",)
+            if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
             self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
             return
@@ -307,8 +310,12 @@ class Daemon:
             return
         if isinstance(body, control.Ack):
             self._acknowledged(peer, body.sequence)
-        elif isinstance(body, control.Hello) and self.state == "learning":
-            self.clock.follow(body.clock_s)
+        elif isinstance(body, control.Hello):
+            if self._lives.setdefault(peer, body.incarnation) != body.incarnation:  # it may have lost what it heard
+                self._lives[peer] = body.incarnation
+                self.outbox.again(peer)
+            if self.state == "learning":
+                self.clock.follow(body.clock_s)
         elif isinstance(body, control.Period):
             self.links.note_rate(peer, body.rate)
         elif isinstance(body, control.Quality):
@@ -368,7 +375,7 @@ class Daemon:
             try:
                 if self.members.reload():
                     self.logger.say("members", allowed=self.members.names())
-                    self.transport.revalidate()
+                self.transport.revalidate()  # every time: a certificate may have expired
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
         self._greet()

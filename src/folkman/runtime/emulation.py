@@ -124,14 +124,14 @@ class Emulation:
             while len(air) > MOST_HELD_BACK:
                 del air[min(air)]
 
-    def due(self, slot: int) -> list[bytes]:
-        """Return the newest message of each sender that may be used from this slot on, and take it off the air."""
+    def due(self, slot: int) -> list[tuple[int, bytes]]:
+        """Return who brought what may be used from this slot on, the newest of each, and take it off the air."""
         held, found = self.plan(slot).held, []
         with self._lock:
             for sender, air in self._air.items():
                 ripe = [number for number in air if number <= held[sender]]
                 if ripe:
-                    found.append(air[max(ripe)])
+                    found.append((sender, air[max(ripe)]))
                 for number in ripe:
                     del air[number]
         return found

@@ -201,6 +201,11 @@ class Members:
         now = datetime.fromtimestamp(time.time(), UTC)
         return now < datetime.fromisoformat(member.not_after) + CLOCK_SLACK
 
+    def is_current(self, node: int, serial: str) -> bool:
+        """Tell whether a certificate is the one last issued to a node: an older one, stolen perhaps, is not."""
+        member = self.members.get(node)
+        return member is not None and int(serial, 16) == int(member.serial, 16)
+
     def verify(self, node: int, content: bytes, signature: bytes) -> bool:
         """Tell whether `signature` of `content` is that of a member."""
         with self._lock:

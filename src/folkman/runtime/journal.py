@@ -11,6 +11,7 @@ One file a node, records of a fixed size after a header of 16 bytes, so that a c
     4 answer  a server's send; the entries are 1 for the nodes it is for, its sequence number is that of the wake
 """
 
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ class Journal:
     def __init__(self, path: Path | None, node: int, senders: int, most_bytes: int = 256 << 20) -> None:
         self._type = _record(senders)
         self._left = most_bytes
+        self._lock = threading.RLock()  # learner, sender and keeper write
         self._file: Any = None
         self.ended = "not asked for" if path is None else ""
         if path is None:
@@ -62,23 +64,26 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        self._try(lambda: self._file.close())
-        self._file = None
+        with self._lock:
+            self._try(lambda: self._file.close())
+            self._file = None
 
     def _put(self, row: NDArray) -> None:
-        self._left -= row.nbytes
-        if self._left < 0 and self._file is not None:
-            self.close()
-            self.ended = "full"
-        self._try(lambda: self._file.write(row.tobytes()))
+        with self._lock:
+            self._left -= row.nbytes
+            if self._left < 0 and self._file is not None:
+                self.close()
+                self.ended = "full"
+            self._try(lambda: self._file.write(row.tobytes()))
 
     def _try(self, work: Any) -> None:
-        if self._file is None:
-            return
-        try:
-            work()
-        except OSError as error:
-            self._file, self.ended = None, str(error)
+        with self._lock:
+            if self._file is None:
+                return
+            try:
+                work()
+            except OSError as error:
+                self._file, self.ended = None, str(error)
 
 
 class Log(NamedTuple):

@@ -60,6 +60,11 @@ class Links:
         with self._lock:
             self._rates[peer] = rate_bit_s
 
+    def forget(self, peer: int) -> None:
+        """Leave a neighbour that is gone out of the shares."""
+        with self._lock:
+            self._rates.pop(peer, None)
+
     def receivers(self, there: Iterable[int]) -> list[int]:
         """Return Y_i for the next period: who is there and has been good enough, is unknown, or is due for a trial."""
         with self._lock:

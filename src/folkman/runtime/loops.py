@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from folkman.runtime.codec import sequence_of
 from folkman.runtime.daemon import DIVERGED, Daemon
 from folkman.runtime.emulation import Emulation
 from folkman.runtime.journal import ANSWER, SEND, WAKE
@@ -24,7 +25,7 @@ GRACE = 0.3
 
 def alone(daemon: Daemon) -> None:
     """Learn on the node's own beat; a sender beside it follows Algorithm 1, line 10, on measured links."""
-    sender = threading.Thread(target=_send, args=(daemon,), name="sender", daemon=True)
+    sender = threading.Thread(target=daemon.guarded, args=(lambda: _send(daemon),), name="sender", daemon=True)
     sender.start()
     while _goes_on(daemon):
         begun_s = time.monotonic()
@@ -53,7 +54,8 @@ def _send(daemon: Daemon) -> None:
         sent_after, begun_s = daemon.node.slot, time.monotonic()
         daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
         bits = daemon.broadcast(receivers)
-        due_s = begun_s + (daemon.links.period_s(receivers, bits) if daemon.settings.shared_medium else 0.0)
+        period_s = daemon.links.period_s(receivers, bits) if daemon.settings.shared_medium else 0.0
+        due_s = begun_s + min(period_s, daemon.settings.period_timeout_s)  # whatever rate a neighbour says it has
 
 
 def emulated(daemon: Daemon) -> None:
@@ -67,8 +69,8 @@ def emulated(daemon: Daemon) -> None:
         while (rest_s := clock.until_s(slot)) > 0 and not daemon.stopping.is_set():
             daemon.stopping.wait(min(rest_s, 0.2))
         _await_due(daemon, emulation, slot)
-        for data in emulation.due(slot):
-            daemon.take(_sender_of(data), data)
+        for peer, data in emulation.due(slot):
+            daemon.take(peer, data)
         node.slot = slot
         _wake(daemon)
         daemon.saver.maybe(node)
@@ -78,10 +80,6 @@ def emulated(daemon: Daemon) -> None:
             if plan.sends:
                 daemon.broadcast(plan.receivers, past + 1)
         slot += 1
-
-
-def _sender_of(data: bytes) -> int:
-    return int.from_bytes(data[16:20], "little")
 
 
 def _await_due(daemon: Daemon, emulation: Emulation, slot: int) -> None:
@@ -96,17 +94,20 @@ def _await_due(daemon: Daemon, emulation: Emulation, slot: int) -> None:
 def in_rounds(daemon: Daemon) -> None:
     """Learn until the node has something to send; then send it, wait for what it needs, and hear.
 
-    The state is saved before anything is sent, so that a node that begins again repeats itself word for word.
+    The state is saved before anything is sent, and with it the message before: a node that begins again repeats itself
+    word for word, and whoever missed that message still gets it.
     """
     node, sent_at = daemon.node, None
+    assert isinstance(node, Node)  # noqa: S101 - a server has a loop of its own
+    if node.last_sent:
+        _push(daemon, node.last_sent)
     while True:
         here = (node.steps, node.mailbox.round, int(node.used[0]))
-        if node.offers() and sent_at != here:
-            daemon.saver.now(node)
+        if node.offers() and sent_at != here and daemon.saved_now():
             data, sequence, slot = node.formed()
             daemon.journal.note(SEND, slot, [sequence])
-            for peer in node.neighbours:
-                daemon.outbox.push(peer, sequence, data)
+            _push(daemon, data)
+            node.last_sent = data
             daemon.counts["sent"] += 1
             sent_at = here
         if not _goes_on(daemon):
@@ -123,6 +124,11 @@ def in_rounds(daemon: Daemon) -> None:
             daemon.stopping.wait(rest_s)
 
 
+def _push(daemon: Daemon, data: bytes) -> None:
+    for peer in daemon.node.neighbours:
+        daemon.outbox.push(peer, sequence_of(data), data)
+
+
 def serving(daemon: Daemon) -> None:
     """Be the server: act on what arrives, answer, until all nodes are done."""
     node = daemon.node
@@ -130,8 +136,7 @@ def serving(daemon: Daemon) -> None:
     answered_at = -1
     while not daemon.stopping.is_set():
         offers = np.asarray(node.offers())
-        if offers.any() and answered_at != node.slot:
-            daemon.saver.now(node)
+        if offers.any() and answered_at != node.slot and daemon.saved_now():
             answered_at = node.slot
             data, sequence, slot = node.formed()
             daemon.journal.note(SEND, slot, [sequence])

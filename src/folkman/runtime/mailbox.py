@@ -76,7 +76,7 @@ class Mailbox:
             with self.lock:
                 self.refused[error.reason] += 1
                 if error.reason in ("finite", "absurd") and self._note_broken and error.node is not None:
-                    self._note(error.node - self._first_sender)
+                    self._note(error.node - self._first_sender, error.sequence or 0)
             raise
         return message
 
@@ -98,7 +98,7 @@ class Mailbox:
         """Refuse a repeat, a replay, what was overtaken on its way, and in lock-step what is not due."""
         row, known = message.node - self._first_sender, f"message {message.sequence} of node {message.node}"
         early = self.ahead.get(row)
-        last = self.sequence[row] if early is None else early.sequence
+        last = early.sequence if early is not None and message.round > self.round else self.sequence[row]
         if message.sequence <= last or (self.round and message.round < self.round):
             raise CodecError("stale", f"{known} is not newer than held", message.node, message.sequence)
         if not self.round:
@@ -118,8 +118,10 @@ class Mailbox:
         self.slot[row] = message.slot
         self.heard[row] = self.finite[row] = True
 
-    def _note(self, row: int) -> None:
-        if 0 <= row < len(self.payload):
+    def _note(self, row: int, sequence: int) -> None:
+        """Count a broken message as heard, once: it may be sent again."""
+        if 0 <= row < len(self.payload) and sequence > self.sequence[row]:
+            self.sequence[row] = sequence
             self.payload[row] = 0.0
             self.heard[row], self.finite[row] = True, False
 

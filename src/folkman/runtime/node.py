@@ -103,6 +103,7 @@ class Node:
         self.loss = float("nan")
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.sequence = 0
+        self.last_sent = b""  # in rounds, until everyone has it: a neighbour may be a round behind
         self._seed = seed
         self._lock = threading.Lock()
 

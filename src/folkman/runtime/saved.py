@@ -4,6 +4,7 @@ It holds the algorithm's state, the mailbox and the counters: a node killed at a
 save with everything it had heard by then. Writes reach the disk (fsync) before the rename.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,25 @@ from folkman.files import write_whole
 from folkman.runtime.codec import Message
 from folkman.runtime.node import Node, ServerNode
 
-__all__ = ["pack", "read_arrays", "restore", "write_arrays"]
+__all__ = ["begin_life", "pack", "read_arrays", "restore", "write_arrays"]
 
 FORMAT = "folkman node 1"
 _BOX = ("payload", "sequence", "slot", "heard", "finite")
+
+
+def begin_life(mark: Path, spoken: int) -> int:
+    """Return the number of the life that begins, and note it; `spoken` makes up for a note that a power cut spoilt."""
+    text = mark.read_text().strip() if mark.is_file() else ""
+    life = 1 + max(int(text) if text.isdigit() else 0, spoken)
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="ascii") as file:
+            file.write(f"{life}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    write_whole(mark, write)
+    return life
 
 
 def pack(node: Node | ServerNode) -> dict[str, NDArray]:
@@ -36,6 +52,8 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
     for row, message in early.items():
         arrays[f"ahead.{row}"] = message.params
         arrays[f"ahead.{row}.head"] = np.array([message.node, message.sequence, message.slot, message.round])
+    if getattr(node, "last_sent", b""):
+        arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr] - a server has none
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
 
 
@@ -51,6 +69,7 @@ def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
     node.slot, node.sequence, node.mailbox.round = slot, sequence, round_
     if isinstance(node, Node):
         node.steps = steps
+        node.last_sent = arrays["sent"].tobytes() if "sent" in arrays else b""
     for key in arrays:
         if key.startswith("ahead.") and key.endswith(".head"):
             number, seq, formed, of_round = (int(each) for each in arrays[key])
@@ -86,7 +105,7 @@ def write_arrays(path: Path, arrays: dict[str, NDArray], fingerprint: str) -> No
     try:
         write_whole(path, write)
     except SafetensorError as error:
-        raise OSError(f"could not write {path}: {error}") from error
+        raise OSError(errno.EIO, f"could not write: {error}", str(path)) from error
 
 
 def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray[Any]]:

@@ -39,6 +39,10 @@ MAGIC, VERSION = b"FLKM", 1
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 
 
+MOST_STRANGERS = 64
+"""Connections that may be open before they have said who they are."""
+
+
 class _RefusalError(Exception):
     """A peer that is not let in; `reason` is one word."""
 
@@ -91,7 +95,8 @@ class TcpTransport:
         except OSError as error:
             host, port = self._listen
             self.close()
-            raise ValueError(f"cannot listen on {host}:{port}: {error.strerror}; choose another address") from None
+            text = f"cannot listen on {host}:{port}: {error.strerror}; choose another address, or wait for this one"
+            raise OSError(error.errno, text) from None
 
     def publish(self, peer: int, data: bytes) -> None:
         """Send parameters."""
@@ -208,6 +213,11 @@ class TcpTransport:
         assert task is not None  # noqa: S101 - this is a coroutine
         self._tasks.add(task)
         raw = writer.transport
+        if len(self._tasks) > MOST_STRANGERS + 2 * len(self._peers):
+            self.counts["turned_away"] += 1
+            self._tasks.discard(task)
+            raw.abort()
+            return
         try:
             context = self._context(ssl.PROTOCOL_TLS_SERVER)  # anew: certificates may have been renewed
             if context is not None:
@@ -256,10 +266,10 @@ class TcpTransport:
         if number not in self._peers or dialled not in (None, number):
             raise _RefusalError("sender", f"a node that calls itself {number} is none of our neighbours here")
         if self._security is not None:
-            subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
-            name = dict(pair for group in subject for pair in group).get("commonName", "")
+            shown = writer.get_extra_info("peercert") or {}
+            name = dict(pair for group in shown.get("subject", ()) for pair in group).get("commonName", "")
             known = self._security.members.node_called(name)
-            if known != number:
+            if known != number or not self._security.members.is_current(number, shown.get("serialNumber", "0")):
                 raise _RefusalError(
                     "member", f"certificate '{name}' says node {number}; it is not, or no longer, a member"
                 )
@@ -283,28 +293,26 @@ class TcpTransport:
         self._events.linked(number, up)
 
     async def _read(self, number: int, reader: asyncio.StreamReader) -> None:
-        parts: list[bytes] = []
-        size = 0
+        parts = bytearray()
         while True:
             kind, content = await asyncio.wait_for(_frame(reader), SILENCE_S)
             self.counts["bytes_received"] += len(content) + _FRAME.size
             if kind == CONTROL:
                 self._events.told(number, content)
             elif kind in (PART, LAST):
-                parts.append(content)
-                size += len(content)
-                if size > self._largest_bytes:
+                parts += content
+                if len(parts) > self._largest_bytes:
                     raise _RefusalError("length", f"node {number} sent more than {self._largest_bytes} bytes at once")
                 if kind == LAST:
-                    self._events.received(number, b"".join(parts))
-                    parts, size = [], 0
+                    self._events.received(number, bytes(parts))
+                    parts = bytearray()
             elif kind != PING:
                 raise _RefusalError("frame", f"node {number} sent a frame of kind {kind}")
 
     async def _write(self, peer: _Peer, writer: asyncio.StreamWriter) -> None:
         current: memoryview | None = None
         try:
-            while True:
+            while peer.writer is writer:  # one that was replaced must not take what is for its successor
                 if peer.control:
                     frame = _framed(CONTROL, peer.control.popleft())
                 elif current is not None:
@@ -325,6 +333,7 @@ class TcpTransport:
         finally:
             if current is not None and peer.slot is None:
                 peer.slot = bytes(current.obj)  # cut in the middle: the whole of it is still the newest
+                peer.something.set()
 
 
 async def _idle(peer: _Peer) -> bytes:

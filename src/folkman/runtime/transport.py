@@ -101,6 +101,11 @@ class Slot:
                 self._value = value
                 self._filled.notify()
 
+    def clear(self) -> None:
+        """Let go of a value that nobody fetched."""
+        with self._filled:
+            self._value = None
+
     def take(self, timeout_s: float | None = None) -> bytes | None:
         """Return the value, waiting for one; None when the time is over or the slot closed."""
         with self._filled:

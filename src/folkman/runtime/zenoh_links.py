@@ -125,18 +125,18 @@ class ZenohTransport:
         try:
             self._session = zenoh.open(config)
         except zenoh.ZError as error:
-            raise ValueError(f"zenoh cannot listen, or read its certificates: {error}") from None
+            raise OSError(f"zenoh cannot listen, or read its certificates: {error}") from None
         for number in self._peers:
             self._join(zenoh, number)
 
     def publish(self, peer: int, data: bytes) -> None:
         """Send parameters."""
-        self.counts["overwritten"] += self._peers[peer].slot.put(data)
+        if self._may(peer):
+            self.counts["overwritten"] += self._peers[peer].slot.put(data)
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send a control message."""
-        box = self._peers[peer]
-        if not box.up.is_set():
+        if not self._may(peer) or not (box := self._peers[peer]).up.is_set():
             return
         with box.waiting:
             if len(box.control) >= MOST_CONTROL:
@@ -147,10 +147,21 @@ class ZenohTransport:
 
     def links(self) -> frozenset[int]:
         """Return the peers that listen to us."""
-        return frozenset(number for number, box in self._peers.items() if box.up.is_set())
+        return frozenset(number for number, box in self._peers.items() if box.up.is_set() and self._may(number))
+
+    def _may(self, number: int) -> bool:
+        """Tell whether a neighbour may be spoken to."""
+        known = number in self._peers
+        return known and (self._security is None or self._security.members.allowed(number))
 
     def revalidate(self) -> None:
-        """Do nothing: zenoh's access control is fixed, and strangers are refused by their signatures."""
+        """Let go of what waits for those who are no longer members; what they say is refused by its signature.
+
+        zenoh's own access control knows names alone, and not while it runs: the link itself stays.
+        """
+        for number, box in self._peers.items():
+            if not self._may(number):
+                box.slot.clear()
 
     def close(self) -> None:
         """Close the session; a thread that is blocked on a frozen peer ends with the process."""
