@@ -246,13 +246,22 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _granted_bytes() -> float:
+    """Return what a batch system or container lets us have; infinite where nothing says so."""
+    try:
+        return float(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # "max", or no such file
+        return float("inf")
+
+
 def _megabytes(text: str | None, workers: int) -> float | None:
     """Read `4GB`, `800 MB` or plain megabytes; without, an even share of nine tenths of the machine's memory."""
     if text is None:
         try:
-            return 0.9 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6 / workers
+            whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (ValueError, OSError):
             return None
+        return 0.9 * min(whole, _granted_bytes()) / 1e6 / workers
     units = {"GB": 1000.0, "MB": 1.0, "": 1.0}
     number = text.strip().upper()
     unit = next(unit for unit in units if number.endswith(unit))

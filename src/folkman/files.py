@@ -1,7 +1,9 @@
 """Files: nothing is written half, a file appears by rename, or not at all; where compiled programs are kept."""
 
+import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,8 @@ def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | No
     try:
         write_whole(path, lambda part: save_file(tensors, part, metadata=notes))
     except SafetensorError as error:
-        raise OSError(f"could not write {path}: {error}") from error
+        code = re.search(r"(?:os error |code: )(\d+)", str(error))  # the only place where it tells the disk's answer
+        raise OSError(int(code[1]) if code else errno.EIO, f"could not write: {error}", str(path)) from error
 
 
 def keep_programs() -> None:

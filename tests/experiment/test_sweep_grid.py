@@ -158,3 +158,11 @@ def test_the_configuration_of_a_job_is_a_configuration(tmp_path):
     for job in plan({**SMALL, "algorithm": TWO}, axes_of({}, ["network.gamma=3,5"])).jobs:
         (tmp_path / "job.toml").write_text(to_toml(job.config))
         assert job_key(resolve(read(tmp_path / "job.toml"))) == job.key
+
+
+def test_steps_that_differ_late_have_names_that_differ():
+    raw = {"algorithm": [{"name": "async_sharing", "label": "A"}], "slots": 5}
+    planned = plan(raw, axes_of(raw, ["algorithm.0.step=0.1234567,0.1234568,0.5"]))
+
+    arms = list(dict.fromkeys(job.arm for job in planned.jobs))
+    assert arms == ["A, step=0.1234567", "A, step=0.1234568", "A, step=0.5"]

@@ -352,3 +352,18 @@ def test_compare_prints_tables_and_writes_files(quiet, tmp_path, monkeypatch, ca
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert [row["num_seeds"] for row in rows] == [2, 2]
     assert sorted(row["rank"] == "winner" for row in rows) == [False, True]
+
+
+def test_axes_that_are_tables_or_columns_are_gathered_and_reported(tmp_path):
+    from folkman.report.write import write_report
+
+    text = SWEEP.split("[grid]")[0].replace("[0, 1]", "[0]")
+    text += '[grid]\nslots = [10, 20]\npartition = [{name = "iid"}, {name = "dirichlet", concentration = 0.9}]\n'
+    folder = SweepFolder.create(tmp_path / "s", text)
+    outcome, _ = here(folder, text)
+
+    table = pq.read_table(folder.results)
+    assert outcome.state == "finished"
+    assert set(table["set.slots"].to_pylist()) == {10, 20}
+    assert max(table["slots"].to_pylist()) == 20
+    assert "dirichlet" in write_report(folder.root).read_text()

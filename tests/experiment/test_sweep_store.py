@@ -112,3 +112,9 @@ def test_a_sweep_folder_is_taken_up_by_the_same_sweep_only(tmp_path):
         SweepFolder.create(tmp_path / "f" / "mine", "a = 1\n")
     with pytest.raises(FileNotFoundError, match="expected a sweep folder"):
         SweepFolder.open(tmp_path / "f")
+
+
+def test_a_shared_store_is_known_before_the_first_job(tmp_path):
+    SweepFolder.create(tmp_path / "s", "slots = 5\n", tmp_path / "shared")
+
+    assert SweepFolder.open(tmp_path / "s").store_root == (tmp_path / "shared").resolve()

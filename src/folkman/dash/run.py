@@ -41,8 +41,9 @@ class Watched:
         found: dict[str, Any] = {}
         if thorough and self._ended_now():
             return self.told() | {"again": True, "ended": True}
-        if self.run.status in ENDED and not self.tail.path.exists():
-            return None
+        live = _stamp(self.tail.path)
+        if self.run.status in ENDED and (live is None or (self.part_seen and live[1] <= self.part_seen[1])):
+            return None  # what is left of a live file that is older than the end
         if news := self.tail.look():
             rows = [known(each["row"]) for each in news.rows]
             if news.again:

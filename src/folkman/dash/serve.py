@@ -115,6 +115,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         listener.bind(address)
+        listener.listen()  # before anybody is told the address
     except OSError as error:
         raise ValueError(
             f"could not listen on {host} port {port}: {error.strerror}; choose another --port, or 0 for a free one"

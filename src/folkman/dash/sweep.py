@@ -1,12 +1,15 @@
 """What the live page knows of a sweep folder: its jobs, and a small curve of each."""
 
+import fcntl
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from folkman.dash.run import columns, thinned
 from folkman.record import METRICS, Run, slug
 from folkman.report.live import Tail, read_json
-from folkman.report.reading import known, read_part, read_sweep
+from folkman.report.reading import check_sweep, known, read_part
 
 __all__ = ["SweepSource"]
 
@@ -31,7 +34,7 @@ class Job:
         """Read new rows; tell whether there are any."""
         state = str(self.entry.get("state"))
         if state in ("finished", "diverged") and self.read_as != state:
-            self.run.rows = read_part(self.folder, self.run.algorithm, self.run.label, self.run.seed).rows
+            self._keep(read_part(self.folder, self.run.algorithm, self.run.label, self.run.seed).rows)
             self.read_as = state
             return True
         if state == "running" and (news := self.tail.look()):
@@ -40,10 +43,12 @@ class Job:
             return True
         return False
 
+    def _keep(self, rows: list[dict[str, float]]) -> None:
+        """Keep what the page shows of a job that has ended: a small curve."""
+        self.run.rows = thinned([{n: row[n] for n in ("slots", *CURVES) if n in row} for row in rows], MOST_POINTS)[0]
+
     def told(self) -> dict[str, Any]:
         """Return everything of this job."""
-        from folkman.dash.run import columns, thinned
-
         kept = ("key", "arm", "label", "seed", "settings", "state", "message", "seconds", "rss_mb", "worker")
         rows = [{name: row[name] for name in ("slots", *CURVES) if name in row} for row in self.run.rows]
         head = {name: self.entry.get(name) for name in kept}
@@ -58,7 +63,7 @@ class SweepSource:
         self.jobs: dict[str, Job] = {}
         self.index: dict[str, Any] = {}
         self._next_check_s = 0.0
-        read_sweep(root)  # refuses what it does not understand
+        check_sweep(root, read_json(root / "index.json"))
         self._renew()
 
     def _renew(self) -> list[Job]:
@@ -76,7 +81,10 @@ class SweepSource:
 
     def _head(self) -> dict[str, Any]:
         kept = ("name", "state", "axes", "started", "updated", "engine", "workers")
-        return {name: self.index.get(name) for name in kept} | {"kind": "sweep", "folder": self.root.name}
+        head = {name: self.index.get(name) for name in kept} | {"kind": "sweep", "folder": self.root.name}
+        if head["state"] == "running" and not _is_swept(self.root):
+            head["state"] = "stopped"
+        return head
 
     def state(self) -> dict[str, Any]:
         """Return everything."""
@@ -99,3 +107,14 @@ class SweepSource:
         if not changed and before == after:
             return None
         return self._head() | {"jobs": [job.told() for job in changed.values()]}
+
+
+def _is_swept(root: Path) -> bool:
+    """Tell whether a process holds the sweep's lock; where that cannot be told, take its index at its word."""
+    with suppress(OSError), (root / "sweep.lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+    return True

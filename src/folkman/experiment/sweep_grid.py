@@ -18,6 +18,7 @@ configuration, the content of the data files it names, and the format of what it
 import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -168,7 +169,10 @@ def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
             concerned or len(axes.grid.get(key) or axes.together[key]) == 1,
             f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave it out",
         )
-    return Plan(name, axes, [job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, axes)])
+    jobs = [job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, axes)]
+    (arm, _), most = Counter((job.arm, job.seed) for job in jobs).most_common(1)[0]
+    require(most == 1, f"two arms would both be called '{arm}'; give the algorithms labels that tell them apart")
+    return Plan(name, axes, jobs)
 
 
 def _resolved(base: Mapping[str, Any], point: Mapping[str, Any]) -> Comparison:
@@ -231,7 +235,7 @@ def _short(key: str, keys: Sequence[str]) -> str:
 
 def _show(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)  # two steps never get one name
     return value if isinstance(value, str) else json.dumps(value)
 
 

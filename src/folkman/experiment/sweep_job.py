@@ -5,6 +5,7 @@ this machine and the workers of a cluster. Seeds of one arm that meet the same w
 the arm changes, the programs of the last one are given back, so that memory does not grow with the number of jobs.
 """
 
+import ctypes
 import gc
 import hashlib
 import os
@@ -16,8 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from functools import lru_cache
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +91,10 @@ def run_order(order: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_anywhere(order: Mapping[str, Any]) -> dict[str, Any]:
     """Run a job on a machine that may not see the store: it then works in a folder of its own and sends the files."""
-    seen = read_json(Path(order["store"]) / "store.json")
+    try:
+        seen = read_json(Path(order["store"]) / "store.json")
+    except OSError:  # a path of another user's
+        seen = None
     if seen is not None and seen.get("id") == order["store_id"]:
         return run_order(order)
     with tempfile.TemporaryDirectory(prefix="folkman-job-") as place:
@@ -191,15 +194,21 @@ class _Shop:
         return self._built[slot_s]
 
 
-@lru_cache(maxsize=1)
+_SHOPS: dict[str, _Shop] = {}  # of the arm that this worker is at
+
+
 def _shop(group: str) -> _Shop:
     """Return the shop of an arm; a new arm starts with the memory of the last one given back."""
     import jax
 
-    del group
-    jax.clear_caches()
-    gc.collect()
-    return _Shop()
+    if group not in _SHOPS:
+        _SHOPS.clear()
+        jax.clear_caches()
+        gc.collect()
+        with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless told otherwise
+            ctypes.CDLL(None).malloc_trim(0)
+        _SHOPS[group] = _Shop()
+    return _SHOPS[group]
 
 
 def _failed(order: Mapping[str, Any], error: BaseException, started_s: float) -> dict[str, Any]:

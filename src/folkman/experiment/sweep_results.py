@@ -40,8 +40,8 @@ def gather(folder: SweepFolder) -> pa.Table:
     whole = pa.concat_tables(tables, promote_options="permissive")
     counts = [table.num_rows for table in tables]
     for position, axis in enumerate(index["axes"]):
-        column = _column(values[axis], counts)
-        whole = whole.add_column(1 + position, axis, column)
+        name = axis if axis not in whole.column_names else f"set.{axis}"  # `slots` is a column already
+        whole = whole.add_column(1 + position, name, _column(values[axis], counts))
     return whole
 
 

@@ -60,7 +60,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
-def claim(lock: Path) -> Iterator[bool]:
+def claim(lock: Path, patience_s: float = 0.0) -> Iterator[bool]:
     """Try to hold a lock file; yield whether it is ours. It is let go on the way out, and when the process ends.
 
     Lock files are never deleted: one that is deleted while another waits for it would be held twice.
@@ -68,19 +68,30 @@ def claim(lock: Path) -> Iterator[bool]:
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
+            mine = _locked(handle, time.monotonic() + patience_s)
         except OSError as error:
             raise OSError(
                 error.errno, f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)", str(lock)
             ) from None
+        if not mine:
+            yield False
+            return
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now()}).encode())
         yield True
     finally:
         os.close(handle)
+
+
+def _locked(handle: int, until_s: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(0.02)
 
 
 def ended(folder: Path) -> dict[str, Any] | None:
@@ -133,9 +144,11 @@ class SweepFolder:
                     f"and add --store {folder.store_root} so that what is finished there is not run again"
                 )
             return folder
-        if root.exists() and any(path.name not in ("jobs", "sweep.lock") for path in root.iterdir()):
+        if root.exists() and any(path.name not in ("jobs", "sweep.lock", "index.json") for path in root.iterdir()):
             raise FileExistsError(f"expected a new or empty folder, {root} has content; choose another --out")
         root.mkdir(parents=True, exist_ok=True)
+        if store is not None:  # known from the start: a sweep that dies before its first job still finds it again
+            folder.write_index({"name": root.name, "axes": [], "metrics": [], "state": "waiting", "workers": []}, [])
         write_whole(folder.definition, lambda part: part.write_text(definition, encoding="utf-8"))
         return folder
 
@@ -150,7 +163,7 @@ class SweepFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Let one process alone sweep this folder."""
-        with claim(self.lock) as mine:
+        with claim(self.lock, patience_s=0.5) as mine:  # a page that looks holds it for a moment
             if not mine:
                 holder = read_json(self.lock) or {}
                 raise RuntimeError(

@@ -89,9 +89,16 @@ def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
 
 
 def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
-    """Return the arm of the best mean; one with a value that is not finite cannot win, unless all have."""
+    """Return the arm of the best mean over the seeds that all have, or over its own where there is none.
+
+    One with a value that is not finite cannot win, unless all have.
+    """
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-    means = {arm: sign * float(np.mean(list(own.values()))) for arm, own in values.items()}
+    shared = set.intersection(*(set(own) for own in values.values()))
+    means = {
+        arm: sign * float(np.mean([value for seed, value in own.items() if seed in (shared or own)]))
+        for arm, own in values.items()
+    }
     return min(means, key=lambda arm: means[arm] if np.isfinite(means[arm]) else np.inf)
 
 
@@ -104,7 +111,7 @@ def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, w
         rank = "winner"
     elif np.isfinite(mean):
         to_winner, winner_half, _ = _paired(values[arm], values[winner])
-        rank = "tied" if abs(to_winner) <= winner_half else ""
+        rank = "" if abs(to_winner) > winner_half else "tied"  # one seed tells nobody apart
     if arm == reference:
         difference, half = float("nan"), float("nan")
     return Cell(mean, _half(own), difference, half, len(own), paired, rank)

@@ -15,7 +15,7 @@ from folkman.record import AXES, METRICS, Run, read_table, runs_of, slug
 from folkman.report.live import Tail, read_json
 from folkman.report.scene import load_scene
 
-__all__ = ["Folder", "Sweep", "kind_of", "read_folder", "read_part", "read_sweep"]
+__all__ = ["Folder", "Sweep", "check_sweep", "kind_of", "read_folder", "read_part", "read_sweep"]
 
 SWEEP_FORMAT = 1
 
@@ -86,11 +86,21 @@ def read_part(root: Path, algorithm: str, label: str, seed: int) -> Run:
         notes = json.loads((table.schema.metadata or {}).get(b"folkman", b"{}"))
         run.rows = [known(row) for row in table.to_pylist()]
         run.status, run.message = notes.get("status", "finished"), notes.get("message", "")
-    if run.status in ("waiting", "running") and (news := Tail(root / "live" / f"{name}.jsonl").look()):
-        run.status = "running"
-        run.rows = [known(row["row"]) for row in news.rows] or run.rows
+    if run.status in ("waiting", "running"):
+        _take_live(run, Tail(root / "live" / f"{name}.jsonl"))
     run.scene = load_scene(root / "network" / f"{name}.npz")
     return run
+
+
+def _take_live(run: Run, tail: Tail) -> None:
+    """Take what a run tells while it goes on, if that is further than its part."""
+    rows: list[dict[str, float]] = []
+    while news := tail.look():  # one look reads a few megabytes
+        run.status = "running"
+        rows = [] if news.again else rows
+        rows += [known(each["row"]) for each in news.rows]
+    if rows and (not run.rows or rows[-1]["slots"] >= run.rows[-1]["slots"]):
+        run.rows = rows
 
 
 def known(row: dict[str, Any]) -> dict[str, float]:
@@ -98,24 +108,34 @@ def known(row: dict[str, Any]) -> dict[str, float]:
     return {name: nan if row[name] is None else row[name] for name in (*AXES, *METRICS) if name in row}
 
 
-def read_sweep(root: Path) -> Sweep:
-    """Read a sweep folder as it stands now."""
-    index = read_json(root / "index.json")
+def check_sweep(root: Path, index: dict[str, Any]) -> None:
+    """Refuse a sweep that this version does not understand."""
     if index and index.get("format") != SWEEP_FORMAT:
         raise ValueError(
             f"expected a sweep of format {SWEEP_FORMAT}, {root / 'index.json'} has {index.get('format')!r}; "
             "read it with the version that wrote it"
         )
+
+
+def read_sweep(root: Path) -> Sweep:
+    """Read a sweep folder as it stands now."""
+    index = read_json(root / "index.json")
+    check_sweep(root, index)
     path = root / "sweep.toml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     results = root / "results.parquet"
-    if results.is_file():
+    if results.is_file() and index.get("state") in ("finished", "failed"):  # while it goes on the jobs know more
         table = read_table(results, f"make it again: folkman sweep --resume {root}")
         rows = [
             {"algorithm": row["algorithm"], "label": row["arm"], "seed": row["seed"]} | known(row)
             for row in table.to_pylist()
         ]
-        return Sweep(root, index, text, runs_of(rows))
+        runs = runs_of(rows)
+        jobs = {(job.get("arm"), job.get("seed")): job for job in index.get("jobs", [])}
+        for run in runs:
+            job = jobs.get((run.label, run.seed), {})
+            run.status, run.message = job.get("state", run.status), job.get("message", "")
+        return Sweep(root, index, text, runs)
     runs = []
     for job in index.get("jobs", []):
         if job.get("state") in ("finished", "diverged", "running"):

@@ -1,5 +1,6 @@
 """The report of a sweep folder: how it stands, the arms side by side, what its axes do, and what failed."""
 
+import json
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ __all__ = ["draw_response", "sweep_page"]
 
 MOST_TOGETHER = 8
 """Arms that are told apart on one figure; those of more stand as small multiples."""
+MOST_DRAWN = 60
 LOG_LINES = 15
 
 
@@ -84,7 +86,8 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
         if axis in settings and np.isfinite(value):
             rest = ", ".join(f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis)
             name = f"{job['label']}, {rest}" if rest else str(job["label"])
-            groups.setdefault(name, {}).setdefault(settings[axis], []).append(value)
+            x = settings[axis] if isinstance(settings[axis], int | float | str) else json.dumps(settings[axis])
+            groups.setdefault(name, {}).setdefault(x, []).append(value)
     points = sorted({x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x))
     if len(points) < 2:
         return None
@@ -112,12 +115,14 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
 
 def _multiples(runs: Sequence[Run]) -> Section:
     """Return a small figure an arm."""
+    arms = list(dict.fromkeys(run.label for run in runs))
     blocks = [
         figure_block(f"arm-{index}", draw_curves([run for run in runs if run.label == arm]), f"{arm}: training loss")
-        for index, arm in enumerate(dict.fromkeys(run.label for run in runs))
+        for index, arm in enumerate(arms[:MOST_DRAWN])
     ]
-    drawn = "".join(blocks[:60])
-    return Section("curves", "Curves", f'<div class="figures">{drawn}</div>' if blocks else "")
+    rest = len(arms) - MOST_DRAWN
+    more = f"<p>{rest} more arms are not drawn; results.parquet has them.</p>" if rest > 0 else ""
+    return Section("curves", "Curves", f'<div class="figures">{"".join(blocks)}</div>{more}' if blocks else "")
 
 
 def _failures(sweep: Sweep) -> str:
