@@ -23,6 +23,8 @@ from folkman.algorithm.base import Algorithm
 from folkman.checks import require
 from folkman.engine.metrics import Totals, cell_measures, traffic_bits
 from folkman.engine.simulate import (
+    MOST_COUNTED,
+    STRETCH,
     Clock,
     Recording,
     Simulation,
@@ -121,12 +123,14 @@ def _march(
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
     totals = totals._replace(gradients=(0,) * nodes * len(cells), busy=(0,) * nodes * len(cells))
     done, every = 0, simulation.recording.every
+    longest = max(1, min(STRETCH, MOST_COUNTED // nodes**2))
     while True:
-        models, row = _row(simulation, problem, carry, totals, done)
-        yield models, row
+        if done % every == 0 or done >= slots:
+            models, row = _row(simulation, problem, carry, totals, done)
+            yield models, row
         if done >= slots:
             return
-        length = min(every, slots - done)
+        length = min(every - done % every, slots - done, longest)
         moved = _advance(problem, fixed, length, carry)
         while is_missing(moved):
             carry = jax.vmap(partial(with_room, recent=simulation.network.recent))(carry)

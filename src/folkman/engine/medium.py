@@ -109,7 +109,8 @@ def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states
     nodes = problem.num_nodes
     none = jnp.zeros((nodes, nodes), jnp.int32)
     if in_lockstep(algorithm):
-        return PeerMedium(network.lockstep_init(nodes, key), snapshots.start(messages, 2), none, None)
+        store = snapshots.start(messages, 2, recent=2)  # in a recording a sender may be a round ahead
+        return PeerMedium(network.lockstep_init(nodes, key), store, none, None)
     store = snapshots.start(messages, network.versions(nodes), network.recent)
     mixed = snapshots.mixture(store, _by_share(problem)) if algorithm.sums and algorithm.mixing is None else None
     return PeerMedium(network.init(nodes, key), store, none, mixed)

@@ -321,6 +321,8 @@ def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, 
         carry, (finished, event) = _finish(problem, network, algorithm, faults, carry, gradients)
         if keep:
             rows.append((held, finished, event))
+        if is_missing(carry):  # it will all be done again with more room
+            break
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 

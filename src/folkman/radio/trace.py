@@ -34,6 +34,10 @@ from folkman.radio.delivery import Delivery, Network, Transfer
 __all__ = ["PeerTimeline", "Replay", "StarTimeline", "from_file", "load", "record_timeline", "replay", "save"]
 
 
+MOST_AT_FIRST = 4
+"""Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps one for ever."""
+
+
 class PeerTimeline(NamedTuple):
     """A timeline between peers."""
 
@@ -76,13 +80,13 @@ class Replay:
 
     @property
     def recent(self) -> int:
-        """Return how many of a sender's newest payloads the timeline needs at once."""
-        return _versions(self.timeline)
+        """Return how many of a sender's newest payloads may still be delivered."""
+        return _recent(self.timeline)
 
     def versions(self, num_nodes: int) -> int:
-        """Return how many payloads of one sender the timeline needs at once."""
+        """Return how many payloads of one sender are needed at once, or a first guess where those are many."""
         self._check_nodes(num_nodes)
-        return _versions(self.timeline)
+        return min(_versions(self.timeline), MOST_AT_FIRST)
 
     def init(self, num_nodes: int, key: Array) -> ReplayState:
         """Return the beginning of the recording."""
@@ -249,6 +253,18 @@ def _check(timeline: PeerTimeline | StarTimeline) -> None:
             f"in slot {t} node {rx} holds stamp {timeline.held[t, rx, tx]} of node {tx}, "
             "which was never sent; the recording is damaged"
         )
+
+
+def _recent(timeline: PeerTimeline) -> int:
+    """Return of how many of its newest payloads a sender may still deliver one: the oldest that newly arrives."""
+    nodes = timeline.sends.shape[1]
+    sent = np.concatenate([np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]])  # stamps up to a slot
+    before, after = timeline.held[:-1], timeline.held[1:]
+    older = sent[np.maximum(after - 1, 0), np.arange(nodes)[None, None]] * (
+        after > 0
+    )  # sent before the one that arrives
+    new = (after != before) & ~np.eye(nodes, dtype=bool)[None]
+    return int(np.max((sent[:-1, None] - older)[new], initial=1))
 
 
 def _versions(timeline: PeerTimeline) -> int:
