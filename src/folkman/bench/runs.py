@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -70,8 +71,10 @@ def learning(task: Task, opponents: list[str], settings: Settings, beside: Task 
             _start(sides, rows, BESIDE + beside.work, module("side", str(other)), settings)
         for name in opponents:
             _start_opponent(sides, rows, name, folder, settings)
-        answers = _in_turn(sides, rows, task.rounds, settings)
-        peaks = answers.pop("peak")
+        answers = _in_turn(sides, rows, task, settings)
+        peaks = answers.pop("peak", None)
+        if not peaks:
+            raise SideFailedError(f"the machine's peak could not be measured: {rows[-1].get('reason', '')}")
         rows += [_row(task, sides[name], given) for name, given in answers.items() if given]
         _judge(sides, rows, answers, folder)
     peak = {key: max(answer[key] for answer in peaks) for key in ("gemm_gflops", "copy_gb_per_s")}
@@ -122,12 +125,13 @@ def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings:
     _start(sides, rows, name, [*command, str(folder)], settings)
 
 
-def _in_turn(sides: Sides, rows: Rows, task_rounds: int, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def _in_turn(sides: Sides, rows: Rows, task: Task, settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """Warm every side up, then ask each for one repetition in every round; a side that fails is left out."""
     answers: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     for k in range(settings.rounds + 1):
         settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")
-        length = task_rounds if k else min(WARM_UP_ROUNDS, task_rounds)
+        short = min(WARM_UP_ROUNDS, task.rounds) if task.network != "radio" else task.rounds  # its store grows at first
+        length = task.rounds if k else short
         for name in list(answers):
             do = "peak" if name == "peak" else "repeat"
             try:
@@ -135,6 +139,7 @@ def _in_turn(sides: Sides, rows: Rows, task_rounds: int, settings: Settings) -> 
             except SideFailedError as error:
                 rows.append(absent(name, "failed", str(error)))
                 del answers[name]
+                sides.pop(name).end()  # it may be computing still, beside the others
     return answers
 
 
@@ -147,6 +152,7 @@ def _judge(sides: Sides, rows: Rows, answers: dict[str, list[dict[str, Any]]], f
     losses = {name: judge.ask("judge", model=given[-1]["model"])["loss"] for name, given in answers.items()}
     for row in rows:
         if row["side"] in losses:
-            row["loss"] = losses[row["side"]]
+            loss = losses[row["side"]]
+            row["loss"] = loss if isfinite(loss) else None
             if not row["side"].startswith(BESIDE):
-                row["work"] = verdict(row, row["loss"], losses["folkman"], first)
+                row["work"] = verdict(row, loss, losses["folkman"], first)

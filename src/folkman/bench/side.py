@@ -126,13 +126,15 @@ def build() -> protocol.Learner:
 
 def _connected(task: Task) -> protocol.Learner:
     """All nodes average with all, or hear each other over one network."""
+    import jax
+
     from folkman.engine.simulate import march, outcome, start
 
     problem = problem_of(task, protocol.load_arrays())
     simulation = simulation_of(task, problem)
 
     def begin(rounds: int) -> State:
-        path = march(simulation, start(simulation, seed=0), rounds)
+        path = march(simulation, jax.block_until_ready(start(simulation, seed=0)), rounds)
         begun = time.perf_counter()
         mark, _ = next(path)
         return State(mark, time.perf_counter() - begun, path)

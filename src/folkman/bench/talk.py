@@ -27,6 +27,12 @@ class SideFailedError(RuntimeError):
     """A side of the benchmark failed, and why."""
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment of a side: what it compiles is compiled, and no side takes the whole GPU for itself."""
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    return kept | {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
 class Side:
     """A process that answers one line for each line."""
 
@@ -41,7 +47,7 @@ class Side:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=dict(os.environ, PYTHONUNBUFFERED="1", **dict([mark.split("=")])),
+            env=_environment() | dict([mark.split("=")]),
         )
         self.watch.start()
         self.said: queue.Queue[str | None] = queue.Queue()

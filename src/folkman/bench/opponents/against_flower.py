@@ -53,7 +53,7 @@ def build(grid):
 
 
 if __name__ == "__main__":
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     run_simulation(
         app,
         flower_client.app,

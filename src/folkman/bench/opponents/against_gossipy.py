@@ -46,7 +46,7 @@ class Net(TorchModel):
 
 def build():
     """Build the data; a repetition starts from fresh nodes."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     logging.disable(logging.INFO)
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = (torch.from_numpy(part) for part in arrays.samples())

@@ -49,7 +49,7 @@ class Rounds(TrainingProcessCallback):
 
 def build():
     """Build the users; a repetition starts from a fresh model."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = arrays.samples()
     users = list(range(task["nodes"]))

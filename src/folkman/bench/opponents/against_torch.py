@@ -13,7 +13,7 @@ Learner = protocol.Learner
 
 def build():
     """Choose the way: the loop for the CNN, whichever is faster for softmax."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = (torch.from_numpy(part) for part in arrays.samples())
     y = y.long()
