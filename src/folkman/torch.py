@@ -25,12 +25,13 @@ from folkman.checks import require
 from folkman.problem.layout import Layout
 from folkman.problem.problem import Evaluation, Problem
 
-__all__ = ["TorchProblem", "problem"]
+__all__ = ["TorchProblem", "import_torch", "problem"]
 
 Samples: TypeAlias = tuple[Any, Any]  # two tensors, x and y, of one length
 
 
-def _torch() -> Any:
+def import_torch() -> Any:
+    """Return PyTorch, or say how to get it."""
     try:
         import torch
     except ImportError:
@@ -59,13 +60,13 @@ class Guest:
 
     def put(self, w: Any) -> None:
         """Write a flat vector into the module."""
-        torch = _torch()
+        torch = import_torch()
         vector = torch.from_numpy(np.array(w, np.float32))
         torch.nn.utils.vector_to_parameters(vector, self.module.parameters())
 
     def flat(self) -> np.ndarray:
         """Return the module's parameters as a flat vector."""
-        torch = _torch()
+        torch = import_torch()
         return torch.nn.utils.parameters_to_vector(self.module.parameters()).detach().numpy().copy()
 
     def losses(self, x: Any, y: Any) -> Any:
@@ -117,7 +118,7 @@ class TorchProblem:
 
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
-        torch = _torch()
+        torch = import_torch()
         losses, grads = [], []
         for place, row in enumerate(self.rows):
             x, y = self.model.parts[row]
@@ -136,7 +137,7 @@ class TorchProblem:
 
     def evaluate(self, w: Array) -> Evaluation:
         """Return the measures of the model w (d,)."""
-        torch = _torch()
+        torch = import_torch()
         nan = jnp.asarray(jnp.nan, jnp.float32)
         self.model.put(w)
         with torch.no_grad():
@@ -170,7 +171,7 @@ def problem(
 
     `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where there is no such.
     """
-    torch = _torch()
+    torch = import_torch()
     require(
         bool(parts) and all(len(x) == len(y) > 0 for x, y in parts), "every node needs samples, x and y of one length"
     )

@@ -5,10 +5,15 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from folkman.experiment.devices import read_node
+from folkman.runtime.saved import read_arrays
+from runtime.hosts import Cluster, task
+
+ROOT = Path(__file__).parents[2]
 
 CONFIG = """
 nodes = 5
@@ -69,6 +74,50 @@ def test_five_processes_on_the_emulated_channel_are_the_simulation(tmp_path):
     assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=0.05)
     assert {each["state"] for each in states(tmp_path)} == {"done"}
     assert not any(each["insecure"] for each in states(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "transport"),
+    [("dpsgd", "tcp"), ("dfedavgm", "zenoh"), ("fedavg", "tcp")],
+    ids=["dpsgd", "dfedavgm", "fedavg"],
+)
+def test_methods_that_wait_end_on_processes_where_the_simulator_does(tmp_path, method, transport):
+    """Rounds between peers and around a server, secured; what the processes did, repeated, gives their parameters."""
+    own = {"dpsgd": "", "dfedavgm": "local_steps = 2", "fedavg": "local_steps = 2"}[method]
+    (tmp_path / "config.toml").write_text(
+        CONFIG.replace('name = "async_sharing"', f'name = "{method}"\n{own}').replace("step = 0.5", "step = 0.1")
+    )
+    options = ["--nodes", "3", "--transport", transport, "--radio", "measured", "--node-set", "steps=10"]
+
+    done = folkman("up", "config.toml", "--out", "cluster", *options, "--wait", "--json", folder=tmp_path)
+    again = folkman("replay", "cluster", "--json", folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert again.returncode == 0, again.stderr
+    assert max(json.loads(again.stdout)["difference"].values()) < 1e-5
+    assert {each["state"] for each in states(tmp_path)} == {"done"}
+    assert json.loads(done.stdout)["train_loss"] < 2.25  # of ln 10 at the start
+
+
+@pytest.mark.slow
+def test_a_pytorch_guest_learns_between_processes(tmp_path):
+    guest = ROOT / "examples" / "devices" / "guest.py"
+    options = {"transport": "tcp", "radio": "measured", "guest": str(guest), "steps": 60, "linger_s": 20.0}
+    cluster = Cluster(tmp_path / "cluster", task(nodes=2, model={"name": "softmax"}), options)
+    try:
+        for i in range(2):
+            cluster.start(i)
+        cluster.until(lambda: all(cluster.health(i)["state"] == "done" for i in range(2)), "both are done", 180)
+        heard = [cluster.health(i)["counts"]["taken"] for i in range(2)]
+    finally:
+        cluster.close()
+
+    finals = [read_arrays(home / "final.safetensors")["model"] for home in cluster.homes]
+    assert [len(final) for final in finals] == [64 * 24 + 24 + 24 * 10 + 10] * 2
+    assert min(heard) > 0
+    assert all(cluster.log(i)[-1]["steps"] == 60 for i in range(2))
+    assert all(cluster.health(i)["loss"] < 2.2 for i in range(2))  # of ln 10 at the start
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from folkman.experiment.devices import (
     Task,
     address,
     build,
+    load_guest,
     load_shard,
     read_node,
     read_task,
@@ -93,7 +94,8 @@ def _give_memory_back() -> None:
 def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Any]:
     """Build a node with everything around it, and the loop that it lives in."""
     me, shares = config.number, np.array(config.samples) / sum(config.samples)
-    problem = load_shard(config.shard, task)
+    guest = config.guest
+    problem = load_shard(config.shard, task) if guest is None else load_guest(guest, config.shard, task)
     algorithm, network = build(task, problem)
     require((algorithm.server is not None) or me != SERVER, f"'{task.label}' has no server; leave this node out")
     security = None

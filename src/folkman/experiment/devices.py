@@ -15,6 +15,7 @@ Paths are relative to the file. Nothing but parameters leaves a node.
 """
 
 import hashlib
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,7 +33,7 @@ from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
 
-__all__ = ["NodeConfig", "Task", "address", "load_shard", "read_node", "save_shard", "task_of"]
+__all__ = ["NodeConfig", "Task", "address", "load_guest", "load_shard", "read_node", "save_shard", "task_of"]
 
 
 class NodeConfig(BaseModel):
@@ -43,6 +44,7 @@ class NodeConfig(BaseModel):
     node: int | Literal["server"]
     config: Path
     shard: Path
+    guest: Path | None = None
     samples: tuple[int, ...] = Field(min_length=1)
     listen: str
     peers: dict[str, str]
@@ -108,7 +110,9 @@ def read_node(path: Path) -> NodeConfig:
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
     here = path.resolve().parent
-    paths = {key: here / each for key in ("config", "shard", "folder", "certs") if (each := getattr(found, key))}
+    paths = {
+        key: here / each for key in ("config", "shard", "guest", "folder", "certs") if (each := getattr(found, key))
+    }
     found = found.model_copy(update={"folder": here, **paths})
     require(found.insecure or found.certs is not None, f"{path} has no certs; make some, or ask for insecure = true")
     require(not (found.insecure and found.certs), f"{path} has certs and insecure = true; choose one")
@@ -165,14 +169,37 @@ def save_shard(path: Path, problem: Problem, node: int | None, num_classes: int)
 
 def load_shard(path: Path, task: Task) -> Problem:
     """Build the problem of one node from its own samples; the common first model comes from the seed."""
+    x, y, classes = _read_shard(path)
+    data = DataSet(path.stem, x, y, x[:0], y[:0], classes)
+    return problem_of(task, data, [np.arange(len(x))])
+
+
+def load_guest(path: Path, shard: Path, task: Task) -> Problem:
+    """Build the problem of a PyTorch guest: `guest()` of its file returns the module and the loss.
+
+    The seed is set before, so that all nodes begin with the same model; the model of the configuration is not used.
+    """
+    from folkman.torch import import_torch, problem
+
+    require(path.is_file(), f"expected a guest's Python file, there is no {path}; name it as guest")
+    torch = import_torch()
+    x, y, _ = _read_shard(shard)
+    space = runpy.run_path(str(path))
+    require(callable(space.get("guest")), f"expected a function guest() in {path} that returns a module and its loss")
+    torch.manual_seed(task.seed)
+    module, loss = space["guest"]()
+    labels = torch.from_numpy(y)
+    labels = labels.long() if np.issubdtype(y.dtype, np.integer) else labels
+    return problem(module, loss, [(torch.from_numpy(x), labels)], batch=task.comparison.batch, name=path.stem)
+
+
+def _read_shard(path: Path) -> tuple[Any, Any, int]:
     require(path.is_file(), f"expected the node's samples, there is no {path}; name its .npz as shard")
     try:
         with np.load(path, allow_pickle=False) as file:
-            x, y, classes = file["x"], file["y"], int(file["classes"])
+            return file["x"], file["y"], int(file["classes"])
     except (ValueError, KeyError, OSError) as error:
         raise ValueError(f"expected x, y and classes in {path}: {error}") from None
-    data = DataSet(path.stem, x, y, x[:0], y[:0], classes)
-    return problem_of(task, data, [np.arange(len(x))])
 
 
 def problem_of(task: Task, data: DataSet, parts: list[Any]) -> Problem:
