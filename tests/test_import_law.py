@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "theory": BASE | {"problem", "radio", "algorithm", "engine"},
     "report": BASE,
     "dash": BASE | {"report"},
-    "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report"},
+    "experiment": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "torch"},
     "cli_theory": BASE | {"problem", "radio", "algorithm", "engine", "runtime", "theory", "report", "experiment"},
 }
 MAY_IMPORT["bench"] = MAY_IMPORT["cli_theory"]
