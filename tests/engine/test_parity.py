@@ -24,6 +24,7 @@ from folkman import (
 )
 from folkman import reference as run_reference
 from folkman.problem.projection import l2_ball
+from folkman.radio.network import RadioNetwork
 from reference import plain
 
 LAWS = [ideal(), snapshot(4), iid(4), pipelined(3), constant(3)]
@@ -106,6 +107,39 @@ def test_a_recorded_network_replays_to_the_bit(digits, network):
     np.testing.assert_array_equal(first.timeline.held, timeline.held)
     np.testing.assert_array_equal(first.timeline.sends, timeline.sends)
     np.testing.assert_array_equal(first.nodes, second.nodes)
+
+
+@pytest.mark.parametrize("versions", [1, 120], ids=["grows", "in blocks"])
+def test_on_the_radio_the_store_of_copies_is_the_reference(x64, versions):
+    """A store that grows again and again, and one that is summed block by block, hold what the timeline says."""
+    kind = type("Sized", (RadioNetwork,), {"versions": lambda *_: versions})
+    problem = make_problem(load("digits", train_size=100), "softmax", 5, dtype="float64")
+
+    run = simulate(
+        problem, kind(bandwidth_hz=15e3), async_sharing(0.2), slots=60, seed=2, recording=Recording(timeline=True)
+    )
+    slow = run_reference(problem, run.timeline, async_sharing(0.2), seed=2)
+
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-11)
+
+
+def test_a_widened_store_outlives_a_checkpoint(x64, tmp_path):
+    """Interrupted after the store has grown, taken up again: the same bits."""
+    from folkman.engine import checkpoint
+    from folkman.engine.simulate import Simulation, march, outcome, start
+
+    kind = type("Cramped", (RadioNetwork,), {"versions": lambda *_: 1})
+    problem = make_problem(load("digits", train_size=100), "softmax", 5, dtype="float64")
+    simulation = Simulation(problem, kind(bandwidth_hz=15e3), async_sharing(0.2), recording=Recording(every=20))
+    *_, (whole, _) = march(simulation, start(simulation, seed=2), 60)
+
+    *_, (half, _) = march(simulation, start(simulation, seed=2), 40)
+    assert half.carry.medium.snapshots.payload.shape[0] > problem.num_nodes
+    checkpoint.save(half, tmp_path / "half.safetensors")
+    taken_up = checkpoint.load(tmp_path / "half.safetensors", start(simulation, seed=2))
+    *_, (rest, _) = march(simulation, taken_up, 60)
+
+    np.testing.assert_array_equal(outcome(simulation, rest)[1], outcome(simulation, whole)[1])
 
 
 def test_float32_stays_near_the_float64_reference():

@@ -17,7 +17,7 @@ from folkman.report.scene import Scene
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
 from folkman.report.tables import final_rows
 
-__all__ = ["curves_section", "headline", "provenance_section", "run_page"]
+__all__ = ["MOST_SCENES", "curves_section", "headline", "network_sections", "provenance_section", "run_page"]
 
 FOUR_AXES = ("seconds", "gradients", "bits", "rounds")
 GOALS = ("train_loss", "test_accuracy", "optimum_distance")
@@ -34,20 +34,27 @@ def run_page(folder: Folder) -> str:
         f"{config.get('nodes')} nodes, {config.get('slots')} slots, {len(config['seeds'])} seeds, "
         f"data {_name(config, 'data')}, model {_name(config, 'model')}, network {_name(config, 'network')}"
     )
-    scenes = _scenes(begun)
     sections = [
         Section("results", "Results", _results(begun)),
         curves_section(begun),
-        Section("cell", "The cell", _cell(scenes)),
-        Section("ages", "Ages", _ages(begun, scenes)),
-        Section("bandwidth", "Bandwidth", _shares(scenes)),
-        Section("consensus", "Consensus", _consensus(begun, scenes)),
-        Section("nodes", "Nodes", _nodes(scenes)),
+        *network_sections(begun),
         Section("configuration", "Configuration", details("config.toml", preformatted(folder.config_text))),
         provenance_section(folder.provenance),
         Section("repeat", "To repeat it", _commands(folder)),
     ]
     return page(title, subtitle, headline(folder.runs), sections)
+
+
+def network_sections(runs: Sequence[Run]) -> list[Section]:
+    """Return what the network did: the cell, ages, bandwidth, consensus and a table of nodes, of the first runs."""
+    scenes = _scenes(runs)
+    return [
+        Section("cell", "The cell", _cell(scenes)),
+        Section("ages", "Ages", _ages(runs, scenes)),
+        Section("bandwidth", "Bandwidth", _shares(scenes)),
+        Section("consensus", "Consensus", _consensus(runs, scenes)),
+        Section("nodes", "Nodes", _nodes(scenes)),
+    ]
 
 
 def _name(config: dict[str, Any], key: str) -> str:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folkman.record import METRICS, Run
+from folkman.record import METRICS, Run, slug
 from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
 from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
 from folkman.report.live import read_json
 from folkman.report.reading import Sweep
-from folkman.report.run_page import curves_section, headline, provenance_section
+from folkman.report.run_page import MOST_SCENES, curves_section, headline, network_sections, provenance_section
+from folkman.report.scene import load_scene
 from folkman.report.statistics import half_width
 from folkman.report.tables import final_rows
 
@@ -38,7 +39,8 @@ def sweep_page(sweep: Sweep) -> str:
     sections = [
         Section("results", "Results", _results(sweep.runs)),
         Section("axes", "Along the axes", _responses(sweep)),
-        curves_section(sweep.runs) if len(arms) <= MOST_TOGETHER else _multiples(sweep.runs),
+        *_curves(sweep.runs),
+        *network_sections(_with_scenes(sweep)),
         Section("failures", "Failures", _failures(sweep)),
         Section("jobs", "Jobs", _jobs(sweep)),
         Section(
@@ -113,6 +115,37 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     return figure
 
 
+def _curves(runs: Sequence[Run]) -> list[Section]:
+    """Return the curves of all arms; of many, those of the best on all axes, and a small figure of each."""
+    best = _best(runs)
+    if len(best) <= MOST_TOGETHER:
+        return [curves_section(runs)]
+    chosen = best[:MOST_TOGETHER]
+    section = curves_section([run for run in runs if run.label in chosen])
+    note = f"<p>The {MOST_TOGETHER} arms of the lowest training loss; all {len(best)} follow.</p>"
+    return [section._replace(body=note + section.body), _multiples(runs)]
+
+
+def _best(runs: Sequence[Run]) -> list[str]:
+    """Return the arms by their mean training loss at the end, the lowest first."""
+    means = {arm: np.mean([r.last("train_loss") for r in runs if r.label == arm]) for arm in {r.label for r in runs}}
+    return sorted(means, key=lambda arm: (not np.isfinite(means[arm]), means[arm], arm))
+
+
+def _with_scenes(sweep: Sweep) -> list[Run]:
+    """Return the runs of the best few arms, each arm's first with what its network did."""
+    chosen = _best(sweep.runs)[:MOST_SCENES]
+    runs = [run for run in sweep.runs if run.label in chosen]
+    folders = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
+    for arm in chosen:
+        first = next(run for run in runs if run.label == arm)
+        job = folders.get((arm, first.seed))
+        if job is not None:
+            name = slug(str(job.get("label")), first.seed)
+            first.scene = load_scene(sweep.root / str(job.get("folder")) / "network" / f"{name}.npz")
+    return runs
+
+
 def _multiples(runs: Sequence[Run]) -> Section:
     """Return a small figure an arm."""
     arms = list(dict.fromkeys(run.label for run in runs))
@@ -122,7 +155,7 @@ def _multiples(runs: Sequence[Run]) -> Section:
     ]
     rest = len(arms) - MOST_DRAWN
     more = f"<p>{rest} more arms are not drawn; results.parquet has them.</p>" if rest > 0 else ""
-    return Section("curves", "Curves", f'<div class="figures">{"".join(blocks)}</div>{more}' if blocks else "")
+    return Section("arms", "Arm by arm", f'<div class="figures">{"".join(blocks)}</div>{more}' if blocks else "")
 
 
 def _failures(sweep: Sweep) -> str:
