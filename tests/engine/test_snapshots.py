@@ -100,3 +100,19 @@ def test_the_engine_refuses_to_go_on_with_a_missing_copy(digits):
     lying = replace(constant(15), alive=2)  # needs 16, and no network can need more than one a node and one
     with pytest.raises(RuntimeError, match="`recent` is too small"):
         simulate(digits, lying, async_sharing(0.1), slots=30)
+
+
+def test_a_replay_does_not_keep_all_that_was_sent_for_a_pair_that_never_hears(digits):
+    from folkman import async_sharing, simulate
+
+    slots, nodes = 100, digits.num_nodes
+    held = np.tile(np.arange(slots, dtype=np.int32)[:, None, None], (1, nodes, nodes))
+    held[:, 0, 1] = 0  # node 0 never hears node 1
+    timeline = PeerTimeline(held, np.ones((slots, nodes), bool), np.ones((slots, nodes), bool))
+
+    network = replay(timeline)
+    run = simulate(digits, network, async_sharing(0.1), slots=slots)
+
+    assert network.recent == 1
+    assert network.versions(nodes) <= 4
+    assert np.isfinite(run.last("train_loss"))

@@ -34,6 +34,8 @@ from folkman.radio.delivery import Delivery, Network, Transfer
 __all__ = ["PeerTimeline", "Replay", "StarTimeline", "from_file", "load", "record_timeline", "replay", "save"]
 
 
+FEW = 64
+"""Payloads of a sender that a replay keeps at most for the sake of the same bits."""
 MOST_AT_FIRST = 4
 """Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps one for ever."""
 
@@ -80,8 +82,13 @@ class Replay:
 
     @property
     def recent(self) -> int:
-        """Return how many of a sender's newest payloads may still be delivered."""
-        return _recent(self.timeline)
+        """Return how many of a sender's newest payloads may still be delivered.
+
+        All that are in use count, where they are few: the copies of a delay law then stand in the rows that they had when
+        it was recorded, and sum to the same bits.
+        """
+        needed = _versions(self.timeline)
+        return needed if needed <= FEW else _recent(self.timeline)
 
     def versions(self, num_nodes: int) -> int:
         """Return how many payloads of one sender are needed at once, or a first guess where those are many."""
