@@ -84,7 +84,7 @@ class Replay:
     def recent(self) -> int:
         """Return how many of a sender's newest payloads may still be delivered.
 
-        All that are in use count, where they are few: the copies of a delay law then stand in the rows that they had when
+        All that are in use count, where they are few: copies of a delay law then stand in the rows that they had when
         it was recorded, and sum to the same bits.
         """
         needed = _versions(self.timeline)
