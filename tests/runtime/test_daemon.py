@@ -17,7 +17,7 @@ from folkman.radio import trace
 from folkman.radio.retold import replay_rounds, replay_star
 from folkman.runtime import identity, journal, loops, saved
 from folkman.runtime.codec import SERVER, Message, encode
-from folkman.runtime.daemon import DIVERGED, Daemon, Settings
+from folkman.runtime.daemon import DISK, DIVERGED, Daemon, Settings
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.saver import Saver
@@ -139,6 +139,48 @@ def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restar
     assert [peer for peer, *_ in pushed[:4]] == [0, 2, 0, 2]
     assert pushed[0][2] == kept
     assert pushed[2][1] == pushed[0][1] + 1
+
+
+def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(problem, tmp_path, monkeypatch):
+    """The disk fills before the end: the node ends all the same, its neighbours are not kept waiting."""
+
+    def refuse(path, arrays, fingerprint):
+        raise OSError(28, "No space left on device", str(path))
+
+    daemon, loop = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
+    daemon.settings = daemon.settings._replace(start_wait_s=0.1, linger_s=0.1)
+    monkeypatch.setattr(saved, "write_arrays", refuse)
+
+    assert daemon.run(loop) == DISK
+    assert daemon.state == "done"
+    assert not (tmp_path / "node-0" / "final.safetensors").exists()
+
+
+def test_in_rounds_nothing_is_sent_before_it_is_saved(problem, tmp_path, monkeypatch):
+    algorithm, write, failed = dpsgd(0.1, topology="complete"), saved.write_arrays, []
+    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0)
+    daemon.settings = daemon.settings._replace(start_wait_s=0.1)
+    pushed = []
+    daemon.outbox.push = lambda *message: pushed.append((message, len(failed)))
+
+    def now_and_then(path, arrays, fingerprint):
+        if len(failed) < 2:
+            failed.append(path)
+            assert not pushed
+            raise OSError(28, "No space left on device", str(path))
+        write(path, arrays, fingerprint)
+
+    monkeypatch.setattr(saved, "write_arrays", now_and_then)
+    thread = threading.Thread(target=daemon.run, args=(loop,), daemon=True)
+    thread.start()
+    end_s = time.monotonic() + 60
+    while not pushed and time.monotonic() < end_s:
+        time.sleep(0.02)
+    daemon.stop("seen")
+    thread.join(30)
+
+    assert {saves for _, saves in pushed} == {2}  # both refusals came before the first message
+    assert daemon.saver.counts["saves_failed"] == 2
 
 
 def test_a_note_of_lives_that_a_power_cut_spoilt_is_made_up_from_the_state(tmp_path):

@@ -133,7 +133,7 @@ def _march(
         length = min(every - done % every, slots - done, longest)
         moved = _advance(problem, fixed, length, carry)
         while is_missing(moved):
-            carry = jax.vmap(partial(with_room, recent=simulation.network.recent))(carry)
+            carry = jax.vmap(with_room)(carry)
             moved = _advance(problem, fixed, length, carry)
         totals = totals.plus(_summed(moved.tally))
         carry, done = _clear(moved), done + length

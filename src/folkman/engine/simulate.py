@@ -247,7 +247,7 @@ def march(
         length = min(recording.every - done % recording.every, slots - done, longest)
         carry, rows = advance(problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry)
         if is_missing(carry):
-            mark = mark._replace(carry=with_room(mark.carry, network.recent))
+            mark = mark._replace(carry=with_room(mark.carry))
             continue
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
@@ -335,13 +335,13 @@ def _lacks_room(carry: Carry) -> Array:
     return jnp.any(carry.medium.snapshots.missing) if isinstance(carry.medium, PeerMedium) else jnp.asarray(False)
 
 
-def with_room(carry: Carry, recent: int) -> Carry:
+def with_room(carry: Carry) -> Carry:
     """Return the carry with twice the room for payloads, to take the last stretch again.
 
     No more can be in use than one a pair, those on their way, and one a sender being written.
     """
     store = carry.medium.snapshots
-    rows, nodes = store.payload.shape[0], store.held.shape[0]
+    rows, (nodes, recent) = store.payload.shape[0], store.newest.shape
     most = nodes * (nodes + recent)
     if rows >= most:
         raise RuntimeError(

@@ -339,13 +339,8 @@ def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:
     node_key, interferer_key = (jax.random.fold_in(key, int(s)) for s in (Stream.GEOMETRY, Stream.INTERFERENCE))
     density = network.interferers_per_cell * geometry.cell_density_per_m2(network.cell_radius_m)
     if density > 0:
-        points = geometry.interferers(
-            num_nodes,
-            density,
-            interferer_key,
-            inner_radius_m=network.cell_radius_m,
-            outer_radius_m=network.interferer_radius_m,
-        )
+        ring = {"inner_radius_m": network.cell_radius_m, "outer_radius_m": network.interferer_radius_m}
+        points = geometry.interferers(num_nodes, density, interferer_key, **ring)
     else:
         points = Points(jnp.zeros((num_nodes, 1, 2)), jnp.zeros((num_nodes, 1), bool))
     far_m = jnp.where(points.present, jnp.linalg.norm(points.positions_m, axis=-1), jnp.inf)
@@ -375,14 +370,11 @@ def place_cells(network: RadioNetwork, layout: geometry.Layout) -> Air:
 
     `jax.vmap` the network's `step` over it; memory is linear in cells.
     """
-    require(
-        network.speed_m_per_s == 0,
-        f"nodes of many cells stand still, since they interfere with each other; got a speed of "
-        f"{network.speed_m_per_s} m/s, set it to 0",
-    )
+    speed = network.speed_m_per_s
+    require(speed == 0, f"nodes of many cells stand still, as they interfere; got a speed of {speed} m/s, set it to 0")
     nodes = Waypoint(layout.nodes_m, layout.nodes_m)
-    slots = jnp.zeros(layout.nodes_m.shape[0], jnp.int32)
-    return jax.vmap(lambda n, i, s: look(network, n, i, s))(nodes, geometry.layout_interferers(layout), slots)
+    begun = jnp.zeros((), jnp.int32)
+    return jax.vmap(lambda n, i: look(network, n, i, begun))(nodes, geometry.layout_interferers(layout))
 
 
 def rest(air: Air) -> RadioState:

@@ -45,7 +45,7 @@ class RoundReplay:
 
     @property
     def recent(self) -> int:
-        """Return how many of a sender's newest payloads the timeline needs at once."""
+        """Return how many of a sender's newest payloads may still be delivered."""
         return self.beneath.recent
 
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:

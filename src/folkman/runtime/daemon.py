@@ -159,7 +159,7 @@ class Daemon:
 
     def _finish(self) -> None:
         """Write the result, and stay for those who still need us."""
-        self.saved_now()
+        self.saver.now(self.node)  # a disk that refuses must not keep the neighbours waiting: it costs the exit code
         try:
             final = {"params": self.node.params(), "model": self.node.model()}
             saved.write_arrays(self.settings.folder / "final.safetensors", final, self.settings.fingerprint)
