@@ -161,7 +161,7 @@ def test_in_rounds_nothing_is_sent_before_it_is_saved(problem, tmp_path, monkeyp
     daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0)
     daemon.settings = daemon.settings._replace(start_wait_s=0.1)
     pushed = []
-    daemon.outbox.push = lambda *message: pushed.append((message, len(failed)))
+    monkeypatch.setattr(daemon.outbox, "push", lambda *message: pushed.append((message, len(failed))))
 
     def now_and_then(path, arrays, fingerprint):
         if len(failed) < 2:
