@@ -340,7 +340,9 @@ def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:
     density = network.interferers_per_cell * geometry.cell_density_per_m2(network.cell_radius_m)
     if density > 0:
         inner_m, outer_m = network.cell_radius_m, network.interferer_radius_m
-        points = geometry.interferers(num_nodes, density, interferer_key, inner_radius_m=inner_m, outer_radius_m=outer_m)
+        points = geometry.interferers(
+            num_nodes, density, interferer_key, inner_radius_m=inner_m, outer_radius_m=outer_m
+        )
     else:
         points = Points(jnp.zeros((num_nodes, 1, 2)), jnp.zeros((num_nodes, 1), bool))
     far_m = jnp.where(points.present, jnp.linalg.norm(points.positions_m, axis=-1), jnp.inf)
