@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from folkman.bench import runs
+from folkman.bench import gpu, runs
 from folkman.bench.environments import OpponentAbsentError
 from folkman.bench.gpu import gradient
 from folkman.bench.opponents.protocol import Arrays
@@ -99,10 +99,26 @@ def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp
     settings = runs.Settings(2, tmp_path, 120.0, print)
 
     skipped = gradient(work, [], settings)
-    alone, iteration = gradient(work, [], settings, backend="cpu")
+    alone, iteration = gradient(work, [], settings, backend="cpu", peak_size=64)
 
     assert skipped[0]["rows"][0]["status"] == "skipped"
     assert alone["rows"][0]["status"] == "measured"
-    first, slot = iteration["rows"]
+    assert isclose(alone["rows"][0]["of_peak"], alone["rows"][0]["gflops"] / alone["peak"]["float32_gflops"])
+    assert {row["status"] for row in alone["rows"][1:]} == {"not available"}  # softmax has one precision
+    first, slot = (row for row in iteration["rows"] if row["status"] == "measured")
+    assert len(slot["seconds_each"]) == 2
     assert isclose(slot["overhead"], slot["seconds"] / first["seconds"] - 1)
     assert isclose(slot["gflops"] * slot["seconds"], first["gflops"] * first["seconds"])
+
+
+def test_a_gradient_of_another_norm_is_different_work():
+    rows = [
+        {"side": "folkman, float32", "status": "measured", "precision": "float32", "seconds": 2.0, "norm": 1.0},
+        {"side": "torch eager, float32", "status": "measured", "precision": "float32", "seconds": 6.0, "norm": 1.01},
+        {"side": "torch compiled, float32", "status": "measured", "precision": "float32", "seconds": 1.0, "norm": 1.05},
+    ]
+
+    gpu._compare(rows, "folkman")
+
+    assert [row["ratio"] for row in rows] == [1.0, 3.0, 0.5]
+    assert [row["work"] for row in rows] == ["same work", "same work", "different work"]

@@ -1,90 +1,172 @@
-"""The work W4: gradients on a GPU, alone and within an iteration of Algorithm 1."""
+"""The work W4: gradients on a GPU, alone and within a slot of Algorithm 1, all asked in turn."""
 
 import importlib.util
 import sys
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from folkman.bench.environments import OpponentAbsentError, ensure
-from folkman.bench.measure import absent
-from folkman.bench.runs import NOT_AVAILABLE, Settings, module, open_task
+from folkman.bench.measure import absent, floors
+from folkman.bench.runs import NOT_AVAILABLE, Rows, Settings, module, open_task
 from folkman.bench.talk import Side, SideFailedError
 from folkman.bench.works import Task, Work, flops_per_node_step
 
 __all__ = ["gradient"]
 
+TIMES = 3
+"""Gradients in an answer, of which it tells the median."""
 
-def gradient(work: Work, opponents: list[str], settings: Settings, backend: str = "gpu") -> list[dict[str, Any]]:
-    """Time the gradients in every precision, and iterations of Algorithm 1; without a GPU say so and go on."""
+SAME_NORM = 0.02
+"""Part by which the norms of two gradients of the same work may differ: 0.4 % seen between bfloat16 and float32."""
+
+
+class Entrant(NamedTuple):
+    """What is timed, the side that is asked for it, and the answers; the rows it belongs to."""
+
+    rows: Rows
+    name: str
+    side: Side
+    task: Task
+    order: dict[str, Any]
+    answers: list[dict[str, Any]]
+
+
+def gradient(
+    work: Work, opponents: list[str], settings: Settings, backend: str = "gpu", peak_size: int = 8192
+) -> list[dict[str, Any]]:
+    """Time gradients in every precision, and slots of Algorithm 1, in turn; without a GPU say so and go on."""
     alone, whole = work.tasks
+    of_alone, of_whole = Rows(), Rows()
     with ExitStack() as stack:
         folder = stack.enter_context(open_task(alone))
-        ours = Side("folkman", module("side", str(folder)), settings.limit_s)
-        stack.callback(ours.end)
+        ours = _started(stack, "folkman", module("side", str(folder)), settings)
         found = ours.ask("backend")
         if found["backend"] != backend:
             reason = f"JAX computes on '{found['device']}' and sees no GPU"
             return [{"task": alone._asdict(), "rows": [absent("folkman", "skipped", reason)]}]
-        rows = [_gradients(ours, alone, precision, settings) for precision in work.precisions]
+        tasks = [alone._replace(precision=each) for each in work.precisions]
+        entrants = [_gradients(of_alone, "folkman", ours, each) for each in tasks]
         if "torch" in opponents:
-            rows += _against_torch(work, alone, folder, settings)
-    first = next((row["seconds"] for row in rows if row["status"] == "measured"), None)
-    for row in rows:
-        row["ratio"] = row["seconds"] / first if first and row["status"] == "measured" else None
-    return [{"task": alone._asdict(), "device": found["device"], "rows": rows}, _iteration(whole, settings)]
+            entrants += _torch(stack, of_alone, tasks, folder, settings)
+        for precision in work.precisions:
+            entrants += _slots(stack, of_whole, whole._replace(precision=precision), settings)
+        _ask_in_turn(entrants, settings)
+        peaks = [ours.ask("peak", size=peak_size) for _ in range(2)]
+    peak = {key: max(each[key] for each in peaks) for key in ("float32_gflops", "bfloat16_gflops", "copy_gb_per_s")}
+    peak["gemm_gflops"] = peak["bfloat16_gflops"]
+    for each in entrants:
+        each.rows.extend([_row(each, peak)] if each.answers else [])
+    for rows, own in ((of_alone, "folkman"), (of_whole, "gradient")):
+        rows.sort(key=_is_absent)
+        _compare(rows, own)
+    facts = {"device": found["device"], "peak": peak}
+    return [
+        {"task": task._asdict(), **facts, "floors": _floors(task, peak), "rows": rows}
+        for task, rows in ((alone, of_alone), (whole, of_whole))
+    ]
 
 
-def _gradients(side: Side, task: Task, precision: str, settings: Settings) -> dict[str, Any]:
-    name = f"{side.name}, gradient, {precision}"
-    try:
-        answer = side.ask("gradients", precision=precision, times=settings.rounds)
-    except SideFailedError as error:
-        status = "not available" if str(error).startswith(NOT_AVAILABLE) else "failed"
-        return absent(name, status, str(error).removeprefix(NOT_AVAILABLE))
-    return {
-        "side": name,
-        "status": "measured",
-        "version": side.version,
-        "seconds": answer["seconds"],
-        "gflops": task.nodes * flops_per_node_step(task) / answer["seconds"] / 1e9,
-        "memory_mb": side.memory_mb,
-        "startup_s": side.startup_s,
-        "warm_up_s": answer["compile_s"],
-        **{key: answer[key] for key in ("device_memory_mb", "way") if key in answer},
-    }
+def _started(stack: ExitStack, name: str, command: list[str], settings: Settings) -> Side:
+    settings.say(f"  starting {name}")
+    side = Side(name, command, settings.limit_s)
+    stack.callback(side.end)
+    return side
 
 
-def _against_torch(work: Work, task: Task, folder: Path, settings: Settings) -> list[dict[str, Any]]:
-    """Ask PyTorch, of this interpreter where it has it, else of an environment of its own."""
+def _gradients(rows: Rows, name: str, side: Side, task: Task, **more: str) -> Entrant:
+    order = {"do": "gradients", "precision": task.precision, "times": TIMES, **more}
+    return Entrant(rows, name, side, task, order, [])
+
+
+def _torch(stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settings: Settings) -> list[Entrant]:
+    """Enter PyTorch, of this interpreter where it has it, else of an environment of its own; eager and compiled."""
     home = Path(str(files("folkman.bench") / "opponents"))
     try:
         here = importlib.util.find_spec("torch") is not None
         python = sys.executable if here else ensure("torch", home / "torch.txt", settings.environments)
-        side = Side("torch", [str(python), str(home / "against_torch_gpu.py"), str(folder)], settings.limit_s)
+        side = _started(stack, "torch", [str(python), str(home / "against_torch_gpu.py"), str(folder)], settings)
     except (OpponentAbsentError, SideFailedError) as error:
-        return [absent("torch", "absent", str(error))]
+        rows.append(absent("torch", "absent", str(error)))
+        return []
+    ways = ("eager", "compiled")
+    return [_gradients(rows, f"torch {way}", side, task, way=way) for task in tasks for way in ways]
+
+
+def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list[Entrant]:
+    """Enter slots of Algorithm 1 in one precision, and the gradients of the same nodes alone."""
+    folder = stack.enter_context(open_task(task))
     try:
-        return [_gradients(side, task, precision, settings) for precision in work.precisions]
-    finally:
-        side.end()
+        side = _started(stack, f"folkman, {task.nodes} nodes, {task.precision}", module("side", str(folder)), settings)
+    except SideFailedError as error:
+        rows.append(_failed(f"slot, {task.precision}", error))
+        return []
+    slots = Entrant(rows, "slot", side, task, {"do": "repeat", "rounds": task.rounds}, [])
+    return [_gradients(rows, "gradient", side, task), slots]
 
 
-def _iteration(task: Task, settings: Settings) -> dict[str, Any]:
-    """Time slots of Algorithm 1 beside the gradients of the same nodes alone."""
-    with open_task(task) as folder:
-        side = Side("folkman", module("side", str(folder)), settings.limit_s)
-        try:
-            alone = _gradients(side, task, "float32", settings)
-            side.ask("repeat", rounds=1)
-            answer = side.ask("repeat", rounds=task.rounds)
-        finally:
-            side.end()
-    slot_s = (answer["seconds"] - answer["aside_s"]) / task.rounds
-    overhead = slot_s / alone["seconds"] - 1
-    row = {**alone, "side": f"folkman, slot of Algorithm 1, {task.nodes} nodes", "seconds": slot_s}
-    row["gflops"] = alone["gflops"] * alone["seconds"] / slot_s
-    row["overhead"] = overhead
-    row["remark"] = f"{100 * overhead:.1f} % more than its gradients"
-    return {"task": task._asdict(), "rows": [alone, row]}
+def _ask_in_turn(entrants: list[Entrant], settings: Settings) -> None:
+    """Ask every entrant once in every round, at first to warm up; one that fails is left out."""
+    left = list(entrants)
+    for k in range(settings.rounds + 1):
+        settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")
+        for each in list(left):
+            try:
+                each.answers.append(each.side.ask(**each.order))
+            except SideFailedError as error:
+                each.rows.append(_failed(f"{each.name}, {each.task.precision}", error))
+                each.answers.clear()
+                left.remove(each)
+
+
+def _failed(name: str, error: SideFailedError) -> dict[str, Any]:
+    status = "not available" if str(error).startswith(NOT_AVAILABLE) else "failed"
+    return absent(name, status, str(error).removeprefix(NOT_AVAILABLE))
+
+
+def _row(entrant: Entrant, peak: dict[str, float]) -> dict[str, Any]:
+    """Return the row of an entrant: the first answer was the warm-up, and of many slots one is told."""
+    task, (warm_up, *repeated) = entrant.task, entrant.answers
+    parts = entrant.order.get("rounds", 1)
+    seconds = [(answer["seconds"] - answer.get("aside_s", 0.0)) / parts for answer in repeated]
+    gflops = task.nodes * flops_per_node_step(task) / median(seconds) / 1e9
+    return {
+        "side": f"{entrant.name}, {task.precision}",
+        "status": "measured",
+        "version": entrant.side.version,
+        "precision": task.precision,
+        "seconds": median(seconds),
+        "seconds_each": seconds,
+        "gflops": gflops,
+        "of_peak": gflops / peak[f"{task.precision}_gflops"],
+        "memory_mb": entrant.side.memory_mb,
+        "startup_s": entrant.side.startup_s,
+        "warm_up_s": warm_up["wall_s"],
+        **{key: warm_up[key] for key in ("device_memory_mb", "norm") if key in warm_up},
+    }
+
+
+def _is_absent(row: dict[str, Any]) -> bool:
+    return row["status"] != "measured"
+
+
+def _compare(rows: Rows, own: str) -> None:
+    """Hold every row against the one named `own` in its precision: the time, the gradient, what a slot costs more."""
+    measured = [row for row in rows if not _is_absent(row)]
+    first = {row["precision"]: row for row in measured if row["side"].startswith(f"{own}, ")}
+    for row in measured:
+        if (ours := first.get(row["precision"])) is None:
+            continue
+        row["ratio"] = row["seconds"] / ours["seconds"]
+        if "norm" in row:
+            row["work"] = "same work" if abs(row["norm"] / ours["norm"] - 1) <= SAME_NORM else "different work"
+        else:
+            row["overhead"] = row["ratio"] - 1
+            row["remark"] = f"{100 * row['overhead']:.1f} % more than its gradients"
+
+
+def _floors(task: Task, peak: dict[str, float]) -> dict[str, float]:
+    """Return the least seconds of all nodes' gradients once."""
+    return floors(task._replace(rounds=1), peak["gemm_gflops"], peak["copy_gb_per_s"])

@@ -8,8 +8,8 @@ and what it took is told as `aside_s`: the last one, within the repetition, take
 """
 
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import folkman
 from folkman.bench.opponents import protocol
+from folkman.bench.peak import on_device
 from folkman.bench.works import CLASSES, IMAGE, Task
 
 __all__ = ["NotAvailableError", "build", "problem_of", "simulation_of"]
@@ -46,7 +47,7 @@ def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
     size = 4 * arrays.parts.size * arrays.pool_x.shape[1]
     if size > MOST_SAMPLE_BYTES:
         raise NotAvailableError(f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy")
-    return make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch)
+    return precise(make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch), task.precision)
 
 
 def _data(arrays: protocol.Arrays) -> Any:
@@ -87,25 +88,33 @@ def precise(problem: Any, precision: str) -> Any:
     return replace(problem, model=model, x=problem.x.astype(precision), x_test=problem.x_test.astype(precision))
 
 
-def gradients(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
-    """Time the gradients of all nodes at the first model, alone: the median of `times`, after one that compiles."""
+def gradient_timer(problem: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the answer to the order `gradients`: all nodes at the first model, alone; the median of `times`.
+
+    What a precision needs is made and compiled when it is asked for first, and kept.
+    """
     import jax
     import jax.numpy as jnp
 
     from folkman.keys import Stream, make_key
 
-    problem = precise(problem, order["precision"])
-    points = jnp.broadcast_to(problem.initial, (problem.num_nodes, problem.dim))
     keys = jnp.broadcast_to(make_key(0, Stream.BATCH), (problem.num_nodes,))
+    points = jnp.broadcast_to(problem.initial, (problem.num_nodes, problem.dim))
+    prepared = cache(partial(precise, problem))
     compute = jax.jit(lambda held, v: held.gradients(v, keys))
-    took = []
-    for _ in range(1 + order["times"]):
-        begun = time.perf_counter()
-        jax.block_until_ready(compute(problem, points) if problem.traceable else problem.gradients(points, keys))
-        took.append(time.perf_counter() - begun)
-    used = jax.devices()[0].memory_stats() or {}  # none on a CPU
-    device = {"device_memory_mb": used["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in used else {}
-    return {"seconds": float(np.median(took[1:])), "compile_s": took[0], **device}
+
+    def timed(order: dict[str, Any]) -> dict[str, Any]:
+        held, took, grads = prepared(order["precision"]), [], points
+        for _ in range(order["times"]):
+            begun = time.perf_counter()
+            _, grads = jax.block_until_ready(compute(held, points) if held.traceable else held.gradients(points, keys))
+            took.append(time.perf_counter() - begun)
+        used = jax.devices()[0].memory_stats() or {}  # none on a CPU
+        device = {"device_memory_mb": used["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in used else {}
+        norm = float(np.linalg.norm(np.asarray(grads).mean(axis=0)))
+        return {"seconds": float(np.median(took)), "norm": norm, **device}
+
+    return timed
 
 
 def backend(order: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +156,8 @@ def _connected(task: Task) -> protocol.Learner:
     def model(state: State) -> NDArray[np.float32]:
         return outcome(simulation, state.mark)[0]
 
-    orders = {"judge": partial(judge, problem), "gradients": partial(gradients, problem), "backend": backend}
+    orders = {"judge": partial(judge, problem), "backend": backend, "peak": on_device}
+    orders["gradients"] = gradient_timer(problem)
     return protocol.Learner(folkman.__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
 
 

@@ -31,6 +31,7 @@ class Task(NamedTuple):
     step: float
     network: str  # free: average of all after every step; radio, snapshot: Algorithm 1 over these
     cell: int | None  # nodes of a cell, within which averages are taken; None is all nodes
+    precision: str = "float32"  # of the model's products
 
     @property
     def node_steps(self) -> int:
