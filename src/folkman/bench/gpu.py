@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -108,17 +109,25 @@ def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list
 
 
 def _ask_in_turn(entrants: list[Entrant], settings: Settings) -> None:
-    """Ask every entrant once in every round, at first to warm up; one that fails is left out."""
-    left = list(entrants)
-    for k in range(settings.rounds + 1):
-        settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")
-        for each in list(left):
-            try:
-                each.answers.append(each.side.ask(**each.order))
-            except SideFailedError as error:
-                each.rows.append(_failed(f"{each.name}, {each.task.precision}", error))
-                each.answers.clear()
-                left.remove(each)
+    """Warm up, folkman's sides one after another and PyTorch beside them; then ask each once in every round."""
+    settings.say("  warming up")
+    ours = [each for each in entrants if each.side.name != "torch"]
+    theirs = [each for each in entrants if each.side.name == "torch"]
+    with ThreadPoolExecutor() as pool:  # both compile for a minute, on processors
+        list(pool.map(_ask_each, (ours, theirs)))
+    for k in range(settings.rounds):
+        settings.say(f"  round {k + 1} of {settings.rounds}")
+        _ask_each([each for each in entrants if each.answers])
+
+
+def _ask_each(entrants: list[Entrant]) -> None:
+    """Ask one after another; one that fails loses its answers, and is not asked again."""
+    for each in entrants:
+        try:
+            each.answers.append(each.side.ask(**each.order))
+        except SideFailedError as error:
+            each.rows.append(_failed(f"{each.name}, {each.task.precision}", error))
+            each.answers.clear()
 
 
 def _failed(name: str, error: SideFailedError) -> dict[str, Any]:
