@@ -246,6 +246,9 @@ def _say(text: str) -> None:
 def audit(
     runs: Annotated[list[Path], typer.Argument(help="Folders that `folkman reproduce` made, or docs/data/...")],
     out: Annotated[Path | None, typer.Option(help="Write the table as Markdown here (.md).")] = None,
+    beyond: Annotated[
+        bool, typer.Option("--beyond", help="What lies beyond the paper, from `reproduce beyond`.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
 ) -> None:
     """Judge every claim of the paper by these runs: the test, the verdict, the effect and its interval."""
@@ -255,7 +258,7 @@ def audit(
     from folkman.report.paper import claims_markdown, claims_table, score
 
     for root in runs:
-        judged = judge(read_results(root))
+        judged = judge(read_results(root), beyond=beyond)
         console = _console(quiet=as_json)
         console.print(claims_table(judged, str(root)))
         console.print(score(judged), highlight=False)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.experiment import deciders
-from folkman.experiment.arms import FIGURES, plan, read_table
+from folkman.experiment.arms import BEYOND, FIGURES, plan, read_table
 from folkman.experiment.audit import judge
 from folkman.experiment.results import Found, Results, at, select, with_timed
 from folkman.record import Run
@@ -207,6 +207,20 @@ def test_every_claim_is_well_formed_and_asks_for_runs_that_the_plan_has():
             if claim.name == "5.8":  # the printed step and the grid are run on MNIST only
                 lacking = [name for name in lacking if "eta/I" not in name and "best" not in name]
             assert not lacking, (size, claim.name, lacking)
+
+
+@pytest.mark.parametrize("size", ["laptop", "full"])
+def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
+    planned = [
+        Found(arm.variant, arm.facts, 0, Run(arm.facts["method"], arm.key, 0, made_up(0.5).run.rows), (BEYOND,))
+        for arm in plan([BEYOND], size, seeds=1)
+    ]
+
+    judged = judge(Results(size, planned, []), beyond=True)
+
+    assert [claim.name for claim in judged] == [f"B.{number}" for number in range(1, 7)]
+    assert not [r["name"] for claim in judged for r in claim.readings if r["says"] == "there are no such runs"]
+    assert not [r for claim in judge(Results(size, planned, [])) for r in claim.readings if r["n"]]
 
 
 def test_the_markdown_holds_every_claim_and_reading():

@@ -248,6 +248,17 @@ def test_per_node_periods_are_asynchronous_and_epochs_are_not():
     assert sum(s.sum() for _, s in node) > sum(s.sum() for _, s in epoch)  # nobody waits for the slowest
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_with_optimal_shares_and_nodes_at_rest_own_periods_are_epochs(seed):
+    """All broadcasts of an epoch end together and take the whole band: who is heard by nobody finds none free."""
+    network = replace(NARROW, threshold_db=0.0)
+    both = [history(replace(network, period=period), 5, 200, seed) for period in ("epoch", "node")]
+
+    for (epoch, _), (own, _) in zip(*both, strict=True):
+        np.testing.assert_array_equal(epoch.held, own.held)
+    assert max(int(state.left.max()) for state, _ in both[0]) > 1  # some broadcasts take slots
+
+
 def test_ages_of_a_served_pair_follow_the_durations():
     """First used at age n, last at age n + n' - 1, where n and n' are the durations of two broadcasts on end."""
     network = replace(NARROW, threshold_db=-60.0)  # everybody hears everybody

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from folkman.experiment import deciders
-from folkman.experiment.arms import FIGURES, read_table, settle
+from folkman.experiment.arms import BEYOND, FIGURES, read_table, settle
 from folkman.experiment.deciders import FAILS, HOLDS, OPEN, Reading
 from folkman.experiment.results import Found, Results, at, select
 from folkman.record import jsonable
@@ -35,9 +35,10 @@ class Judged(NamedTuple):
     readings: list[dict[str, Any]]
 
 
-def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None) -> list[Judged]:
-    """Judge every claim by the runs of one size."""
-    table = read_table("claims")
+def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None, *, beyond: bool = False) -> list[Judged]:
+    """Judge every claim of the paper by the runs of one size; or what is asked `beyond` it."""
+    table = read_table("findings" if beyond else "claims")
+    results = results._replace(runs=[f for f in results.runs if set(f.figures) & set([BEYOND] if beyond else FIGURES)])
     levels = dict(read_table("sizes")[results.size])
     levels |= {
         "most_nodes": max(levels["nodes"]),
@@ -65,7 +66,7 @@ def _variants(claim: Mapping[str, Any], size: str) -> list[str]:
     """Return the data and model a claim is decided on, then others whose readings are shown beside."""
     if "variant" in claim:
         return [claim["variant"]]
-    if not str(claim.get("figure", "")).startswith("fig"):
+    if not str(claim.get("figure", "")).startswith(("fig", BEYOND)):
         return [""]
     return [name for name in read_table(claim["figure"])["variants"][size] if name != "cifar10"]
 
@@ -101,7 +102,9 @@ def _test(claim: Mapping[str, Any]) -> str:
 
 def _figure(claim: Mapping[str, Any], variant: str) -> str:
     name = claim.get("figure", "")
-    return f"figures/{name}-{variant}-gradients.png" if name.startswith("fig") and variant != "clock" else name
+    if variant == "clock" or not name.startswith(("fig", BEYOND)):
+        return name
+    return f"figures/{name}-{variant}-{'seconds' if name == BEYOND else 'gradients'}.png"
 
 
 def _plain(reading: Reading) -> dict[str, Any]:
@@ -119,7 +122,7 @@ def _decide(
     fixed = settle(dict(claim.get("fix", {})), levels)
     ask = {**{k: claim[k] for k in ("metric", "axis", "margin") if k in claim}, "test": test}
     ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
-    runs = [found for found in results.runs if found.variant == variant and set(found.figures) & set(FIGURES)]
+    runs = [found for found in results.runs if found.variant == variant]
     targets = deciders.timed_targets(runs, variant)
     if test == "formula":
         return deciders.formula(name, claim["formula"], select(runs, **reading["ours"]))
