@@ -14,9 +14,10 @@ __all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` make a file beside `path`, then rename it into place; on any error nothing is left behind.
 
-    The file beside it keeps the suffix, for writers that choose the format by it.
+    The file beside it keeps the suffix, for writers that choose the format by it, and has the process's number, since
+    several processes may share a folder.
     """
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         write(part)
         part.replace(path)

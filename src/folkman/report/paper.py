@@ -1,6 +1,7 @@
 """The figures of the paper's experiments, and the table of its claims."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -74,43 +75,79 @@ FEWEST_FOR_A_BAND = 3
 """Draws from which an interval is drawn: that of two is thirteen times their distance to the mean."""
 
 
-def draw_panels(panels: Sequence[Panel], x: str, title: str) -> "Figure":
-    """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval."""
+LETTERS_A_COLUMN = 44
+"""Letters of the title that fit above one column."""
+
+MOST_LOSS = 100.0
+"""Times the median loss that is still shown: beyond it a run has diverged."""
+
+
+def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figure":
+    """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval.
+
+    Losses are averaged as the audit compares them, by their logarithms. A curve looks the same in every panel, and is
+    drawn as far as those of the method `own` reach.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.3 * len(panels), 6.4), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(2, len(panels), squeeze=False, sharey="row", sharex="col" if x != "gradients" else True)
+    looks = _looks(panels)
     for row, metric in enumerate(("train_loss", "test_accuracy")):
         for column, panel in enumerate(panels):
-            _draw_one(grid[row, column], panel, x, metric)
+            _draw_one(grid[row, column], panel, x, metric, looks)
             grid[row, column].set_title(panel.title if row == 0 else "", fontsize="small")
         grid[row, 0].set_ylabel(METRICS[metric])
-    for axes in grid[1]:
+        if metric == "train_loss":
+            _bound(grid[row])
+    for axes, panel in zip(grid[1], panels, strict=True):
+        axes.set_ylim(0.0, 1.0)
+        reached = max(run.rows[-1][x] for run in panel.runs if run.algorithm == own)
+        axes.set_xlim(-0.03 * reached, 1.03 * reached)
         axes.set_xlabel(AXES[x])
         axes.legend(frameon=False, fontsize="xx-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    figure.suptitle(title, fontsize="medium")
+    figure.suptitle(fill(title, LETTERS_A_COLUMN * len(panels)), fontsize="medium")
     return figure
 
 
-def _draw_one(axes: Any, panel: Panel, x: str, metric: str) -> None:
-    found = curves(panel.runs, x, metric)
-    for index, curve in enumerate(found):
-        colour, style = COLOURS[index % len(COLOURS)], STYLES[(index + index // len(COLOURS)) % len(STYLES)]
-        label = f"{curve.label} ({curve.num_seeds})"
-        axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.4, label=label)
-        if curve.num_seeds >= FEWEST_FOR_A_BAND:
-            low, high = curve.mean - curve.half, curve.mean + curve.half
-            axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
-    values = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found]) if found else np.ones(1)
-    if metric == "train_loss" and len(values) and values.min() > 0 and values.max() / values.min() > RATIO_FOR_LOG / 6:
-        axes.set_yscale("log")
-        axes.set_ylim(values.min() / 1.5, values.max() * 1.5)  # an interval may be wider than what there is to see
-    if metric == "test_accuracy":
-        axes.set_ylim(0.0, 1.0)
+def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Return colour and line of every label: a method has its line, and its curves differ in colour."""
+    styles: dict[str, Any] = {}
+    found: dict[str, dict[str, Any]] = {}
+    for run in (run for panel in panels for run in panel.runs):
+        style = styles.setdefault(run.algorithm, STYLES[len(styles) % len(STYLES)])
+        found.setdefault(run.label, {"color": COLOURS[len(found) % len(COLOURS)], "linestyle": style})
+    return found
+
+
+def _draw_one(axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, dict[str, Any]]) -> None:
+    scale, back = (np.log, np.exp) if metric == "train_loss" else (np.asarray, np.asarray)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
+        for curve in curves(panel.runs, x, metric, scale):
+            look = looks[curve.label]
+            label = f"{curve.label} ({curve.num_seeds})"
+            axes.plot(curve.x, back(curve.mean), linewidth=1.4, label=label, **look)
+            if curve.num_seeds >= FEWEST_FOR_A_BAND:
+                low, high = back(curve.mean - curve.half), back(curve.mean + curve.half)
+                axes.fill_between(curve.x, low, high, color=look["color"], alpha=0.15, linewidth=0)
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _bound(row: Sequence[Any]) -> None:
+    """Show all means, on a logarithmic axis where they span much; an interval may be wider than there is to see."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    lines = [np.asarray(line.get_ydata(), float) for axes in row for line in axes.lines]
+    values = np.concatenate([line[np.isfinite(line) & (line > 0)] for line in lines] or [np.ones(1)])
+    if len(values) and values.max() / values.min() > RATIO_FOR_LOG / 6:
+        row[0].set_yscale("log")  # the axis is shared
+        row[0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        row[0].yaxis.set_major_formatter("{x:g}")
+        row[0].yaxis.set_minor_formatter(NullFormatter())
+        row[0].set_ylim(values.min() / 1.5, min(values.max(), MOST_LOSS * np.median(values)) * 1.5)
 
 
 def claims_table(claims: Sequence[Claimed], title: str) -> "Table":

@@ -1,6 +1,6 @@
 """Runs that differ only in their seed, gathered: mean and 95 % interval of a metric along an axis."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +31,8 @@ def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
 
 
-def curves(runs: Iterable[Run], x: str, y: str) -> list[Curve]:
-    """Gather the runs by label, in the order of their first appearance.
+def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) -> list[Curve]:
+    """Gather the runs by label, in the order of their first appearance; mean and interval are those of `scale(y)`.
 
     Seeds are aligned by recorded slot; a label is drawn as far as its shortest run reaches, so that no mean is ever
     over fewer seeds than its neighbours.
@@ -44,7 +44,7 @@ def curves(runs: Iterable[Run], x: str, y: str) -> list[Curve]:
     for label, group in groups.items():
         length = min(len(run.rows) for run in group)
         xs = _stack([run.column(x)[:length] for run in group])
-        ys = _stack([run.column(y)[:length] for run in group])
+        ys = scale(_stack([run.column(y)[:length] for run in group]))
         found.append(Curve(label, xs.mean(axis=0), ys.mean(axis=0), half_width(ys), len(group)))
     return found
 
