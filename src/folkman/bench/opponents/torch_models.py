@@ -42,7 +42,8 @@ class _BandNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, d, power = ctx.saved_tensors
-        spread = functional.conv2d((grad * x * power).div_(d), BAND.to(x))
+        inner = (grad * x * power).div_(d)  # autocast makes the power float32, whatever x is
+        spread = functional.conv2d(inner, BAND.to(inner))
         return torch.addcmul(grad * power, x, spread, value=-1.5 * SCALE)
 
 
