@@ -190,9 +190,16 @@ def _verify(arms: "Sequence[Arm]", store: "Store") -> None:
 
 def _draw(source: Path, chosen: Sequence[str], out: Path, *, quiet: bool) -> None:
     """Draw the figures of a folder's metrics."""
-    from folkman.experiment.draw import draw_all
+    from folkman.experiment.draw import draw_all, final_values
+    from folkman.files import write_whole
 
-    for path in draw_all(source, [name for name in chosen if name != "theory"], out / "figures"):
+    names = [name for name in chosen if name != "theory"]
+    written = draw_all(source, names, out / "figures")
+    if written:
+        table = out / "figures" / "ends.md"
+        write_whole(table, lambda part: part.write_text(final_values(source, names), encoding="utf-8"))
+        written.append(table)
+    for path in written:
         print(path, file=sys.stderr if quiet else sys.stdout)
 
 

@@ -74,6 +74,20 @@ def test_a_gain_that_is_the_steps_is_told_as_such():
     assert verdict(results, "5.4").verdict == "does not hold"
 
 
+def test_a_gain_that_is_not_sure_is_not_explained_away():
+    """Draws that disagree leave open whether there is a gain; draws that agree on none leave nothing to explain."""
+
+    def reading(*ours):
+        sides = {"ours": ours, "other": (0.5,) * 3, "control": (0.3,) * 3}
+        return deciders.explained(
+            "", {k: [made_up(v, seed=s) for s, v in enumerate(each)] for k, each in sides.items()}
+        )
+
+    assert reading(0.2, 0.9, 0.4).verdict == "open"
+    assert reading(0.505, 0.504, 0.506).verdict == "fails"
+    assert reading(0.31, 0.312, 0.309).verdict == "fails"  # the control has all of it
+
+
 def test_other_runs_other_verdicts():
     really_better = {**AS_MEASURED, "theorem": 0.4, "fast": {2: 0.5, 4: 0.5}}
     results = story(**really_better)

@@ -203,8 +203,12 @@ def explained(name: str, groups: Mapping[str, Sequence[Found]]) -> Reading:
     spread = paired(shares)
     if spread.n < 2 or not isfinite(spread.mean):
         return Reading(name, OPEN, "one draw has no interval" if spread.n == 1 else "there are no such runs")
-    if paired(gains).low <= MARGIN:
-        return Reading(name, FAILS, "there is no gain to explain", *paired(gains))
+    gain = paired(gains)
+    if gain.low <= MARGIN:
+        told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"
+        known = gain.high <= MARGIN
+        says = f"there is no gain to explain: {told}" if known else f"it is open whether there is a gain: {told}"
+        return Reading(name, FAILS if known else OPEN, says, *gain)
     verdict = FAILS if spread.low >= 0.9 else HOLDS if spread.high <= 0.1 else OPEN
     text = (
         f"{100 * spread.mean:.3g} % ({100 * spread.low:.3g} to {100 * spread.high:.3g} %) of the gain, n = {spread.n}"

@@ -1,16 +1,16 @@
 """From packed results to the paper's figures: which runs a panel shows is said in the figure's file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from folkman.experiment.arms import BEYOND, FIGURES, figure
-from folkman.experiment.results import Found, read_results, select
+from folkman.experiment.results import Found, Results, read_results, select
 from folkman.record import Run
 from folkman.report.figures import save
-from folkman.report.paper import Panel, draw_panels
+from folkman.report.paper import Panel, draw_panels, ends_markdown
 
-__all__ = ["draw_all", "panel_runs"]
+__all__ = ["draw_all", "final_values", "panel_runs"]
 
 AXES = ("gradients", "seconds", "bits")
 """The paper's axis, then those on which communication is paid for."""
@@ -27,17 +27,29 @@ def draw_all(source: Path, names: Sequence[str], out: Path) -> list[Path]:
     results = read_results(source)
     written: list[Path] = []
     for name in names:
-        declared = figure(name, results.size)
-        for variant in declared.variants:
-            known = [found for found in results.runs if name == BEYOND or set(found.figures) & set(FIGURES)]
-            for axis in AXES:
-                panels = [Panel(each["title"], panel_runs(known, variant, each, axis)) for each in declared.panels]
-                panels = [panel for panel in panels if any(run.algorithm == OWN for run in panel.runs)]
-                if panels:
-                    out.mkdir(parents=True, exist_ok=True)
-                    drawn = draw_panels(panels, axis, f"{declared.title} ({variant})", OWN)
-                    written += save(drawn, out / f"{name}-{variant}-{axis}.png")
+        for title, variant, axis, panels in _each(results, name, AXES):
+            out.mkdir(parents=True, exist_ok=True)
+            written += save(draw_panels(panels, axis, title, OWN), out / f"{name}-{variant}-{axis}.png")
     return written
+
+
+def final_values(source: Path, names: Sequence[str]) -> str:
+    """Return as Markdown where every curve of these figures ends, against gradients."""
+    results = read_results(source)
+    found = [each for name in names for each in _each(results, name, AXES[:1])]
+    return "\n".join(ends_markdown(title, panels) for title, _, _, panels in found)
+
+
+def _each(results: Results, name: str, axes: Sequence[str]) -> Iterator[tuple[str, str, str, list[Panel]]]:
+    """Yield title, variant, axis and panels of every picture of a figure that has something to compare."""
+    declared = figure(name, results.size)
+    known = [found for found in results.runs if name == BEYOND or set(found.figures) & set(FIGURES)]
+    for variant in declared.variants:
+        for axis in axes:
+            panels = [Panel(each["title"], panel_runs(known, variant, each, axis)) for each in declared.panels]
+            panels = [panel for panel in panels if any(run.algorithm == OWN for run in panel.runs)]
+            if panels:
+                yield f"{declared.title} ({variant})", variant, axis, panels
 
 
 def panel_runs(runs: Sequence[Found], variant: str, panel: dict[str, Any], axis: str) -> list[Run]:

@@ -208,6 +208,7 @@ def _machine() -> dict[str, Any]:
     return {
         "commit": _commit(),
         "versions": versions,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),  # they choose kernels, and so the last bits
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "cores": os.cpu_count(),

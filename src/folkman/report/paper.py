@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-__all__ = ["Claimed", "Panel", "claims_markdown", "claims_table", "draw_panels", "score"]
+__all__ = ["Claimed", "Panel", "claims_markdown", "claims_table", "draw_panels", "ends_markdown", "score"]
 
 VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
 """How verdicts begin, the longer of two first."""
@@ -74,6 +74,9 @@ class Claimed(Protocol):
 FEWEST_FOR_A_BAND = 3
 """Draws from which an interval is drawn: that of two is thirteen times their distance to the mean."""
 
+
+ENDS = (("train_loss", np.log), ("test_accuracy", np.asarray))
+"""What is told of a curve's end, and on which scale it is averaged."""
 
 LETTERS_A_COLUMN = 44
 """Letters of the title that fit above one column."""
@@ -148,6 +151,21 @@ def _bound(row: Sequence[Any]) -> None:
         row[0].yaxis.set_major_formatter("{x:g}")
         row[0].yaxis.set_minor_formatter(NullFormatter())
         row[0].set_ylim(values.min() / 1.5, min(values.max(), MOST_LOSS * np.median(values)) * 1.5)
+
+
+def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
+    """Return a table of where each curve ends: mean and half of the 95 % interval, losses by their logarithms."""
+    lines = [f"### {title}", "", "| panel | curve | draws | gradients | training loss | test accuracy |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for panel in panels:
+        losses, hits = (curves(panel.runs, "gradients", each[0], each[1]) for each in ENDS)
+        for loss, hit in zip(losses, hits, strict=True):
+            middle, half = float(np.exp(loss.mean[-1])), float(np.exp(loss.half[-1]))
+            spread = f" (x or / {half:.2f})" if np.isfinite(half) else ""
+            around = f" +- {hit.half[-1]:.3f}" if np.isfinite(hit.half[-1]) else ""
+            shown = (panel.title, loss.label, str(loss.num_seeds), f"{loss.x[-1]:.0f}")
+            lines.append("| " + " | ".join((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}")) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
