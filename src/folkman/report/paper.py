@@ -117,12 +117,14 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figur
 
 def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     """Return colour and line of every label: a method has its line, and its curves differ in colour."""
-    styles: dict[str, Any] = {}
-    found: dict[str, dict[str, Any]] = {}
+    labels: dict[str, dict[str, None]] = {}  # of each method, in order
     for run in (run for panel in panels for run in panel.runs):
-        style = styles.setdefault(run.algorithm, STYLES[len(styles) % len(STYLES)])
-        found.setdefault(run.label, {"color": COLOURS[len(found) % len(COLOURS)], "linestyle": style})
-    return found
+        labels.setdefault(run.algorithm, {})[run.label] = None
+    return {
+        label: {"color": COLOURS[(3 * method + index) % len(COLOURS)], "linestyle": STYLES[method % len(STYLES)]}
+        for method, own in enumerate(labels.values())
+        for index, label in enumerate(own)
+    }
 
 
 def _draw_one(axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, dict[str, Any]]) -> None:
