@@ -1,5 +1,8 @@
 """Verdicts are code: runs made up so that the answer is known, and changed so that it changes."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from scipy import stats
 from folkman.experiment import deciders
 from folkman.experiment.arms import BEYOND, FIGURES, plan, read_table
 from folkman.experiment.audit import judge
-from folkman.experiment.results import Found, Results, at, select, with_timed
+from folkman.experiment.results import Found, Results, at, read_results, select, with_timed
 from folkman.record import Run
 from folkman.report.paper import claims_markdown, score
 
@@ -235,6 +238,30 @@ def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
     assert [claim.name for claim in judged] == [f"B.{number}" for number in range(1, 7)]
     assert not [r["name"] for claim in judged for r in claim.readings if r["says"] == "there are no such runs"]
     assert not [r for claim in judge(Results(size, planned, [])) for r in claim.readings if r["n"]]
+
+
+def test_the_documents_tell_what_the_kept_runs_say():
+    """docs/reproduction.md has the verdicts of the metrics that are kept beside it, and README.md their score."""
+    docs = Path(__file__).parents[2] / "docs"
+    rows = [
+        line.replace("\\|", "/").strip("| ").split(" | ")
+        for line in (docs / "reproduction.md").read_text().splitlines()
+    ]
+    told = {row[0]: row for row in rows if len(row) > 3}
+    full, laptop = (read_results(docs / "data" / "reproduction" / size) for size in ("full", "laptop"))
+
+    judged, smaller = judge(full), {claim.name: claim for claim in judge(laptop)}
+    for claim in judged:
+        assert told[claim.name][2] == claim.verdict.replace("|", "/")
+        assert told[claim.name][-1] == smaller[claim.name].verdict
+    for claim in judge(laptop, beyond=True):
+        assert told[claim.name][2:] == [claim.verdict, claim.reason]
+    counts = re.findall(r"[0-9]+", score(judged).partition(":")[2])
+    said = re.search(
+        r"\*\*([0-9]+) hold, ([0-9]+) hold only.*?, ([0-9]+) do not.*?([0-9]+)", (docs.parent / "README.md").read_text()
+    )
+    assert said is not None
+    assert list(said.groups()) == counts
 
 
 def test_the_markdown_holds_every_claim_and_reading():

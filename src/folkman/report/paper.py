@@ -116,12 +116,16 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figur
 
 
 def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
-    """Return colour and line of every label: a method has its line, and its curves differ in colour."""
+    """Return colour and line of every label: a method has its line, the next one when its curves run out of colours."""
     labels: dict[str, dict[str, None]] = {}  # of each method, in order
     for run in (run for panel in panels for run in panel.runs):
         labels.setdefault(run.algorithm, {})[run.label] = None
+    count = len(COLOURS)
     return {
-        label: {"color": COLOURS[(3 * method + index) % len(COLOURS)], "linestyle": STYLES[method % len(STYLES)]}
+        label: {
+            "color": COLOURS[(3 * method + index) % count],
+            "linestyle": STYLES[(method + index // count) % len(STYLES)],
+        }
         for method, own in enumerate(labels.values())
         for index, label in enumerate(own)
     }
