@@ -20,6 +20,23 @@ from folkman.problem.problem import Problem, make_problem
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 
 
+LONGEST = (
+    "test_examples.py",
+    "test_reproduce.py",
+    "test_cli.py",
+    "test_cluster.py",
+    "test_docs_shell.py",
+    "test_known_answers.py",
+    "test_sweep_run.py",
+)
+"""Files that take minutes. They come first, so that the workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the files, the longest first; the rest as they were."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 _SINCE_CLEARED = [0]
 
 
