@@ -124,7 +124,8 @@ def _finish(
     from folkman.experiment.arms import BEYOND, FIGURES, plan
     from folkman.experiment.results import pack
 
-    known = plan([*FIGURES, BEYOND], size, *changed)  # what other calls have made stays in the pack
+    figures = [name for name in chosen if name != "theory"]
+    known = [*plan([*FIGURES, BEYOND], size), *plan(figures, size, *changed)]  # what other calls made stays in the pack
     theory = _theory(size, store) if "theory" in chosen and not left.stopped else []
     pack(known, store, size, theory)
     _draw(store.root, chosen, store.root, quiet=as_json)
@@ -183,6 +184,7 @@ def _verify(arms: "Sequence[Arm]", store: "Store") -> None:
         raise ValueError(f"no run of these has ended in {store.root}; make one first, without --verify")
     with TemporaryDirectory() as scratch:
         worst = verify(done, store, Path(scratch))
+    store.verified(done.key, worst)
     what = f"run {done.key} ({done.facts['method']}, {done.facts['nodes']} nodes, seed {done.seed})"
     same = "the same numbers to the bit" if worst == 0 else f"numbers that differ by {worst:.2g} of their size at most"
     print(f"{what}: a second run gave {same}")

@@ -2,10 +2,11 @@
 
     judged = judge(read_results(Path("runs/paper-full")))
 
-Every reading of a claim is decided by itself (`folkman.experiment.deciders`). The claim
+Every reading of a claim is decided by itself (`folkman.experiment.deciders`). Readings of one `group` are parts of one
+reading: it holds if all of them do, and fails if one does. The claim
 
     holds                 if all its readings hold
-    holds only if ...     if some do and others fail: those that hold are named
+    holds only if ...     if some do: they are named, and how many fail and are open is said
     does not hold         if some fail and none holds
     cannot be decided     if none holds or fails: too few draws, or no such runs
 """
@@ -38,7 +39,8 @@ class Judged(NamedTuple):
 def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None, *, beyond: bool = False) -> list[Judged]:
     """Judge every claim of the paper by the runs of one size; or what is asked `beyond` it."""
     table = read_table("findings" if beyond else "claims")
-    results = results._replace(runs=[f for f in results.runs if set(f.figures) & set([BEYOND] if beyond else FIGURES)])
+    figures, first = set([BEYOND] if beyond else FIGURES), table.get("first_draw", {}).get(results.size, 0)
+    results = results._replace(runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first])
     levels = dict(read_table("sizes")[results.size])
     levels |= {
         "most_nodes": max(levels["nodes"]),
@@ -55,7 +57,7 @@ def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None, *
             for variant in variants[1:]
             for each in listed
         ]
-        verdict, reason = _verdict(claim, readings)
+        verdict, reason = _verdict(claim, readings, listed)
         shown = [_plain(reading) for reading in readings + [each for each in others if each.n]]
         head = (claim["name"], claim["where"], claim["text"], _test(claim))
         judged.append(Judged(*head, verdict, reason, _figure(claim, variants[0]), shown))
@@ -71,21 +73,37 @@ def _variants(claim: Mapping[str, Any], size: str) -> list[str]:
     return [name for name in read_table(claim["figure"])["variants"][size] if name != "cifar10"]
 
 
-def _verdict(claim: Mapping[str, Any], readings: Sequence[Reading]) -> tuple[str, str]:
+def _verdict(
+    claim: Mapping[str, Any], readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
     """Return a claim's verdict and the readings behind it."""
     if claim["test"] == "undefined":
         return "cannot be decided", claim["reason"]
-    groups = {kind: [r for r in readings if r.verdict == kind] for kind in (HOLDS, FAILS, OPEN)}
-    told = [f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in groups[kind]]
-    if groups[HOLDS] and not groups[FAILS] and not groups[OPEN]:
-        return "holds", "; ".join(told)
-    if groups[HOLDS] and (groups[FAILS] or groups[OPEN]):
-        unsure = "" if groups[FAILS] else " (the other readings are open)"
-        return f"holds only if {', or '.join(r.name for r in groups[HOLDS])}{unsure}", "; ".join(told)
-    if groups[FAILS]:
-        return "does not hold", "; ".join(told)
-    why = "; ".join(dict.fromkeys(f"{r.name}: {r.says}" for r in groups[OPEN])) or "there are no readings"
-    return "cannot be decided", why
+    kinds = {name: _together([r.verdict for r in parts]) for name, parts in _grouped(readings, listed).items()}
+    having = {kind: [name for name, verdict in kinds.items() if verdict == kind] for kind in (HOLDS, FAILS, OPEN)}
+    told = "; ".join(f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in readings if r.verdict == kind)
+    if having[HOLDS] and len(having[HOLDS]) == len(kinds):
+        return "holds", told
+    if having[HOLDS]:
+        rest = " and ".join(f"{len(having[k])} {k}" for k in (FAILS, OPEN) if having[k])
+        return f"holds only if {', or '.join(having[HOLDS])} (others: {rest})", told
+    if having[FAILS]:
+        return "does not hold" + (f" (others: {len(having[OPEN])} open)" if having[OPEN] else ""), told
+    why = [f"{r.name}: {r.says}" for r in readings if r.verdict == OPEN]
+    return "cannot be decided", "; ".join(dict.fromkeys([*filter(None, [told]), *why])) or "there are no readings"
+
+
+def _grouped(readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]) -> dict[str, list[Reading]]:
+    """Return the readings by group, in order; one without is a group of its own."""
+    found: dict[str, list[Reading]] = {}
+    for reading, declared in zip(readings, listed, strict=True):
+        for group in declared.get("group", [reading.name]):
+            found.setdefault(group, []).append(reading)
+    return found
+
+
+def _together(verdicts: Sequence[str]) -> str:
+    return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
 
 def _test(claim: Mapping[str, Any]) -> str:
@@ -128,20 +146,28 @@ def _decide(
         return deciders.formula(name, claim["formula"], select(runs, **reading["ours"]))
     if test == "ordered":
         key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
-        groups = [select(runs, **reading["ours"], **{key: value}) for value in values]
+        groups = {f"{key} {value:g}": select(runs, **reading["ours"], **{key: value}) for value in values}
         return deciders.ordered(name, groups, ask, targets)
     if reading.get("best"):
-        return deciders.compare_pairs(name, [_best(runs, reading, ask)], ask, targets)
+        return deciders.compare_pairs(name, {"": _best(runs, reading, ask)}, ask, targets)
     ours = select(runs, **{**reading["ours"], **fixed})
-    values = sorted({found.facts[claim["across"]] for found in ours}) if "across" in claim else [None]
-    pairs = []
-    for value in values:
-        left = select(ours, **({claim["across"]: value} if "across" in claim else {}))
-        pairs.append({key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
-                      if key in reading} | {"ours": left})  # fmt: skip
+    pairs = {}
+    for level, facts in _levels(claim, levels).items():
+        left = select(ours, **facts)
+        pairs[level] = {key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
+                        if key in reading} | {"ours": left}  # fmt: skip
     if test == "explained":
-        return _worst_explained(name, pairs)
-    return deciders.compare_pairs(name, [(pair["ours"], pair["other"]) for pair in pairs], ask, targets)
+        return _worst_explained(name, list(pairs.values()))
+    sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
+    return deciders.compare_pairs(name, sides, ask, targets)
+
+
+def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the levels that a claim must hold at, by name, and the fact that each is; one without facts if at none."""
+    across = claim.get("across")
+    if across is None:
+        return {"": {}}
+    return {f"{across} {value:g}": {across: value} for value in levels[{"nodes": "nodes", "gamma": "gammas"}[across]]}
 
 
 def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]) -> list[Found]:
@@ -154,20 +180,23 @@ def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[F
 
 
 def _worst_explained(name: str, pairs: Sequence[Mapping[str, Sequence[Found]]]) -> Reading:
-    found = [deciders.explained(name, pair) for pair in pairs if all(pair.values())]
+    found = [deciders.explained(name, pair) for pair in pairs]
     order = {FAILS: 0, OPEN: 1, HOLDS: 2}
     return min(found, key=lambda r: order[r.verdict], default=Reading(name, OPEN, "there are no such runs"))
 
 
 def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]) -> tuple[list[Found], list[Found]]:
-    """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have."""
+    """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have.
+
+    Nothing where a step of the grid was not run.
+    """
     sides = []
     for key in ("ours", "other"):
         steps: dict[float, list[Found]] = {}
         for found in select(runs, **reading[key]):
             steps.setdefault(found.facts["effective"], []).append(found)
         sides.append(steps)
-    if not all(sides):
+    if any(len(steps) < len(reading[key]["effective"]) for key, steps in zip(("ours", "other"), sides, strict=True)):
         return [], []
     shared = set.intersection(*({f.seed for f in group} for steps in sides for group in steps.values()))
     axis = ask.get("axis", "gradients")

@@ -1,8 +1,9 @@
 """The tests that decide claims: paired over draws, with an interval and the size of the effect.
 
 Two runs of one draw (first model, delays, fading) are compared where both still go on: at the largest value of the
-axis that all of them reach. For losses and durations the difference is log(ours / other), for accuracies ours - other.
-Over the draws Student's 95 % interval of the mean is taken; the effect d is the mean over the standard deviation.
+axis that both reach. For losses and durations the difference is log(ours / other), for accuracies ours - other.
+Over the draws Student's 95 % interval of the mean is taken, from three draws on; the effect d is the mean over the
+standard deviation. Nothing is corrected for the number of tests.
 
     lower, higher   the interval lies on the claimed side of 0, and is not all within the margin of what counts as equal
     ordered         the same for every step from one level to the next
@@ -13,7 +14,6 @@ Over the draws Student's 95 % interval of the mean is taken; the effect d is the
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from math import isfinite, log, nan
 from typing import Any, NamedTuple
@@ -31,6 +31,11 @@ MARGINS = {"test_accuracy": 0.002}
 """Differences that count as none: two in a thousand images; 1 % of anything else."""
 MARGIN = 0.01
 FORMULA_MARGIN = 0.02
+
+FEWEST_DRAWS = 3
+"""Draws from which a difference is decided: the interval of two is thirteen times their distance to the mean."""
+DIVERGED = log(1e6)
+"""What a run that diverged counts as behind one that did not: so much that it decides nothing unless others agree."""
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 
@@ -71,14 +76,14 @@ def paired(differences: Sequence[float]) -> Spread:
 
 
 def difference(ours: float, other: float, metric: str) -> float:
-    """Return log(ours / other), or ours - other for accuracies; a run that diverged has an infinite loss."""
+    """Return log(ours / other), or ours - other for accuracies; a run that diverged is a million times worse."""
     if metric == "test_accuracy":
         return ours - other
     if not (ours > 0 and other > 0):
         return nan if ours != other else 0.0
     if np.isinf(ours) and np.isinf(other):
         return nan
-    return log(ours) - log(other) if isfinite(ours) and isfinite(other) else (np.inf if np.isinf(ours) else -np.inf)
+    return log(ours) - log(other) if isfinite(ours) and isfinite(other) else (DIVERGED if np.isinf(ours) else -DIVERGED)
 
 
 def value_at(found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float]) -> float:
@@ -122,9 +127,7 @@ def reach(runs: Sequence[Found], axis: str) -> float:
 
 def verdict_of(spread: Spread, margin: float, sign: float) -> str:
     """Decide "on the side of `sign`": holds, fails or open."""
-    if spread.n == 0 or (spread.n < 2 and isfinite(spread.mean)):
-        return OPEN
-    if np.isnan(spread.mean):
+    if spread.n < FEWEST_DRAWS or np.isnan(spread.mean):
         return OPEN
     if -margin <= spread.low and spread.high <= margin:
         return FAILS
@@ -132,58 +135,84 @@ def verdict_of(spread: Spread, margin: float, sign: float) -> str:
     return HOLDS if low > 0 else FAILS if high < 0 else OPEN
 
 
+class Outcome(NamedTuple):
+    """One pair of groups, decided: at one level of what a claim must hold across, or at none."""
+
+    verdict: str
+    favour: float  # the end of the interval that speaks least for the claim
+    spread: Spread
+    wheres: list[float]  # of each draw
+    level: str
+
+
 def compare_pairs(
     name: str,
-    pairs: Sequence[tuple[Sequence[Found], Sequence[Found]]],
+    pairs: Mapping[str, tuple[Sequence[Found], Sequence[Found]]],
     ask: Mapping[str, Any],
     targets: Mapping[int, float] | None = None,
 ) -> Reading:
-    """Decide lower, higher or similar for one pair of groups or several; the least favourable pair is reported."""
-    metric, axis, test = ask.get("metric", "train_loss"), ask.get("axis", "gradients"), ask["test"]
+    """Decide lower, higher or similar for the pair of groups at each level; the least favourable is reported."""
+    metric, axis = ask.get("metric", "train_loss"), ask.get("axis", "gradients")
     margin = ask.get("margin", MARGINS.get(metric, MARGIN))
-    outcomes: list[tuple[str, Spread, float]] = []
-    for ours, other in pairs:
+    outcomes = []
+    for level, (ours, other) in pairs.items():
         left, right = by_seed(ours), by_seed(other)
         seeds = sorted(left.keys() & right.keys())
-        where = reach([runs[seed] for seed in seeds for runs in (left, right)], axis)
-        value = partial(value_at, axis=axis, where=where, metric=metric, targets=targets or {})
-        values = [difference(value(left[seed]), value(right[seed]), metric) for seed in seeds]
+        wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
+        known = {"axis": axis, "metric": metric, "targets": targets or {}}
+        values = [
+            difference(value_at(left[seed], where=where, **known), value_at(right[seed], where=where, **known), metric)
+            for seed, where in zip(seeds, wheres, strict=True)
+        ]
         spread = paired(values)
-        if test == "similar":
-            inside = -margin <= spread.low and spread.high <= margin
-            outside = spread.low > margin or spread.high < -margin
-            verdict = HOLDS if inside and spread.n > 1 else FAILS if outside and spread.n > 1 else OPEN
-        else:
-            verdict = verdict_of(spread, margin, 1.0 if test == "higher" else -1.0)
-        outcomes.append((verdict, spread, where))
-    if not outcomes or all(spread.n == 0 for _, spread, _ in outcomes):
+        outcomes.append(Outcome(*_decided(spread, ask["test"], margin), spread, wheres, level))
+    if not outcomes or all(each.spread.n == 0 for each in outcomes):
         return Reading(name, OPEN, "there are no such runs")
     order = {FAILS: 0, OPEN: 1, HOLDS: 2}
-    verdict, spread, where = min(outcomes, key=lambda each: order[each[0]])
-    return Reading(name, verdict, _say(spread, metric, axis, where, margin), *spread)
+    worst = min(outcomes, key=lambda each: (order[each.verdict], each.favour))
+    return Reading(name, worst.verdict, _say(worst, metric, axis, margin), *worst.spread)
 
 
-def _say(spread: Spread, metric: str, axis: str, where: float, margin: float) -> str:
+def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
+    """Return the verdict on one spread, and how much the less favourable end of its interval speaks for the claim."""
+    if test != "similar":
+        sign = 1.0 if test == "higher" else -1.0
+        return verdict_of(spread, margin, sign), spread.low if sign > 0 else -spread.high
+    inside = -margin <= spread.low and spread.high <= margin
+    outside = spread.low > margin or spread.high < -margin
+    known = spread.n >= FEWEST_DRAWS
+    return HOLDS if inside and known else FAILS if outside and known else OPEN, -max(-spread.low, spread.high)
+
+
+def _say(outcome: Outcome, metric: str, axis: str, margin: float) -> str:
     """Return a difference in words."""
+    spread, level = outcome.spread, f" ({outcome.level})" if outcome.level else ""
     if spread.n < 2:
-        return "one draw has no interval" if spread.n else "there are no such runs"
+        return f"{'one draw has no interval' if spread.n else 'there are no such runs'}{level}"
     if not isfinite(spread.mean):
-        return "a run diverged" if np.isinf(spread.mean) else "a run never came so far, or has no such metric"
+        return f"a run never came so far, or has no such metric{level}"
     unit = "points" if metric == "test_accuracy" else "%"
     shown = [
         100 * v if metric == "test_accuracy" else 100 * np.expm1(v) for v in (spread.mean, spread.low, spread.high)
     ]
     equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
-    at_point = f" at {where:.4g} {axis}" if metric not in ("gamma_t", "mean_age", "gradients_to_fedavg") else ""
-    return f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}"
+    first, last = f"{min(outcome.wheres):.4g}", f"{max(outcome.wheres):.4g}"
+    where = first if first == last else f"{first} to {last}"
+    at_point = f" at {where} {axis}" if metric not in ("gamma_t", "mean_age", "gradients_to_fedavg") else ""
+    return (
+        f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}{level}"
+    )
 
 
 def ordered(
-    name: str, groups: Sequence[Sequence[Found]], ask: Mapping[str, Any], targets: Mapping[int, float] | None = None
+    name: str,
+    groups: Mapping[str, Sequence[Found]],
+    ask: Mapping[str, Any],
+    targets: Mapping[int, float] | None = None,
 ) -> Reading:
     """Decide whether the metric improves from each level to the next."""
     better = "higher" if ask.get("metric") == "test_accuracy" else "lower"
-    steps = [(late, early) for early, late in pairwise(groups)]
+    steps = {f"{late} against {early}": (groups[late], groups[early]) for early, late in pairwise(groups)}
     return compare_pairs(name, steps, {**ask, "test": better}, targets)
 
 
@@ -201,8 +230,8 @@ def explained(name: str, groups: Mapping[str, Sequence[Found]]) -> Reading:
         gains.append(loss["other"] - loss["ours"])
         shares.append((loss.get("control_other", loss["other"]) - loss["control"]) / (gains[-1] or nan))
     spread = paired(shares)
-    if spread.n < 2 or not isfinite(spread.mean):
-        return Reading(name, OPEN, "one draw has no interval" if spread.n == 1 else "there are no such runs")
+    if spread.n < FEWEST_DRAWS or not isfinite(spread.mean):
+        return Reading(name, OPEN, "too few draws for an interval" if spread.n else "there are no such runs")
     gain = paired(gains)
     if gain.low <= MARGIN:
         told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"

@@ -91,6 +91,12 @@ class Store:
         self.wall_s = self._known_walls() | {key: self.wall_s.get(key, 0.0) + seconds}
         self.folder.write_json("wall.json", self.wall_s)
 
+    def verified(self, key: str, worst: float) -> None:
+        """Note that a run was made a second time, and the largest relative difference of any of its numbers."""
+        known = self.root / "verified.json"
+        runs = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
+        self.folder.write_json("verified.json", runs | {key: worst})
+
 
 def reproduce(arms: Sequence[Arm], store: Store, tell: Tell | None = None, budget_s: float | None = None) -> Left:
     """Make the runs that are missing, in order, until they are made or the budget is spent.

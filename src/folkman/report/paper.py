@@ -163,14 +163,15 @@ def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
     """Return a table of where each curve ends: mean and half of the 95 % interval, losses by their logarithms."""
     lines = [f"### {title}", "", "| panel | curve | draws | gradients | training loss | test accuracy |"]
     lines += ["|---|---|---|---|---|---|"]
-    for panel in panels:
-        losses, hits = (curves(panel.runs, "gradients", each[0], each[1]) for each in ENDS)
-        for loss, hit in zip(losses, hits, strict=True):
-            middle, half = float(np.exp(loss.mean[-1])), float(np.exp(loss.half[-1]))
-            spread = f" (x or / {half:.2f})" if np.isfinite(half) else ""
-            around = f" +- {hit.half[-1]:.3f}" if np.isfinite(hit.half[-1]) else ""
-            shown = (panel.title, loss.label, str(loss.num_seeds), f"{loss.x[-1]:.0f}")
-            lines.append("| " + " | ".join((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}")) + " |")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
+        for panel in panels:
+            losses, hits = (curves(panel.runs, "gradients", metric, scale) for metric, scale in ENDS)
+            for loss, hit in zip(losses, hits, strict=True):
+                middle, half = float(np.exp(loss.mean[-1])), float(np.exp(loss.half[-1]))
+                spread = f" (x or / {half:.2f})" if np.isfinite(half) else ""
+                around = f" +- {hit.half[-1]:.3f}" if np.isfinite(hit.half[-1]) else ""
+                shown = (panel.title, loss.label, str(loss.num_seeds), f"{loss.x[-1]:.0f}")
+                lines.append("| " + " | ".join((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}")) + " |")
     return "\n".join(lines) + "\n"
 
 
