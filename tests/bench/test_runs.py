@@ -3,6 +3,7 @@
 import sys
 from math import isclose
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from folkman.bench import gpu, runs
 from folkman.bench.environments import OpponentAbsentError
 from folkman.bench.gpu import gradient
 from folkman.bench.opponents.protocol import Arrays
-from folkman.bench.side import NotAvailableError, problem_of
+from folkman.bench.side import NotAvailableError, gradient_timer, problem_of
 from folkman.bench.works import Task, load_works
 
 FAKE = Path(__file__).with_name("numpy_opponent.py")
+if TYPE_CHECKING:
+    from folkman.bench.talk import Side
+
 TASK = Task("tiny", "softmax", nodes=4, samples=12, batch=5, rounds=6, step=0.05, network="free", cell=None)
 
 
@@ -111,14 +115,57 @@ def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp
     assert isclose(slot["gflops"] * slot["seconds"], first["gflops"] * first["seconds"])
 
 
-def test_a_gradient_of_another_norm_is_different_work():
-    rows = [
-        {"side": "folkman, float32", "status": "measured", "precision": "float32", "seconds": 2.0, "norm": 1.0},
-        {"side": "torch eager, float32", "status": "measured", "precision": "float32", "seconds": 6.0, "norm": 1.01},
-        {"side": "torch compiled, float32", "status": "measured", "precision": "float32", "seconds": 1.0, "norm": 1.05},
-    ]
+@pytest.mark.parametrize(("theirs", "work"), [([3.0, 4.1], "same work"), ([-3.0, 4.0], "different work")])
+def test_another_gradient_of_the_same_size_is_different_work_and_has_no_ratio(theirs, work):
+    ours, other = (
+        gpu.Entrant([], name, cast("Side", None), TASK, {"do": "gradients"}, [], [np.array(shown, np.float32)])
+        for name, shown in (("folkman", [3.0, 4.0]), ("torch, eager", theirs))
+    )
 
-    gpu._compare(rows, "folkman")
+    found = gpu._compared(other, {"seconds": 6.0}, ours, {"seconds": 2.0})
 
-    assert [row["ratio"] for row in rows] == [1.0, 3.0, 0.5]
-    assert [row["work"] for row in rows] == ["same work", "same work", "different work"]
+    assert found["work"] == work
+    assert found.get("ratio") == (3.0 if work == "same work" else None)
+
+
+def test_the_gradient_that_is_shown_is_the_mean_over_the_nodes(tmp_path, monkeypatch):
+    """Softmax by hand: mean over samples of (p - onehot) x, at the first model."""
+    rng = np.random.default_rng(0)
+    arrays = Arrays(
+        rng.random((48, 784), np.float32),
+        rng.integers(0, 10, 48, np.int32),
+        np.arange(48).reshape(4, 12),
+        np.zeros(0),
+        None,
+    )
+    problem = problem_of(TASK._replace(batch=None), arrays)
+    monkeypatch.setattr(sys, "argv", ["side", str(tmp_path)])
+
+    answer = gradient_timer(problem)({"precision": "float32", "times": 1, "show": True})
+
+    w = np.asarray(problem.initial, np.float64)
+    scores = arrays.pool_x @ w[:7840].reshape(10, 784).T + w[7840:]
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True) - np.eye(10)[arrays.pool_y]
+    known = np.concatenate([(p.T @ arrays.pool_x / 48).ravel(), p.mean(axis=0)])
+    np.testing.assert_allclose(np.load(answer["gradient"]), known, rtol=1e-4, atol=1e-6)
+
+
+def test_the_tuned_cnn_of_pytorch_is_the_plain_one_in_sixteen_bits_too():
+    torch = pytest.importorskip("torch", reason="pip install 'folkman[torch]'")
+    from folkman.bench.opponents import torch_models
+
+    torch.manual_seed(0)
+    x, y = torch.rand(8, 784), torch.arange(8)
+    initial = torch_models.to_flat("cnn", torch_models.CNN().state_dict())
+    found = {}
+    for tuned, precision in ((False, "float32"), (True, "float32"), (True, "bfloat16")):
+        net = torch_models.make("cnn", initial, tuned)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = torch.nn.functional.cross_entropy(net(x).float(), y)
+        loss.backward()
+        found[tuned, precision] = torch_models.to_flat("cnn", {k: v.grad for k, v in net.named_parameters()})
+
+    plain = found.pop((False, "float32"))
+    apart = {key: np.linalg.norm(each - plain) / np.linalg.norm(plain) for key, each in found.items()}
+    assert apart[True, "float32"] < 1e-5
+    assert apart[True, "bfloat16"] < 0.05

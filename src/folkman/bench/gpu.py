@@ -9,6 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from folkman.bench.environments import OpponentAbsentError, ensure
 from folkman.bench.measure import absent, floors
 from folkman.bench.runs import NOT_AVAILABLE, Rows, Settings, module, open_task
@@ -20,8 +23,11 @@ __all__ = ["gradient"]
 TIMES = 3
 """Gradients in an answer, of which it tells the median."""
 
-SAME_NORM = 0.02
-"""Part by which the norms of two gradients of the same work may differ: 0.4 % seen between bfloat16 and float32."""
+SAME_GRADIENT = 0.05
+"""Distance of two gradients of the same work, as a part of their size: 16-bit products leave 1 % or so."""
+
+WAYS = ("eager", "compiled", "tuned, eager", "tuned, compiled")
+"""How PyTorch computes: its own layers or a hand-tuned form of them, as they come or through `torch.compile`."""
 
 
 class Entrant(NamedTuple):
@@ -33,6 +39,7 @@ class Entrant(NamedTuple):
     task: Task
     order: dict[str, Any]
     answers: list[dict[str, Any]]
+    shown: list[NDArray[np.float32]]  # the gradient itself, where it is compared
 
 
 def gradient(
@@ -58,11 +65,13 @@ def gradient(
         peaks = [ours.ask("peak", size=peak_size) for _ in range(2)]
     peak = {key: max(each[key] for each in peaks) for key in ("float32_gflops", "bfloat16_gflops", "copy_gb_per_s")}
     peak["gemm_gflops"] = peak["bfloat16_gflops"]
-    for each in entrants:
-        each.rows.extend([_row(each, peak)] if each.answers else [])
-    for rows, own in ((of_alone, "folkman"), (of_whole, "gradient")):
-        rows.sort(key=_is_absent)
-        _compare(rows, own)
+    entered = [each for each in entrants if each.answers]
+    rows = {id(each): _row(each, peak) for each in entered}
+    for each in entered:
+        ours = next((own for own in entered if _beside(own, each)), None)
+        each.rows.append(rows[id(each)] | (_compared(each, rows[id(each)], ours, rows[id(ours)]) if ours else {}))
+    for listed in (of_alone, of_whole):
+        listed.sort(key=lambda row: row["status"] != "measured")
     facts = {"device": found["device"], "peak": peak}
     return [
         {"task": task._asdict(), **facts, "floors": _floors(task, peak), "rows": rows}
@@ -77,13 +86,13 @@ def _started(stack: ExitStack, name: str, command: list[str], settings: Settings
     return side
 
 
-def _gradients(rows: Rows, name: str, side: Side, task: Task, **more: str) -> Entrant:
+def _gradients(rows: Rows, name: str, side: Side, task: Task, **more: Any) -> Entrant:
     order = {"do": "gradients", "precision": task.precision, "times": TIMES, **more}
-    return Entrant(rows, name, side, task, order, [])
+    return Entrant(rows, name, side, task, order, [], [])
 
 
 def _torch(stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settings: Settings) -> list[Entrant]:
-    """Enter PyTorch, of this interpreter where it has it, else of an environment of its own; eager and compiled."""
+    """Enter PyTorch in all its ways, of this interpreter where it has it, else of an environment of its own."""
     home = Path(str(files("folkman.bench") / "opponents"))
     try:
         here = importlib.util.find_spec("torch") is not None
@@ -92,20 +101,19 @@ def _torch(stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settin
     except (OpponentAbsentError, SideFailedError) as error:
         rows.append(absent("torch", "absent", str(error)))
         return []
-    ways = ("eager", "compiled")
-    return [_gradients(rows, f"torch {way}", side, task, way=way) for task in tasks for way in ways]
+    return [_gradients(rows, f"torch, {way}", side, task, way=way) for task in tasks for way in WAYS]
 
 
 def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list[Entrant]:
-    """Enter slots of Algorithm 1 in one precision, and the gradients of the same nodes alone."""
+    """Enter slots of Algorithm 1 in one precision, and a loop of as many gradients of the same nodes alone."""
     folder = stack.enter_context(open_task(task))
     try:
         side = _started(stack, f"folkman, {task.nodes} nodes, {task.precision}", module("side", str(folder)), settings)
     except SideFailedError as error:
         rows.append(_failed(f"slot, {task.precision}", error))
         return []
-    slots = Entrant(rows, "slot", side, task, {"do": "repeat", "rounds": task.rounds}, [])
-    return [_gradients(rows, "gradient", side, task), slots]
+    slots = Entrant(rows, "slot", side, task, {"do": "repeat", "rounds": task.rounds}, [], [])
+    return [_gradients(rows, "gradient", side, task, loop=task.rounds), slots]
 
 
 def _ask_in_turn(entrants: list[Entrant], settings: Settings) -> None:
@@ -121,9 +129,11 @@ def _ask_in_turn(entrants: list[Entrant], settings: Settings) -> None:
 
 
 def _ask_each(entrants: list[Entrant]) -> None:
-    """Ask one after another; one that fails loses its answers, and is not asked again."""
+    """Ask one after another, the first time also for the gradient itself; one that fails is not asked again."""
     for each in entrants:
         try:
+            if not each.answers and each.order["do"] == "gradients" and "loop" not in each.order:
+                each.shown.append(np.load(each.side.ask(**each.order, show=True)["gradient"]))
             each.answers.append(each.side.ask(**each.order))
         except SideFailedError as error:
             each.rows.append(_failed(f"{each.name}, {each.task.precision}", error))
@@ -153,27 +163,28 @@ def _row(entrant: Entrant, peak: dict[str, float]) -> dict[str, Any]:
         "memory_mb": entrant.side.memory_mb,
         "startup_s": entrant.side.startup_s,
         "warm_up_s": warm_up["wall_s"],
-        **{key: warm_up[key] for key in ("device_memory_mb", "norm") if key in warm_up},
+        **{key: warm_up[key] for key in ("device_memory_mb",) if key in warm_up},
     }
 
 
-def _is_absent(row: dict[str, Any]) -> bool:
-    return row["status"] != "measured"
+def _beside(own: Entrant, other: Entrant) -> bool:
+    """Tell whether `own` is what `other` is held against: folkman's gradient of the same nodes and precision."""
+    return own.task == other.task and own.rows is other.rows and own.name in ("folkman", "gradient")
 
 
-def _compare(rows: Rows, own: str) -> None:
-    """Hold every row against the one named `own` in its precision: the time, the gradient, what a slot costs more."""
-    measured = [row for row in rows if not _is_absent(row)]
-    first = {row["precision"]: row for row in measured if row["side"].startswith(f"{own}, ")}
-    for row in measured:
-        if (ours := first.get(row["precision"])) is None:
-            continue
-        row["ratio"] = row["seconds"] / ours["seconds"]
-        if "norm" in row:
-            row["work"] = "same work" if abs(row["norm"] / ours["norm"] - 1) <= SAME_NORM else "different work"
-        else:
-            row["overhead"] = row["ratio"] - 1
-            row["remark"] = f"{100 * row['overhead']:.1f} % more than its gradients"
+def _compared(entrant: Entrant, row: dict[str, Any], own: Entrant, ours: dict[str, Any]) -> dict[str, Any]:
+    """Return how many times folkman's seconds a row has, if it is the same gradient; of a slot what it costs more."""
+    ratio = row["seconds"] / ours["seconds"]
+    if entrant.order["do"] == "repeat":
+        part = ratio - 1
+        words = f"{abs(100 * part):.1f} % {'more' if part > 0 else 'less'} than its gradients"
+        return {"ratio": ratio, "overhead": part, "remark": words}
+    if not entrant.shown:
+        return {"ratio": ratio}
+    apart = float(np.linalg.norm(entrant.shown[0] - own.shown[0]) / np.linalg.norm(own.shown[0]))
+    if apart > SAME_GRADIENT:
+        return {"work": "different work", "apart": apart}
+    return {"ratio": ratio, "work": "same work", "apart": apart}
 
 
 def _floors(task: Task, peak: dict[str, float]) -> dict[str, float]:

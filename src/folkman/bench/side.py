@@ -28,6 +28,10 @@ MOST_SAMPLE_BYTES = 8 * 2**30
 """Samples of all nodes, as the engine holds them, beyond which a task is not tried."""
 
 
+NEARLY_NOTHING = 1e-9
+"""Step of a loop of gradients, so that none is computed beforehand and all are at the first model, nearly."""
+
+
 class NotAvailableError(RuntimeError):
     """The engine cannot do this task, and why."""
 
@@ -89,9 +93,10 @@ def precise(problem: Any, precision: str) -> Any:
 
 
 def gradient_timer(problem: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return the answer to the order `gradients`: all nodes at the first model, alone; the median of `times`.
+    """Return the answer to the order `gradients`: seconds of all nodes' gradients from the first model on.
 
-    What a precision needs is made and compiled when it is asked for first, and kept.
+    `loop` of them in one compiled loop, each at the model that the one before moved by nearly nothing; the median of
+    `times`. What a precision needs is made and compiled when it is asked for first, and kept.
     """
     import jax
     import jax.numpy as jnp
@@ -101,20 +106,32 @@ def gradient_timer(problem: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     keys = jnp.broadcast_to(make_key(0, Stream.BATCH), (problem.num_nodes,))
     points = jnp.broadcast_to(problem.initial, (problem.num_nodes, problem.dim))
     prepared = cache(partial(precise, problem))
-    compute = jax.jit(lambda held, v: held.gradients(v, keys))
+
+    def move(held: Any, v: Any) -> tuple[Any, Any]:
+        _, grads = held.gradients(v, keys)
+        return v - NEARLY_NOTHING * grads, grads
+
+    @partial(jax.jit, static_argnums=2)
+    def compiled(held: Any, v: Any, loop: int) -> Any:
+        if loop == 1:
+            return move(held, v)[1]
+        return jax.lax.scan(lambda at, _: (move(held, at)[0], None), v, length=loop)[0]
 
     def timed(order: dict[str, Any]) -> dict[str, Any]:
-        held, took, grads = prepared(order["precision"]), [], points
+        held, loop, took = prepared(order["precision"]), order.get("loop", 1), []
         for _ in range(order["times"]):
             begun = time.perf_counter()
-            _, grads = jax.block_until_ready(compute(held, points) if held.traceable else held.gradients(points, keys))
-            took.append(time.perf_counter() - begun)
+            jax.block_until_ready(compiled(held, points, loop) if held.traceable else move(held, points))
+            took.append((time.perf_counter() - begun) / loop)
         used = jax.devices()[0].memory_stats() or {}  # none on a CPU
         device = {"device_memory_mb": used["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in used else {}
-        norm = float(np.linalg.norm(np.asarray(grads).mean(axis=0)))
-        return {"seconds": float(np.median(took)), "norm": norm, **device}
+        return {"seconds": float(np.median(took)), **device}
 
-    return timed
+    def shown(order: dict[str, Any]) -> dict[str, Any]:
+        grads = np.asarray(prepared(order["precision"]).gradients(points, keys)[1], np.float32).mean(axis=0)
+        return {"gradient": protocol.keep("gradient", grads)}
+
+    return lambda order: shown(order) if order.get("show") else timed(order)
 
 
 def backend(order: dict[str, Any]) -> dict[str, Any]:

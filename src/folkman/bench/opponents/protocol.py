@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Arrays", "Learner", "folder", "load_arrays", "serve", "task"]
+__all__ = ["Arrays", "Learner", "folder", "keep", "load_arrays", "serve", "task"]
 
 
 class Arrays(NamedTuple):
@@ -71,6 +71,13 @@ def load_arrays(given: str | None = None) -> Arrays:
     return Arrays(pool_x, pool_y, parts, initial, np.load(draws) if draws.exists() else None)
 
 
+def keep(name: str, values: np.ndarray) -> str:
+    """Write a vector where the benchmark can read it, and return where."""
+    path = folder() / f"{name}-{os.getpid()}.npy"
+    np.save(path, np.asarray(values, np.float32))
+    return str(path)
+
+
 def serve(build: Callable[[], Learner]) -> None:
     """Build a side of the benchmark, say so, and answer orders until told to end or left alone."""
     answers = os.fdopen(os.dup(1), "w")
@@ -103,10 +110,9 @@ def _obey(learner: Learner, order: dict[str, Any]) -> dict[str, Any]:
     begun = time.perf_counter()
     state = learner.learn(state, order["rounds"])
     seconds = time.perf_counter() - begun
-    path = folder() / f"model-{os.getpid()}.npy"
-    np.save(path, np.asarray(learner.model(state), np.float32))
+    path = keep("model", learner.model(state))
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # Linux counts KiB
-    facts = {"seconds": seconds, "aside_s": learner.aside_s(state), "model": str(path), "memory_mb": memory_mb}
+    facts = {"seconds": seconds, "aside_s": learner.aside_s(state), "model": path, "memory_mb": memory_mb}
     return {**facts, **learner.notes}
 
 
