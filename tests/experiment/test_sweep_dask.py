@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ step = 0.2
 [grid]
 network.gamma = [2, 3]
 """
+MANY = SWEEP.replace("seeds = [0, 1]", f"seeds = {list(range(10))}").replace("[2, 3]", str(list(range(1, 21))))
 HOSTS = ("10.77.9.1", "10.77.9.2", "10.77.9.3")
 
 
@@ -176,8 +178,8 @@ def may_make_namespaces():
 def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker(tmp_path):
     if not may_make_namespaces():
         pytest.skip("network namespaces need root and iproute2")
-    (tmp_path / "sweep.toml").write_text(SWEEP)
-    whole = folkman("sweep", "sweep.toml", "--out", "whole", "--workers", 1, cwd=tmp_path)
+    (tmp_path / "sweep.toml").write_text(MANY)
+    whole = folkman("sweep", "sweep.toml", "--out", "whole", "--workers", 2, cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
     friend = authority(tmp_path / "friend", "friend", HOSTS)
     rogue = authority(tmp_path / "rogue", "rogue", HOSTS)
@@ -201,6 +203,9 @@ def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_work
         await_line(logs["rogue"], "ertificate")
 
     assert done.returncode == 0, done.stderr
+    index = json.loads((tmp_path / "hosts" / "index.json").read_text())
+    assert [job["state"] for job in index["jobs"]] == 200 * ["finished"]
+    assert sorted(worker["jobs"] > 20 for worker in index["workers"]) == [True, True]  # both hosts worked
     assert (tmp_path / "hosts" / "results.parquet").read_bytes() == (
         tmp_path / "whole" / "results.parquet"
     ).read_bytes()
