@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from folkman.cli_sweep import cores, write_pages_of_jobs
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -109,13 +111,19 @@ def _draw(kind: str, scene: "Scene", colour: str | None) -> "Figure":
 def report(
     folder: Annotated[Path, typer.Argument(help="A run or sweep folder.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; default report.html in the folder.")] = None,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
     from folkman.report.write import write_report
 
+    if jobs and out is not None:
+        raise ValueError("--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out")
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(f"expected a folder to write into, there is no {out.parent}; make it first")
+    problems = write_pages_of_jobs(folder, cores()) if jobs else 0
     print(write_report(folder, out))
+    if problems:
+        sys.exit(1)
 
 
 def dash(
