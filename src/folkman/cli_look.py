@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from folkman.cli_sweep import cores, write_pages_of_jobs
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -114,15 +112,18 @@ def report(
     jobs: Annotated[bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
-    from folkman.report.write import write_report
+    from folkman.files import usable_cores
+    from folkman.report.write import write_job_reports, write_report
 
     if jobs and out is not None:
         raise ValueError("--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out")
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(f"expected a folder to write into, there is no {out.parent}; make it first")
-    problems = write_pages_of_jobs(folder, cores()) if jobs else 0
+    pages = write_job_reports(folder, usable_cores()) if jobs else None
+    if pages is not None:
+        print(pages.told(), file=sys.stderr, flush=True)
     print(write_report(folder, out))
-    if problems:
+    if pages is not None and pages.failed:
         sys.exit(1)
 
 

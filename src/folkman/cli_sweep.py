@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from folkman.experiment.sweep_grid import Plan
     from folkman.experiment.sweep_store import SweepFolder
 
-__all__ = ["Track", "cores", "register", "write_pages_of_jobs"]
+__all__ = ["Track", "register"]
 
 DIVERGED, DISK, FAILED, INTERRUPTED = 3, 4, 5, 130
 
@@ -75,8 +75,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
     from folkman.experiment.sweep_engines import Crew, check_crew
+    from folkman.files import usable_cores
 
-    number = workers if workers is not None else cores()
+    number = workers if workers is not None else usable_cores()
     files = [str(path) if path is not None else None for path in (tls_ca, tls_cert, tls_key)]
     ours = engine in ("processes", "dask")  # a cluster that is there has limits of its own
     limit_mb = _megabytes(memory, max(number, 1)) if ours or memory is not None else None
@@ -218,28 +219,17 @@ def _report(outcome: "Outcome", folder: "SweepFolder", page_makers: int, *, quie
         print(f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n", file=place)
         print(f"results  {folder.results}", file=place)
     if not outcome.disk:
-        if page_makers:
-            write_pages_of_jobs(folder.root, page_makers)
-        _write_page(folder, place)
+        _write_pages(folder, page_makers, place)
     print(f"folder  {folder.root}", file=place)
 
 
-def write_pages_of_jobs(root: Path, workers: int) -> int:
-    """Write report.html of the jobs that have none, on so many processes; return how many could not be written."""
-    from folkman.report.write import write_job_reports
-
-    written, failed = write_job_reports(root, workers)
-    _say(f"reports of {len(written)} jobs written")
-    for place, problem in failed.items():
-        _say(f"warning: no report.html: {problem}; make it with: folkman report {place}")
-    return len(failed)
-
-
-def _write_page(folder: "SweepFolder", place: Any) -> None:
-    """Write report.html; a page that cannot be drawn costs no results."""
-    from folkman.report.write import write_report
+def _write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
+    """Write report.html, first those of the jobs if asked for; a page that cannot be drawn costs no results."""
+    from folkman.report.write import write_job_reports, write_report
 
     try:
+        if page_makers:
+            _say(write_job_reports(folder.root, page_makers).told())
         print(f"report  {write_report(folder.root)}", file=place)
     except Exception as error:
         _say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
@@ -256,11 +246,6 @@ def _exit_code(outcome: "Outcome") -> int:
     if outcome.having("failed"):
         return FAILED
     return DIVERGED if outcome.having("diverged") else 0
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _granted_bytes() -> float:

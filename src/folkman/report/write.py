@@ -3,14 +3,29 @@
 import multiprocessing
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
 from folkman.files import write_whole
 from folkman.report.live import read_json
 from folkman.report.reading import check_sweep, kind_of, read_folder, read_sweep
 
-__all__ = ["write_job_reports", "write_report"]
+__all__ = ["JobReports", "write_job_reports", "write_report"]
 
 ENDED = ("finished", "diverged")
+
+
+class JobReports(NamedTuple):
+    """The reports of a sweep's jobs: the pages written, and for each folder without one what was wrong."""
+
+    written: list[Path]
+    failed: dict[Path, str]
+
+    def told(self) -> str:
+        """Return it in words, with what to do."""
+        lines = [f"reports of {len(self.written)} jobs written"]
+        for folder, problem in self.failed.items():
+            lines.append(f"warning: no report.html: {problem}; make it with: folkman report {folder}")
+        return "\n".join(lines)
 
 
 def write_report(root: Path, target: Path | None = None) -> Path:
@@ -28,10 +43,10 @@ def write_report(root: Path, target: Path | None = None) -> Path:
     return path
 
 
-def write_job_reports(root: Path, workers: int = 1) -> tuple[list[Path], dict[Path, str]]:
+def write_job_reports(root: Path, workers: int = 1) -> JobReports:
     """Write the report of every ended job of a sweep that has none since it ended, on so many processes.
 
-    Returns the pages written, in the order of the index, and for each job folder without one what was wrong.
+    Returns the pages written, in the order of the index, and what was wrong with the others.
     """
     if kind_of(root) != "sweep":
         raise ValueError(f"expected a sweep folder, {root} is a run folder and has no jobs; leave out --jobs")
@@ -40,7 +55,7 @@ def write_job_reports(root: Path, workers: int = 1) -> tuple[list[Path], dict[Pa
     ended = [root / str(job.get("folder")) for job in index.get("jobs", []) if job.get("state") in ENDED]
     wanted = [folder for folder in ended if not _is_current(folder)]
     if not wanted:
-        return [], {}
+        return JobReports([], {})
     failed: dict[Path, str] = {}
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     with ProcessPoolExecutor(min(workers, len(wanted)), spawn) as pool:
@@ -50,7 +65,7 @@ def write_job_reports(root: Path, workers: int = 1) -> tuple[list[Path], dict[Pa
                 done.result()
             except (OSError, ValueError, KeyError, TypeError, BrokenExecutor) as error:  # the others are written
                 failed[pages[done]] = str(error)
-    return [folder / "report.html" for folder in wanted if folder not in failed], failed
+    return JobReports([folder / "report.html" for folder in wanted if folder not in failed], failed)
 
 
 def _is_current(folder: Path) -> bool:
