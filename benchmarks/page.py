@@ -1,27 +1,33 @@
 """The live page under load: 50 updates a second, 16 nodes, for as long as told, in a real Chromium.
 
-    python benchmarks/page.py --minutes 10 [--out soak.json]
+    python benchmarks/page.py --minutes 10 [--lines 20000] [--out soak.json]
 
-A writer appends rows and replaces scenes as a run does; `folkman dash` serves them; the browser draws them. Every five
-seconds the browser collects its garbage and tells its memory. Ends with one JSON line, and with exit code 1 if the page
-reported an error, memory grew, or the lag from writing a row to its drawing was above 100 ms at the 95th percentile.
+A run's own observer writes the rows, and rewrites their file when it has `--lines` of them; scenes are replaced beside
+them; `folkman dash` serves both; the browser draws them. Every update has its number: the browser notes when it has
+which and when it has drawn which, so that each one's lag is known. Every five seconds the browser collects its garbage
+and tells its memory. Ends with one JSON line, and with exit code 1 if the page reported an error, memory grew, an
+update never came, the file was not rewritten though it was full, or the lag from writing a row to its drawing was above
+100 ms at the 95th percentile.
 """
 
 import argparse
 import json
 import math
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 from playwright.sync_api import CDPSession, Page, sync_playwright
+
+from folkman.experiment import observer
+from folkman.record import Run
 
 NODES, RATE_HZ, SCENE_EVERY = 16, 50, 5
 MOST_LAG_MS = 100.0
@@ -48,11 +54,45 @@ name = "async_sharing"
 label = "Algorithm 1"
 """
 
+COUNT = """
+  window.had = [];
+  window.drawn = [];
+  window.last = 0;
+  window.EventSource = class extends EventSource {
+    addEventListener(kind, listen) {
+      super.addEventListener(kind, (event) => {
+        listen(event);
+        for (const run of JSON.parse(event.data).runs ?? []) {
+          window.last = run.done;
+          window.had.push([Date.now(), run.done]);
+        }
+      });
+    }
+  };
+"""
+"""Before the page's own scripts: note the number of the last update whenever the page has been told."""
+
 OBSERVE = """() => {
-  window.lags = [];
-  new MutationObserver(() => window.lags.push(Number(document.getElementById("lag").dataset.ms)))
+  window.had.splice(0);
+  new MutationObserver(() => window.drawn.push([Date.now(), window.last]))
     .observe(document.getElementById("lag"), { attributes: true, attributeFilter: ["data-ms"] });
 }"""
+
+
+class Written(NamedTuple):
+    """What the writer did: when each update was written, in ms by its number, and how often the file shrank."""
+
+    at_ms: list[float]
+    shrunk: list[int]  # the numbers of the updates that did it
+
+
+class Seen(NamedTuple):
+    """What the browser saw: when it had, and had drawn, the update of which number; its memory; its complaints."""
+
+    had: list[tuple[float, float]]
+    drawn: list[tuple[float, float]]
+    held: list[dict[str, float]]
+    errors: list[str]
 
 
 def row(index: int) -> dict[str, float]:
@@ -87,48 +127,53 @@ def scene(index: int, rng: np.random.Generator) -> dict[str, object]:
     }  # fmt: skip
 
 
-def write(root: Path, stop: threading.Event) -> None:
-    """Append a row every fiftieth of a second, and replace the scene every fifth time."""
-    rng, lines, moment = (
-        np.random.default_rng(0),
-        root / "live/algorithm-1-seed0.jsonl",
-        root / "live/algorithm-1-seed0.json",
-    )
-    head = {"at": time.time(), "label": "Algorithm 1", "algorithm": "async_sharing", "seed": 0, "slots": 10**8}
-    lines.write_text(json.dumps(head | {"nodes": NODES, "pid": os.getpid(), "host": socket.gethostname()}) + "\n")
-    begun_s, index = time.monotonic(), 0
+def write(root: Path, stop: threading.Event, written: Written) -> None:
+    """Tell a run's observer a row every fiftieth of a second, and replace the scene every fifth time."""
+    rng, moment = np.random.default_rng(0), root / "live/algorithm-1-seed0.json"
+    run = Run("async_sharing", "Algorithm 1", 0)
+    simulation: Any = SimpleNamespace(recording=SimpleNamespace(every=1), problem=SimpleNamespace(num_nodes=NODES))
+    watcher = observer.Observer(root, run, simulation, 10**8)
+    watcher.begin(0)
+    watcher.next_scene_s = math.inf  # there is no network to look at: scenes are made here
+    nothing: Any = None
+    begun_s, index, size = time.monotonic(), 0, 0
     while not stop.is_set():
         index += 1
         if index % SCENE_EVERY == 0:
             part = moment.with_suffix(".part")
             part.write_text(json.dumps(scene(index, rng)))
             part.replace(moment)
-        with lines.open("a") as file:
-            file.write(json.dumps({"at": time.time(), "row": row(index)}) + "\n")
+        run.rows.append(row(index))
+        watcher.next_line_s = 0.0  # every row is an update, also one that comes a little early
+        written.at_ms.append(1000 * time.time())
+        watcher.see(nothing, run.rows[-1])
+        before, size = size, watcher.lines.stat().st_size
+        if size < before:
+            written.shrunk.append(index)
         stop.wait(max(0.0, begun_s + index / RATE_HZ - time.monotonic()))
-    root.joinpath("written").write_text(str(index))
 
 
-def measure(page: Page, session: CDPSession) -> tuple[list[float], dict[str, float]]:
-    """Return the lags since the last time, and what the browser holds after collecting its garbage."""
-    lags = page.evaluate("() => window.lags.splice(0)")
+def measure(page: Page, session: CDPSession, seen: Seen) -> None:
+    """Take what the browser noted since the last time, and what it holds after collecting its garbage."""
+    had, drawn = page.evaluate("() => [window.had.splice(0), window.drawn.splice(0)]")
+    seen.had.extend(had)
+    seen.drawn.extend(drawn)
     session.send("HeapProfiler.collectGarbage")
     facts = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    return lags, {"heap_mb": facts["JSHeapUsedSize"] / 1e6, "dom_nodes": facts["Nodes"]}
+    seen.held.append({"heap_mb": facts["JSHeapUsedSize"] / 1e6, "dom_nodes": facts["Nodes"]})
 
 
-def watch(address: str, minutes: float, shot: Path | None) -> dict[str, object]:
+def watch(address: str, minutes: float, shot: Path | None) -> Seen:
     """Look at the page for so long, and return what was seen."""
-    errors: list[str] = []
-    lags: list[float] = []
-    held: list[dict[str, float]] = []
+    seen = Seen([], [], [], [])
     with sync_playwright() as driver:
         chromium = shutil.which("chromium")
         options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--enable-precise-memory-info"]
         browser = driver.chromium.launch(executable_path=chromium, args=options)
         page = browser.new_page(viewport={"width": 1280, "height": 1500})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        page.on("console", lambda line: seen.errors.append(line.text) if line.type == "error" else None)
+        page.add_init_script(COUNT)
         page.goto(address)
         page.get_by_text("running, 0 of 1 runs").wait_for(timeout=60_000)
         session = page.context.new_cdp_session(page)
@@ -137,49 +182,68 @@ def watch(address: str, minutes: float, shot: Path | None) -> dict[str, object]:
         end_s = time.monotonic() + 60 * minutes
         while time.monotonic() < end_s:
             page.wait_for_timeout(5000)
-            new, facts = measure(page, session)
-            lags += new
-            held.append(facts)
+            measure(page, session, seen)
         if shot is not None:
             page.keyboard.press("p")  # a page that keeps changing cannot be caught
             page.screenshot(path=shot, timeout=120_000)
         browser.close()
-    return {"errors": errors, "lags": lags, "held": held}
+    return seen
 
 
-def verdict(seen: dict[str, object], minutes: float, rows: int) -> dict[str, object]:
+def lags(at_ms: "np.ndarray[Any, Any]", events: list[tuple[float, float]]) -> tuple["np.ndarray[Any, Any]", int]:
+    """Return for each update how long after its writing the page had come so far, and how many never came.
+
+    Counted are those written after the first event and at least a second before the last.
+    """
+    when_ms, number = np.array(events).T
+    reached = np.maximum.accumulate(number)  # a file that is read again begins at old rows
+    numbers = 1 + np.flatnonzero((at_ms > when_ms[0]) & (at_ms < when_ms[-1] - 1000))
+    place = np.searchsorted(reached, numbers)
+    came = place < len(when_ms)
+    return when_ms[place[came]] - at_ms[numbers[came] - 1], int((~came).sum())
+
+
+def verdict(seen: Seen, minutes: float, written: Written, most_lines: int) -> dict[str, object]:
     """Return the numbers that are asked for."""
-    lags, held = np.array(seen["lags"]), seen["held"]
-    heap = np.array([facts["heap_mb"] for facts in held])  # type: ignore[index, union-attr]
-    nodes = np.array([facts["dom_nodes"] for facts in held])  # type: ignore[index, union-attr]
+    at_ms = np.array(written.at_ms)
+    (had, lost), (drawn, undrawn) = lags(at_ms, seen.had), lags(at_ms, seen.drawn)
+    heap = np.array([facts["heap_mb"] for facts in seen.held])
+    nodes = np.array([facts["dom_nodes"] for facts in seen.held])
     quarter = max(len(heap) // 4, 1)
     growth = float(heap[-quarter:].mean() / heap[quarter : 2 * quarter].mean())
     answer: dict[str, object] = {
-        "minutes": minutes, "rows": rows, "rows_per_s": round(rows / 60 / minutes, 1), "draws": len(lags),
-        "errors": seen["errors"],
-        "lag_ms": {f"p{q}": round(float(np.percentile(lags, q)), 1) for q in (50, 95, 99, 100)},
+        "minutes": minutes, "rows": len(at_ms), "most_lines": most_lines, "file_shrank_at_row": written.shrunk,
+        "updates": len(drawn), "lost": lost + undrawn, "draws": len(seen.drawn), "errors": seen.errors,
+        "had_ms": _percentiles(had), "drawn_ms": _percentiles(drawn),
         "heap_mb": {"second_quarter": round(float(heap[quarter : 2 * quarter].mean()), 2),
                     "last_quarter": round(float(heap[-quarter:].mean()), 2), "growth": round(growth, 3)},
         "dom_nodes": {"second_quarter": int(nodes[quarter : 2 * quarter].max()),
                       "last_quarter": int(nodes[-quarter:].max())},
     }  # fmt: skip
-    p95 = float(np.percentile(lags, 95))
-    answer["passed"] = not seen["errors"] and growth < MOST_GROWTH and p95 < MOST_LAG_MS
+    well = not seen.errors and growth < MOST_GROWTH and float(np.percentile(drawn, 95)) < MOST_LAG_MS
+    answer["passed"] = well and lost + undrawn == 0 and (len(at_ms) <= most_lines or bool(written.shrunk))
     return answer
+
+
+def _percentiles(values: "np.ndarray[Any, Any]") -> dict[str, float]:
+    return {f"p{q}": round(float(np.percentile(values, q)), 1) for q in (50, 95, 99, 100)}
 
 
 def main() -> None:
     """Run the soak."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=10.0)
+    options.add_argument("--lines", type=int, default=observer.MOST_LINES, help="of the file before it is rewritten")
     options.add_argument("--out", type=Path)
     options.add_argument("--screenshot", type=Path)
     given = options.parse_args()
+    observer.MOST_LINES = given.lines
+    written = Written([], [])
     with tempfile.TemporaryDirectory() as place:
         root, stop = Path(place) / "soak", threading.Event()
         (root / "live").mkdir(parents=True)
         (root / "config.toml").write_text(CONFIG)
-        writer = threading.Thread(target=write, args=(root, stop))
+        writer = threading.Thread(target=write, args=(root, stop, written))
         writer.start()
         command = [sys.executable, "-m", "folkman", "dash", str(root), "--port", "0"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -193,7 +257,7 @@ def main() -> None:
             writer.join()
             server.terminate()
             server.wait()
-        answer = verdict(seen, given.minutes, int((root / "written").read_text()))
+        answer = verdict(seen, given.minutes, written, given.lines)
     answer["server_rss_mb"] = next(int(line.split()[1]) / 1000 for line in status.splitlines() if line[:5] == "VmRSS")
     if given.out:
         given.out.write_text(json.dumps(answer, indent=2) + "\n")

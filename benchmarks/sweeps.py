@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 WARM_UP_JOBS = 20
@@ -75,9 +76,12 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
     print(json.dumps(found, indent=1))
 
 
-def kills(rounds: int = 10, jobs: int = 40) -> None:
-    """Disturb a sweep until it has been killed `rounds` times, finish it, and compare its table with a quiet one."""
-    draw = random.Random(time.time_ns())  # noqa: S311 - moments, not secrets
+def kills(rounds: int = 10, jobs: int = 200) -> None:
+    """Disturb a sweep until it has been killed `rounds` times, finish it, and compare its table with a quiet one.
+
+    The kills are spread over the sweep; ends with exit code 1 unless both tables are the same bytes.
+    """
+    draw, begun_s = random.Random(time.time_ns()), time.monotonic()  # noqa: S311 - moments, not secrets
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         (root / "sweep.toml").write_text(_definition(jobs))
@@ -85,14 +89,15 @@ def kills(rounds: int = 10, jobs: int = 40) -> None:
         killed = {"worker": 0, "sweep": 0, "finished early": 0}
         for _ in range(rounds):
             process = _folkman(root, "--out", "disturbed")
-            _let_end(process, root / "disturbed", draw.randint(0, 2), draw.uniform(0, 5))
+            _let_end(process, root / "disturbed", draw.randint(0, max(2, jobs // rounds // 2)), draw.uniform(0, 2))
             for _ in range(draw.randint(0, 2)):
                 children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
                 workers = children.read_text().split() if children.exists() else []
                 if workers:
-                    os.kill(int(draw.choice(workers)), signal.SIGKILL)
-                    killed["worker"] += 1
-                _let_end(process, root / "disturbed", draw.randint(0, 1), draw.uniform(0, 5))
+                    with suppress(ProcessLookupError):  # gone by itself in between
+                        os.kill(int(draw.choice(workers)), signal.SIGKILL)
+                        killed["worker"] += 1
+                _let_end(process, root / "disturbed", draw.randint(0, 1), draw.uniform(0, 2))
             if process.poll() is not None:
                 killed["finished early"] += 1
                 break
@@ -101,7 +106,10 @@ def kills(rounds: int = 10, jobs: int = 40) -> None:
             killed["sweep"] += 1
         _folkman(root, "--out", "disturbed").wait(1200)
         tables = [(root / name / "results.parquet").read_bytes() for name in ("quiet", "disturbed")]
-        print(json.dumps({"jobs": jobs, "killed": killed, "same_bytes": tables[0] == tables[1]}))
+        done = len(list(root.glob("disturbed/jobs/*/job.json")))
+    found = {"jobs": done, "killed": killed, "same_bytes": tables[0] == tables[1]}
+    print(json.dumps(found | {"seconds": round(time.monotonic() - begun_s)}))
+    sys.exit(0 if found["same_bytes"] and done == jobs else 1)
 
 
 def _let_end(process: "subprocess.Popen[bytes]", folder: Path, jobs: int, then_s: float) -> None:

@@ -1,4 +1,7 @@
-"""The documentation runs: Python blocks are executed, configurations resolved, commands parsed, links followed."""
+"""The documentation runs: Python blocks are executed, configurations resolved, commands parsed, links followed.
+
+Commands are run in `test_docs_shell.py`; here also those that cannot be are parsed.
+"""
 
 import json
 import re
@@ -52,7 +55,7 @@ def test_commands_exist_with_all_their_options(page):
     from folkman.cli import app
 
     root = typer.main.get_command(app)
-    for line in "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines():
+    for line in re.split(r"\n|&&", "\n".join(blocks(page, "sh")).replace("\\\n", " ")):
         words = shlex.split(line, comments=True)
         if words[:1] == ["folkman"]:
             parse(root, words[1:], line)

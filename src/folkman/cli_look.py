@@ -109,13 +109,22 @@ def _draw(kind: str, scene: "Scene", colour: str | None) -> "Figure":
 def report(
     folder: Annotated[Path, typer.Argument(help="A run or sweep folder.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; default report.html in the folder.")] = None,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
-    from folkman.report.write import write_report
+    from folkman.files import usable_cores
+    from folkman.report.write import write_job_reports, write_report
 
+    if jobs and out is not None:
+        raise ValueError("--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out")
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(f"expected a folder to write into, there is no {out.parent}; make it first")
+    pages = write_job_reports(folder, usable_cores()) if jobs else None
+    if pages is not None:
+        print(pages.told(), file=sys.stderr, flush=True)
     print(write_report(folder, out))
+    if pages is not None and pages.failed:
+        sys.exit(1)
 
 
 def dash(

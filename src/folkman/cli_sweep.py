@@ -70,18 +70,22 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     tls_cert: Annotated[Path | None, typer.Option(help="Our certificate, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
     track: Track = None,
+    reports: Annotated[bool, typer.Option("--reports", help="At the end, also a report.html of every job.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
     from folkman.experiment.sweep_engines import Crew, check_crew
+    from folkman.files import usable_cores
 
-    number = workers if workers is not None else _cores()
+    number = workers if workers is not None else usable_cores()
     files = [str(path) if path is not None else None for path in (tls_ca, tls_cert, tls_key)]
-    crew = Crew(engine, number, _megabytes(memory, max(number, 1)), *files)
+    ours = engine in ("processes", "dask")  # a cluster that is there has limits of its own
+    limit_mb = _megabytes(memory, max(number, 1)) if ours or memory is not None else None
+    crew = Crew(engine, number, limit_mb, *files)
     check_crew(crew)
     plan, folder = _planned(config, grid or [], together or [], settings or [], (out, store, resume))
     outcome = _swept(plan, folder, crew, track or [])
-    _report(outcome, folder, quiet=as_json)
+    _report(outcome, folder, number if reports else 0, quiet=as_json)
     if as_json:
         counts = {state: len(outcome.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
         print(json.dumps({"folder": str(folder.root), "state": outcome.state, **counts, "jobs": outcome.jobs}))
@@ -131,6 +135,7 @@ def _swept(plan: "Plan", folder: "SweepFolder", crew: "Crew", track: list[str]) 
     make_shared(track, folder.root, plan.name)
     try:
         with folder.held(), _ending_on_term(), closing(engine_for(crew)) as engine, _progress(len(plan.jobs)) as watch:
+            _say(engine.about)
             outcome = run_sweep(plan, folder, engine, watch, track)
     except KeyboardInterrupt:
         _say(f"interrupted; {advice}")
@@ -196,8 +201,8 @@ def _left(seconds: float | None) -> str:
     return f"{text} left"
 
 
-def _report(outcome: "Outcome", folder: "SweepFolder", *, quiet: bool) -> None:
-    """Tell how it went: memory, failures with their logs, and the table."""
+def _report(outcome: "Outcome", folder: "SweepFolder", page_makers: int, *, quiet: bool) -> None:
+    """Tell how it went: memory, failures with their logs, the table; jobs get pages from so many processes, or none."""
     place = sys.stderr if quiet else sys.stdout
     grown = [job["rss_mb"] for job in outcome.jobs if job["rss_mb"]]
     memory = f"; memory of a worker {min(grown):.0f} to {max(grown):.0f} MB" if grown else ""
@@ -213,17 +218,18 @@ def _report(outcome: "Outcome", folder: "SweepFolder", *, quiet: bool) -> None:
 
         print(f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n", file=place)
         print(f"results  {folder.results}", file=place)
-    _write_page(outcome, folder, place)
+    if not outcome.disk:
+        _write_pages(folder, page_makers, place)
     print(f"folder  {folder.root}", file=place)
 
 
-def _write_page(outcome: "Outcome", folder: "SweepFolder", place: Any) -> None:
-    """Write report.html; a page that cannot be drawn costs no results."""
-    from folkman.report.write import write_report
+def _write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
+    """Write report.html, first those of the jobs if asked for; a page that cannot be drawn costs no results."""
+    from folkman.report.write import write_job_reports, write_report
 
-    if outcome.disk:
-        return
     try:
+        if page_makers:
+            _say(write_job_reports(folder.root, page_makers).told())
         print(f"report  {write_report(folder.root)}", file=place)
     except Exception as error:
         _say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
@@ -240,10 +246,6 @@ def _exit_code(outcome: "Outcome") -> int:
     if outcome.having("failed"):
         return FAILED
     return DIVERGED if outcome.having("diverged") else 0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _granted_bytes() -> float:

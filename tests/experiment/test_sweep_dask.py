@@ -2,13 +2,18 @@
 
 import datetime
 import ipaddress
+import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
+
+from folkman.experiment.sweep_dask import bounds
+from folkman.experiment.sweep_engines import Crew, engine_for
 
 SWEEP = """
 slots = 40
@@ -26,6 +31,7 @@ step = 0.2
 [grid]
 network.gamma = [2, 3]
 """
+MANY = SWEEP.replace("seeds = [0, 1]", f"seeds = {list(range(10))}").replace("[2, 3]", str(list(range(1, 21))))
 HOSTS = ("10.77.9.1", "10.77.9.2", "10.77.9.3")
 
 
@@ -137,6 +143,50 @@ def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.slow
+def test_the_limits_of_a_cluster_that_is_there_are_its_own_and_told(tmp_path):
+    """Workers started with 3 and 4 GB: the sweep says so, and refuses to promise another limit."""
+    tls = authority(tmp_path / "friend", "friend", ["127.0.0.1"])
+    (tmp_path / "sweep.toml").write_text(SWEEP.replace("[2, 3]", "[2]"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    address, log = f"tls://127.0.0.1:{port}", tmp_path / "scheduler.log"
+    sweep = ["sweep", "sweep.toml", "--engine", address, *of_folkman(tls)]
+    at = ("scheduler", "--host", "127.0.0.1", "--port", port, "--protocol", "tls")
+    with ExitStack() as stack:
+        stack.enter_context(dask(*at, tls=tls, log=log))
+        await_line(log, "Scheduler at")
+        engine = engine_for(Crew(address, 1, None, *(str(tls[name]) for name in ("ca", "cert", "key"))))
+        stack.callback(engine.close)
+        alone = engine.about
+        for limit in ("3GB", "4GB"):
+            log = tmp_path / f"{limit}.log"
+            worker = ("worker", address, "--nthreads", "1", "--nworkers", "1", "--memory-limit", limit)
+            stack.enter_context(dask(*worker, tls=tls, log=log))
+            await_line(log, "Registered to")
+        refused = folkman(*sweep, "--out", "refused", "--memory", "4GB", cwd=tmp_path)
+        done = folkman(*sweep, "--out", "done", cwd=tmp_path)
+
+    assert alone == f"no workers at {address} yet; jobs wait until there are some"
+    assert done.returncode == 0, done.stderr
+    assert f"2 workers at {address}, at most 3000 to 4000 MB of memory each" in done.stderr
+    assert refused.returncode == 2
+    assert "--memory-limit 4GB" in refused.stderr
+    assert not (tmp_path / "refused").exists()
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ([2_000_000_000, 2_000_000_000], "at most 2000 MB of memory each"),
+        ([0, None], "whose memory nothing bounds"),
+        ([0, 5_000_000], "at most 5 MB of memory each, some without a bound"),
+    ],
+)
+def test_limits_in_words(limits, words):
+    assert bounds(limits) == words
+
+
 @contextmanager
 def three_hosts():
     """Make three network namespaces on one bridge, each with an address of its own; take them down after."""
@@ -176,8 +226,8 @@ def may_make_namespaces():
 def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker(tmp_path):
     if not may_make_namespaces():
         pytest.skip("network namespaces need root and iproute2")
-    (tmp_path / "sweep.toml").write_text(SWEEP)
-    whole = folkman("sweep", "sweep.toml", "--out", "whole", "--workers", 1, cwd=tmp_path)
+    (tmp_path / "sweep.toml").write_text(MANY)
+    whole = folkman("sweep", "sweep.toml", "--out", "whole", "--workers", 2, cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
     friend = authority(tmp_path / "friend", "friend", HOSTS)
     rogue = authority(tmp_path / "rogue", "rogue", HOSTS)
@@ -201,6 +251,9 @@ def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_work
         await_line(logs["rogue"], "ertificate")
 
     assert done.returncode == 0, done.stderr
+    index = json.loads((tmp_path / "hosts" / "index.json").read_text())
+    assert [job["state"] for job in index["jobs"]] == 200 * ["finished"]
+    assert sorted(worker["jobs"] > 20 for worker in index["workers"]) == [True, True]  # both hosts worked
     assert (tmp_path / "hosts" / "results.parquet").read_bytes() == (
         tmp_path / "whole" / "results.parquet"
     ).read_bytes()

@@ -47,7 +47,7 @@ def folkman(*arguments, cwd):
 class Here:
     """An engine that runs every job in this process."""
 
-    name = "here"
+    name = about = "here"
 
     def __init__(self, run=run_order):
         self.run, self.ran = run, []
@@ -128,6 +128,7 @@ def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tm
         command("sweep", "sweep.toml", "--out", "s", "--workers", 1), cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
+    assert "1 processes here, at most" in process.stderr.readline()
     first = process.stderr.readline()
     assert "finished" in first
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -141,9 +142,13 @@ def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tm
     while _alive(tmp_path / "s" / "jobs") and time.monotonic() < deadline:
         time.sleep(0.1)
 
-    resumed = folkman("sweep", "--resume", "s", cwd=tmp_path)
+    resumed = folkman("sweep", "--resume", "s", "--reports", cwd=tmp_path)
 
     assert resumed.returncode == 0, resumed.stderr
+    page = (tmp_path / "s" / "report.html").read_text()
+    for path in (tmp_path / "s").glob("jobs/*/job.json"):  # also those that ended before
+        assert (path.parent / "report.html").is_file()
+        assert f'href="jobs/{path.parent.name}/report.html"' in page
     assert 2 <= len(ended_before) < 4
     after = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("jobs/*/job.json")}
     assert all(after[key] == when for key, when in ended_before.items())  # not run again
@@ -303,6 +308,7 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["sweep", "--grid", "nodes="], "has no values"),
         (["sweep", "--grid", "network.gama=1"], "did you mean 'gamma'?"),
         (["sweep", "--grid", "nodes=2", "--memory", "lots"], "--memory looks like 4GB"),
+        (["sweep", "--grid", "nodes=2", "--memory", "4GB", "--engine", "tcp://127.0.0.1:1"], "--memory-limit 4GB"),
         (["sweep", "--grid", "nodes=2", "--workers", "0"], "--workers must be at least 1"),
         (["sweep", "--grid", "nodes=2", "--engine", "ray"], "expected 'processes', 'dask'"),
         (["sweep", "--grid", "nodes=2", "--engine", "tcp://10.0.0.1:8786"], "is not encrypted"),

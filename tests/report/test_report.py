@@ -9,7 +9,7 @@ import pytest
 
 from folkman.record import Run
 from folkman.report.reading import read_folder, read_sweep
-from folkman.report.write import write_report
+from folkman.report.write import write_job_reports, write_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -162,6 +162,42 @@ def test_a_sweep_shows_arms_axes_and_failures(tmp_path):
     assert "3 finished, 1 failed" in text
     assert "0.45 ± 0.64" in text  # 2/5 and 2/5 + 0.1: mean 0.45, t(1) 12.7 times 0.05
     assert [run.label for run in read_sweep(tmp_path).runs].count("Algorithm 1, gamma=2") == 2
+
+
+@pytest.mark.slow
+def test_every_job_gets_its_report_once_and_the_sweeps_links_to_it(radio_folder, tmp_path, monkeypatch, capsys):
+    """Three jobs ended: one is damaged and told, two are written; the second time only what ended since."""
+    from folkman.cli import main
+
+    root = make_sweep(tmp_path)
+    finished = [job["folder"] for job in json.loads((root / "index.json").read_text())["jobs"]][:3]
+    for folder in finished:
+        shutil.copytree(radio_folder, root / folder, dirs_exist_ok=True)
+        (root / folder / "report.html").unlink(missing_ok=True)
+    (root / finished[2] / "config.toml").write_text("no TOML =")
+
+    monkeypatch.setattr("sys.argv", ["folkman", "report", str(root), "--jobs"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert "reports of 2 jobs written" in told
+    assert f"folkman report {root / finished[2]}" in told
+    links = [ref for ref in parsed(root / "report.html").refs if ref.endswith("report.html")]
+    assert links == [f"{folder}/report.html" for folder in finished[:2]]
+    assert all("curves" in parsed(root / link).ids for link in links)
+    shutil.copy(radio_folder / "config.toml", root / finished[2])
+    (root / finished[0] / "job.json").write_text("{}")  # ended again
+    written, failed = write_job_reports(root, 2)
+    assert [page.parent.name for page in written] == [finished[0][5:], finished[2][5:]]
+    assert failed == {}
+    assert write_job_reports(root) == ([], {})
+
+
+def test_the_jobs_of_a_run_folder_are_refused(radio_folder):
+    with pytest.raises(ValueError, match=r"expected a sweep folder, .* leave out --jobs"):
+        write_job_reports(radio_folder)
 
 
 def test_a_sweep_of_a_later_format_is_refused(tmp_path):

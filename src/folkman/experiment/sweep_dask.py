@@ -23,7 +23,7 @@ from folkman.experiment.sweep_store import DISK_ERRORS, claim, ended
 if TYPE_CHECKING:
     from folkman.experiment.sweep_engines import Crew, Order, Started, Told
 
-__all__ = ["Dask", "check_crew", "unpack"]
+__all__ = ["Dask", "bounds", "check_crew", "unpack"]
 
 CONNECT_S = "20s"
 
@@ -62,6 +62,16 @@ class Dask:
                 "and that --tls-ca, --tls-cert and --tls-key are of its authority"
             ) from None
 
+    @property
+    def about(self) -> str:
+        """Return how many workers there are now and what the scheduler says their memory is bounded by."""
+        threads: Any = self._client.nthreads()
+        number = len(threads)
+        if number == 0:
+            return f"no workers at {self.name} yet; jobs wait until there are some"
+        limits = [facts.get("memory_limit") for facts in self._client.scheduler_info()["workers"].values()]
+        return f"{number} workers at {self.name}, {bounds(limits)}"
+
     def map(self, orders: "Sequence[Order]", started: "Started") -> "Iterator[Told]":
         """Yield how each order ended; dask itself takes up the jobs of a worker that died."""
         from distributed import as_completed
@@ -88,6 +98,11 @@ def check_crew(crew: "Crew") -> None:
     """Refuse what cannot work before anything is made: no package, no certificates, an open scheduler."""
     if crew.engine != "dask":
         _check_address(crew.engine)
+        require(
+            crew.memory_limit_mb is None,
+            f"--memory bounds workers that folkman starts, and those of {crew.engine} run already, with limits of "
+            "their own; leave it out, and start them with: dask worker ... --memory-limit 4GB",
+        )
     require(
         find_spec("distributed") is not None,
         f"--engine {crew.engine} needs the package distributed, which is not installed; pip install 'folkman[dask]'",
@@ -98,6 +113,16 @@ def check_crew(crew: "Crew") -> None:
         require(not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}")
         for name, path in files.items():
             require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")
+
+
+def bounds(limits: Sequence[int | None]) -> str:
+    """Return the limits of workers in words; dask tells none, or 0, of a worker that has none."""
+    known = [limit / 1e6 for limit in limits if limit]
+    if not known:
+        return "whose memory nothing bounds"
+    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+    words = f"at most {least if least == most else f'{least} to {most}'} MB of memory each"
+    return words if len(known) == len(limits) else f"{words}, some without a bound"
 
 
 def _check_address(address: str) -> None:

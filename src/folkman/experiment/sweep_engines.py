@@ -39,6 +39,11 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def about(self) -> str:
+        """Return what there is to know of its workers, in a line."""
+        ...
+
     def map(self, orders: Sequence[Order], started: Started) -> Iterator[Told]:
         """Yield how each order ended, as they end."""
         ...
@@ -117,6 +122,13 @@ class Processes:
         self._workers: list[_Worker] = []
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
+
+    @property
+    def about(self) -> str:
+        """Return how many processes there will be at a time, and the memory of each."""
+        limit = self._memory_limit_mb
+        bound = "whose memory nothing bounds" if limit is None else f"at most {limit:.0f} MB of memory each"
+        return f"{self._number} processes here, {bound}"
 
     def map(self, orders: Sequence[Order], started: Started) -> Iterator[Told]:
         """Yield how each order ended. Workers are kept for the next call."""

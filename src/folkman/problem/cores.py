@@ -6,7 +6,6 @@ average) may round otherwise than on one core. It pays for many nodes around a s
 radio, whose work is not parted.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from folkman.files import usable_cores
+
 __all__ = ["over_cores", "unparted", "use_cores"]
 
 WORTH = 20_000_000
@@ -24,9 +25,7 @@ WORTH = 20_000_000
 
 def use_cores(cores: int | None = None) -> None:
     """Make a device of each core that this process may use; call it before JAX computes anything."""
-    if cores is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jax.config.update("jax_num_cpu_devices", cores)
+    jax.config.update("jax_num_cpu_devices", usable_cores() if cores is None else cores)
 
 
 _parted = ContextVar("_parted", default=True)

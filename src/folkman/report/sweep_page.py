@@ -204,6 +204,7 @@ def _commands(sweep: Sweep) -> str:
         ("Finish what is not finished", f"folkman sweep --resume {place}\n"),
         ("The same sweep again", f"folkman sweep {shlex.quote(str(sweep.root / 'sweep.toml'))} --out again\n"),
         ("The table, for a paper", f"folkman compare {place} --format latex\n"),
+        ("A page like this of every job, linked from the table above", f"folkman report {place} --jobs\n"),
         ("This sweep, to look around in", f"folkman dash {place}\n"),
     ]
     return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines)

@@ -1,0 +1,184 @@
+"""The commands of the documentation run, page by page from top to bottom; what cannot is in one table, with reasons."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import pytest
+
+from test_docs import PAGES, ROOT, blocks
+
+HOURS = "takes hours; what it does is tested in tests/bench/test_runs.py::test_a_measured_row_has_every_figure"
+GPU = "needs a GPU, MNIST, and hours"
+HOSTS = (
+    "needs other hosts; run in tests/experiment/test_sweep_dask.py"
+    "::test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker"
+)
+SMOKE = "takes minutes; run in tests/experiment/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+PARSED_ONLY = {
+    "pip install": "needs a package registry; `make test` installs what is tested",
+    "make bench": HOURS,
+    "folkman bench": HOURS,
+    "dask scheduler": HOSTS,
+    "dask worker": HOSTS,
+    "folkman sweep sweep.toml": HOSTS,
+    "srun": "needs Slurm",
+    "folkman data fetch": "downloads; run in tests/problem/test_fetch.py::test_canonical_archives_come_over_http",
+    "folkman dash runs/first --host 0.0.0.0": "listens beyond this machine; the token is tested in "
+    "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
+    "folkman reproduce all --size smoke": SMOKE,
+    "folkman reproduce all --size laptop": "needs MNIST and half an hour",
+    "folkman reproduce all --size full --device": GPU,
+    "folkman reproduce fig5 fig6 --size full --device": GPU,
+    "folkman reproduce fig8 fig7 --size full --device": GPU,
+    "folkman reproduce fig5 --size full --device": GPU,
+    "folkman reproduce table1 theory --size full --device": "needs MNIST",
+    "folkman reproduce all --size full --redraw runs/full": "needs what a GPU made",
+    "folkman audit runs/paper-full": "needs what a GPU made; the audit of what is kept under docs/ runs",
+}
+"""Commands that begin so are parsed and not run, and why."""
+
+FEW = "--set slots=20 --set 'seeds=[0]'"
+ONE = """--set 'algorithm=[{name="async_sharing"}]'"""
+TWO = """--set 'algorithm=[{name="async_sharing"}, {name="fedavg"}]'"""
+ADDED = {
+    "folkman run": FEW,
+    "folkman run examples/comparison": f"{FEW} {TWO}",
+    "folkman sweep --grid": f"{FEW} {ONE} --set data.train_size=60 --set model.name=softmax",
+    "folkman up": "--set slots=6",
+    "folkman dash": "--port 0",
+}
+"""What is put behind commands that begin so: shorter runs, and ports that are free. The rest is as printed."""
+
+SERVERS = ("folkman dash",)
+
+
+def commands(page):
+    """Return the commands of a page's shell blocks, a line each, without comments."""
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    bare = [re.sub(r"(^|\s+)#.*$", "", line).strip() for line in lines]
+    return [line for line in bare if line]
+
+
+def found(line, table):
+    """Return the longest entry of a table that a command begins with, or None."""
+    return max((prefix for prefix in table if line.startswith(prefix)), key=len, default=None)
+
+
+HAVING = [page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))]
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """Return a function that runs a command line in a folder, with `folkman` and `python` as they are here."""
+    place = tmp_path_factory.mktemp("bin")
+    for name, words in (("folkman", "-m folkman"), ("python", "")):
+        (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        (place / name).chmod(0o755)
+    surroundings = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
+
+    def run(line, folder):
+        return subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", line],
+            cwd=folder,
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def before(shell, tmp_path_factory):
+    """Return a folder with what pages take from one another: the run of the first page, data, a sweep, a cluster."""
+    place = tmp_path_factory.mktemp("before")
+    end(shell(f"folkman run {FEW} --set data.train_size=60 --set model.name=softmax --out runs/first", place))
+    short = f"{ADDED['folkman sweep --grid']} --workers 1"
+    end(shell(f"folkman sweep --grid network.gamma=2,3 {short} --out sweeps/gammas", place))
+    for name in "ab":
+        shutil.copytree(place / "runs" / "first", place / "runs" / name)
+    rng = np.random.default_rng(0)
+    np.savez(place / "mine.npz", x_train=rng.normal(size=(60, 4)).astype(np.float32), y_train=rng.integers(0, 3, 60))
+    (place / "mine.toml").write_text('nodes = 2\n[[algorithm]]\nname = "async_sharing"\nstep = 0.2\n')
+    home = place / "runs" / "cluster" / "nodes" / "node-0"
+    home.mkdir(parents=True)
+    (home / "health.json").write_text(json.dumps({"node": "node-0", "state": "learning"}))
+    return place
+
+
+TAKEN = {
+    "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
+    "devices.md": ("mine.toml",),
+    "tutorials/own-data.md": ("mine.npz",),
+    "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
+}
+"""What must be there before a page's first command, because the page says so or another page makes it."""
+
+
+def end(process, timeout_s=240):
+    """Wait for a command that must succeed."""
+    said, _ = process.communicate(timeout=timeout_s)
+    assert process.returncode == 0, said
+
+
+def visit_and_end(process):
+    """Wait until a server says where it is, ask it for its page, and end it as Ctrl-C does."""
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if address := re.match(r"open\s+(http://\S+)", line):
+            with urllib.request.urlopen(address.group(1), timeout=30) as answer:  # noqa: S310 - http, as matched
+                assert answer.status == 200
+            process.send_signal(signal.SIGINT)
+            break
+    said.append(process.communicate(timeout=30)[0])
+    assert process.returncode == 0, said
+    assert len(said) > 1, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HAVING, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_commands_run_from_top_to_bottom(page, shell, before, tmp_path):
+    for name in TAKEN.get(str(page.relative_to(ROOT / "docs")), ()):
+        there = before / name
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if there.is_dir() else shutil.copy)(there, tmp_path / name)
+    for name in ("docs", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+
+    for line in commands(page):
+        if found(line, PARSED_ONLY) is not None:
+            continue
+        extra = found(line, ADDED)
+        process = shell(line if extra is None else f"{line} {ADDED[extra]}", tmp_path)
+        (visit_and_end if line.startswith(SERVERS) else end)(process)
+
+
+def test_the_tables_hold_nothing_that_no_page_has():
+    every = [line for page in PAGES for line in commands(page)]
+
+    assert set(PARSED_ONLY) == {found(line, PARSED_ONLY) for line in every} - {None}
+    run = [line for line in every if found(line, PARSED_ONLY) is None]
+    assert set(ADDED) == {found(line, ADDED) for line in run} - {None}
+    assert set(TAKEN) <= {str(page.relative_to(ROOT / "docs")) for page in HAVING}
+
+
+def test_a_reason_that_names_a_test_names_one_that_is_there():
+    for reason in PARSED_ONLY.values():
+        for path, name in re.findall(r"(tests/\S+\.py)::(\w+)", reason):
+            assert f"def {name}(" in (ROOT / path).read_text(), reason
+
+
+def test_every_block_is_a_shells():
+    for page in PAGES:
+        for source in blocks(page, "sh"):
+            done = subprocess.run(["bash", "-n"], input=source, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (page, done.stderr)
