@@ -53,12 +53,21 @@ def test_the_quickstart_prints_what_the_readme_shows(tmp_path):
     assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
 
+SMOKE = "tests/experiment/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+ELSEWHERE = {"folkman reproduce all --size smoke": SMOKE, "folkman audit runs/paper-smoke": SMOKE}
+"""Commands of the README that take minutes, and the test that runs them."""
+
+
 @pytest.mark.slow
 def test_the_command_line_of_the_readme_prints_what_it_shows(tmp_path):
     """Each command as printed; of the first, the table that the README shows."""
     shown = blocks("text")[1]
-    for index, line in enumerate(blocks("sh")[1].strip().splitlines()):
-        command = shlex.split(line, comments=True)
+    lines = [line.partition("#")[0].strip() for line in blocks("sh")[1].strip().splitlines()]
+    assert set(ELSEWHERE) <= set(lines)
+    for place, _, name in (test.partition("::") for test in ELSEWHERE.values()):
+        assert f"def {name}(" in (ROOT / place).read_text()
+    for index, line in enumerate(line for line in lines if line not in ELSEWHERE):
+        command = shlex.split(line)
         assert command[0] == "folkman"
         done = subprocess.run(
             [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False

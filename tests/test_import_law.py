@@ -8,7 +8,7 @@ import pytest
 import folkman
 
 SOURCE = Path(folkman.__file__).parent
-BASE = {"checks", "files", "keys", "units", "record"}
+BASE = {"checks", "files", "keys", "machine", "units", "record"}
 MAY_IMPORT = {
     **{name: set() for name in BASE},
     "record": {"report"},  # within its methods alone: see the test below

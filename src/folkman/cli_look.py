@@ -112,7 +112,7 @@ def report(
     jobs: Annotated[bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
-    from folkman.files import usable_cores
+    from folkman.machine import usable_cores
     from folkman.report.write import write_job_reports, write_report
 
     if jobs and out is not None:

@@ -4,7 +4,6 @@ Heavy packages are imported inside the commands, so that `folkman --help` answer
 """
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -75,7 +74,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
     from folkman.experiment.sweep_engines import Crew, check_crew
-    from folkman.files import usable_cores
+    from folkman.machine import usable_cores
 
     number = workers if workers is not None else usable_cores()
     files = [str(path) if path is not None else None for path in (tls_ca, tls_cert, tls_key)]
@@ -248,22 +247,13 @@ def _exit_code(outcome: "Outcome") -> int:
     return DIVERGED if outcome.having("diverged") else 0
 
 
-def _granted_bytes() -> float:
-    """Return what a batch system or container lets us have; infinite where nothing says so."""
-    try:
-        return float(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # "max", or no such file
-        return float("inf")
-
-
 def _megabytes(text: str | None, workers: int) -> float | None:
     """Read `4GB`, `800 MB` or plain megabytes; without, an even share of nine tenths of the machine's memory."""
+    from folkman.machine import usable_bytes
+
     if text is None:
-        try:
-            whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (ValueError, OSError):
-            return None
-        return 0.9 * min(whole, _granted_bytes()) / 1e6 / workers
+        whole = usable_bytes()
+        return None if whole is None else 0.9 * whole / 1e6 / workers
     units = {"GB": 1000.0, "MB": 1.0, "": 1.0}
     number = text.strip().upper()
     unit = next(unit for unit in units if number.endswith(unit))

@@ -1,4 +1,4 @@
-"""Files: nothing is written half, a file appears by rename, or not at all; where compiled programs are kept; cores."""
+"""Files: nothing is written half, a file appears by rename, or not at all; where compiled programs are kept."""
 
 import errno
 import hashlib
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["keep_programs", "program_cache", "save_tensors", "usable_cores", "write_whole"]
+__all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
@@ -35,11 +35,6 @@ def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | No
     except SafetensorError as error:
         code = re.search(r"(?:os error |code: )(\d+)", str(error))  # the only place where it tells the disk's answer
         raise OSError(int(code[1]) if code else errno.EIO, f"could not write: {error}", str(path)) from error
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_programs() -> None:

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from folkman.files import usable_cores
+from folkman.machine import usable_cores
 
 __all__ = ["over_cores", "unparted", "use_cores"]
 

@@ -1,0 +1,52 @@
+"""The figures of the paper's experiments: what a curve looks like, where it ends, how far it is drawn."""
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from folkman.record import Run
+from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
+
+
+def run(label, seed=0, *, losses=(2.0, 1.0, 0.5), method="async_sharing", end=20.0):
+    x = np.linspace(0.0, end, len(losses))
+    rows = [
+        {"gradients": at, "seconds": 2 * at, "train_loss": loss, "test_accuracy": 1 - loss / 4}
+        for at, loss in zip(x, losses, strict=True)
+    ]
+    return Run(method, label, seed, rows)
+
+
+def test_no_two_curves_of_a_panel_look_alike_and_a_curve_looks_alike_in_all():
+    many = [run(f"ours {number}") for number in range(10)] + [run(f"theirs {n}", method="fedavg") for n in range(3)]
+    looks = _looks([Panel("a", many), Panel("b", many[::-1])])
+
+    assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == len(many)
+    assert {str(looks[f"theirs {n}"]["linestyle"]) for n in range(3)}.isdisjoint({str(looks["ours 0"]["linestyle"])})
+
+
+def test_losses_are_averaged_by_their_logarithms_and_ends_are_told():
+    """Of 0.1 and 0.4 the middle is 0.2; the interval of two draws is Student's."""
+    panel = Panel("p", [run("a", 0, losses=(2.0, 0.1)), run("a", 1, losses=(2.0, 0.4)), run("b", losses=(2.0, 0.3))])
+
+    rows = ends_markdown("title", [panel]).splitlines()
+    half = t.ppf(0.975, 1) / 2  # of the distance of two values
+
+    assert rows[4] == f"| p | a | 2 | 20 | 0.2 (x or / {4**half:.2f}) | 0.938 +- {0.075 * half:.3f} |"
+    assert rows[5] == "| p | b | 1 | 20 | 0.3 | 0.925 |"
+
+
+def test_a_run_that_diverged_is_drawn_and_told_without_a_warning():
+    panel = Panel("p", [run("a", seed, losses=(2.0, np.inf if seed else 0.5)) for seed in range(3)])
+
+    assert "| a | 3 | 20 | inf" in ends_markdown("t", [panel])
+    draw_panels([panel], "gradients", "t", "async_sharing").canvas.draw()
+
+
+def test_a_curve_is_drawn_as_far_as_ones_own_method_reaches():
+    panel = Panel("p", [run("ours"), run("theirs", method="fedavg", end=400.0)])
+
+    figure = draw_panels([panel], "seconds", "t", "async_sharing")
+
+    assert figure.axes[1].get_xlim()[1] == pytest.approx(1.03 * 40.0)
+    assert figure.axes[0].get_yscale() == "linear"  # from 2 to 0.5 is little
