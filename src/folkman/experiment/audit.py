@@ -157,7 +157,8 @@ def _decide(
         pairs[level] = {key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
                         if key in reading} | {"ours": left}  # fmt: skip
     if test == "explained":
-        return _worst_explained(name, list(pairs.values()))
+        worst = deciders.least_favourable([deciders.explained(pair, level) for level, pair in pairs.items()])
+        return Reading(name, worst.verdict, worst.said, *worst.spread)
     sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
     return deciders.compare_pairs(name, sides, ask, targets)
 
@@ -177,12 +178,6 @@ def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[F
     facts = left[0].facts
     said = {k: facts.get(v[1:]) if isinstance(v, str) and v.startswith("=") else v for k, v in wanted.items()}
     return select(runs, **said)
-
-
-def _worst_explained(name: str, pairs: Sequence[Mapping[str, Sequence[Found]]]) -> Reading:
-    found = [deciders.explained(name, pair) for pair in pairs]
-    order = {FAILS: 0, OPEN: 1, HOLDS: 2}
-    return min(found, key=lambda r: order[r.verdict], default=Reading(name, OPEN, "there are no such runs"))
 
 
 def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]) -> tuple[list[Found], list[Found]]:

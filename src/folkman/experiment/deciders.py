@@ -15,7 +15,7 @@ standard deviation. Nothing is corrected for the number of tests.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from math import isfinite, log, nan
+from math import isfinite, isnan, log, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +34,10 @@ FORMULA_MARGIN = 0.02
 
 FEWEST_DRAWS = 3
 """Draws from which a difference is decided: the interval of two is thirteen times their distance to the mean."""
+NEAR = 1.05
+"""Times FedAvg's last loss at which a run has come as far: most do, sooner or later."""
 DIVERGED = log(1e6)
-"""What a run that diverged counts as behind one that did not: so much that it decides nothing unless others agree."""
+"""The most that one run counts as behind another, diverged or not: it decides nothing unless other draws agree."""
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 
@@ -83,7 +85,7 @@ def difference(ours: float, other: float, metric: str) -> float:
         return nan if ours != other else 0.0
     if np.isinf(ours) and np.isinf(other):
         return nan
-    return log(ours) - log(other) if isfinite(ours) and isfinite(other) else (DIVERGED if np.isinf(ours) else -DIVERGED)
+    return float(np.clip(np.log(ours) - np.log(other), -DIVERGED, DIVERGED))
 
 
 def value_at(found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float]) -> float:
@@ -136,13 +138,13 @@ def verdict_of(spread: Spread, margin: float, sign: float) -> str:
 
 
 class Outcome(NamedTuple):
-    """One pair of groups, decided: at one level of what a claim must hold across, or at none."""
+    """What was found at one level of what a claim must hold across, or at none."""
 
     verdict: str
-    favour: float  # the end of the interval that speaks least for the claim
+    favour: float  # how much the end of the interval that speaks least for the claim does so
     spread: Spread
     wheres: list[float]  # of each draw
-    level: str
+    said: str  # the level, or all in words
 
 
 def compare_pairs(
@@ -168,9 +170,14 @@ def compare_pairs(
         outcomes.append(Outcome(*_decided(spread, ask["test"], margin), spread, wheres, level))
     if not outcomes or all(each.spread.n == 0 for each in outcomes):
         return Reading(name, OPEN, "there are no such runs")
-    order = {FAILS: 0, OPEN: 1, HOLDS: 2}
-    worst = min(outcomes, key=lambda each: (order[each.verdict], each.favour))
+    worst = least_favourable(outcomes)
     return Reading(name, worst.verdict, _say(worst, metric, axis, margin), *worst.spread)
+
+
+def least_favourable(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the outcome that speaks least for a claim: one that fails, else one that is open, else the weakest."""
+    order = {FAILS: 0, OPEN: 1, HOLDS: 2}
+    return min(outcomes, key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour))
 
 
 def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
@@ -186,7 +193,7 @@ def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
 
 def _say(outcome: Outcome, metric: str, axis: str, margin: float) -> str:
     """Return a difference in words."""
-    spread, level = outcome.spread, f" ({outcome.level})" if outcome.level else ""
+    spread, level = outcome.spread, f" ({outcome.said})" if outcome.said else ""
     if spread.n < 2:
         return f"{'one draw has no interval' if spread.n else 'there are no such runs'}{level}"
     if not isfinite(spread.mean):
@@ -216,33 +223,32 @@ def ordered(
     return compare_pairs(name, steps, {**ask, "test": better}, targets)
 
 
-def explained(name: str, groups: Mapping[str, Sequence[Found]]) -> Reading:
-    """Decide "because": the share of the gain log(other/ours) that a control has which lacks the cause.
+def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome:
+    """Decide "because": how much of the gain log(other/ours) a control has which lacks the cause.
 
-    A share of 90 % or more leaves the cause nothing to explain; one of 10 % or less supports it.
+    If it has nine tenths or more the cause has nothing left to explain; a tenth or less supports it.
     """
     sides = {key: by_seed(runs) for key, runs in groups.items()}
     seeds = sorted(set.intersection(*(set(side) for side in sides.values())))
-    where = reach([side[seed] for side in sides.values() for seed in seeds], "gradients")
-    shares, gains = [], []
+    gains, controls = [], []
     for seed in seeds:
+        where = reach([side[seed] for side in sides.values()], "gradients")
         loss = {key: log(at(side[seed].run, "gradients", where, "train_loss")) for key, side in sides.items()}
         gains.append(loss["other"] - loss["ours"])
-        shares.append((loss.get("control_other", loss["other"]) - loss["control"]) / (gains[-1] or nan))
-    spread = paired(shares)
-    if spread.n < FEWEST_DRAWS or not isfinite(spread.mean):
-        return Reading(name, OPEN, "too few draws for an interval" if spread.n else "there are no such runs")
-    gain = paired(gains)
+        controls.append(loss.get("control_other", loss["other"]) - loss["control"])
+    gain, named = paired(gains), f" ({level})" if level else ""
+    if gain.n < FEWEST_DRAWS or not isfinite(gain.mean):
+        says = "too few draws, or one that diverged" if gain.n else "there are no such runs"
+        return Outcome(OPEN, -np.inf, gain, [], says + named)
+    told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"
     if gain.low <= MARGIN:
-        told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"
         known = gain.high <= MARGIN
-        says = f"there is no gain to explain: {told}" if known else f"it is open whether there is a gain: {told}"
-        return Reading(name, FAILS if known else OPEN, says, *gain)
-    verdict = FAILS if spread.low >= 0.9 else HOLDS if spread.high <= 0.1 else OPEN
-    text = (
-        f"{100 * spread.mean:.3g} % ({100 * spread.low:.3g} to {100 * spread.high:.3g} %) of the gain, n = {spread.n}"
-    )
-    return Reading(name, verdict, text, *spread)
+        says = "there is no gain to explain" if known else "it is open whether there is a gain"
+        return Outcome(FAILS if known else OPEN, gain.low, gain, [], f"{says}: {told}{named}")
+    share = float(np.mean(controls) / gain.mean)
+    most, least = (paired(list(np.array(controls) - part * np.array(gains))) for part in (0.9, 0.1))
+    verdict = FAILS if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
+    return Outcome(verdict, -share, gain, [], f"{100 * share:.3g} % of {told}{named}")
 
 
 FORMULAS: dict[str, tuple[str, Callable[[Run, Mapping[str, Any]], tuple[float, float]]]] = {
@@ -278,5 +284,6 @@ def formula(name: str, kind: str, runs: Sequence[Found]) -> Reading:
 
 
 def timed_targets(runs: Sequence[Found], variant: str) -> dict[int, float]:
-    """Return, for each draw, the last training loss of FedAvg with free links at the step eta."""
-    return {f.seed: f.run.last("train_loss") for f in select(runs, variant, method="fedavg", links="free", factor=1)}
+    """Return, for each draw, what is 5 % above the last training loss of FedAvg with free links at the step eta."""
+    free = select(runs, variant, method="fedavg", links="free", factor=1)
+    return {found.seed: NEAR * found.run.last("train_loss") for found in free}

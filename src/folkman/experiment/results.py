@@ -163,7 +163,7 @@ def _under_gamma(found: Found, gamma: int) -> Found:
         slots = row["gradients"] * (1 + gamma)
         rows.append({**row, "slots": slots, "seconds": slots * slot_s, "kappa": 1 / (1 + gamma)})
     facts = {**found.facts, "links": "timed", "network": "snapshot", "gamma": gamma}
-    run = Run("fedavg", found.run.label, found.seed, rows, found.run.status)
+    run = Run("fedavg", f"{found.run.label}, Gamma {gamma}", found.seed, rows, found.run.status)
     return Found(found.variant, facts, found.seed, run, found.figures)
 
 
