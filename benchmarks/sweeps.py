@@ -16,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 WARM_UP_JOBS = 20
+MOST_OVER_IDEAL = 0.15
+MOST_GROWTH = 1.08
+"""Of a worker's memory from its first job after the warm-up to its last: 1.00 to 1.04 was seen."""
 SEEDS = 10
 BASE = {
     "slots": 300,
@@ -36,7 +39,10 @@ def main() -> None:
 
 
 def ideal(jobs: int = 200, workers: int = 2) -> None:
-    """Time a sweep of short jobs after its warm-up, and print the workers' memory along the way."""
+    """Time a sweep of short jobs after its warm-up, and print the workers' memory along the way.
+
+    Ends with exit code 1 if it took more than 15 % longer than its jobs alone, or if memory grew.
+    """
     from folkman.experiment.sweep import Progress, sweep
     from folkman.experiment.sweep_engines import Processes
     from folkman.experiment.sweep_grid import axes_of, plan
@@ -73,7 +79,10 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
         "rss_mb_from_job_20": {w: {"first": m[0], "last": m[-1], "most": max(m)} for w, m in grown.items()},
         "load": os.getloadavg(),
     }
-    print(json.dumps(found, indent=1))
+    growth = max(each["last"] / each["first"] for each in found["rss_mb_from_job_20"].values())
+    found["passed"] = found["over_ideal"] <= MOST_OVER_IDEAL and growth <= MOST_GROWTH
+    print(json.dumps(found))
+    sys.exit(0 if found["passed"] else 1)
 
 
 def kills(rounds: int = 10, jobs: int = 200) -> None:

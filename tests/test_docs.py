@@ -48,15 +48,16 @@ def test_configurations_resolve(page):
             assert resolve(tables).slots >= 1
 
 
-@pytest.mark.parametrize("page", having("sh"))
+@pytest.mark.parametrize("page", [*having("sh"), pytest.param(ROOT / "README.md", id="README.md")])
 def test_commands_exist_with_all_their_options(page):
+    """Those of the README too, which `test_examples.py` runs as far as they take no minutes and need no others."""
     import typer.main
 
     from folkman.cli import app
 
     root = typer.main.get_command(app)
-    for line in re.split(r"\n|&&", "\n".join(blocks(page, "sh")).replace("\\\n", " ")):
-        words = shlex.split(line, comments=True)
+    for line in re.split(r"\n|&&", "\n".join(blocks(page, "sh") + blocks(page, "console")).replace("\\\n", " ")):
+        words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[:1] == ["folkman"]:
             parse(root, words[1:], line)
 
@@ -80,6 +81,11 @@ def test_every_block_has_a_known_language():
     for page in PAGES:
         found = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
         assert found <= KNOWN, page
+        assert not re.search(
+            r"^    (folkman|make|python) ",
+            re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE),
+            re.MULTILINE,
+        ), f"{page}: a command outside a block of sh is not run"
 
 
 @pytest.mark.slow

@@ -32,6 +32,8 @@ PARSED_ONLY = {
     "folkman data fetch": "downloads; run in tests/problem/test_fetch.py::test_canonical_archives_come_over_http",
     "folkman dash runs/first --host 0.0.0.0": "listens beyond this machine; the token is tested in "
     "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
+    "folkman theory gap --model worst --plot": "takes half a minute; run without the plot in "
+    "tests/test_examples.py::test_the_command_line_of_the_readme_prints_what_it_shows",
     "folkman reproduce all --size smoke": SMOKE,
     "folkman reproduce all --size laptop": "needs MNIST and half an hour",
     "folkman reproduce all --size full --device": GPU,

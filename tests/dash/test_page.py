@@ -228,3 +228,24 @@ def test_the_page_is_refused_beyond_loopback_without_a_token(radio_folder, monke
 
     assert ended.value.code == 2
     assert "visitors must bring a token; add --token new" in capsys.readouterr().err
+
+
+WIDER = (
+    """() => [...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth + 1).length"""
+)
+SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def test_a_report_fits_the_desk_the_phone_and_the_printed_page(radio_folder, tmp_path, visit):
+    """Opened from disk. On a phone wide tables scroll within their boxes, and the page itself never sideways."""
+    from folkman.report.write import write_report
+
+    address = write_report(radio_folder, tmp_path / "report.html").as_uri()
+    desk = visit(address, viewport={"width": 1080, "height": 900})
+    phone = visit(address, viewport={"width": 390, "height": 800})
+    paper = visit(address, viewport={"width": 680, "height": 900})  # A4 between its margins
+    paper.emulate_media(media="print")
+
+    assert [page.evaluate(SIDEWAYS) for page in (desk, phone, paper)] == [0, 0, 0]
+    assert [page.evaluate(WIDER) for page in (desk, paper)] == [0, 0]
+    assert phone.locator("h1").bounding_box()["width"] <= 390

@@ -1,7 +1,9 @@
 """A cluster of real processes: the command line, parity with the simulation, secured and insecure."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -121,7 +123,10 @@ def test_a_pytorch_guest_learns_between_processes(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_starts_tells_and_stops(tmp_path):
+def test_a_cluster_starts_tells_and_stops(tmp_path, monkeypatch):
+    from folkman.dash import cluster as page
+
+    monkeypatch.setattr(page, "SILENT_S", 3.0)  # health is renewed every second
     (tmp_path / "config.toml").write_text(CONFIG)
     options = ["--nodes", "2", "--transport", "tcp", "--radio", "measured", "--insecure", "--node-set", "steps=0"]
 
@@ -133,11 +138,21 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
             assert time.monotonic() < end_s, states(tmp_path)
             time.sleep(0.5)
         shown = folkman("status", "cluster", folder=tmp_path).stdout
+        source = page.ClusterSource(tmp_path / "cluster")
+        healthy = source.state()["nodes"]
+        os.kill(states(tmp_path)[1]["pid"], signal.SIGKILL)
+        while (lost := source.state()["nodes"][1])["state"] != "silent":
+            assert time.monotonic() < end_s, lost
+            time.sleep(0.5)
     finally:
         ended = folkman("down", "cluster", folder=tmp_path)
 
     assert re.search(r"node-1 +learning +pid \d+ +steps \d+", shown)
-    assert ended.stdout.count("stopped") == 2
+    assert [(row["state"], row["bad"], row["linked"]) for row in healthy] == [("learning", False, 1)] * 2
+    assert all(row["steps"] > 3 and row["loss"] > 0 and row["memory (MB)"] > 10 for row in healthy)
+    assert lost["bad"]
+    assert page.ClusterSource(tmp_path / "cluster").state()["nodes"][0]["state"] == "stopped"
+    assert re.findall(r"node-\d +(\w+)", ended.stdout) == ["stopped", "gone"]
     log = (tmp_path / "cluster" / "nodes" / "node-0" / "node.log").read_text()
     lines = [json.loads(line) for line in log.splitlines()]
     assert all("NONE" in line["security"] for line in lines)

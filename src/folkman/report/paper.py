@@ -8,7 +8,7 @@ import numpy as np
 
 from folkman.record import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
-from folkman.report.statistics import curves
+from folkman.report.statistics import FEWEST_FOR_A_BAND, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,10 +69,6 @@ class Claimed(Protocol):
     def readings(self) -> Sequence[Mapping[str, Any]]:
         """Return every way to take it, decided."""
         ...
-
-
-FEWEST_FOR_A_BAND = 3
-"""Draws from which an interval is drawn: that of two is thirteen times their distance to the mean."""
 
 
 ENDS = (("train_loss", np.log), ("test_accuracy", np.asarray))

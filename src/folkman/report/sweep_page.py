@@ -14,7 +14,7 @@ from folkman.report.live import read_json
 from folkman.report.reading import Sweep
 from folkman.report.run_page import MOST_SCENES, curves_section, headline, network_sections, provenance_section
 from folkman.report.scene import load_scene
-from folkman.report.statistics import half_width
+from folkman.report.statistics import FEWEST_FOR_A_BAND, half_width
 from folkman.report.tables import final_rows
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     for index, (name, group) in enumerate(groups.items()):
         xs = [x for x in points if x in group]
         mean = [float(np.mean(group[x])) for x in xs]
-        half = [float(half_width(np.array(group[x])[:, None])[0]) for x in xs]
-        axes.errorbar([place[x] for x in xs], mean, yerr=np.nan_to_num(half), color=COLOURS[index % len(COLOURS)],
+        half = [_half(group[x]) for x in xs]
+        axes.errorbar([place[x] for x in xs], mean, yerr=half, color=COLOURS[index % len(COLOURS)],
                       linestyle=STYLES[index % len(STYLES)], marker="o", markersize=3.5, linewidth=1.4, capsize=2.5,
                       label=name)  # fmt: skip
     axes.set_xticks([place[x] for x in points], [str(x) for x in points])
@@ -113,6 +113,11 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize="x-small")
     return figure
+
+
+def _half(values: Sequence[float]) -> float:
+    """Return half of the interval of the mean; 0, and so no bar, for too few values."""
+    return float(half_width(np.array(values)[:, None])[0]) if len(values) >= FEWEST_FOR_A_BAND else 0.0
 
 
 def _curves(runs: Sequence[Run]) -> list[Section]:
