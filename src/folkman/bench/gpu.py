@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from folkman.bench.environments import OpponentAbsentError, ensure
 from folkman.bench.measure import absent, floors
-from folkman.bench.runs import NOT_AVAILABLE, Rows, Settings, module, open_task
+from folkman.bench.runs import Rows, Settings, failed, module, open_task
 from folkman.bench.talk import Side, SideFailedError
 from folkman.bench.works import Task, Work, flops_per_node_step
 
@@ -66,10 +66,10 @@ def gradient(
     peak = {key: max(each[key] for each in peaks) for key in ("float32_gflops", "bfloat16_gflops", "copy_gb_per_s")}
     peak["gemm_gflops"] = peak["bfloat16_gflops"]
     entered = [each for each in entrants if each.answers]
-    rows = {id(each): _row(each, peak) for each in entered}
+    told = {id(each): _row(each, peak) for each in entered}
     for each in entered:
-        ours = next((own for own in entered if _beside(own, each)), None)
-        each.rows.append(rows[id(each)] | (_compared(each, rows[id(each)], ours, rows[id(ours)]) if ours else {}))
+        row, own = told[id(each)], next((own for own in entered if _beside(own, each)), None)
+        each.rows.append(row | (_compared(each, row, own, told[id(own)]) if own else {}))
     for listed in (of_alone, of_whole):
         listed.sort(key=lambda row: row["status"] != "measured")
     facts = {"device": found["device"], "peak": peak}
@@ -110,7 +110,7 @@ def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list
     try:
         side = _started(stack, f"folkman, {task.nodes} nodes, {task.precision}", module("side", str(folder)), settings)
     except SideFailedError as error:
-        rows.append(_failed(f"slot, {task.precision}", error))
+        rows.append(failed(f"slot, {task.precision}", error))
         return []
     slots = Entrant(rows, "slot", side, task, {"do": "repeat", "rounds": task.rounds}, [], [])
     return [_gradients(rows, "gradient", side, task, loop=task.rounds), slots]
@@ -139,13 +139,8 @@ def _ask_each(entrants: list[Entrant]) -> None:
             else:
                 each.answers.append(each.side.ask(**each.order))
         except SideFailedError as error:
-            each.rows.append(_failed(f"{each.name}, {each.task.precision}", error))
+            each.rows.append(failed(f"{each.name}, {each.task.precision}", error))
             each.answers.clear()
-
-
-def _failed(name: str, error: SideFailedError) -> dict[str, Any]:
-    status = "not available" if str(error).startswith(NOT_AVAILABLE) else "failed"
-    return absent(name, status, str(error).removeprefix(NOT_AVAILABLE))
 
 
 def _row(entrant: Entrant, peak: dict[str, float]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from folkman.bench.measure import absent, floors, measured, verdict, with_ratios
 from folkman.bench.talk import Side, SideFailedError
 from folkman.bench.works import Task
 
-__all__ = ["OPPONENTS", "Settings", "learning", "open_task"]
+__all__ = ["OPPONENTS", "Settings", "failed", "learning", "open_task"]
 
 OPPONENTS = ("torch", "jax", "flower", "fedjax", "pfl", "gossipy")
 WARM_UP_ROUNDS = 2
@@ -104,9 +104,13 @@ def _start(sides: Sides, rows: Rows, name: str, command: list[str], settings: Se
     try:
         sides[name] = Side(name, command, settings.limit_s)
     except SideFailedError as error:
-        text = str(error)
-        status = "not available" if text.startswith(NOT_AVAILABLE) else "failed"
-        rows.append(absent(name, status, text.removeprefix(NOT_AVAILABLE)))
+        rows.append(failed(name, error))
+
+
+def failed(name: str, error: SideFailedError) -> dict[str, Any]:
+    """Return the row of a side that failed, or that says that the engine cannot do the work."""
+    status = "not available" if str(error).startswith(NOT_AVAILABLE) else "failed"
+    return absent(name, status, str(error).removeprefix(NOT_AVAILABLE))
 
 
 def opponent_command(name: str, settings: Settings) -> list[str]:

@@ -157,8 +157,7 @@ def _decide(
         pairs[level] = {key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
                         if key in reading} | {"ours": left}  # fmt: skip
     if test == "explained":
-        worst = deciders.least_favourable([deciders.explained(pair, level) for level, pair in pairs.items()])
-        return Reading(name, worst.verdict, worst.said, *worst.spread)
+        return deciders.least_favourable(name, [deciders.explained(pair, level) for level, pair in pairs.items()])
     sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
     return deciders.compare_pairs(name, sides, ask, targets)
 

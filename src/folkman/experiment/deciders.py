@@ -23,7 +23,7 @@ import numpy as np
 from folkman.checks import pick, require
 from folkman.experiment.results import Found, at, select
 from folkman.record import Run
-from folkman.report.statistics import half_width
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
 __all__ = ["FORMULAS", "MARGINS", "Reading", "compare_pairs", "explained", "formula", "ordered", "paired"]
 
@@ -32,8 +32,6 @@ MARGINS = {"test_accuracy": 0.002}
 MARGIN = 0.01
 FORMULA_MARGIN = 0.02
 
-FEWEST_DRAWS = 3
-"""Draws from which a difference is decided: the interval of two is thirteen times their distance to the mean."""
 NEAR = 1.05
 """Times FedAvg's last loss at which a run has come as far: most do, sooner or later."""
 DIVERGED = log(1e6)
@@ -129,7 +127,7 @@ def reach(runs: Sequence[Found], axis: str) -> float:
 
 def verdict_of(spread: Spread, margin: float, sign: float) -> str:
     """Decide "on the side of `sign`": holds, fails or open."""
-    if spread.n < FEWEST_DRAWS or np.isnan(spread.mean):
+    if spread.n < FEWEST_FOR_AN_INTERVAL or np.isnan(spread.mean):
         return OPEN
     if -margin <= spread.low and spread.high <= margin:
         return FAILS
@@ -143,8 +141,7 @@ class Outcome(NamedTuple):
     verdict: str
     favour: float  # how much the end of the interval that speaks least for the claim does so
     spread: Spread
-    wheres: list[float]  # of each draw
-    said: str  # the level, or all in words
+    says: str
 
 
 def compare_pairs(
@@ -167,17 +164,18 @@ def compare_pairs(
             for seed, where in zip(seeds, wheres, strict=True)
         ]
         spread = paired(values)
-        outcomes.append(Outcome(*_decided(spread, ask["test"], margin), spread, wheres, level))
-    if not outcomes or all(each.spread.n == 0 for each in outcomes):
-        return Reading(name, OPEN, "there are no such runs")
-    worst = least_favourable(outcomes)
-    return Reading(name, worst.verdict, _say(worst, metric, axis, margin), *worst.spread)
+        says = _say(spread, metric, axis, wheres, margin) + (f" ({level})" if level else "")
+        outcomes.append(Outcome(*_decided(spread, ask["test"], margin), spread, says))
+    return least_favourable(name, outcomes)
 
 
-def least_favourable(outcomes: Sequence[Outcome]) -> Outcome:
+def least_favourable(name: str, outcomes: Sequence[Outcome]) -> Reading:
     """Return the outcome that speaks least for a claim: one that fails, else one that is open, else the weakest."""
+    if all(each.spread.n == 0 for each in outcomes):
+        return Reading(name, OPEN, "there are no such runs")
     order = {FAILS: 0, OPEN: 1, HOLDS: 2}
-    return min(outcomes, key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour))
+    worst = min(outcomes, key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour))
+    return Reading(name, worst.verdict, worst.says, *worst.spread)
 
 
 def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
@@ -187,28 +185,25 @@ def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
         return verdict_of(spread, margin, sign), spread.low if sign > 0 else -spread.high
     inside = -margin <= spread.low and spread.high <= margin
     outside = spread.low > margin or spread.high < -margin
-    known = spread.n >= FEWEST_DRAWS
+    known = spread.n >= FEWEST_FOR_AN_INTERVAL
     return HOLDS if inside and known else FAILS if outside and known else OPEN, -max(-spread.low, spread.high)
 
 
-def _say(outcome: Outcome, metric: str, axis: str, margin: float) -> str:
+def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float) -> str:
     """Return a difference in words."""
-    spread, level = outcome.spread, f" ({outcome.said})" if outcome.said else ""
     if spread.n < 2:
-        return f"{'one draw has no interval' if spread.n else 'there are no such runs'}{level}"
+        return "one draw has no interval" if spread.n else "there are no such runs"
     if not isfinite(spread.mean):
-        return f"a run never came so far, or has no such metric{level}"
+        return "a run never came so far, or has no such metric"
     unit = "points" if metric == "test_accuracy" else "%"
     shown = [
         100 * v if metric == "test_accuracy" else 100 * np.expm1(v) for v in (spread.mean, spread.low, spread.high)
     ]
     equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
-    first, last = f"{min(outcome.wheres):.4g}", f"{max(outcome.wheres):.4g}"
+    first, last = f"{min(wheres):.4g}", f"{max(wheres):.4g}"
     where = first if first == last else f"{first} to {last}"
     at_point = f" at {where} {axis}" if metric not in ("gamma_t", "mean_age", "gradients_to_fedavg") else ""
-    return (
-        f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}{level}"
-    )
+    return f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}"
 
 
 def ordered(
@@ -237,18 +232,18 @@ def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome
         gains.append(loss["other"] - loss["ours"])
         controls.append(loss.get("control_other", loss["other"]) - loss["control"])
     gain, named = paired(gains), f" ({level})" if level else ""
-    if gain.n < FEWEST_DRAWS or not isfinite(gain.mean):
+    if gain.n < FEWEST_FOR_AN_INTERVAL or not isfinite(gain.mean):
         says = "too few draws, or one that diverged" if gain.n else "there are no such runs"
-        return Outcome(OPEN, -np.inf, gain, [], says + named)
+        return Outcome(OPEN, -np.inf, gain, says + named)
     told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"
     if gain.low <= MARGIN:
         known = gain.high <= MARGIN
         says = "there is no gain to explain" if known else "it is open whether there is a gain"
-        return Outcome(FAILS if known else OPEN, gain.low, gain, [], f"{says}: {told}{named}")
+        return Outcome(FAILS if known else OPEN, gain.low, gain, f"{says}: {told}{named}")
     share = float(np.mean(controls) / gain.mean)
     most, least = (paired(list(np.array(controls) - part * np.array(gains))) for part in (0.9, 0.1))
     verdict = FAILS if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
-    return Outcome(verdict, -share, gain, [], f"{100 * share:.3g} % of {told}{named}")
+    return Outcome(verdict, -share, gain, f"{100 * share:.3g} % of {told}{named}")
 
 
 FORMULAS: dict[str, tuple[str, Callable[[Run, Mapping[str, Any]], tuple[float, float]]]] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.record import AXES, METRICS, Run
-from folkman.report.statistics import FEWEST_FOR_A_BAND, Curve, curves
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         colour = COLOURS[index % len(COLOURS)]
         style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]  # a colour that returns has another style
         axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label)
-        if curve.num_seeds >= FEWEST_FOR_A_BAND:
+        if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
             low, high = curve.mean - curve.half, curve.mean + curve.half
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
     positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
@@ -67,7 +67,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     else:
         _bound(axes, found, y)
     seeds = {curve.num_seeds for curve in found}
-    band = ", 95 % interval" if min(seeds) >= FEWEST_FOR_A_BAND else ""
+    band = ", 95 % interval" if min(seeds) >= FEWEST_FOR_AN_INTERVAL else ""
     noted = f"mean of {max(seeds)} seeds{band}" if min(seeds) > 1 else ""
     axes.set_xlabel(names[x])
     axes.set_ylabel(names[y])

@@ -8,7 +8,7 @@ import numpy as np
 
 from folkman.record import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
-from folkman.report.statistics import FEWEST_FOR_A_BAND, curves
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,7 +134,7 @@ def _draw_one(axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, 
             look = looks[curve.label]
             label = f"{curve.label} ({curve.num_seeds})"
             axes.plot(curve.x, back(curve.mean), linewidth=1.4, label=label, **look)
-            if curve.num_seeds >= FEWEST_FOR_A_BAND:
+            if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
                 low, high = back(curve.mean - curve.half), back(curve.mean + curve.half)
                 axes.fill_between(curve.x, low, high, color=look["color"], alpha=0.15, linewidth=0)
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from folkman.record import Run
 
-__all__ = ["FEWEST_FOR_A_BAND", "Curve", "curves", "half_width"]
+__all__ = ["FEWEST_FOR_AN_INTERVAL", "Curve", "curves", "half_width"]
 
 
-FEWEST_FOR_A_BAND = 3
-"""Seeds from which an interval is drawn: that of two is thirteen times their distance to the mean."""
+FEWEST_FOR_AN_INTERVAL = 3
+"""Draws from which an interval is drawn or decides: that of two is thirteen times their distance to the mean."""
 
 
 class Curve(NamedTuple):

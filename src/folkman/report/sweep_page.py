@@ -14,7 +14,7 @@ from folkman.report.live import read_json
 from folkman.report.reading import Sweep
 from folkman.report.run_page import MOST_SCENES, curves_section, headline, network_sections, provenance_section
 from folkman.report.scene import load_scene
-from folkman.report.statistics import FEWEST_FOR_A_BAND, half_width
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 from folkman.report.tables import final_rows
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
 
 def _half(values: Sequence[float]) -> float:
     """Return half of the interval of the mean; 0, and so no bar, for too few values."""
-    return float(half_width(np.array(values)[:, None])[0]) if len(values) >= FEWEST_FOR_A_BAND else 0.0
+    return float(half_width(np.array(values)[:, None])[0]) if len(values) >= FEWEST_FOR_AN_INTERVAL else 0.0
 
 
 def _curves(runs: Sequence[Run]) -> list[Section]:
