@@ -1,11 +1,13 @@
-"""The figures of the paper's experiments: what a curve looks like, where it ends, how far it is drawn."""
+"""The figures of the paper's experiments: what a curve looks like, where it ends, how far it is drawn; intervals."""
 
 import numpy as np
 import pytest
 from scipy.stats import t
 
 from folkman.record import Run
+from folkman.report.figures import draw_curves
 from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
+from folkman.report.sweep_page import _half
 
 
 def run(label, seed=0, *, losses=(2.0, 1.0, 0.5), method="async_sharing", end=20.0):
@@ -50,3 +52,17 @@ def test_a_curve_is_drawn_as_far_as_ones_own_method_reaches():
 
     assert figure.axes[1].get_xlim()[1] == pytest.approx(1.03 * 40.0)
     assert figure.axes[0].get_yscale() == "linear"  # from 2 to 0.5 is little
+
+
+@pytest.mark.parametrize(
+    ("seeds", "bands", "title"), [(2, 0, "mean of 2 seeds"), (3, 1, "mean of 3 seeds, 95 % interval")]
+)
+def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
+    runs = [run("a", seed, losses=(2.0, 1.0 + seed)) for seed in range(seeds)]
+
+    curves = draw_curves(runs, "seconds", "train_loss").axes[0]
+    panel = draw_panels([Panel("p", runs)], "seconds", "t", "async_sharing").axes[0]
+
+    assert [len(axes.collections) for axes in (curves, panel)] == [bands, bands]
+    assert curves.get_title() == title
+    assert (_half([1.0 + seed for seed in range(seeds)]) > 0) == bool(bands)  # the bars of a sweep
