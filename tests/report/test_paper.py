@@ -1,9 +1,14 @@
 """The figures of the paper's experiments: what a curve looks like, where it ends, how far it is drawn; intervals."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import t
 
+from folkman.experiment.arms import BEYOND, FIGURES
+from folkman.experiment.draw import AXES, _each
+from folkman.experiment.results import read_results
 from folkman.record import Run
 from folkman.report.figures import draw_curves
 from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
@@ -19,12 +24,42 @@ def run(label, seed=0, *, losses=(2.0, 1.0, 0.5), method="async_sharing", end=20
     return Run(method, label, seed, rows)
 
 
-def test_no_two_curves_of_a_panel_look_alike_and_a_curve_looks_alike_in_all():
-    many = [run(f"ours {number}") for number in range(10)] + [run(f"theirs {n}", method="fedavg") for n in range(3)]
-    looks = _looks([Panel("a", many), Panel("b", many[::-1])])
+def test_a_method_has_its_line_and_cases_that_belong_together_their_colour():
+    names = [
+        "Alg. 1, 5 nodes",
+        "Alg. 1, 10 nodes",
+        "FedAvg",
+        "FedAvg, step 5 eta",
+        "FedAvg, step 10 eta",
+        "AdaFL, 5 nodes",
+    ]
+    looks = _looks([Panel("a", [run(name) for name in names]), Panel("b", [run(name) for name in names[::-1]])])
+
+    colour = {name: looks[name]["color"] for name in names}
+    assert colour["Alg. 1, 5 nodes"] == colour["FedAvg, step 5 eta"] == colour["AdaFL, 5 nodes"]
+    assert colour["Alg. 1, 10 nodes"] == colour["FedAvg, step 10 eta"] != colour["Alg. 1, 5 nodes"]
+    assert colour["FedAvg"] not in {colour[name] for name in names if name != "FedAvg"}
+    assert len({str(looks[name]["linestyle"]) for name in ("Alg. 1, 5 nodes", "FedAvg", "AdaFL, 5 nodes")}) == 3
+
+
+def test_curves_without_a_method_in_their_name_are_told_apart():
+    many = [run(f"{number} nodes") for number in range(20)]
+    looks = _looks([Panel("a", many)])
 
     assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == len(many)
-    assert {str(looks[f"theirs {n}"]["linestyle"]) for n in range(3)}.isdisjoint({str(looks["ours 0"]["linestyle"])})
+
+
+@pytest.mark.parametrize("name", [*FIGURES[:4], BEYOND])
+def test_no_two_curves_of_a_figure_look_alike_and_each_looks_the_same_on_all_axes(name):
+    kept = read_results(Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop")
+    seen: dict[tuple[str, str], str] = {}
+    for _, variant, _, panels in _each(kept, name, AXES):
+        looks = _looks(panels)
+        for panel in panels:
+            shown = [str(looks[label]) for label in dict.fromkeys(run.label for run in panel.runs)]
+            assert len(set(shown)) == len(shown)
+        assert all(seen.setdefault((variant, label), str(look)) == str(look) for label, look in looks.items())
+    assert seen
 
 
 def test_losses_are_averaged_by_their_logarithms_and_ends_are_told():

@@ -77,6 +77,22 @@ ENDS = (("train_loss", np.log), ("test_accuracy", np.asarray))
 LETTERS_A_COLUMN = 44
 """Letters of the title that fit above one column."""
 
+PLAIN = "#000000"
+"""The colour of a method that has one curve."""
+
+LINES = {
+    "Alg. 1": "-",
+    "FedAvg": "--",
+    "FedAvg that waits": ":",
+    "AdaFL": "-.",
+    "FedSA": (0, (8, 2)),
+    "FedAP": (0, (3, 1, 1, 1, 1, 1)),
+}
+"""The line of each method, by how its curves' names begin."""
+
+LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2, "handlelength": 3.5, "columnspacing": 1}
+"""Where the names of a panel's curves are: below it, with lines long enough to tell."""
+
 MOST_LOSS = 100.0
 """Times the median loss that is still shown: beyond it a run has diverged."""
 
@@ -106,25 +122,29 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figur
         reached = max(run.rows[-1][x] for run in panel.runs if run.algorithm == own)
         axes.set_xlim(-0.03 * reached, 1.03 * reached)
         axes.set_xlabel(AXES[x])
-        axes.legend(frameon=False, fontsize="xx-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+        axes.legend(fontsize="xx-small", frameon=False, **LEGEND)
     figure.suptitle(fill(title, LETTERS_A_COLUMN * len(panels)), fontsize="medium")
     return figure
 
 
 def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
-    """Return colour and line of every label: a method has its line, the next one when its curves run out of colours."""
-    labels: dict[str, dict[str, None]] = {}  # of each method, in order
-    for run in (run for panel in panels for run in panel.runs):
-        labels.setdefault(run.algorithm, {})[run.label] = None
-    count = len(COLOURS)
-    return {
-        label: {
-            "color": COLOURS[(3 * method + index) % count],
-            "linestyle": STYLES[(method + index // count) % len(STYLES)],
-        }
-        for method, own in enumerate(labels.values())
-        for index, label in enumerate(own)
-    }
+    """Return colour and line of every label, "method, case": a method has its line, and its cases have colours.
+
+    The cases of a method are numbered where they first appear, so that those of two methods that belong together (ten
+    nodes, ten times the step) have one colour. A method without cases is black.
+    """
+    looks: dict[str, dict[str, Any]] = {}
+    for panel in panels:
+        cases: dict[str, list[str]] = {}  # of each method, in order
+        for label, method in {run.label: run.algorithm for run in panel.runs}.items():
+            family, _, case = label.partition(", ")
+            family, case = (family, case) if family in LINES else (method, label)
+            known = cases.setdefault(family, [])
+            known += [label] if case else []
+            colour = COLOURS[(len(known) - 1) % len(COLOURS)] if case else PLAIN
+            line = LINES.get(family, STYLES[(len(known) - 1) // len(COLOURS) % len(STYLES)])
+            looks.setdefault(label, {"color": colour, "linestyle": line})
+    return looks
 
 
 def _draw_one(axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, dict[str, Any]]) -> None:
