@@ -18,6 +18,7 @@ import typer
 if TYPE_CHECKING:
     from folkman.experiment.arms import Arm
     from folkman.experiment.reproduce import Left, Store
+    from folkman.experiment.results import Results
 
 __all__ = ["audit", "reproduce"]
 
@@ -258,25 +259,51 @@ def audit(
     beyond: Annotated[
         bool, typer.Option("--beyond", help="What lies beyond the paper, from `reproduce beyond`.")
     ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Other, say shorter, runs: tell what becomes of every reading, by the draws that both have."),
+    ] = None,
+    window: Annotated[
+        float | None,
+        typer.Option(help="Judge by means over this last part of the gradients, 0.25 say, not by the last value."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
 ) -> None:
     """Judge every claim of the paper by these runs: the test, the verdict, the effect and its interval."""
-    from folkman.experiment.audit import judge
-    from folkman.experiment.results import read_results
+    from folkman.experiment.audit import judge, reconsider
     from folkman.files import write_whole
-    from folkman.report.paper import claims_markdown, claims_table, score
+    from folkman.report import paper
 
+    if beyond and against is not None:
+        raise ValueError("--against tells of the paper's claims; leave out --beyond")
+    console = _console(quiet=as_json)
+    means = "" if window is None else f", means over the last {100 * window:g} % of the gradients"
     for root in runs:
-        judged = judge(read_results(root), beyond=beyond)
-        console = _console(quiet=as_json)
-        console.print(claims_table(judged, str(root)))
-        console.print(score(judged), highlight=False)
+        results, title = _results(root, window), f"{root}{means}"
+        if against is None:
+            judged = judge(results, beyond=beyond)
+            found: dict[str, Any] = {"claims": [each._asdict() for each in judged]}
+            table, count = paper.claims_table(judged, title), paper.score(judged)
+            text = paper.claims_markdown(judged, title)
+        else:
+            changes = reconsider(results, _results(against, window))
+            title = f"{root}, before: {against}{means}"
+            found = {"against": str(against), "readings": [{**c._asdict(), "change": c.kind} for c in changes]}
+            table, count = paper.changes_table(changes, title), paper.score_of_changes(changes)
+            text = paper.changes_markdown(changes, title)
+        console.print(table)
+        console.print(count, highlight=False)
         if out is not None:
             target = out if len(runs) == 1 else out.with_name(f"{out.stem}-{root.name}{out.suffix}")
-            text = claims_markdown(judged, str(root))
             write_whole(target, lambda part, text=text: part.write_text(text, encoding="utf-8"))
         if as_json:
-            print(json.dumps({"folder": str(root), "claims": [each._asdict() for each in judged]}, allow_nan=False))
+            print(json.dumps({"folder": str(root), "window": window, **found}, allow_nan=False))
+
+
+def _results(root: Path, window: float | None) -> "Results":
+    from folkman.experiment.results import read_results, trailing
+
+    return read_results(root) if window is None else trailing(read_results(root), window)
 
 
 def _console(*, quiet: bool) -> Any:

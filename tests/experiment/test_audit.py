@@ -1,8 +1,5 @@
 """Verdicts are code: runs made up so that the answer is known, and changed so that it changes."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +8,10 @@ from scipy import stats
 
 from folkman.experiment import audit, deciders
 from folkman.experiment.arms import BEYOND, FIGURES, plan, read_table
-from folkman.experiment.audit import judge
-from folkman.experiment.results import Found, Results, at, read_results, select, with_timed
+from folkman.experiment.audit import judge, reconsider
+from folkman.experiment.results import Found, Results, at, select, trailing, with_timed
 from folkman.record import Run
-from folkman.report.paper import claims_markdown, score
+from folkman.report.paper import Change, changes_markdown, claims_markdown, score
 
 SEEDS = 4
 
@@ -280,26 +277,102 @@ def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
     assert not [r for claim in judge(Results(size, planned, [])) for r in claim.readings if r["n"]]
 
 
-def test_the_documents_tell_what_the_kept_runs_say():
-    """docs/reproduction.md has the verdicts of the metrics that are kept beside it, and README.md their score."""
-    docs = Path(__file__).parents[2] / "docs"
-    text = (docs / "reproduction.md").read_text()
-    rows = [line.replace("\\|", "/").strip("| ").split(" | ") for line in text.splitlines()]
-    told = {row[0]: row for row in rows if len(row) > 3}
-    full, laptop = (read_results(docs / "data" / "reproduction" / size) for size in ("full", "laptop"))
+def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
+    """Nothing changes by itself; what FedAvg gains overturns readings; draws that one side lacks decide nothing."""
+    before = story(**AS_MEASURED)
+    ahead = story(**(AS_MEASURED | {"plain": 0.1}))
+    torn = ahead._replace(runs=[f._replace(seed=f.seed + 9) if f.seed else f for f in ahead.runs])
 
-    judged, smaller = judge(full), {claim.name: claim for claim in judge(laptop)}
-    for claim in judged:
-        _, _, said, reason, last = told[claim.name]
-        assert said == claim.verdict.replace("|", "/")
-        assert reason.partition(" ([figure]")[0] == claim.reason.replace("|", "/")
-        assert last == smaller[claim.name].verdict
-    for claim in judge(laptop, beyond=True):
-        assert told[claim.name][2:] == [claim.verdict, claim.reason]
-    counts = [re.findall(r"[0-9]+", score(each).partition(":")[2]) for each in (judged, list(smaller.values()))]
-    asked = r"([0-9]+) hold, ([0-9]+) hold only in some.*?, ([0-9]+) do not.*?([0-9]+)"
-    assert [list(found) for found in re.findall(asked, text)] == counts
-    assert [list(found) for found in re.findall(asked, (docs.parent / "README.md").read_text())] == counts[:1]
+    same, other = reconsider(before, before), reconsider(ahead, before)
+    assert {each.kind for each in same} == {"alike"}
+    assert {each.claim for each in same} >= {"5.1", "5.2", "5.3"}
+    found = {each.reading: each for each in other if each.claim == "5.1"}["Algorithm 1 steps eta I, FedAvg eta"]
+    assert (found.was, found.now, found.kind) == ("holds", "fails", "overturned")
+    assert found.was_says != found.now_says
+    with pytest.raises(ValueError, match="expected 3 draws or more that both have"):
+        reconsider(torn, before)
+    with pytest.raises(ValueError, match="expected runs of one size, got laptop and smoke"):
+        reconsider(before._replace(size="laptop"), before)
+
+
+def test_a_reading_that_no_longer_fails_is_reopened_where_a_level_is_missing():
+    """Two nodes failed and four were never run: once two nodes no longer fail, what is left is open."""
+
+    def without_four(plain):
+        results = story(**(AS_MEASURED | {"plain": plain}))
+        return results._replace(runs=[f for f in results.runs if f.facts["nodes"] == 2 or "scaling" not in f.facts])
+
+    name = "Algorithm 1 steps eta I, FedAvg eta"
+    changes = {(each.claim, each.reading): each for each in reconsider(without_four(0.5), without_four(0.1))}
+
+    assert (changes["5.1", name].was, changes["5.1", name].now) == ("fails", "open")
+    assert changes["5.1", name].kind == "reopened"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "kind"),
+    [("open", "holds", "decided"), ("fails", "open", "reopened"), ("holds", "fails", "overturned")],
+)
+def test_a_change_has_a_name_and_stands_out(was, now, kind):
+    changed, alike = Change("5.1", "a | b", was, now, "then", "later"), Change("5.2", "c", now, now, "then", "later")
+
+    text = changes_markdown([changed, alike], "x, before: y")
+
+    assert changed.kind == kind
+    assert f"| 5.1 | a \\| b | {was}: then | **{now}**: later |" in text
+    assert f"| 5.2 | c | {now}: then | {now}: later |" in text
+    assert text.startswith("2 readings: 1 alike, ")
+    assert f"1 {kind}" in text.partition(", from x, before: y.")[0]
+
+
+@given(st.floats(0.01, 1.0), st.lists(st.floats(0.01, 5.0), min_size=2, max_size=9), st.integers(0, 8))
+def test_a_trailing_mean_is_the_integral_over_the_window(part, losses, stall):
+    """Against quadrature of the broken line by a thousand points a piece; nothing is computed between two records."""
+    steps = np.arange(len(losses)) * 4.0
+    steps[stall + 1 :] -= 4.0  # the record after the stall has no more gradients
+    rows = [{"gradients": g, "train_loss": v, "test_accuracy": v} for g, v in zip(steps, losses, strict=True)]
+    found = Found("digits", {}, 0, Run("made up", "", 0, rows), ("fig5",))
+
+    run = trailing(Results("smoke", [found], []), part).runs[0].run
+
+    end = steps[-1]
+    fine = np.unique(np.concatenate([np.linspace((1 - part) * end, end, 1001), steps[steps >= (1 - part) * end]]))
+    line = [at(found.run, "gradients", g, "test_accuracy") for g in fine]
+    expected = np.trapezoid(line, fine) / (part * end) if end else losses[-1]
+    assert run.rows[-1]["test_accuracy"] == pytest.approx(expected, rel=1e-6)
+    logs = np.interp(fine, *_last_of_each(steps, np.log(losses)))
+    expected = np.exp(np.trapezoid(logs, fine) / (part * end)) if end else losses[-1]
+    assert run.rows[-1]["train_loss"] == pytest.approx(expected, rel=1e-6)
+    assert "test_loss" not in run.rows[-1]
+    assert run.column("gradients") == list(steps)
+
+
+def _last_of_each(x, y):
+    keep = np.append(np.diff(x) > 0, True)
+    return x[keep], y[keep]
+
+
+def test_a_run_that_diverged_stays_so_in_a_mean():
+    rows = [{"gradients": float(g), "train_loss": np.inf if g > 5 else 1.0} for g in range(8)]
+    found = Found("digits", {}, 0, Run("made up", "", 0, rows, "diverged"), ("fig5",))
+
+    assert trailing(Results("smoke", [found], []), 0.5).runs[0].run.column("train_loss") == [1.0] * 6 + [np.inf] * 2
+
+
+def test_one_bad_record_does_not_decide_a_mean_over_a_window():
+    spiked = [sharing(0.3, seed, "figure", nodes) for seed in range(SEEDS) for nodes in (2, 4)]
+    spiked += [fedavg(0.5, seed) for seed in range(SEEDS)]
+    for each in spiked[:2]:
+        each.run.rows[-1]["train_loss"] = 0.6
+    results = Results("smoke", with_timed(spiked), [])
+    reading = "Algorithm 1 steps eta I, FedAvg eta"
+
+    def decided(results):
+        return next(each["verdict"] for each in verdict(results, "5.1").readings if each["name"] == reading)
+
+    assert (decided(results), decided(trailing(results, 0.5))) == ("open", "holds")
+    with pytest.raises(ValueError, match="a window is a part of the gradients"):
+        trailing(results, 1.5)
 
 
 def test_the_markdown_holds_every_claim_and_reading():

@@ -13,12 +13,13 @@ from folkman.experiment import reproduce as module
 from folkman.experiment.arms import BEYOND, FIGURES, SIZES, figure, plan, read_table, settle, share
 from folkman.experiment.audit import judge
 from folkman.experiment.config import to_toml
-from folkman.experiment.draw import draw_all
+from folkman.experiment.draw import draw_all, panel_runs
 from folkman.experiment.reproduce import Store, Workshop, reproduce, verify
 from folkman.experiment.results import Found, pack, read_results, select, with_timed
 from folkman.problem.data import load
 from folkman.problem.models import MODELS
 from folkman.radio import NETWORKS
+from folkman.record import Run
 
 
 def clocks():
@@ -255,9 +256,10 @@ def test_packed_results_are_read_back(tmp_path):
         (["reproduce", "fig5", "--device", "tpu"], "a device is cpu or gpu"),
         (["reproduce", "fig5", "--share", "5/4"], "a share is written K/N"),
         (["audit", "nowhere"], "expected arms.json and metrics.parquet in nowhere"),
+        (["audit", "nowhere", "--against", "elsewhere", "--beyond"], "--against tells of the paper's claims"),
         (["reproduce", "fig5", "--redraw", "nowhere"], "expected arms.json and metrics.parquet in nowhere"),
     ],
-    ids=["figure", "size", "device", "share", "audit", "redraw"],
+    ids=["figure", "size", "device", "share", "audit", "against", "redraw"],
 )
 def test_wrong_input_is_told(arguments, message):
     result = CliRunner().invoke(app, arguments)
@@ -284,3 +286,16 @@ def test_descent_needs_no_engine():
     step, curvature, centre = arm.comparison.algorithm[0]["step"], drawn.y_train[0], drawn.x_train[0]
     w = centre + (1 - step * curvature) ** arm.comparison.slots * (0.0 - centre)
     np.testing.assert_allclose(run.last("train_loss"), 0.5 * np.sum(curvature * (w - centre) ** 2), rtol=1e-4)
+
+
+def test_the_cases_of_a_curve_are_in_order_whichever_was_run_first():
+    rows = [{"gradients": 0.0}, {"gradients": 5.0}]
+    runs = [
+        Found("mnist", {"method": "async_sharing", "threshold_db": db}, seed, Run("async_sharing", "", seed, rows))
+        for seed in (0, 1)
+        for db in (0, 15, -15)
+    ]
+
+    shown = panel_runs(runs, "mnist", {"curves": [{"label": "{threshold_db}", "method": "async_sharing"}]}, "gradients")
+
+    assert [(run.label, run.seed) for run in shown] == [(str(db), seed) for db in (-15, 0, 15) for seed in (0, 1)]

@@ -1,5 +1,6 @@
 """The figures of the paper's experiments: what a curve looks like, where it ends, how far it is drawn; intervals."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -101,3 +102,21 @@ def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
     assert [len(axes.collections) for axes in (curves, panel)] == [bands, bands]
     assert curves.get_title() == title
     assert (_half([1.0 + seed for seed in range(seeds)]) > 0) == bool(bands)  # the bars of a sweep
+
+
+@pytest.mark.parametrize("waiting", ["FedAvg that waits, Gamma", "FedAvg,"])
+def test_the_names_below_panels_do_not_meet(waiting):
+    """Three panels with as many names as Figure 6 has: in the larger size if they fit, in the smaller if not."""
+    names = ["Alg. 1, Gamma 5", "FedAvg", *(f"{waiting} {gamma}" for gamma in (5, 10, 15)), "AdaFL, Gamma 15"]
+    runs = [run(name) for name in names]
+
+    figure = draw_panels([Panel("p", runs)] * 3, "gradients", "t", "async_sharing")
+    figure.canvas.draw()
+
+    legends = [axes.get_legend() for axes in figure.axes]
+    boxes = [legend.get_window_extent() for legend in legends if legend]
+    assert len(boxes) == 3
+    assert boxes[0].x0 >= 0
+    assert boxes[-1].x1 <= figure.bbox.x1
+    assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+    assert figure.axes[3].get_position().width > 0.25  # a panel is not squeezed to make room for names

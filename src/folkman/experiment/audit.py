@@ -9,8 +9,11 @@ reading: it holds if all of them do, and fails if one does. The claim
     holds only if ...     if some do: they are named, and how many fail and are open is said
     does not hold         if some fail and none holds
     cannot be decided     if none holds or fails: too few draws, or no such runs
+
+What more iterations change is told by `reconsider`, reading by reading, from the draws that both sets of runs have.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +22,10 @@ from folkman.experiment.arms import BEYOND, FIGURES, read_table, settle
 from folkman.experiment.deciders import FAILS, HOLDS, OPEN, Reading
 from folkman.experiment.results import Found, Results, at, select
 from folkman.record import jsonable
+from folkman.report.paper import Change
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
 
-__all__ = ["Judged", "judge"]
+__all__ = ["Judged", "judge", "reconsider"]
 
 
 class Judged(NamedTuple):
@@ -62,6 +67,40 @@ def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None, *
         head = (claim["name"], claim["where"], claim["text"], _test(claim))
         judged.append(Judged(*head, verdict, reason, _figure(claim, variants[0]), shown))
     return judged
+
+
+def reconsider(results: Results, before: Results) -> list[Change]:
+    """Decide every reading by the draws that both have, as they were `before` and as they are in `results`.
+
+    Readings for which neither has draws enough for an interval are left out, and so is what needs no runs.
+    """
+    if results.size != before.size:
+        raise ValueError(f"expected runs of one size, got {results.size} and {before.size}; reproduce both at one size")
+    shared = set(map(_identity, results.runs)) & set(map(_identity, before.runs))
+    was, now = (
+        judge(each._replace(runs=[f for f in each.runs if _identity(f) in shared], theory=[]))
+        for each in (before, results)
+    )
+    lacking = {"verdict": OPEN, "says": "there are no such runs", "n": 0}
+    found = []
+    for old, new in zip(was, now, strict=True):
+        then, later = ({reading["name"]: reading for reading in each.readings} for each in (old, new))
+        for name in dict.fromkeys([*then, *later]):
+            first, last = then.get(name, lacking), later.get(name, lacking)
+            if max(first["n"], last["n"]) >= FEWEST_FOR_AN_INTERVAL:
+                found.append(Change(old.name, name, first["verdict"], last["verdict"], first["says"], last["says"]))
+    if not found:
+        where = f"{results.origin or 'these runs'} and {before.origin or 'those before'}"
+        raise ValueError(
+            f"expected {FEWEST_FOR_AN_INTERVAL} draws or more that both have, {where} have fewer of every claim; "
+            "reproduce the same figures and seeds"
+        )
+    return found
+
+
+def _identity(found: Found) -> tuple[str, int, str]:
+    """Return what a run is, however long it is."""
+    return found.variant, found.seed, json.dumps(found.facts, sort_keys=True)
 
 
 def _variants(claim: Mapping[str, Any], size: str) -> list[str]:

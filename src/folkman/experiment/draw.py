@@ -18,6 +18,12 @@ AXES = ("gradients", "seconds", "bits")
 OWN = "async_sharing"
 """The paper's method: a panel without it compares nothing yet."""
 
+NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+"""How data are called in a title."""
+
+VARIED = ("nodes", "gamma", "threshold_db")
+"""Facts by which the cases of a curve are ordered, whichever was run first."""
+
 WAITING = ("timed", "radio")
 """Links on which FedAvg waits: per gradient it is the free one, and is not drawn twice."""
 
@@ -49,7 +55,7 @@ def _each(results: Results, name: str, axes: Sequence[str]) -> Iterator[tuple[st
             panels = [Panel(each["title"], panel_runs(known, variant, each, axis)) for each in declared.panels]
             panels = [panel for panel in panels if any(run.algorithm == OWN for run in panel.runs)]
             if panels:
-                yield f"{declared.title} ({variant})", variant, axis, panels
+                yield f"{declared.title} ({NAMES.get(variant, variant)})", variant, axis, panels
 
 
 def panel_runs(runs: Sequence[Found], variant: str, panel: dict[str, Any], axis: str) -> list[Run]:
@@ -59,7 +65,8 @@ def panel_runs(runs: Sequence[Found], variant: str, panel: dict[str, Any], axis:
         if axis == "gradients" and curve["method"] == "fedavg" and curve.get("links") in WAITING:
             continue
         facts = {key: value for key, value in curve.items() if key != "label"}
-        for found in select(runs, variant, **facts):
+        cases = sorted(select(runs, variant, **facts), key=lambda each: [each.facts.get(key, 0) for key in VARIED])
+        for found in cases:
             run = found.run
             if len(run.rows) > 1 and run.rows[-1].get(axis, float("nan")) > 0:
                 label = curve["label"].format(**found.facts)

@@ -16,16 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from folkman.experiment.arms import Arm
+from folkman.experiment.arms import SIZES, Arm
 from folkman.experiment.reproduce import Store
 from folkman.files import write_whole
 from folkman.record import Run, jsonable
 
-__all__ = ["Found", "Results", "at", "pack", "read_results", "select", "with_timed"]
+__all__ = ["Found", "Results", "at", "pack", "read_results", "select", "trailing", "with_timed"]
 
 KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss", "test_accuracy", "consensus")
 KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
 """The columns that are packed."""
+
+SMOOTHED = {"train_loss": (np.log, np.exp), "test_loss": (np.log, np.exp), "test_accuracy": (np.asarray, np.asarray)}
+"""What `trailing` averages, on which scale, and the way back."""
 
 
 class Found(NamedTuple):
@@ -90,7 +93,13 @@ def read_results(folder: Path) -> Results:
         raise FileNotFoundError(
             f"expected arms.json and metrics.parquet in {folder}, there is none; make them with: folkman reproduce all"
         )
-    content = json.loads(listed.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(listed.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"expected JSON in {listed}: {error}; pack the runs again") from None
+    size = content.get("size") if isinstance(content, dict) else None
+    if size not in SIZES:
+        raise ValueError(f"expected a size of {', '.join(SIZES)} in {listed}, got {size!r}; pack the runs again")
     try:
         columns = pq.read_table(folder / "metrics.parquet").to_pydict()
     except (pa.ArrowInvalid, FileNotFoundError) as error:
@@ -136,8 +145,60 @@ def at(run: Run, axis: str, where: float, metric: str) -> float:
     x, y = np.array(run.column(axis)), np.array(run.column(metric))
     if not len(x) or where > x[-1] * (1 + 1e-9):
         return float("inf") if run.status == "diverged" and metric == "train_loss" else float("nan")
-    keep = np.append(np.diff(x) > 0, True)  # the last record of a stretch in which nothing was computed
+    keep = _moved(x)
     return float(np.interp(where, x[keep], y[keep]))
+
+
+def _moved(x: np.ndarray) -> np.ndarray:
+    """Return which records are the last of a stretch in which nothing was computed."""
+    return np.append(np.diff(x) > 0, True)
+
+
+def trailing(results: Results, part: float) -> Results:
+    """Replace losses and accuracies by their means over the last `part` of the gradients up to each record.
+
+    Losses are averaged by their logarithms. What is decided by the result does not rest on one instant.
+    """
+    if not 0 < part <= 1:
+        raise ValueError(f"a window is a part of the gradients, above 0 and at most 1; got {part:g}")
+    return results._replace(
+        runs=[found._replace(run=_trailing(found.run, part)) if found.run.rows else found for found in results.runs]
+    )
+
+
+def _trailing(run: Run, part: float) -> Run:
+    gradients = np.array(run.column("gradients"))
+    keep = _moved(gradients)
+    rows = [dict(row) for row in run.rows]
+    for name in SMOOTHED.keys() & rows[0].keys():
+        scale, back = SMOOTHED[name]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
+            scaled = scale(np.array(run.column(name)))
+            means = back(_means_before(gradients[keep], scaled[keep], gradients, part))
+        for row, mean in zip(rows, means, strict=True):
+            row[name] = float(mean)
+    return Run(run.algorithm, run.label, run.seed, rows, run.status)
+
+
+def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -> np.ndarray:
+    """Return the mean of y, in proportion between its values, over the last `part` of the way to each end.
+
+    From the first value on that is not finite it is the value at the end.
+    """
+    sound = np.append(np.flatnonzero(~np.isfinite(y)), len(y))[0]  # values before the first that is not
+    there = np.interp(ends, x, y)
+    if sound == 0:
+        return there
+    known, values = x[:sound], y[:sound]
+    areas = np.append(0.0, np.cumsum(np.diff(known) * (values[1:] + values[:-1]) / 2))
+
+    def area(points: np.ndarray) -> np.ndarray:
+        before = np.clip(np.searchsorted(known, points, side="right") - 1, 0, None)
+        return areas[before] + (points - known[before]) * (values[before] + np.interp(points, known, values)) / 2
+
+    lengths = part * ends
+    means = (area(ends) - area(ends - lengths)) / np.where(lengths > 0, lengths, 1.0)
+    return np.where((lengths > 0) & (ends <= known[-1]), means, there)
 
 
 def with_timed(runs: Sequence[Found]) -> list[Found]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-__all__ = ["Claimed", "Panel", "claims_markdown", "claims_table", "draw_panels", "ends_markdown", "score"]
+__all__ = ["Change", "Claimed", "Panel", "changes_markdown", "changes_table", "claims_markdown", "claims_table"]
+__all__ += ["draw_panels", "ends_markdown", "score", "score_of_changes"]
 
 VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
 """How verdicts begin, the longer of two first."""
@@ -71,6 +72,27 @@ class Claimed(Protocol):
         ...
 
 
+class Change(NamedTuple):
+    """One reading of a claim, decided by the same draws of two sets of runs."""
+
+    claim: str
+    reading: str
+    was: str  # holds, fails, open
+    now: str
+    was_says: str
+    now_says: str
+
+    @property
+    def kind(self) -> str:
+        """Return what became of it."""
+        if self.was == self.now:
+            return "alike"
+        return "decided" if self.was == "open" else "reopened" if self.now == "open" else "overturned"
+
+
+CHANGES = ("alike", "decided", "reopened", "overturned")
+"""What can become of a reading."""
+
 ENDS = (("train_loss", np.log), ("test_accuracy", np.asarray))
 """What is told of a curve's end, and on which scale it is averaged."""
 
@@ -90,8 +112,11 @@ LINES = {
 }
 """The line of each method, by how its curves' names begin."""
 
-LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2, "handlelength": 3.5, "columnspacing": 1}
+LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2, "handlelength": 3.5, "columnspacing": 1}
 """Where the names of a panel's curves are: below it, with lines long enough to tell."""
+
+LETTERS_OF_LEGEND = 57
+"""Letters of two names side by side that fit below a panel in the larger size."""
 
 MOST_LOSS = 100.0
 """Times the median loss that is still shown: beyond it a run has diverged."""
@@ -117,14 +142,25 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figur
         grid[row, 0].set_ylabel(METRICS[metric])
         if metric == "train_loss":
             _bound(grid[row])
+    size = _legend_size(grid[1])
     for axes, panel in zip(grid[1], panels, strict=True):
         axes.set_ylim(0.0, 1.0)
         reached = max(run.rows[-1][x] for run in panel.runs if run.algorithm == own)
         axes.set_xlim(-0.03 * reached, 1.03 * reached)
         axes.set_xlabel(AXES[x])
-        axes.legend(fontsize="xx-small", frameon=False, **LEGEND)
+        axes.legend(fontsize=size, frameon=False, **LEGEND)
     figure.suptitle(fill(title, LETTERS_A_COLUMN * len(panels)), fontsize="medium")
     return figure
+
+
+def _legend_size(row: Sequence[Any]) -> str:
+    """Return the larger of two sizes in which the names of every panel, in two columns, are no wider than it."""
+    widths = []
+    for axes in row:
+        letters = [len(str(line.get_label())) for line in axes.lines]
+        half = -(-len(letters) // 2)
+        widths.append(max(letters[:half], default=0) + max(letters[half:], default=0))
+    return "x-small" if max(widths) <= LETTERS_OF_LEGEND else "xx-small"
 
 
 def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
@@ -191,15 +227,23 @@ def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
-    """Return the verdicts, one line a claim."""
+def _table(title: str, columns: Sequence[str]) -> "Table":
+    """Return an empty table for a terminal; numbers and marks are not broken, text is."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left")
-    for name in ("claim", "where", "verdict", "because"):
-        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+    for name in columns:
+        table.add_column(name, overflow="fold", no_wrap=name in ("claim", ""))
+    return table
+
+
+def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
+    """Return the verdicts, one line a claim."""
+    from rich.markup import escape
+
+    table = _table(title, ("claim", "where", "verdict", "because"))
     for claim in claims:
         table.add_row(claim.name, escape(claim.where), escape(claim.verdict), escape(claim.reason))
     return table
@@ -213,6 +257,34 @@ def score(claims: Sequence[Claimed]) -> str:
         for verdict in ("holds", "holds only if", "does not hold", "cannot be decided")
     )
     return f"{len(claims)} claims: {counts}"
+
+
+def changes_table(changes: Sequence[Change], title: str) -> "Table":
+    """Return what became of every reading, one line each."""
+    from rich.markup import escape
+
+    table = _table(title, ("claim", "reading", "before", "now", ""))
+    for each in changes:
+        sides = (f"{each.was}: {each.was_says}", f"{each.now}: {each.now_says}")
+        table.add_row(each.claim, escape(each.reading), *map(escape, sides), each.kind)
+    return table
+
+
+def score_of_changes(changes: Sequence[Change]) -> str:
+    """Return how many readings came out how."""
+    kinds = [each.kind for each in changes]
+    return f"{len(kinds)} readings: " + ", ".join(f"{kinds.count(kind)} {kind}" for kind in CHANGES)
+
+
+def changes_markdown(changes: Sequence[Change], title: str) -> str:
+    """Return what became of every reading as a table; one that changed is in bold."""
+    lines = [f"{score_of_changes(changes)}, from {title}.", ""]
+    lines += ["| claim | reading | before | now |", "|---|---|---|---|"]
+    for each in changes:
+        now = each.now if each.kind == "alike" else f"**{each.now}**"
+        cells = (each.claim, each.reading, f"{each.was}: {each.was_says}", f"{now}: {each.now_says}")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def claims_markdown(claims: Sequence[Claimed], title: str) -> str:
