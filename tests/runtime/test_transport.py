@@ -1,10 +1,12 @@
 """The transports: the newest wins, nobody waits for a frozen peer, strangers stay outside."""
 
+import gc
 import shutil
 import socket
 import threading
 import time
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -262,6 +264,56 @@ def test_a_transfer_cut_in_the_middle_is_never_handed_over():
         assert ear.refusals
     finally:
         node.close()
+
+
+@contextmanager
+def nothing_left_open():
+    """Fail if sockets or transports of asyncio are still open when nobody holds them any more."""
+    gc.collect()  # what others left
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+        gc.collect()
+    assert not [str(each.message) for each in found]
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_closing_lets_go_of_those_who_are_just_coming_in(certs, tls):
+    """Strangers connect all the while: some are at the door, some in their handshake, when it closes."""
+
+    def knock(place, callers, over):
+        with suppress(OSError):
+            while not over.is_set():
+                callers.append(socket.create_connection(place, 1))
+                time.sleep(0.001)
+
+    with nothing_left_open():
+        for k in range(25):
+            place, callers, over = free_address(), [], threading.Event()
+            security = secured(certs / "ours", 1) if tls else None
+            node = TcpTransport(1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security)
+            node.open(Ear())
+            knocking = threading.Thread(target=knock, args=(place, callers, over))
+            knocking.start()
+            time.sleep(0.001 * k)
+            node.close()
+            over.set()
+            knocking.join()
+            for caller in callers:
+                caller.close()
+            del node
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_closing_in_the_middle_of_a_handshake_ends_it(certs, tls):
+    with nothing_left_open():
+        for k in range(25):
+            securities = [secured(certs / "ours", me) if tls else None for me in (0, 1)]
+            with two(TcpTransport, *securities) as (made, _):
+                time.sleep(0.06 + 0.003 * k)  # they meet at the first redial, after about 0.1 s
+                made[k % 2].close()
+            assert all(each._loop.is_closed() for each in made)
+            del made
 
 
 def test_a_frozen_reader_holds_up_nobody_and_gets_the_newest():

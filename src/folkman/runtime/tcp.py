@@ -83,6 +83,7 @@ class TcpTransport:
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task] = set()
         self._server: asyncio.Server | None = None
+        self._closing = False
 
     def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
@@ -156,12 +157,20 @@ class TcpTransport:
                 self._spawn(self._dial(number, address))
 
     async def _stop(self) -> None:
+        """End every task of the loop, all of which are ours; whoever was let in just before still comes to `_accept`.
+
+        They are cancelled until they end: before Python 3.12 `wait_for` forgets it if what it waits for has just come.
+        """
+        self._closing = True
+        for door in self._server.sockets if self._server is not None else ():
+            self._loop.remove_reader(door.fileno())  # a server that closes now loses the sockets it is taking in
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(others, timeout=0.1)
         if self._server is not None:
             self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0.05)  # for what was aborted to let go of its sockets
+        await asyncio.sleep(0)  # for what was aborted to let go of its socket
 
     def _spawn(self, work: Any) -> None:
         task = self._loop.create_task(work)
@@ -190,16 +199,12 @@ class TcpTransport:
 
     async def _dial(self, number: int, address: Address) -> None:
         """Connect, talk until the link breaks, and connect again."""
-        from folkman.runtime.identity import name_of
-
         wait_s = FIRST_REDIAL_S
         while True:
             try:
-                context = self._context(ssl.PROTOCOL_TLS_CLIENT)  # anew: certificates may have been renewed
-                named = {"ssl": context, "server_hostname": name_of(number)} if context else {}
-                work = asyncio.open_connection(*address, limit=2 * PART_BYTES, **named)
+                work = asyncio.open_connection(*address, limit=2 * PART_BYTES)
                 reader, writer = await asyncio.wait_for(work, HANDSHAKE_S)
-                if await self._talk(reader, writer, number):
+                if await self._meet(reader, writer, number):
                     wait_s = FIRST_REDIAL_S
             except ssl.SSLError as error:
                 self._events.refused("handshake", f"node {number} at {address[0]}:{address[1]}: {error}")
@@ -209,28 +214,37 @@ class TcpTransport:
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closing or len(self._tasks) >= MOST_STRANGERS + 2 * len(self._peers):
+            self.counts["turned_away"] += 1
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is a coroutine
         self._tasks.add(task)
-        raw = writer.transport
-        if len(self._tasks) > MOST_STRANGERS + 2 * len(self._peers):
-            self.counts["turned_away"] += 1
-            self._tasks.discard(task)
-            raw.abort()
-            return
         try:
-            context = self._context(ssl.PROTOCOL_TLS_SERVER)  # anew: certificates may have been renewed
-            if context is not None:
-                await writer.start_tls(context, ssl_handshake_timeout=HANDSHAKE_S)
-            await self._talk(reader, writer, None)
+            await self._meet(reader, writer, None)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
             self._events.refused("handshake", f"{host}:{port}: {type(error).__name__}: {error}")
         except asyncio.CancelledError:
             pass  # closing; asyncio's server would complain of a cancelled handler
         finally:
-            raw.abort()
             self._tasks.discard(task)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> bool:
+        """Go over to TLS if there are certificates, talk, and let go of the socket; tell whether they greeted."""
+        from folkman.runtime.identity import name_of
+
+        raw = writer.transport
+        try:
+            kind = ssl.PROTOCOL_TLS_SERVER if dialled is None else ssl.PROTOCOL_TLS_CLIENT
+            context = self._context(kind)  # anew: certificates may have been renewed
+            if context is not None:
+                name = None if dialled is None else name_of(dialled)
+                await writer.start_tls(context, server_hostname=name, ssl_handshake_timeout=HANDSHAKE_S)
+            return await self._talk(reader, writer, dialled)
+        finally:
+            raw.abort()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> bool:
         """Greet, then read and write until the link breaks; tell whether the greeting went well."""
