@@ -1,5 +1,7 @@
 """Verdicts are code: runs made up so that the answer is known, and changed so that it changes."""
 
+from math import log
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,7 +141,12 @@ def test_the_least_favourable_level_is_told_and_two_draws_decide_nothing():
 
     assert reading.verdict == "holds"
     assert reading.says.endswith("(nodes 4)")
-    assert (two.verdict, two.n) == ("open", 2)
+    assert [(each.name, each.verdict, round(each.mean, 6)) for each in reading.levels] == [
+        ("nodes 2", "holds", round(log(0.3 / 0.5), 6)),
+        ("nodes 4", "holds", round(log(0.4 / 0.5), 6)),
+    ]
+    assert reading[:-1] == ("x", "holds", f"{reading.levels[1].says} (nodes 4)", *reading.levels[1][3:-1])
+    assert (two.verdict, two.n, two.levels) == ("open", 2, ())
 
 
 def test_draws_are_compared_each_where_both_still_go_on():

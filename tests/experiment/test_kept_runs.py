@@ -65,6 +65,20 @@ def test_the_command_line_tells_what_more_iterations_change(tmp_path):
     assert {"claim", "reading", "was", "now", "change", "was_says", "now_says"} == set(found["readings"][0])
 
 
+def test_the_command_line_tells_every_level_and_a_reading_is_the_least_favourable():
+    told = CliRunner().invoke(app, ["audit", str(KEPT / "full"), "--json"])
+
+    found = {claim["name"]: claim["readings"] for claim in json.loads(told.stdout.splitlines()[-1])["claims"]}
+    levels = {each["name"]: [level["name"] for level in each["levels"]] for each in found["5.1"] + found["5.3"]}
+    assert levels["step eta for both"] == ["nodes 5", "nodes 10", "nodes 15"]
+    assert levels["scaling theorem (step eta)"] == ["nodes 10 against nodes 5", "nodes 15 against nodes 10"]
+    order = ("fails", "open", "holds")
+    for reading in (each for readings in found.values() for each in readings if each["levels"]):
+        shown = [{**each, "says": f"{each['says']} ({each['name']})", "name": ""} for each in reading["levels"]]
+        assert {**reading, "name": "", "levels": []} in shown
+        assert reading["verdict"] == min((each["verdict"] for each in reading["levels"]), key=order.index)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("{", "expected JSON in"), ("[]", "expected a size of"), ('{"size": "huge"}', "expected a size of")],

@@ -166,7 +166,8 @@ def _figure(claim: Mapping[str, Any], variant: str) -> str:
 
 def _plain(reading: Reading) -> dict[str, Any]:
     """Return a reading that JSON can hold."""
-    return {key: jsonable(value) if isinstance(value, float) else value for key, value in reading._asdict().items()}
+    plain = {key: jsonable(value) if isinstance(value, float) else value for key, value in reading._asdict().items()}
+    return plain | {"levels": [_plain(level) for level in reading.levels]}
 
 
 def _decide(

@@ -51,6 +51,7 @@ class Reading(NamedTuple):
     low: float = nan
     high: float = nan
     effect: float = nan  # mean over standard deviation of the paired differences
+    levels: "tuple[Reading, ...]" = ()  # of several levels each; the reading is the least favourable of them
 
 
 class Spread(NamedTuple):
@@ -138,6 +139,7 @@ def verdict_of(spread: Spread, margin: float, sign: float) -> str:
 class Outcome(NamedTuple):
     """What was found at one level of what a claim must hold across, or at none."""
 
+    level: str
     verdict: str
     favour: float  # how much the end of the interval that speaks least for the claim does so
     spread: Spread
@@ -164,8 +166,8 @@ def compare_pairs(
             for seed, where in zip(seeds, wheres, strict=True)
         ]
         spread = paired(values)
-        says = _say(spread, metric, axis, wheres, margin) + (f" ({level})" if level else "")
-        outcomes.append(Outcome(*_decided(spread, ask["test"], margin), spread, says))
+        says = _say(spread, metric, axis, wheres, margin)
+        outcomes.append(Outcome(level, *_decided(spread, ask["test"], margin), spread, says))
     return least_favourable(name, outcomes)
 
 
@@ -175,7 +177,9 @@ def least_favourable(name: str, outcomes: Sequence[Outcome]) -> Reading:
         return Reading(name, OPEN, "there are no such runs")
     order = {FAILS: 0, OPEN: 1, HOLDS: 2}
     worst = min(outcomes, key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour))
-    return Reading(name, worst.verdict, worst.says, *worst.spread)
+    levels = [Reading(each.level, each.verdict, each.says, *each.spread) for each in outcomes]
+    says = f"{worst.says} ({worst.level})" if worst.level else worst.says
+    return Reading(name, worst.verdict, says, *worst.spread, levels=tuple(levels) if len(levels) > 1 else ())
 
 
 def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
@@ -231,19 +235,19 @@ def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome
         loss = {key: log(at(side[seed].run, "gradients", where, "train_loss")) for key, side in sides.items()}
         gains.append(loss["other"] - loss["ours"])
         controls.append(loss.get("control_other", loss["other"]) - loss["control"])
-    gain, named = paired(gains), f" ({level})" if level else ""
+    gain = paired(gains)
     if gain.n < FEWEST_FOR_AN_INTERVAL or not isfinite(gain.mean):
         says = "too few draws, or one that diverged" if gain.n else "there are no such runs"
-        return Outcome(OPEN, -np.inf, gain, says + named)
+        return Outcome(level, OPEN, -np.inf, gain, says)
     told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"
     if gain.low <= MARGIN:
         known = gain.high <= MARGIN
         says = "there is no gain to explain" if known else "it is open whether there is a gain"
-        return Outcome(FAILS if known else OPEN, gain.low, gain, f"{says}: {told}{named}")
+        return Outcome(level, FAILS if known else OPEN, gain.low, gain, f"{says}: {told}")
     share = float(np.mean(controls) / gain.mean)
     most, least = (paired(list(np.array(controls) - part * np.array(gains))) for part in (0.9, 0.1))
     verdict = FAILS if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
-    return Outcome(verdict, -share, gain, f"{100 * share:.3g} % of {told}{named}")
+    return Outcome(level, verdict, -share, gain, f"{100 * share:.3g} % of {told}")
 
 
 FORMULAS: dict[str, tuple[str, Callable[[Run, Mapping[str, Any]], tuple[float, float]]]] = {
