@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -240,7 +241,10 @@ def test_a_report_fits_the_desk_the_phone_and_the_printed_page(radio_folder, tmp
     """Opened from disk. On a phone wide tables scroll within their boxes, and the page itself never sideways."""
     from folkman.report.write import write_report
 
-    address = write_report(radio_folder, tmp_path / "report.html").as_uri()
+    folder = shutil.copytree(radio_folder, tmp_path / "run")
+    known = json.loads((folder / "provenance.json").read_text())
+    (folder / "provenance.json").write_text(json.dumps(known | {"xla_flags": "--xla_" + "a" * 95}))
+    address = write_report(folder, tmp_path / "report.html").as_uri()
     desk = visit(address, viewport={"width": 1080, "height": 900})
     phone = visit(address, viewport={"width": 390, "height": 800})
     paper = visit(address, viewport={"width": 680, "height": 900})  # A4 between its margins
