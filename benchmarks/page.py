@@ -27,7 +27,7 @@ import numpy as np
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from folkman.experiment import observer
-from folkman.record import Run
+from folkman.record.run import Run
 
 NODES, RATE_HZ, SCENE_EVERY = 16, 50, 5
 MOST_LAG_MS = 100.0

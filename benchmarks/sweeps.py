@@ -43,10 +43,10 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
 
     Ends with exit code 1 if it took more than 15 % longer than its jobs alone, or if memory grew.
     """
+    from folkman.experiment.engines.processes import Processes
+    from folkman.experiment.plan import axes_of, plan
     from folkman.experiment.sweep import Progress, sweep
-    from folkman.experiment.sweep_engines import Processes
-    from folkman.experiment.sweep_grid import axes_of, plan
-    from folkman.experiment.sweep_store import SweepFolder
+    from folkman.record.store import SweepFolder
 
     axes = axes_of({}, [f"network.gamma={','.join(str(1 + i) for i in range(jobs // SEEDS))}"])
     ends: list[tuple[float, Progress]] = []
@@ -130,7 +130,7 @@ def _let_end(process: "subprocess.Popen[bytes]", folder: Path, jobs: int, then_s
 
 
 def _definition(jobs: int) -> str:
-    from folkman.experiment.config import dump
+    from folkman.config.text import dump
 
     gammas = [1 + i for i in range(max(1, jobs // SEEDS))]
     return dump({**BASE, "grid": {"network.gamma": gammas}})

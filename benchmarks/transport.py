@@ -18,7 +18,7 @@ from pathlib import Path
 from folkman.runtime import identity
 from folkman.runtime.tcp import TcpTransport
 from folkman.runtime.transport import Security
-from folkman.runtime.zenoh_links import ZenohTransport
+from folkman.runtime.zenoh import ZenohTransport
 
 MESSAGE_BYTES = 4 * 430_698 + 144
 

@@ -83,9 +83,10 @@ def digits(x64: None) -> Problem:
 @pytest.fixture(scope="session")
 def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a small finished run folder on the radio: peers and a server, two seeds, timelines kept."""
+    from folkman.config.comparison import resolve, to_toml
+    from folkman.config.text import override
     from folkman.experiment.compare import compare
-    from folkman.experiment.config import override, resolve, to_toml
-    from folkman.experiment.folder import RunFolder, provenance
+    from folkman.record.folder import RunFolder, provenance
 
     tables = {
         "name": "a small cell",

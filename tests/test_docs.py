@@ -37,8 +37,8 @@ def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", having("toml"))
 def test_configurations_resolve(page):
-    from folkman.experiment.config import resolve
-    from folkman.experiment.sweep_grid import axes_of, plan
+    from folkman.config.comparison import resolve
+    from folkman.experiment.plan import axes_of, plan
 
     for source in blocks(page, "toml"):
         tables = tomllib.loads(source)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from folkman.experiment.folder import RunFolder
-from folkman.record import AXES, METRICS, Run
+from folkman.record.folder import RunFolder
+from folkman.record.run import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, STYLES
 from folkman.report.statistics import curves, half_width
 

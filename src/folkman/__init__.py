@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Place, Server, async_sharing, dpsgd, fedavg
     from folkman.engine.cells import simulate_cells
-    from folkman.engine.faults import Faults
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
+    from folkman.faults import Faults
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from folkman.radio import NETWORKS
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
     from folkman.radio.trace import record_timeline, replay
-    from folkman.record import Run
+    from folkman.record.run import Run
     from folkman.report.figures import draw_curves, draw_labels
     from folkman.report.notebook import Results, read_results
     from folkman.runtime.node import Node, ServerNode
@@ -43,7 +43,7 @@ _HOMES = {
         "fedavg",
     ),
     "folkman.engine.cells": ("simulate_cells",),
-    "folkman.engine.faults": ("Faults",),
+    "folkman.faults": ("Faults",),
     "folkman.engine.reference": ("reference",),
     "folkman.engine.simulate": ("Clock", "Recording", "simulate"),
     "folkman.problem.cores": ("use_cores",),
@@ -56,7 +56,7 @@ _HOMES = {
     "folkman.radio": ("NETWORKS",),
     "folkman.radio.delay": ("constant", "ideal", "iid", "pipelined", "snapshot"),
     "folkman.radio.trace": ("record_timeline", "replay"),
-    "folkman.record": ("Run",),
+    "folkman.record.run": ("Run",),
     "folkman.report.figures": ("draw_curves", "draw_labels"),
     "folkman.report.notebook": ("Results", "read_results"),
     "folkman.runtime.node": ("Node", "ServerNode"),

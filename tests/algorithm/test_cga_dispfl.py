@@ -13,12 +13,12 @@ from folkman import Recording, constant, fedavg, ideal, reference, simulate
 from folkman.algorithm.base import Place
 from folkman.algorithm.cga import cga
 from folkman.algorithm.compcga import compcga, signs
-from folkman.algorithm.cone import closest_in_cone
 from folkman.algorithm.dispfl import dispfl
 from folkman.algorithm.dpsgd import dpsgd
-from folkman.algorithm.sparsity import Sparsity, kept
-from folkman.algorithm.tensors import segments
-from folkman.algorithm.topology import graph, metropolis
+from folkman.algorithm.pieces.nnls import closest_in_cone
+from folkman.algorithm.pieces.segments import segments
+from folkman.algorithm.pieces.sparsity import Sparsity, kept
+from folkman.algorithm.pieces.topology import graph, metropolis
 from folkman.engine.simulate import Simulation, march, start
 
 STEP, NODES, DIM = 0.05, 5, 10

@@ -23,7 +23,7 @@ from folkman import (
     snapshot,
 )
 from folkman.algorithm.base import Assumption, Place
-from folkman.algorithm.steps import step_size
+from folkman.algorithm.pieces.steps import step_size
 from folkman.engine.medium import prices
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork

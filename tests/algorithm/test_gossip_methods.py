@@ -25,11 +25,11 @@ from folkman.algorithm.adpsgd import adpsgd
 from folkman.algorithm.base import Inbox, Mixing, Place
 from folkman.algorithm.dfedavgm import dfedavgm, round_at_random
 from folkman.algorithm.dpsgd import dpsgd
+from folkman.algorithm.pieces.topology import graph, metropolis
 from folkman.algorithm.sgp import push_weights, sgp
 from folkman.algorithm.swift import offered_weights, swift
-from folkman.algorithm.topology import graph, metropolis
-from folkman.engine.faults import NO_FAULTS
 from folkman.engine.slot import begin, finish, first
+from folkman.faults import NO_FAULTS
 from folkman.radio.loss import Lossy
 from reference import plain
 

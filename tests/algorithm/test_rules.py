@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman import Inbox, Recording, async_sharing, dpsgd, fedavg, ideal, simulate
-from folkman.algorithm.rules import RULES, combine
-from folkman.algorithm.topology import graph, metropolis, mixing
-from folkman.engine.faults import Faults
+from folkman.algorithm.pieces.rules import RULES, combine
+from folkman.algorithm.pieces.topology import graph, metropolis, mixing
+from folkman.faults import Faults
 
 FIXED = ("complete", "ring", "star", "regular")
 

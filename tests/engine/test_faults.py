@@ -84,8 +84,8 @@ def test_what_liars_send_is_the_reversed_update_or_noise(quadratics):
     messages = jnp.concatenate([jnp.arange(4.0 * problem.dim).reshape(4, -1), jnp.ones((4, 1))], axis=1)
     key = jax.random.key(0)
 
-    flipped = Faults(liars=0.5, scale=2.0).corrupt(messages, problem, key)
-    noisy = Faults(liars=0.5, attack="noise", scale=3.0).corrupt(messages, problem, key)
+    flipped = Faults(liars=0.5, scale=2.0).corrupt(messages, problem.initial, key)
+    noisy = Faults(liars=0.5, attack="noise", scale=3.0).corrupt(messages, problem.initial, key)
 
     first = np.asarray(problem.initial)
     np.testing.assert_allclose(flipped[:2, :-1], first - 2.0 * (np.asarray(messages[:2, :-1]) - first))
@@ -177,7 +177,7 @@ def test_a_liar_of_a_method_that_sends_differences_sends_the_negative(quadratics
     messages = jnp.full((2, problem.dim + 1), 0.1)
     key = jax.random.key(0)
 
-    sent = Faults(liars=0.5).corrupt(messages, problem, key, about_zero=True)
+    sent = Faults(liars=0.5).corrupt(messages, problem.initial, key, about_zero=True)
 
     assert fedbuff(0.1).differences
     np.testing.assert_allclose(sent[0, :-1], -0.1)

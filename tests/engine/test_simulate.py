@@ -26,7 +26,7 @@ from folkman.algorithm.base import Assumption
 from folkman.engine import simulate as engine
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
-from folkman.record import AXES, METRICS
+from folkman.record.run import AXES, METRICS
 from reference import plain
 
 S = 650 * 16  # bits of one softmax model on 8x8 digits at 16 bits a parameter

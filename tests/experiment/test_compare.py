@@ -7,10 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
+from folkman.config.build import build_problem
+from folkman.config.comparison import resolve, to_toml
+from folkman.config.text import override
 from folkman.experiment import compare as module
-from folkman.experiment.compare import build_problem, compare
-from folkman.experiment.config import override, resolve, to_toml
-from folkman.experiment.folder import RunFolder, list_runs
+from folkman.experiment.compare import compare
+from folkman.record.folder import RunFolder, list_runs
 from folkman.report.statistics import curves
 
 SETTINGS = ["slots=24", "record_every=4", "seeds=[0,1]", "data.train_size=200", "nodes=4", "batch=8"]

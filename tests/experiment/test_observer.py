@@ -5,14 +5,15 @@ import json
 import numpy as np
 import pytest
 
+from folkman.config.comparison import resolve, to_toml
+from folkman.config.text import override
 from folkman.experiment import observer as module
 from folkman.experiment.compare import compare
-from folkman.experiment.config import override, resolve, to_toml
-from folkman.experiment.folder import RunFolder
 from folkman.radio.trace import PeerTimeline
 from folkman.radio.trace import load as load_timeline
-from folkman.report.reading import read_folder
-from folkman.report.scene import MOST_FRAMES, load_scene
+from folkman.record.folder import RunFolder
+from folkman.record.reading import read_folder
+from folkman.record.scene import MOST_FRAMES, load_scene
 
 PEERS, STAR = "algorithm-1-seed0", "fedavg-seed0"
 

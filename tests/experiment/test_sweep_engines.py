@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from folkman.experiment.sweep_engines import Processes, choose
+from folkman.experiment.engines.processes import Processes, choose
 
 WORKER = """
 import json, os, signal, sys, time

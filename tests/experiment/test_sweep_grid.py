@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkman.experiment.config import dump, override, read, resolve, to_toml
-from folkman.experiment.sweep_grid import axes_of, job_key, plan
+from folkman.config.comparison import resolve, to_toml
+from folkman.config.text import dump, override, read
+from folkman.experiment.plan import axes_of, job_key, plan
 
 SMALL = {
     "slots": 20,

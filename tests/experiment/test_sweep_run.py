@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from folkman.cli import main
+from folkman.experiment.jobs import run_anywhere, run_order
+from folkman.experiment.plan import axes_of, plan
 from folkman.experiment.sweep import sweep
-from folkman.experiment.sweep_grid import axes_of, plan
-from folkman.experiment.sweep_job import run_anywhere, run_order
-from folkman.experiment.sweep_results import arms_of
-from folkman.experiment.sweep_store import SweepFolder
+from folkman.record.store import SweepFolder
+from folkman.record.table import arms_of
 
 BASE = """
 slots = 40
@@ -238,7 +238,7 @@ def test_what_is_finished_is_never_run_again(quiet, tmp_path):
 
 def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
     """As on a host without the file system: it meets no store of that name, and works in a folder of its own."""
-    from folkman.experiment.sweep_dask import unpack
+    from folkman.experiment.engines.dask import unpack
 
     sent = []
 

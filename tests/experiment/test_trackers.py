@@ -9,7 +9,7 @@ import pytest
 from folkman.cli import main
 from folkman.experiment import trackers
 from folkman.experiment.trackers import check_packages, make_shared, tracking
-from folkman.record import Run
+from folkman.record.run import Run
 
 # the packages behind the trackers warn of their own past and future
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from folkman.cli import main
-from folkman.experiment.planning import Question, survey
+from folkman.experiment.survey import Question, survey
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import Drops, plan

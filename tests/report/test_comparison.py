@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from folkman.record import Run
+from folkman.record.run import Run
 from folkman.report.comparison import compare_arms, render
 
 NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from folkman.record import Run
+from folkman.record.run import Run
 from folkman.report.figures import draw_curves, draw_labels, save
 from folkman.report.tables import final_table
 

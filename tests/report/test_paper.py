@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from folkman.experiment.arms import BEYOND, FIGURES
-from folkman.experiment.draw import AXES, _each
-from folkman.experiment.results import read_results
-from folkman.record import Run
+from folkman.papers.arms import BEYOND, FIGURES
+from folkman.papers.figures import AXES, _each
+from folkman.papers.results import read_results
+from folkman.record.run import Run
 from folkman.report.figures import draw_curves
 from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
 from folkman.report.sweep_page import _half

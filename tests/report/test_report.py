@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from folkman.record import Run
-from folkman.report.reading import read_folder, read_sweep
+from folkman.record.reading import read_folder, read_sweep
+from folkman.record.run import Run
 from folkman.report.write import write_job_reports, write_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from folkman.record.reading import read_folder
 from folkman.report.figures import COLOURS
-from folkman.report.reading import read_folder
 from folkman.report.scenes import draw_scene
 from folkman.report.style import STYLES, dressed
 

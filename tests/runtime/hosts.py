@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from folkman.experiment import deploy
-from folkman.experiment.config import resolve
-from folkman.experiment.devices import task_of
+from folkman.config.comparison import resolve
+from folkman.runtime import cluster as deploy
+from folkman.runtime.assembly import task_of
 
 SUBNET = "10.77.7"
 TABLES = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from folkman.experiment.devices import read_node
-from folkman.runtime.saved import read_arrays
+from folkman.runtime.assembly import read_node
+from folkman.runtime.state import read_arrays
 from runtime.hosts import Cluster, task
 
 ROOT = Path(__file__).parents[2]

@@ -12,17 +12,18 @@ import pytest
 from folkman import async_sharing, dpsgd, fedavg, load, make_problem, simulate
 from folkman.algorithm.base import Assumption
 from folkman.algorithm.dfedavgm import dfedavgm
-from folkman.engine.asleep import Asleep
+from folkman.engine.presence import Asleep
 from folkman.radio import trace
-from folkman.radio.retold import replay_rounds, replay_star
-from folkman.runtime import identity, journal, loops, saved
+from folkman.radio.replay import replay_rounds, replay_star
+from folkman.runtime import identity, journal, loops
+from folkman.runtime import state as saved
+from folkman.runtime.causal import around_server, between_peers
 from folkman.runtime.codec import SERVER, Message, encode
 from folkman.runtime.daemon import DISK, DIVERGED, Daemon, Settings
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.saver import Saver
 from folkman.runtime.telemetry import Logger, MetricsServer, prometheus
-from folkman.runtime.timeline import around_server, between_peers
 from folkman.runtime.transport import Local, LocalExchange
 
 NODES, RUN = 3, 11

@@ -6,7 +6,7 @@ import pytest
 from folkman import constant, ideal, pipelined, record_timeline, snapshot
 from folkman.radio.network import RadioNetwork
 from folkman.runtime.emulation import MOST_HELD_BACK, STRETCH, Emulation, SlotClock, Trips
-from folkman.runtime.links import Links
+from folkman.runtime.link_quality import Links
 
 NODES, SEED, BITS = 4, 3, 16 * 1000
 

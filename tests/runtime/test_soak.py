@@ -13,7 +13,7 @@ from folkman.runtime.codec import CodecError, Message, encode
 from folkman.runtime.control import Ack, Control, Hello, open_sealed, seal
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Wire
-from folkman.runtime.saved import read_arrays
+from folkman.runtime.state import read_arrays
 from runtime.hosts import Cluster, task
 
 SIZE = {"messages": 20_000}  # in the suite; the soak asks for a million

@@ -13,7 +13,7 @@ import pytest
 from folkman.runtime import identity
 from folkman.runtime.tcp import TcpTransport
 from folkman.runtime.transport import Local, LocalExchange, Security, Slot
-from folkman.runtime.zenoh_links import ZenohTransport
+from folkman.runtime.zenoh import ZenohTransport
 
 KINDS = {"tcp": TcpTransport, "zenoh": ZenohTransport}
 RUN = 77

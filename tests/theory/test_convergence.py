@@ -6,7 +6,7 @@ import pytest
 from folkman import async_sharing, constant, iid, pipelined, simulate, snapshot
 from folkman.engine.simulate import Recording
 from folkman.theory.convergence import BOUNDS, all_bounds, effective_age, measured, window_sums
-from folkman.theory.path import Path, retell, step_weights
+from folkman.theory.trajectory import Path, retell, step_weights
 
 SLOPES = {  # losses h f(x - c) with |f''| <= 1 and f >= 0: value and derivative of f
     "quadratic": (lambda x: 0.5 * x**2, lambda x: x),

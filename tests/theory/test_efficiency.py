@@ -4,7 +4,7 @@ import pytest
 
 from folkman import async_sharing, fedavg, load, make_problem, simulate, snapshot
 from folkman.algorithm.adafl import adafl
-from folkman.record import Run
+from folkman.record.run import Run
 from folkman.theory.efficiency import Setting, compare_efficiency
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from folkman import async_sharing, constant, simulate, snapshot
 from folkman.engine.simulate import Recording
-from folkman.theory.path import retell
 from folkman.theory.printed import Constants, assumptions, constants_of, corollary_2, theorem_2, u
 from folkman.theory.smoothness import ceiling
+from folkman.theory.trajectory import retell
 
 PLAIN = Constants(nodes=10, step=0.01, gamma=5, l1=1.0, l2=1.0, l3=1.0, delta=0.0, gradient=1.0)
 

@@ -27,7 +27,7 @@ from jax import Array
 from folkman.algorithm.adafl_node import LEAST_BETA, adafl_node
 from folkman.algorithm.base import Algorithm, Inbox
 from folkman.algorithm.fedavg import fedavg
-from folkman.algorithm.steps import step_size
+from folkman.algorithm.pieces.steps import step_size
 from folkman.checks import require
 
 __all__ = ["AdaFLServer", "adafl", "best_tau", "divergence"]

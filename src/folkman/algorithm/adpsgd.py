@@ -28,8 +28,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Mixing, Place
-from folkman.algorithm.steps import Decay, step_size
-from folkman.algorithm.topology import graph, metropolis
+from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.pieces.topology import graph, metropolis
 
 __all__ = ["MeetingState", "adpsgd"]
 

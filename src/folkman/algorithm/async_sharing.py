@@ -30,8 +30,8 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox, Place
 from folkman.algorithm.delay_steps import DelayMemory, DelayPolicy, check_policy, first_memory, step_under_delay
-from folkman.algorithm.rules import Rule, check_rule, combine
-from folkman.algorithm.steps import Decay, step_size
+from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
 __all__ = ["SharingState", "async_sharing"]

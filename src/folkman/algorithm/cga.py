@@ -30,12 +30,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox
-from folkman.algorithm.cone import closest_in_cone
-from folkman.algorithm.cross import CrossState, cross_gradients
-from folkman.algorithm.rules import Rule, check_rule, combine
-from folkman.algorithm.steps import Decay, step_size
-from folkman.algorithm.tensors import Shapes, segments
-from folkman.algorithm.topology import Topology
+from folkman.algorithm.pieces.cross_gradients import CrossState, cross_gradients
+from folkman.algorithm.pieces.nnls import closest_in_cone
+from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.segments import Shapes, segments
+from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.pieces.topology import Topology
 
 __all__ = ["cga"]
 

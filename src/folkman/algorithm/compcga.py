@@ -24,11 +24,11 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox, Place
 from folkman.algorithm.cga import cga
-from folkman.algorithm.cross import CrossState, copy_prices, link_prices
-from folkman.algorithm.rules import Rule
-from folkman.algorithm.steps import Decay
-from folkman.algorithm.tensors import Shapes, segments
-from folkman.algorithm.topology import Topology
+from folkman.algorithm.pieces.cross_gradients import CrossState, copy_prices, link_prices
+from folkman.algorithm.pieces.rules import Rule
+from folkman.algorithm.pieces.segments import Shapes, segments
+from folkman.algorithm.pieces.steps import Decay
+from folkman.algorithm.pieces.topology import Topology
 
 __all__ = ["CompressedState", "compcga", "signs"]
 

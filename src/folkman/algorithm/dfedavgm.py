@@ -24,9 +24,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place
-from folkman.algorithm.rules import Rule, check_rule, combine
-from folkman.algorithm.steps import Decay, step_size
-from folkman.algorithm.topology import Topology, mixing
+from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.pieces.topology import Topology, mixing
 
 __all__ = ["DFedAvgMState", "dfedavgm", "round_at_random"]
 

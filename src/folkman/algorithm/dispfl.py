@@ -25,10 +25,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place
-from folkman.algorithm.partners import Choice, Partners
-from folkman.algorithm.sparsity import Layers, Sparsity
-from folkman.algorithm.steps import step_size
-from folkman.algorithm.tensors import Shapes
+from folkman.algorithm.pieces.neighbours import Choice, Partners
+from folkman.algorithm.pieces.segments import Shapes
+from folkman.algorithm.pieces.sparsity import Layers, Sparsity
+from folkman.algorithm.pieces.steps import step_size
 from folkman.checks import require
 
 __all__ = ["SparseState", "dispfl"]

@@ -29,9 +29,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox
-from folkman.algorithm.rules import Rule, check_rule, combine
-from folkman.algorithm.server_side import around, check_number, half, versions
-from folkman.algorithm.steps import Decay, step_size
+from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.server_side import around, check_number, half, versions
+from folkman.algorithm.pieces.steps import Decay, step_size
 
 __all__ = ["FedAPServer", "fedap"]
 

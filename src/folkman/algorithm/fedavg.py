@@ -22,8 +22,8 @@ import optax
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server
-from folkman.algorithm.rules import Rule, check_rule, combine
-from folkman.algorithm.steps import Decay, step_size
+from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.steps import Decay, step_size
 
 __all__ = ["FedAvgServer", "FedAvgState", "fedavg"]
 

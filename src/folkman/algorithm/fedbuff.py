@@ -23,8 +23,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox
-from folkman.algorithm.server_side import around, check_number, half, versions
-from folkman.algorithm.steps import Decay, step_size
+from folkman.algorithm.pieces.server_side import around, check_number, half, versions
+from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
 __all__ = ["FedBuffServer", "fedbuff"]

@@ -26,8 +26,8 @@ import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox
-from folkman.algorithm.server_side import around, check_number, half, versions
-from folkman.algorithm.steps import step_size
+from folkman.algorithm.pieces.server_side import around, check_number, half, versions
+from folkman.algorithm.pieces.steps import step_size
 from folkman.checks import require
 
 __all__ = ["FedSAServer", "best_number", "fedsa", "relative_rates"]

@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Mixing, Place
-from folkman.algorithm.steps import Decay, step_size
-from folkman.algorithm.topology import Topology, graph, mixing
+from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.pieces.topology import Topology, graph, mixing
 
 __all__ = ["PushState", "push_weights", "sgp"]
 

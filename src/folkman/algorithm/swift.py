@@ -31,9 +31,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Mixing, Place
-from folkman.algorithm.rules import Rule, check_rule, combine
-from folkman.algorithm.steps import Decay, step_size
-from folkman.algorithm.topology import Topology, graph, metropolis, mixing
+from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.pieces.topology import Topology, graph, metropolis, mixing
 
 __all__ = ["SwiftState", "offered_weights", "swift"]
 

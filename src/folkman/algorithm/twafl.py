@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Prices
-from folkman.algorithm.server_side import around, check_number, half
-from folkman.algorithm.steps import Decay, step_size
+from folkman.algorithm.pieces.server_side import around, check_number, half
+from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
 __all__ = ["TWAFLServer", "temporal_weights", "twafl"]

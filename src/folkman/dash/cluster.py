@@ -9,7 +9,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from folkman.report.live import Tail, read_json
+from folkman.record.live import Tail, read_json
 
 __all__ = ["ClusterSource"]
 

@@ -7,10 +7,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from folkman.record import AXES, METRICS, Run, slug
-from folkman.report.live import Tail, read_json
-from folkman.report.reading import known, read_folder, read_part
-from folkman.report.scene import Scene, frame_json, load_scene
+from folkman.record.live import Tail, read_json
+from folkman.record.reading import known, read_folder, read_part
+from folkman.record.run import AXES, METRICS, Run, slug
+from folkman.record.scene import Scene, frame_json, load_scene
 
 __all__ = ["RunSource"]
 

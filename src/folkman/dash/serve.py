@@ -60,7 +60,7 @@ def make_source(folder: Path, *, cluster: bool) -> Any:
         from folkman.dash.cluster import ClusterSource
 
         return ClusterSource(folder)
-    from folkman.report.reading import kind_of
+    from folkman.record.reading import kind_of
 
     if kind_of(folder) == "sweep":
         from folkman.dash.sweep import SweepSource

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from folkman.dash.run import columns, thinned
-from folkman.record import METRICS, Run, slug
-from folkman.report.live import Tail, read_json
-from folkman.report.reading import check_sweep, known, read_part
+from folkman.record.live import Tail, read_json
+from folkman.record.reading import check_sweep, known, read_part
+from folkman.record.run import METRICS, Run, slug
 
 __all__ = ["SweepSource"]
 

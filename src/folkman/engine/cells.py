@@ -30,7 +30,6 @@ from folkman.engine.simulate import (
     Simulation,
     check_clock,
     check_fit,
-    check_horizon,
     check_length,
     is_missing,
     note,
@@ -41,8 +40,8 @@ from folkman.engine.slot import Carry, clear, first
 from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
-from folkman.radio.delivery import Network
-from folkman.record import Run
+from folkman.radio.delivery import Network, check_horizon
+from folkman.record.run import Run
 
 __all__ = ["simulate_cells"]
 

@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, State
 from folkman.engine import snapshots
-from folkman.engine.faults import Faults
+from folkman.engine.presence import Presence
 from folkman.keys import Stream
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, NetworkState
@@ -136,13 +136,15 @@ def _exchange_peers(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    faults: Faults,
+    faults: Presence,
     states: State,
     slot: Array,
     key: Array,
 ) -> tuple[PeerMedium, Traffic, Any]:
     price, _ = prices(problem, network, algorithm)
-    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, key, about_zero=algorithm.differences)
+    messages = faults.corrupt(
+        jax.vmap(algorithm.message)(states), problem.initial, key, about_zero=algorithm.differences
+    )
     present = faults.present(problem.num_nodes, slot)
     offers = jax.vmap(algorithm.offers)(states) & present
     form = jax.vmap(algorithm.form)(states)
@@ -209,7 +211,7 @@ def _exchange_star(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    faults: Faults,
+    faults: Presence,
     states: State,
     slot: Array,
     key: Array,
@@ -219,7 +221,9 @@ def _exchange_star(
     server = algorithm.server
     price, answer_price = prices(problem, network, algorithm)
     present = faults.present(problem.num_nodes, slot)
-    messages = faults.corrupt(jax.vmap(algorithm.message)(states), problem, key, about_zero=algorithm.differences)
+    messages = faults.corrupt(
+        jax.vmap(algorithm.message)(states), problem.initial, key, about_zero=algorithm.differences
+    )
     offers = jax.vmap(algorithm.offers)(states) & present
     form = jax.vmap(algorithm.form)(states)
     up_key, down_key = jax.random.split(key)

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, State
-from folkman.engine.faults import NO_FAULTS, Faults
+from folkman.engine.presence import Presence
+from folkman.faults import NO_FAULTS
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.problem import Problem
 from folkman.radio.trace import PeerTimeline, StarTimeline
@@ -41,7 +42,7 @@ def reference(
     algorithm: Algorithm,
     *,
     seed: int = 0,
-    faults: Faults = NO_FAULTS,
+    faults: Presence = NO_FAULTS,
 ) -> Outcome:
     """Run `algorithm` on `problem` along `timeline`, in float64 whatever the problem's own precision."""
     if timeline.finished.shape[1] != problem.num_nodes:
@@ -63,7 +64,7 @@ class _World(NamedTuple):
 
     problem: Problem
     seed: int
-    faults: Faults
+    faults: Presence
 
     def slot_key(self, slot: int) -> Any:
         """Return the key of what is drawn for all nodes at once."""
@@ -77,7 +78,9 @@ class _World(NamedTuple):
         """Return what the nodes would put on the air now, lies included: (node, message)."""
         messages = jnp.stack([jnp.asarray(node.message()) for node in nodes])
         about_zero = nodes[0].algorithm.differences
-        return np.asarray(self.faults.corrupt(messages, self.problem, self.slot_key(slot), about_zero=about_zero))
+        return np.asarray(
+            self.faults.corrupt(messages, self.problem.initial, self.slot_key(slot), about_zero=about_zero)
+        )
 
 
 class _Learner:

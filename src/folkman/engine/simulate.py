@@ -21,15 +21,16 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
 from folkman.engine import snapshots
-from folkman.engine.faults import NO_FAULTS, Faults
 from folkman.engine.medium import PeerMedium
 from folkman.engine.metrics import Totals, network_model, row_of
+from folkman.engine.presence import Presence
 from folkman.engine.slot import Carry, begin, clear, finish, first
+from folkman.faults import NO_FAULTS
 from folkman.keys import Stream, make_key
 from folkman.problem.problem import Problem
-from folkman.radio.delivery import Network
+from folkman.radio.delivery import Network, check_horizon
 from folkman.radio.trace import PeerTimeline, StarTimeline
-from folkman.record import Run
+from folkman.record.run import Run
 
 __all__ = [
     "Clock",
@@ -39,7 +40,6 @@ __all__ = [
     "Totals",
     "check_clock",
     "check_fit",
-    "check_horizon",
     "check_length",
     "is_missing",
     "march",
@@ -95,7 +95,7 @@ class Simulation(NamedTuple):
     algorithm: Algorithm
     clock: Clock = Clock()
     recording: Recording = Recording()
-    faults: Faults = NO_FAULTS
+    faults: Presence = NO_FAULTS
 
 
 class Mark(NamedTuple):
@@ -114,7 +114,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     seed: int = 0,
     clock: Clock = Clock(),  # noqa: B008 - immutable
     recording: Recording = Recording(),  # noqa: B008 - immutable
-    faults: Faults = NO_FAULTS,
+    faults: Presence = NO_FAULTS,
     label: str | None = None,
 ) -> Run:
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
@@ -181,16 +181,7 @@ def check_clock(network: Network, clock: Clock) -> None:
     )
 
 
-def check_horizon(network: Network, slots: int) -> None:
-    """Refuse to run a network for longer than it can."""
-    if network.horizon is not None and slots > network.horizon:
-        raise ValueError(
-            f"the timeline was recorded for {network.horizon} slots, the run asks for {slots}; "
-            f"run at most {network.horizon}, or record a longer one"
-        )
-
-
-def check_fit(num_nodes: int, network: Network, algorithm: Algorithm, faults: Faults = NO_FAULTS) -> None:
+def check_fit(num_nodes: int, network: Network, algorithm: Algorithm, faults: Presence = NO_FAULTS) -> None:
     """Refuse a network or faults that break what the algorithm assumes, or that are for other nodes."""
     faults.check(num_nodes)
     name = getattr(network, "name", "a recorded timeline")
@@ -261,7 +252,7 @@ def march(
             return
 
 
-Fixed: TypeAlias = tuple[Network, Algorithm, tuple[int, ...], Faults]
+Fixed: TypeAlias = tuple[Network, Algorithm, tuple[int, ...], Presence]
 """What a compiled slot is made for: network, algorithm, compute times, faults."""
 
 

@@ -13,8 +13,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, State
-from folkman.engine.faults import Faults
 from folkman.engine.medium import Traffic, medium_of, prices
+from folkman.engine.presence import Presence
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
@@ -94,7 +94,7 @@ def clear(carry: Carry) -> Carry:
 
 
 def begin(
-    problem: Problem, algorithm: Algorithm, compute_slots: tuple[int, ...], faults: Faults, carry: Carry
+    problem: Problem, algorithm: Algorithm, compute_slots: tuple[int, ...], faults: Presence, carry: Carry
 ) -> tuple[Carry, Array, Array]:
     """Let nodes hear, and return where each wants its gradient (node, d) and the keys of the mini-batches."""
     carry = _with_new_starts(problem, algorithm, faults, carry)
@@ -123,7 +123,7 @@ def finish(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    faults: Faults,
+    faults: Presence,
     carry: Carry,
     gradients: tuple[Array, Array],
 ) -> tuple[Carry, Any]:
@@ -155,7 +155,7 @@ def _where(mask: Array, new: State, old: State) -> State:
     return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b), new, old)
 
 
-def _with_new_starts(problem: Problem, algorithm: Algorithm, faults: Faults, carry: Carry) -> Carry:
+def _with_new_starts(problem: Problem, algorithm: Algorithm, faults: Presence, carry: Carry) -> Carry:
     """Let nodes that come back from a crash in this slot begin anew."""
     if not faults.crash:
         return carry

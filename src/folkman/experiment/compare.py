@@ -16,6 +16,9 @@ import jax
 import numpy as np
 
 from folkman.algorithm.base import Algorithm
+from folkman.config.build import build_problem, pairs, slot_seconds
+from folkman.config.choices import ConfigError
+from folkman.config.comparison import Comparison, FaultTable, Latency, to_toml
 from folkman.engine import checkpoint
 from folkman.engine.medium import medium_of
 from folkman.engine.simulate import (
@@ -31,22 +34,16 @@ from folkman.engine.simulate import (
     start,
 )
 from folkman.engine.slot import first
-from folkman.experiment.choices import ConfigError
-from folkman.experiment.config import CHOICES, Comparison, FaultTable, Latency, to_toml
-from folkman.experiment.folder import RunFolder
 from folkman.experiment.observer import Observer
 from folkman.files import save_tensors
-from folkman.problem import data, partition
-from folkman.problem.problem import Problem, make_problem
+from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.delivery import Network
-from folkman.radio.latency import training_latency_s
-from folkman.radio.loss import Lossy
-from folkman.record import Run
+from folkman.record.folder import RunFolder
+from folkman.record.run import Run
 from folkman.theory.stability import stability_warning
 
-__all__ = ["Part", "Watch", "build_problem", "check", "compare", "make", "pairs", "parts", "slot_seconds"]
-__all__ += ["step_warnings"]
+__all__ = ["Part", "Watch", "check", "compare", "make", "parts", "step_warnings"]
 
 CHECKPOINT_EVERY_S = 10.0
 MOST_NODES_WARNED = 200
@@ -68,48 +65,6 @@ class Part(NamedTuple):
     simulation: Simulation
     slots: int
     fingerprint: str
-
-
-def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
-    """Load, split and model the data of a comparison under one seed; `prepare` as in `make_problem`."""
-    tables = comparison
-    options = {key: value for key, value in tables.data.items() if key != "name"}
-    if tables.data["name"] in ("quadratic", "gaussian"):
-        options["seed"] = seed
-    if tables.data["name"] == "quadratic":
-        options["nodes"] = tables.nodes
-    samples = data.load(tables.data["name"], **options)
-    split = {key: value for key, value in tables.partition.items() if key != "name"}
-    if tables.partition["name"] in ("dirichlet", "shards"):
-        split["seed"] = seed
-    parts = partition.split(tables.partition["name"], samples.y_train, tables.nodes, group=samples.group, **split)
-    model = CHOICES["model"].build(tables.model, sample=samples.x_train.shape[1:], classes=samples.num_classes)
-    options = {"l2": tables.l2, "batch": tables.batch, "seed": seed, "dtype": tables.precision}
-    return make_problem(samples, model, parts, prepare=prepare, **options)
-
-
-def slot_seconds(comparison: Comparison, problem: Problem) -> float:
-    """Return T: as given, or by the latency law for the node with the most samples in a gradient."""
-    law = comparison.slot_s
-    if isinstance(law, float | int):
-        return float(law)
-    samples = min(max(problem.count), problem.batch or max(problem.count))
-    return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
-
-
-def pairs(comparison: Comparison, problem: Problem) -> list[tuple[Algorithm, Network]]:
-    """Build every algorithm of a comparison with its network."""
-    projection = CHOICES["projection"].build(comparison.projection)
-    shapes = tuple(shape for _, shape in problem.model.layout.shapes)
-    slot_s = slot_seconds(comparison, problem)
-    built = []
-    for table in comparison.algorithm:
-        network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=slot_s)
-        if comparison.faults.loss:
-            network = Lossy(network, comparison.faults.loss)
-        given = {"projection": projection, "shapes": shapes, "horizon": comparison.slots}
-        built.append((CHOICES["algorithm"].build(table, **given), network))
-    return built
 
 
 def check(comparison: Comparison, problem: Problem) -> None:

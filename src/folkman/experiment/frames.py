@@ -19,7 +19,7 @@ from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
 from folkman.radio.network import LockstepRadio, RadioNetwork, RadioState
 from folkman.radio.star import StarState
-from folkman.report.scene import MOST_NODES, STATIC, Scene
+from folkman.record.scene import MOST_NODES, STATIC, Scene
 from folkman.units import db_to_linear
 
 __all__ = ["frame_of"]

@@ -2,7 +2,7 @@
 
     live/RUN.jsonl     a line when it begins (label, seed, slots, process), then a line a recorded slot
     live/RUN.json      the scene of this moment, replaced as the run goes on
-    network/RUN.npz    the scene over the whole run, at most sixty frames (`folkman.report.scene`)
+    network/RUN.npz    the scene over the whole run, at most sixty frames (`folkman.record.scene`)
 
 The files under `live/` are gone when the run has ended. At most fifty lines are written a second and at most
 `MOST_LINES` kept (every second one is then dropped); looking at a scene takes at most a twentieth of the run's time.
@@ -20,8 +20,8 @@ from typing import Any
 from folkman.engine.simulate import Mark, Simulation
 from folkman.experiment.frames import frame_of
 from folkman.files import write_whole
-from folkman.record import Run, slug
-from folkman.report.scene import MOST_FRAMES, Scene, frame_json, join, load_scene, plain, save_scene, take
+from folkman.record.run import Run, slug
+from folkman.record.scene import MOST_FRAMES, Scene, frame_json, join, load_scene, plain, save_scene, take
 
 __all__ = ["Observer"]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, TypeAlias
 
-from folkman.experiment.sweep_engines import Engine, Told
-from folkman.experiment.sweep_grid import Plan
-from folkman.experiment.sweep_job import order_for
-from folkman.experiment.sweep_results import save_results
-from folkman.experiment.sweep_store import ENDED, Store, SweepFolder, ended, now
+from folkman.experiment.engines.processes import Engine, Told
+from folkman.experiment.jobs import order_for
+from folkman.experiment.plan import Plan
+from folkman.record.store import ENDED, Store, SweepFolder, ended, now
+from folkman.record.table import save_results
 
 __all__ = ["Outcome", "Watch", "sweep"]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from folkman.checks import nearest, require
-from folkman.record import Run, slug
+from folkman.record.run import Run, slug
 
 __all__ = ["TRACKERS", "check_packages", "ignore", "make_shared", "tracking"]
 

@@ -30,7 +30,7 @@ from folkman.checks import pick, require
 from folkman.keys import Stream
 
 __all__ = ["BUILDERS", "DataSet", "cifar10", "default_folder", "digits", "gaussian", "load", "mnist"]
-__all__ += ["npz", "quadratic"]
+__all__ += ["npz", "quadratic", "shorten"]
 
 Raw = dict[str, NDArray[np.uint8]]
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -381,11 +381,16 @@ def load(name: str, *, train_size: int | None = None, test_size: int | None = No
     (100, 8, 8, 1)
     """
     given = {option: value for option, value in options.items() if value is not None}
-    full = pick(BUILDERS, name)(**given)
+    return shorten(pick(BUILDERS, name)(**given), train_size, test_size)
+
+
+def shorten(full: DataSet, train_size: int | None = None, test_size: int | None = None) -> DataSet:
+    """Keep only the first samples of a data set; one that was drawn has size options of its own."""
     for part, size in (("train", train_size), ("test", test_size)):
         if size is None:
             continue
         x, y = getattr(full, f"x_{part}"), getattr(full, f"y_{part}")
+        name = full.name
         require(full.optimum is None, f"{name}: expected no {part}_size, got {size}; use its own options")
         require(1 <= size <= len(x), f"{name}: expected {part}_size in 1..{len(x)}, got {size}; correct it")
         # Copies: a view would keep the whole set in memory.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from jax import Array
 from jax.typing import ArrayLike
 
-__all__ = ["Delivery", "Network", "NetworkState", "Transfer"]
+__all__ = ["Delivery", "Network", "NetworkState", "Transfer", "check_horizon"]
 
 NetworkState: TypeAlias = Any  # a NamedTuple of arrays
 
@@ -114,3 +114,12 @@ class Network(Protocol):
     ) -> tuple[NetworkState, Transfer]:
         """Advance the transfers from the server to the end of a slot; one that starts ends the node's upload."""
         ...
+
+
+def check_horizon(network: Network, slots: int) -> None:
+    """Refuse to run a network for longer than it can."""
+    if network.horizon is not None and slots > network.horizon:
+        raise ValueError(
+            f"the timeline was recorded for {network.horizon} slots, the run asks for {slots}; "
+            f"run at most {network.horizon}, or record a longer one"
+        )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import nearest, require
-from folkman.record import AXES, METRICS, Run, jsonable
+from folkman.record.run import AXES, METRICS, Run, jsonable
 from folkman.report.statistics import half_width
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "Cell", "Comparison", "compare_arms", "render"]

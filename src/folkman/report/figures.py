@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.files import write_whole
-from folkman.record import AXES, METRICS, Run
+from folkman.record.run import AXES, METRICS, Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.files import write_whole
-from folkman.record import Run
+from folkman.record.reading import kind_of, read_folder, read_sweep
+from folkman.record.run import Run
+from folkman.record.scene import Scene, from_timeline
 from folkman.report.figures import check_target, draw_curves, new_figure, save
 from folkman.report.html import drawing, table
-from folkman.report.reading import kind_of, read_folder, read_sweep
-from folkman.report.scene import Scene, from_timeline
 from folkman.report.scenes import best_paint, paint_scene
 from folkman.report.style import STYLES, dressed
 from folkman.report.tables import final_rows

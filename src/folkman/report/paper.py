@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from folkman.record import AXES, METRICS, Run
+from folkman.record.run import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, curves
 
@@ -29,7 +29,7 @@ class Panel(NamedTuple):
 
 
 class Claimed(Protocol):
-    """A judged claim, as `folkman.experiment.audit` gives it."""
+    """A judged claim, as `folkman.papers.audit` gives it."""
 
     @property
     def name(self) -> str:

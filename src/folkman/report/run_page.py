@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record import AXES, METRICS, Run
+from folkman.record.reading import Folder
+from folkman.record.run import AXES, METRICS, Run
+from folkman.record.scene import Scene
 from folkman.report.figures import draw_curves
 from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
-from folkman.report.reading import Folder
-from folkman.report.scene import Scene
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
 from folkman.report.tables import final_rows
 

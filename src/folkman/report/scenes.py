@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.record.scene import Scene
 from folkman.report.figures import COLOURS, STYLES, new_figure
-from folkman.report.scene import Scene
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record import Run
+from folkman.record.run import Run
 
 __all__ = ["FEWEST_FOR_AN_INTERVAL", "Curve", "curves", "half_width"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folkman.record import METRICS, Run, slug
+from folkman.record.live import read_json
+from folkman.record.reading import Sweep
+from folkman.record.run import METRICS, Run, slug
+from folkman.record.scene import load_scene
 from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
 from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
-from folkman.report.live import read_json
-from folkman.report.reading import Sweep
 from folkman.report.run_page import MOST_SCENES, curves_section, headline, network_sections, provenance_section
-from folkman.report.scene import load_scene
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 from folkman.report.tables import final_rows
 

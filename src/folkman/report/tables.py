@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from folkman.record import Run
+from folkman.record.run import Run
 from folkman.report.statistics import half_width
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from folkman.files import write_whole
-from folkman.report.live import read_json
-from folkman.report.reading import check_sweep, kind_of, read_folder, read_sweep
+from folkman.record.live import read_json
+from folkman.record.reading import check_sweep, kind_of, read_folder, read_sweep
 
 __all__ = ["JobReports", "write_job_reports", "write_report"]
 

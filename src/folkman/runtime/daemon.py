@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from folkman.runtime import control, journal, saved
+from folkman.runtime import control, journal
+from folkman.runtime import state as saved
 from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
 from folkman.runtime.emulation import Emulation, SlotClock, Trips
 from folkman.runtime.facts import facts_of
 from folkman.runtime.identity import Members, name_of
-from folkman.runtime.links import Links
+from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.outbox import Outbox
 from folkman.runtime.saver import Saver

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from folkman.runtime import saved
+from folkman.runtime import state as saved
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.telemetry import Logger
 

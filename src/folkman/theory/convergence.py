@@ -1,8 +1,8 @@
 """Bounds on how far Algorithm 1 has come, each valid on its own terms, from the measured path of a run.
 
-With the step eta and weights beta_i of `folkman.theory.path`, a_ij(t) = t - tau_ij(t), g_j = grad F_j(v_j), F* <= F,
-L = max L_i and L_mean = sum_i beta_i L_i, all of them bound the mean over J slots of ||grad F(w(t))||^2 (proofs in
-docs/theory.md):
+With the step eta and weights beta_i of `folkman.theory.trajectory`, a_ij(t) = t - tau_ij(t), g_j = grad F_j(v_j),
+F* <= F, L = max L_i and L_mean = sum_i beta_i L_i, all of them bound the mean over J slots of ||grad F(w(t))||^2
+(proofs in docs/theory.md):
 
     simple      2 (F(w(0)) - F*) / (eta J)  +  (eta L A G)^2                                     eta L_mean <= 1
                 A the largest age, G the largest ||g_j||
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.theory.path import Path
+from folkman.theory.trajectory import Path
 
 __all__ = ["BOUNDS", "Bound", "all_bounds", "effective_age", "measured", "window_sums", "without_running"]
 

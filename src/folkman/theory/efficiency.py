@@ -17,7 +17,7 @@ from math import nan
 from typing import NamedTuple
 
 from folkman.checks import require
-from folkman.record import Run
+from folkman.record.run import Run
 
 __all__ = ["Efficiency", "Setting", "compare_efficiency"]
 

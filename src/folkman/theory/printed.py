@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.problem.problem import Problem
-from folkman.theory.path import Path, full_gradients
+from folkman.theory.trajectory import Path, full_gradients
 
 __all__ = ["Check", "Constants", "assumptions", "constants_of", "corollary_2", "theorem_2", "u"]
 

@@ -22,7 +22,7 @@ from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE
 from folkman.problem.networks import Dense
 from folkman.problem.problem import Problem
-from folkman.theory.path import full_gradients
+from folkman.theory.trajectory import full_gradients
 
 __all__ = ["ceiling", "curvatures", "whole_curvature"]
 

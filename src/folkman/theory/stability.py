@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from folkman.checks import require
 from folkman.problem.problem import Problem
 from folkman.theory.convergence import effective_age
-from folkman.theory.path import ages_of, retell, step_weights
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
+from folkman.theory.trajectory import ages_of, retell, step_weights
 
 __all__ = ["Advice", "advise", "constant_stamps", "limit", "stability_warning"]
 

@@ -1,0 +1,119 @@
+"""The node's half that methods around a server share: work from the server's model, and say which model that was.
+
+    w_i <- w^a,   then E times   w_i <- w_i - eta r_i (grad F_i(w_i) + rho (w_i - w^a)),   upload (w_i, a)
+
+A server's message is its model, the version a of it and, where nodes are told different things, a factor r_i for each
+node: on its step, and 0 for a node that shall not upload. With `differences` a node uploads w^a - w_i in place of w_i.
+With `travels(a)` (d,) only those entries are exchanged that it marks; in the others a node goes on with its own, and
+its upload repeats what it uploaded last. Of a server's state three fields are looked at: `params`, `rounds` (which is
+a) and `answers` (node,), who is to hear of it.
+"""
+
+from collections.abc import Callable, Iterable
+from math import ceil
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, State
+from folkman.algorithm.pieces.steps import StepSize
+from folkman.checks import require
+
+__all__ = ["WorkerState", "around", "check_number", "half", "versions"]
+
+
+class WorkerState(NamedTuple):
+    """What a node remembers."""
+
+    params: Array  # (d,) w_i
+    anchor: Array  # (d,) w^a, or with `travels` its last upload; (0,) where nothing needs it
+    version: Array  # () a
+    factor: Array  # () r_i
+    node: Array  # () its number
+    steps: Array  # () local steps done since it heard the model
+    updates: Array  # () updates done in all
+
+
+def versions(inbox: Inbox, dim: int) -> Array:
+    """Return the version that each upload says it began from, (node,)."""
+    return inbox.store[inbox.row, dim].astype(jnp.int32)
+
+
+def half(num_nodes: int) -> int:
+    """Return the default number of uploads that a server waits for."""
+    return ceil(num_nodes / 2)
+
+
+def check_number(name: str, number: int | None, num_nodes: int = 2**30) -> None:
+    """Refuse a number of uploads below 1 or above the number of nodes."""
+    require(number is None or number >= 1, f"{name} must be at least 1, got {number}; leave it out for half the nodes")
+    few = number is None or number <= num_nodes
+    require(few, f"{name} must be at most the number of nodes, {num_nodes}, got {number}; lower it")
+
+
+def around(
+    name: str,
+    server_init: Callable[[Array, int], State],
+    server_receive: Callable[[State, Inbox, Array], State],
+    eta: StepSize,
+    *,
+    local_steps: int = 1,
+    proximal: float = 0.0,
+    differences: bool = False,
+    factors: Callable[[State], Array] | None = None,
+    travels: Callable[[Array], Array] | None = None,
+    restarts: bool = False,
+    assumes: Iterable[Assumption] = (),
+    needs: Callable[[int], int] | None = None,
+) -> Algorithm:
+    """Build an algorithm from its server's side; with `restarts` a new model ends the work on the one before."""
+    require(local_steps >= 1, f"local_steps must be at least 1, got {local_steps}; 1 is one gradient a round")
+    keeps_anchor = differences or proximal > 0 or travels is not None
+
+    def init(params: Array, place: Place) -> WorkerState:
+        zero, node = jnp.zeros((), jnp.int32), jnp.asarray(place.node, jnp.int32)
+        anchor = params if keeps_anchor else params[:0]
+        return WorkerState(params, anchor, zero.astype(params.dtype), jnp.ones((), params.dtype), node, zero, zero)
+
+    def receive(state: WorkerState, inbox: Inbox) -> WorkerState:
+        payload, dim = inbox.payload(0), state.params.shape[0]  # the server is a node's only neighbour
+        params = payload[:dim] if travels is None else jnp.where(travels(payload[dim]), payload[:dim], state.params)
+        anchor = (params if travels is None else upload(state)) if keeps_anchor else state.anchor
+        factor = payload[dim + 1 + state.node] if factors else state.factor
+        new = WorkerState(params, anchor, payload[dim], factor, state.node, jnp.zeros((), jnp.int32), state.updates)
+        return jax.tree.map(lambda a, b: jnp.where(inbox.heard[0], a, b), new, state)
+
+    def update(state: WorkerState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> WorkerState:
+        del inbox, loss, key
+        if proximal > 0:
+            grad = grad + proximal * (state.params - state.anchor)
+        eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * state.factor
+        return state._replace(params=state.params - eta_t * grad, steps=state.steps + 1, updates=state.updates + 1)
+
+    def upload(state: WorkerState) -> Array:
+        if travels is not None:
+            return jnp.where(travels(state.version), state.params, state.anchor)
+        return state.anchor - state.params if differences else state.params
+
+    def answer(state: State) -> Array:
+        told = [factors(state).astype(state.params.dtype)] if factors else []
+        return jnp.concatenate([state.params, state.rounds[None].astype(state.params.dtype), *told])
+
+    return Algorithm(
+        name=name,
+        init=init,
+        point=lambda state, _: state.params,
+        update=update,
+        message=lambda state: jnp.append(upload(state), state.version),
+        params=lambda state: state.params,
+        receive=receive,
+        computes=lambda state: state.steps < local_steps,
+        restarts=lambda _, inbox: inbox.heard[0] & restarts,
+        offers=lambda state: (state.steps >= local_steps) & (state.factor > 0),
+        server=Server(server_init, server_receive, lambda s: s.answers, answer, lambda s: s.params, lambda s: s.rounds),
+        assumes=frozenset(assumes),
+        differences=differences,
+        needs=needs,
+    )

@@ -1,0 +1,143 @@
+"""The command line of looking: `folkman plot`, `report`, `dash`.
+
+Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from folkman.record.run import Run
+    from folkman.record.scene import Scene
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (plot, report, dash):
+        app.command()(command)
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.")],
+    x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
+    y: Annotated[str, typer.Option(help="train_loss, test_accuracy, consensus, ...")] = "train_loss",
+    out: Annotated[
+        Path | None, typer.Option(help="File to write (.png, .svg, .pdf); default in the first folder.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="curves; or of one run: map, ages, shares, disagreement")] = "curves",
+    style: Annotated[str, typer.Option(help="screen; ieee: one column of a paper; ieee-wide: both")] = "screen",
+    label: Annotated[str | None, typer.Option(help="Of which algorithm, for the kinds of one run; the first.")] = None,
+    colour: Annotated[str | None, typer.Option(help="Of a map: sinr, age or disagreement.")] = None,
+) -> None:
+    """Draw a metric against an axis, with mean and 95 % interval over seeds; or what one run's network did."""
+    from folkman.checks import nearest
+    from folkman.report.figures import check_target, draw_curves, save
+    from folkman.report.style import STYLES, caption, dressed
+
+    if style not in STYLES:
+        raise ValueError(f"there is no style '{style}'; {nearest(style, STYLES)}")
+    if kind != "curves" and kind not in KINDS:
+        raise ValueError(f"there is no figure '{kind}'; {nearest(kind, ('curves', *KINDS))}")
+    if out is not None:
+        check_target(out)
+    if kind == "curves":
+        found, name = _runs(runs), f"{y}-{x}"
+        draw: Callable[[], Figure] = lambda: draw_curves(found, x, y)  # noqa: E731 - one of two
+    else:
+        scene, name = _scene(runs, label), kind
+        draw = lambda: _draw(kind, scene, colour)  # noqa: E731
+    figure = dressed(STYLES[style], draw)
+    target = out or runs[0] / "figures" / (name if style == "screen" else f"{name}-{style}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for path in save(figure, target, STYLES[style].kinds):
+        print(path)
+    if caption(figure):
+        print(f"for the caption: {caption(figure)}", file=sys.stderr)
+
+
+def _runs(roots: Sequence[Path]) -> "list[Run]":
+    from folkman.record.folder import RunFolder
+
+    if len({root.resolve() for root in roots}) < len(roots):
+        raise ValueError("each run folder can be drawn once; the same one was given twice")
+    found = []
+    short = len({root.name for root in roots}) == len(roots)
+    for root in roots:
+        for each in RunFolder.open(root).load_results():
+            each.label += f" ({root.name if short else root})" if len(roots) > 1 else ""
+            found.append(each)
+    return found
+
+
+KINDS = ("map", "ages", "shares", "disagreement")
+
+
+def _scene(roots: Sequence[Path], label: str | None) -> "Scene":
+    """Return the scene of one run of one folder."""
+    from folkman.checks import nearest
+    from folkman.record.reading import read_folder
+
+    if len(roots) > 1:
+        raise ValueError(f"a map, ages and shares are of one run folder, got {len(roots)}; give one")
+    runs = read_folder(roots[0]).runs
+    labels = list(dict.fromkeys(run.label for run in runs))
+    if label is not None and label not in labels:
+        raise ValueError(f"there is no algorithm '{label}' in {roots[0]}; {nearest(label, labels)}")
+    for run in runs:
+        if run.scene is not None and label in (None, run.label):
+            return run.scene
+    raise ValueError(f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it again")
+
+
+def _draw(kind: str, scene: "Scene", colour: str | None) -> "Figure":
+    from folkman.report import scenes
+
+    if kind == "map":
+        return scenes.draw_scene(scene, paint=colour)
+    draw = {"ages": scenes.draw_age_table, "shares": scenes.draw_shares, "disagreement": scenes.draw_disagreement}
+    return draw[kind](scene)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run or sweep folder.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; default report.html in the folder.")] = None,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")] = False,
+) -> None:
+    """Write report.html: one page that needs nothing else, of a folder as it stands."""
+    from folkman.machine import usable_cores
+    from folkman.report.write import write_job_reports, write_report
+
+    if jobs and out is not None:
+        raise ValueError("--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out")
+    if out is not None and not out.parent.is_dir():
+        raise FileNotFoundError(f"expected a folder to write into, there is no {out.parent}; make it first")
+    pages = write_job_reports(folder, usable_cores()) if jobs else None
+    if pages is not None:
+        print(pages.told(), file=sys.stderr, flush=True)
+    print(write_report(folder, out))
+    if pages is not None and pages.failed:
+        sys.exit(1)
+
+
+def dash(
+    folder: Annotated[Path | None, typer.Argument(help="A run or sweep folder, finished or not.")] = None,
+    cluster: Annotated[Path | None, typer.Option(help="The folder of a real cluster, as `folkman up` made it.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8600,
+    token: Annotated[str | None, typer.Option(help="What a visitor must bring; 'new' draws one.")] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Also open it in the browser.")] = False,
+) -> None:
+    """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it."""
+    if (folder is None) == (cluster is None):
+        raise ValueError("expected one thing to watch; give a run or sweep folder, or --cluster DIR")
+    from folkman.dash.serve import serve
+
+    serve(folder or cluster, cluster=cluster is not None, host=host, port=port, token=token, open_page=open_page)

@@ -1,0 +1,138 @@
+"""The command line of devices: `folkman node`, `up`, `status`, `down`, `replay`.
+
+Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
+"""
+
+import json
+import os
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["register"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+Folder = Annotated[Path, typer.Argument(help="A cluster that `folkman up` made.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (node, up, status, down, replay):
+        app.command()(command)
+
+
+def node(config: Annotated[Path, typer.Option(help="The node's own TOML file.")]) -> None:
+    """Be one node: learn, send, hear, until done or told to stop. Logs are JSON lines on standard error."""
+    from folkman.runtime.cluster import run_node
+
+    code = run_node(config)
+    sys.stdout.flush()
+    os._exit(code)  # compiled programs may still run in threads of their own
+
+
+def up(  # noqa: PLR0913, PLR0917 - the options, one by one
+    config: Annotated[Path | None, typer.Argument(help="A TOML file as for `folkman run`; without, the demo.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes; default as the configuration says.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a key. May be repeated.")] = None,
+    label: Annotated[str | None, typer.Option(help="Which of the algorithms; default the first.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Which of the seeds; default the first.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to make; default runs/DATE-TIME-cluster.")] = None,
+    transport: Annotated[str, typer.Option(help="zenoh or tcp")] = "zenoh",
+    radio: Annotated[
+        str, typer.Option(help="emulated: the configuration's network; measured: the real links.")
+    ] = "emulated",
+    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS, no signatures: anybody can join.")] = False,
+    node_settings: Annotated[
+        list[str] | None, typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until all nodes are done, and evaluate.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a local cluster of real processes from the configuration that `folkman run` takes."""
+    from folkman.config.comparison import resolve
+    from folkman.config.text import override, read
+    from folkman.runtime.assembly import task_of
+    from folkman.runtime.cluster import make_cluster, start
+
+    chosen = [*(settings or []), *([f"nodes={nodes}"] if nodes else [])]
+    task = task_of(resolve(override(read(config) if config else {}, chosen)), label, seed)
+    root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-cluster"
+    options: dict[str, Any] = {"transport": transport, "radio": radio, "insecure": insecure or None}
+    options |= override({}, node_settings or [])
+    homes = make_cluster(root, task, options)
+    for home in homes:
+        start(home)
+    print(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}", file=sys.stderr)
+    answer: dict[str, Any] = {"folder": str(root), "nodes": len(homes)}
+    if wait:
+        _wait(root)
+        answer |= _evaluate(root, quiet=as_json)
+    if as_json:
+        print(json.dumps(answer, allow_nan=False))
+
+
+def _wait(root: Path) -> None:
+    """Stay until no node is alive; complain of those who did not come to their end."""
+    from folkman.runtime import cluster as deploy
+
+    found = deploy.status(root)
+    while any(each["alive"] for each in found):
+        time.sleep(0.5)
+        found = deploy.status(root)
+    early = [f"{each['node']} ({each['state']})" for each in found if each["state"] != "done"]
+    if early:
+        raise RuntimeError(f"{', '.join(early)} ended early; see nodes/*/node.log in {root}")
+
+
+def _evaluate(root: Path, *, quiet: bool) -> dict[str, Any]:
+    from folkman.experiment.replay import evaluate
+
+    found = evaluate(root)
+    text = f"train loss {found['train_loss']:.4f}, test accuracy {found['test_accuracy']}"
+    print(text, file=sys.stderr if quiet else sys.stdout)
+    return found
+
+
+def status(root: Folder, as_json: AsJson = False) -> None:
+    """Tell how each node of a cluster stands."""
+    from folkman.runtime import cluster as deploy
+
+    found = deploy.status(root)
+    if as_json:
+        print(json.dumps({"nodes": found}, allow_nan=False))
+        return
+    for each in found:
+        loss = "" if each.get("loss") is None else f"loss {each['loss']:.4f}"
+        refused = sum(each.get("refused", {}).values())
+        print(
+            f"{each['node']:<10} {each['state']:<9} pid {each['pid'] or '-':<8} steps {each.get('steps', 0):<7} "
+            f"links {len(each.get('linked', [])):<3} refused {refused:<5} {loss}".rstrip()
+        )
+
+
+def down(root: Folder) -> None:
+    """Stop the nodes of a cluster; they save their state and `folkman up` is not undone."""
+    from folkman.runtime import cluster as deploy
+
+    for each in deploy.down(root):
+        print(f"{each['node']:<10} {each['state']}")
+
+
+def replay(root: Folder, as_json: AsJson = False) -> None:
+    """Feed the timeline that the nodes recorded to the simulator, and compare the parameters."""
+    from folkman.experiment.replay import retell
+
+    found = retell(root)
+    worst = max(found["difference"].values())
+    lines = [f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items()]
+    lines.append(f"{found['slots']} slots replayed; largest relative difference {worst:.2e}")
+    print("\n".join(lines), file=sys.stderr if as_json else sys.stdout)
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
+    limit = found["tolerance"]
+    if worst > limit:
+        raise ValueError(f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?")

@@ -1,0 +1,1 @@
+"""From text to a checked comparison, and from there to problems, networks and algorithms: no engine."""

@@ -1,0 +1,223 @@
+"""The configuration of a comparison: one TOML file, overrides, defaults, all checked before anything runs.
+
+    slots = 300
+    seeds = [0, 1, 2]
+
+    [network]
+    name = "snapshot"
+    gamma = 5
+
+    [[algorithm]]
+    name = "async_sharing"
+    step = 0.2
+
+Every algorithm meets every seed, on the same data, first model and delays. `resolve` fills in all defaults; what it
+returns is what a run folder keeps as `config.toml`, and resolving that again changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from folkman.algorithm import ALGORITHMS
+from folkman.checks import nearest
+from folkman.config.choices import Choice, ConfigError, describe
+from folkman.config.default import DEFAULT
+from folkman.config.text import dump
+from folkman.faults import Faults
+from folkman.problem.data import BUILDERS
+from folkman.problem.models import MODELS
+from folkman.problem.partition import PARTITIONS
+from folkman.problem.projection import PROJECTIONS
+from folkman.radio import NETWORKS
+from folkman.radio.delivery import check_horizon
+from folkman.record.run import slug
+
+__all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "resolve", "to_toml"]
+
+_SIZE = (int | None, Field(default=None, ge=1))
+CHOICES: dict[str, Choice] = {
+    "data": Choice("data", BUILDERS, frozenset({"nodes", "seed"}), {"train_size": _SIZE, "test_size": _SIZE}),
+    "partition": Choice(
+        "partition", PARTITIONS, frozenset({"labels", "nodes", "seed", "group"}), {"total": _SIZE, "per_node": _SIZE}
+    ),
+    "model": Choice("model", MODELS, frozenset({"sample", "classes"})),
+    "projection": Choice("projection", PROJECTIONS),
+    "network": Choice("network", NETWORKS, frozenset({"slot_s"})),
+    "algorithm": Choice(
+        "algorithm",
+        ALGORITHMS,
+        frozenset({"projection", "shapes", "horizon"}),
+        {"label": (str | None, None), "network": (dict[str, Any] | None, None)},
+    ),
+}
+"""The tables that choose a builder."""
+
+LONGEST_LABEL = 80
+
+
+class Latency(BaseModel):
+    """The seconds of a slot by the training-latency law: T(D) = base_s + per_sample_s max(D - threshold, 0)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_s: float = Field(1.0, gt=0, allow_inf_nan=False)
+    threshold: int = Field(128, ge=0)
+    per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)
+
+
+class FaultTable(BaseModel):
+    """What goes wrong; see `folkman.faults` and `folkman.radio.loss`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    away: tuple[tuple[int, int, int], ...] = ()
+    crash: tuple[tuple[int, int] | tuple[int, int, int], ...] = ()
+    liars: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    attack: Literal["noise", "sign_flip"] = "sign_flip"
+    scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+    def faults(self) -> Faults:
+        """Return the faults of the nodes; losses are the network's."""
+        crash = tuple((each[0], each[1], each[2] if len(each) == 3 else None) for each in self.crash)
+        return Faults(self.away, crash, self.liars, self.attack, self.scale)
+
+
+class Comparison(BaseModel):
+    """A resolved comparison. The fields are the top-level keys of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field("comparison", pattern=r"^[\w][\w .+-]*$")
+    nodes: int = Field(5, ge=1, strict=True)
+    slots: int = Field(300, ge=1, strict=True)
+    seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
+    slot_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Latency = 1.0
+    compute_slots: int | tuple[int, ...] = 1
+    record_every: int = Field(10, ge=1)
+    evaluate_nodes: bool = False
+    keep_timelines: bool = False
+    precision: Literal["float32", "float64"] = "float32"
+    l2: float = Field(0.0, ge=0, allow_inf_nan=False)
+    batch: int | None = Field(None, ge=1)
+    data: dict[str, Any]
+    partition: dict[str, Any]
+    model: dict[str, Any]
+    projection: dict[str, Any]
+    network: dict[str, Any]
+    faults: FaultTable = FaultTable()
+    algorithm: tuple[dict[str, Any], ...] = Field(min_length=1)
+
+
+def resolve(raw: Mapping[str, Any], *, try_builders: bool = True) -> Comparison:
+    """Check a configuration and fill in every default, or raise `ConfigError`.
+
+    Builders check their own ranges; `try_builders` calls them now. Leave it to `folkman.config.build.pairs` where that
+    follows anyway.
+    """
+    for key in raw:
+        if key not in Comparison.model_fields and key != "radio":
+            raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
+    raw = _with_radio(raw)
+    tables = {**DEFAULT, **_fitting(raw), **raw}
+    resolved = {name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"}
+    algorithms = tables["algorithm"]
+    if not isinstance(algorithms, (list, tuple)) or not algorithms:
+        raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
+    try:
+        comparison = Comparison(**{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved["network"])})
+    except ValidationError as error:
+        raise ConfigError(describe(error, "")) from None
+    _check(comparison)
+    if try_builders:
+        _try_builders(comparison)
+    return comparison
+
+
+def _fitting(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the partition and model that a synthetic data set is made for, as its defaults."""
+    table = raw.get("data")
+    name = table.get("name") if isinstance(table, dict) else None
+    if name == "quadratic":
+        return {"partition": {"name": "given"}, "model": {"name": "quadratic"}}
+    return {"model": {"name": "linear"}} if name == "gaussian" else {}
+
+
+def _with_radio(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read a table [radio] as the network of that name."""
+    if "radio" not in raw:
+        return raw
+    if "network" in raw or not isinstance(raw["radio"], dict):
+        raise ConfigError("[radio] is a table, and short for [network] with name = 'radio'; give one of the two")
+    rest = {key: value for key, value in raw.items() if key != "radio"}
+    return {**rest, "network": {"name": "radio", **raw["radio"]}}
+
+
+def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Resolve each algorithm and give each its own label; its own network, if of the same name, starts from `base`."""
+    found = [CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)]
+    for i, table in enumerate(found):
+        own = table["network"]
+        if own is not None:
+            own = {**base, **own} if own.get("name", base["name"]) == base["name"] else own
+            table["network"] = CHOICES["network"].resolve(own, f"algorithm.{i}.network")
+        if table["label"] is None:
+            alike = [other for other in found if other["name"] == table["name"]]
+            apart = [key for key in table if key != "label" and any(other[key] != table[key] for other in alike)]
+            table["label"] = " ".join([table["name"], *(f"{key}={_short(table[key])}" for key in apart)])
+    _check_labels([table["label"] for table in found])
+    return found
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    """Refuse labels that cannot be told apart, on paper or as file names, or cannot be shown."""
+    names: dict[str, str] = {}
+    for label in labels:
+        if not label.isprintable() or not any(map(str.isalnum, label)) or len(label) > LONGEST_LABEL:
+            allowed = f"a letter or digit, no control characters and at most {LONGEST_LABEL} characters"
+            raise ConfigError(f"a label needs {allowed}; got {label!r}")
+        other = names.setdefault(slug(label, 0), label)
+        if labels.count(label) > 1 or other != label:
+            raise ConfigError(
+                f"two algorithms are labelled '{other}' and '{label}', too alike; give each its own label"
+            )
+
+
+def _short(value: Any) -> str:
+    return str(value["name"]) if isinstance(value, dict) else str(value)
+
+
+def _check(comparison: Comparison) -> None:
+    """Refuse what no single table can know is wrong."""
+    if len(set(comparison.seeds)) != len(comparison.seeds):
+        raise ConfigError(f"seeds must differ, got {list(comparison.seeds)}")
+    if any(not 0 <= seed < 2**32 for seed in comparison.seeds):
+        raise ConfigError(f"a seed must lie in 0 .. 2^32 - 1, got {list(comparison.seeds)}")
+    times = comparison.compute_slots
+    if isinstance(times, tuple) and len(times) != comparison.nodes:
+        raise ConfigError(f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}")
+    if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
+        raise ConfigError(f"compute_slots must be at least 1, got {times}")
+    try:
+        comparison.faults.faults().check(comparison.nodes)
+    except ValueError as error:
+        raise ConfigError(f"[faults]: {error}") from None
+
+
+def _try_builders(comparison: Comparison) -> None:
+    """Build everything once: a negative step is found here and not in the middle of a run."""
+    for i, table in enumerate(comparison.algorithm):
+        try:
+            CHOICES["algorithm"].build(table)
+            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=1.0)
+            check_horizon(network, comparison.slots)
+            CHOICES["projection"].build(comparison.projection)
+        except ValueError as error:
+            raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
+
+
+def to_toml(comparison: Comparison) -> str:
+    """Write a resolved comparison as TOML; a key whose value is None is left out."""
+    return dump(comparison.model_dump())

@@ -1,0 +1,126 @@
+"""Configurations as text: TOML read, overridden by dotted keys, and written again."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from folkman.config.choices import ConfigError
+from folkman.config.default import DEFAULT
+
+__all__ = ["dump", "literal", "override", "parse_value", "put", "read"]
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file, or say where it is wrong."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"expected a configuration file, there is no {path}; check the path") from None
+    except IsADirectoryError:
+        raise ConfigError(f"expected a configuration file, {path} is a folder; name the .toml in it") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"expected TOML in {path}: {error}") from None
+
+
+def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh; `algorithm.0.step` counts from 0."""
+    tables: dict[str, Any] = {key: _copy(value) for key, value in raw.items()}
+    for setting in settings:
+        path, found, text = setting.partition("=")
+        keys = path.strip().split(".")
+        if not found or not all(keys):
+            raise ConfigError(f"a setting looks like network.gamma=10, got '{setting}'")
+        _put(tables, keys, parse_value(text.strip()), setting)
+    return tables
+
+
+def put(raw: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply values by dotted key, as `override` does with settings; names first, as they start a table afresh."""
+    tables: dict[str, Any] = {key: _copy(value) for key, value in raw.items()}
+    for path in sorted(values, key=lambda path: not path.endswith(".name")):
+        _put(tables, path.split("."), _copy(values[path]), path)
+    return tables
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as TOML does; bare words are strings."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(tables: dict[str, Any], keys: list[str], value: Any, setting: str) -> None:
+    if keys[0] in DEFAULT and keys[0] not in tables:
+        tables[keys[0]] = _copy(DEFAULT[keys[0]])
+    place: Any = tables
+    for depth, key in enumerate(keys[:-1]):
+        if isinstance(place, list):
+            if not key.isdigit() or int(key) >= len(place):
+                entries = f"{'.'.join(keys[:depth])} has {len(place)} entries"
+                raise ConfigError(f"'{setting}': {entries}; write a number from 0, as in algorithm.0.step")
+            place = place[int(key)]
+        else:
+            place = place.setdefault(key, {})
+        if not isinstance(place, (dict, list)):
+            raise ConfigError(f"'{setting}': {'.'.join(keys[: depth + 1])} is not a table")
+    if isinstance(place, list):
+        raise ConfigError(f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{keys[-1]}")
+    if keys[-1] == "name" and len(keys) > 1 and place.get("name") != value:
+        place.clear()  # another builder: the options of the old one mean nothing to it
+    place[keys[-1]] = value
+
+
+def dump(fields: Mapping[str, Any]) -> str:
+    """Write a configuration, resolved or not, as TOML."""
+    plain = {key: value for key, value in fields.items() if not _is_table(value)}
+    lines = [f"{key} = {literal(value)}" for key, value in plain.items() if value is not None]
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *_table(key, value)]
+        elif _is_table(value):
+            for item in value:
+                lines += ["", f"[[{key}]]", *_table(key, item)]
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, (tuple, list)) and bool(value) and isinstance(value[0], dict))
+
+
+def _table(name: str, table: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{_key(key)} = {literal(value)}"
+        for key, value in table.items()
+        if value is not None and not isinstance(value, dict)
+    ]
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{name}.{_key(key)}]", *_table(f"{name}.{_key(key)}", value)]
+    return lines
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
+
+
+def literal(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(literal(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{text}"'

@@ -1,0 +1,191 @@
+"""Jobs on dask.distributed: a local cluster, or one that is there, over mutual TLS.
+
+Dask sends pickled functions: whoever can talk to the scheduler can run anything as its workers. So a local cluster
+makes certificates for itself, and one elsewhere is spoken to over `tls://` only, each side showing a certificate of
+the cluster's own authority. Workers that see the store write into it, and take up each other's jobs when one dies;
+others send their files.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+from folkman.checks import require
+from folkman.experiment.engines.processes import lost
+from folkman.experiment.jobs import run_anywhere
+from folkman.record.store import DISK_ERRORS, claim, ended
+
+if TYPE_CHECKING:
+    from folkman.experiment.engines.processes import Crew, Order, Started, Told
+
+__all__ = ["Dask", "bounds", "check_crew", "unpack"]
+
+CONNECT_S = "20s"
+
+
+class Dask:
+    """A client of a dask scheduler."""
+
+    def __init__(self, crew: "Crew") -> None:
+        check_crew(crew)
+        from distributed import Client, LocalCluster
+        from distributed.security import Security
+
+        self.name = crew.engine
+        self._cluster: Any = None
+        if crew.engine == "dask":
+            security = Security.temporary()
+            limit = int(crew.memory_limit_mb * 1e6) if crew.memory_limit_mb else "auto"
+            self._cluster = LocalCluster(
+                n_workers=crew.workers,
+                threads_per_worker=1,
+                memory_limit=limit,
+                security=security,
+                protocol="tls://",
+                host="127.0.0.1",
+                dashboard_address=None,  # type: ignore[arg-type] - no page
+                silence_logs=logging.CRITICAL,
+            )
+            self._client = Client(self._cluster, security=security)
+            return
+        security = _security(crew) if crew.engine.startswith("tls://") else None
+        try:
+            self._client = Client(crew.engine, security=security, timeout=CONNECT_S)
+        except (OSError, TimeoutError) as error:
+            raise RuntimeError(
+                f"no answer from a dask scheduler at {crew.engine}: {_cause(error)}; check the address, that it runs, "
+                "and that --tls-ca, --tls-cert and --tls-key are of its authority"
+            ) from None
+
+    @property
+    def about(self) -> str:
+        """Return how many workers there are now and what the scheduler says their memory is bounded by."""
+        threads: Any = self._client.nthreads()
+        number = len(threads)
+        if number == 0:
+            return f"no workers at {self.name} yet; jobs wait until there are some"
+        limits = [facts.get("memory_limit") for facts in self._client.scheduler_info()["workers"].values()]
+        return f"{number} workers at {self.name}, {bounds(limits)}"
+
+    def map(self, orders: "Sequence[Order]", started: "Started") -> "Iterator[Told]":
+        """Yield how each order ended; dask itself takes up the jobs of a worker that died."""
+        from distributed import as_completed
+
+        del started  # a scheduler does not tell
+        futures = {self._client.submit(run_anywhere, dict(order), pure=False): order for order in orders}
+        for future in as_completed(futures, raise_errors=False):
+            order = futures.pop(future)
+            if future.status == "finished":
+                yield unpack(order, future.result())
+            else:
+                cause = _cause(future.exception()) if future.status == "error" else "the scheduler gave it up"
+                yield lost(order, f"lost on the cluster: {cause}")
+
+    def close(self) -> None:
+        """Take back what was not begun and let go; a local cluster ends."""
+        with suppress(Exception):
+            self._client.close(timeout=5)
+        if self._cluster is not None:
+            self._cluster.close(timeout=10)
+
+
+def check_crew(crew: "Crew") -> None:
+    """Refuse what cannot work before anything is made: no package, no certificates, an open scheduler."""
+    if crew.engine != "dask":
+        _check_address(crew.engine)
+        require(
+            crew.memory_limit_mb is None,
+            f"--memory bounds workers that folkman starts, and those of {crew.engine} run already, with limits of "
+            "their own; leave it out, and start them with: dask worker ... --memory-limit 4GB",
+        )
+    require(
+        find_spec("distributed") is not None,
+        f"--engine {crew.engine} needs the package distributed, which is not installed; pip install 'folkman[dask]'",
+    )
+    if crew.engine.startswith("tls://"):
+        files = {"--tls-ca": crew.ca, "--tls-cert": crew.certificate, "--tls-key": crew.private_key}
+        missing = [name for name, path in files.items() if path is None]
+        require(not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}")
+        for name, path in files.items():
+            require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")
+
+
+def bounds(limits: Sequence[int | None]) -> str:
+    """Return the limits of workers in words; dask tells none, or 0, of a worker that has none."""
+    known = [limit / 1e6 for limit in limits if limit]
+    if not known:
+        return "whose memory nothing bounds"
+    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+    words = f"at most {least if least == most else f'{least} to {most}'} MB of memory each"
+    return words if len(known) == len(limits) else f"{words}, some without a bound"
+
+
+def _check_address(address: str) -> None:
+    url = urlparse(address)
+    known = f"expected 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
+    try:
+        require(url.scheme in ("tls", "tcp") and bool(url.hostname) and url.port is not None, known)
+    except ValueError:
+        raise ValueError(known) from None
+    require(
+        url.scheme == "tls" or _is_loopback(url.hostname or ""),
+        f"'{address}' is not encrypted, and dask runs what it is sent; use tls:// with --tls-ca, --tls-cert, --tls-key",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _security(crew: "Crew") -> Any:
+    from distributed.security import Security
+
+    return Security(
+        tls_ca_file=crew.ca,
+        tls_client_cert=crew.certificate,
+        tls_client_key=crew.private_key,
+        require_encryption=True,
+    )
+
+
+def unpack(order: "Order", told: "Told") -> "Told":
+    """Write the files that a worker sent because it does not see the store; `job.json` last."""
+    files: Mapping[str, bytes] | None = told.pop("files", None)
+    if files is None:
+        return told
+    folder = Path(order["folder"])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with claim(folder / "job.lock") as mine:
+            if not mine:
+                return {**told, "state": "busy"}
+            if ended(folder) is None:
+                for name in sorted(files, key=lambda name: name == "job.json"):
+                    _write(folder, name, files[name])
+    except OSError as error:
+        state = "disk" if error.errno in DISK_ERRORS else "failed"
+        return {**told, "state": state, "message": f"{error.strerror}: {error.filename}"}
+    return told
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    from folkman.files import write_whole
+
+    path = (folder / name).resolve()
+    require(path.is_relative_to(folder.resolve()), f"a worker sent a file '{name}' that is not of its job; refused")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda part: part.write_bytes(content))
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first line of an error, and of the one behind it."""
+    chain = [error, error.__cause__] if error.__cause__ is not None else [error]
+    return "; ".join((str(each).strip().splitlines() or [type(each).__name__])[0] for each in chain)

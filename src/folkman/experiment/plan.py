@@ -1,0 +1,273 @@
+"""What a sweep runs: axes of settings, arms that differ in them, and one job for each arm and seed.
+
+A sweep file is a configuration as `folkman run` takes it, with two more tables:
+
+    [grid]                          # every combination
+    network.gamma = [5, 10, 15]
+    nodes = [5, 10]
+
+    [list]                          # lists of one length, which advance together
+    model.name = ["softmax", "mlp"]
+    algorithm.0.step = [0.5, 0.2]
+
+An **arm** is one algorithm at one setting; every arm meets the same seeds, so that differences can be taken seed by
+seed. A **job** is one arm under one seed. Its key is a hash of all that decides its result: the resolved
+configuration, the content of the data files it names, and the format of what it writes.
+"""
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from folkman.checks import require
+from folkman.config.choices import ConfigError
+from folkman.config.comparison import Comparison, resolve
+from folkman.config.text import parse_value, put
+
+__all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "job_key", "plan"]
+
+JOB_FORMAT = 1
+"""Raised when the same configuration would give other results; finished jobs of another format are run again."""
+
+
+class Axes(NamedTuple):
+    """What is varied: key -> values."""
+
+    grid: Mapping[str, Sequence[Any]]
+    together: Mapping[str, Sequence[Any]]
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the keys, those that advance together last."""
+        return [*self.grid, *self.together]
+
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Yield every setting: key -> value."""
+        rows = list(zip(*self.together.values(), strict=True)) if self.together else [()]
+        for values in itertools.product(*self.grid.values(), rows):
+            *own, row = values
+            yield dict(zip(self.keys, [*own, *row], strict=True))
+
+
+class Job(NamedTuple):
+    """One algorithm at one setting under one seed."""
+
+    key: str
+    arm: str
+    settings: Mapping[str, Any]  # the axes that concern this arm
+    config: Comparison
+
+    @property
+    def label(self) -> str:
+        """Return the label of its algorithm."""
+        return self.config.algorithm[0]["label"]
+
+    @property
+    def seed(self) -> int:
+        """Return its only seed."""
+        return self.config.seeds[0]
+
+
+class Plan(NamedTuple):
+    """All jobs of a sweep, arm by arm."""
+
+    name: str
+    axes: Axes
+    jobs: Sequence[Job]
+
+
+def axes_of(raw: Mapping[str, Any], grid: Sequence[str] = (), together: Sequence[str] = ()) -> Axes:
+    """Read the axes of a sweep file and of the command line: `a.b=1,2,3`, `--grid` or `--list`."""
+    found = {
+        name: [*_flat(raw.get(name, {}), name), *(_option(text, name) for text in texts)]
+        for name, texts in (("grid", grid), ("list", together))
+    }
+    for name, axes in found.items():
+        require(name not in raw or bool(axes), f"[{name}] is empty; give it a key, as network.gamma = [5, 10]")
+    seen: set[str] = set()
+    for key, values in (axis for axes in found.values() for axis in axes):
+        _check_axis(key, values, seen)
+    axes = Axes(dict(found["grid"]), dict(found["list"]))
+    lengths = {key: len(values) for key, values in axes.together.items()}
+    require(len(set(lengths.values())) <= 1, f"lists advance together and must be of one length, got {lengths}")
+    return axes
+
+
+def _check_axis(key: str, values: Sequence[Any], seen: set[str]) -> None:
+    """Refuse an axis that is empty, given twice, or would break the pairing of seeds."""
+    require(key not in seen, f"'{key}' is varied twice; give each key once, in [grid] or in [list]")
+    require(bool(values), f"'{key}' has no values; give some, as {key}=1,2,3")
+    require(key != "seeds", "seeds are not an axis, every arm meets the same ones: write seeds = [0, 1, 2] beside it")
+    texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
+    again = next((text for text in texts if texts.count(text) > 1), None)
+    require(again is None, f"'{key}' has the value {again} twice; give each value once")
+    seen.add(key)
+
+
+def _flat(table: Any, name: str, prefix: str = "") -> list[tuple[str, list[Any]]]:
+    """Return the lists of a table by their dotted keys."""
+    require(isinstance(table, dict), f"[{name}] must be a table of lists, got {table!r}")
+    found = []
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict):
+            found += _flat(value, name, f"{path}.")
+        else:
+            require(isinstance(value, list), f"'{path}' in [{name}] must be a list of values, got {value!r}")
+            found.append((path, value))
+    return found
+
+
+def _option(text: str, name: str) -> tuple[str, list[Any]]:
+    """Read `a.b=1,2,3`; a comma inside brackets, braces or quotes does not part two values."""
+    key, found, values = text.partition("=")
+    if not found or not all(part.strip() for part in key.split(".")):
+        raise ConfigError(f"--{name} looks like network.gamma=5,10,15; got '{text}'")
+    return key.strip(), [parse_value(part) for part in _parted(values) if part]
+
+
+def _parted(text: str) -> list[str]:
+    """Split at the commas that are outside brackets, braces and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        depth += (sign in "[{") - (sign in "]}") if not quote else 0
+        if sign == "," and depth == 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts]
+
+
+def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
+    """Resolve every arm under every seed; whatever is wrong with any of them is told before anything runs.
+
+    Settings that come to the same configuration are one arm, named by what they agree in: an axis `algorithm.0.step`
+    does not multiply the second algorithm, nor `network.gamma` one that has a network of its own.
+    """
+    base = {key: value for key, value in raw.items() if key not in ("grid", "list")}
+    name, points_of, config_of = "", {}, {}
+    for point in axes.points():
+        whole = _resolved(base, point)
+        name = name or whole.name
+        for table in whole.algorithm:
+            config = _alone(whole, table)
+            arm = job_key(config)
+            points_of.setdefault(arm, []).append(point)
+            config_of.setdefault(arm, config)
+    settings_of = _settings(points_of, {arm: config.algorithm[0]["label"] for arm, config in config_of.items()})
+    for key in axes.keys:
+        concerned = any(key in settings for settings in settings_of.values())
+        require(
+            concerned or len(axes.grid.get(key) or axes.together[key]) == 1,
+            f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave it out",
+        )
+    jobs = [job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, axes)]
+    (arm, _), most = Counter((job.arm, job.seed) for job in jobs).most_common(1)[0]
+    require(most == 1, f"two arms would both be called '{arm}'; give the algorithms labels that tell them apart")
+    return Plan(name, axes, jobs)
+
+
+def _resolved(base: Mapping[str, Any], point: Mapping[str, Any]) -> Comparison:
+    try:
+        return resolve(put(base, point))
+    except ValueError as error:
+        where = ", ".join(f"{key}={_show(value)}" for key, value in point.items())
+        raise ConfigError(f"{error} (at {where})" if where else str(error)) from None
+
+
+def _alone(whole: Comparison, table: Mapping[str, Any]) -> Comparison:
+    """Return the comparison of one algorithm, with the network it meets."""
+    network = _fixed(table["network"] or whole.network)
+    tables = {"data": _fixed(whole.data), "network": network, "algorithm": ({**table, "network": None},)}
+    return whole.model_copy(update={"name": "job", **tables})
+
+
+def _fixed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with the files it names by their absolute path: a worker may stand elsewhere."""
+    place = {key: str(Path(table[key]).resolve()) for key in ("path", "folder") if table.get(key) is not None}
+    return {**table, **place}
+
+
+def _settings(
+    points_of: Mapping[str, Sequence[Mapping[str, Any]]], label_of: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Return what the points of each arm agree in; all of it where that would not tell two arms apart."""
+    agreed = {
+        arm: {key: value for key, value in points[0].items() if all(other[key] == value for other in points)}
+        for arm, points in points_of.items()
+    }
+    names = [(label_of[arm], settings) for arm, settings in agreed.items()]
+    return {
+        arm: settings if names.count((label_of[arm], settings)) == 1 else dict(points_of[arm][0])
+        for arm, settings in agreed.items()
+    }
+
+
+def _jobs(settings: dict[str, Any], config: Comparison, axes: Axes) -> Iterator[Job]:
+    label = config.algorithm[0]["label"]
+    shown = [
+        f"{_short(key, axes.keys)}={_show(value)}"
+        for key, value in settings.items()
+        if not (key.startswith("algorithm.") and value == label)
+    ]
+    for seed in config.seeds:
+        alone = config.model_copy(update={"seeds": (seed,)})
+        yield Job(job_key(alone), ", ".join([label, *shown]), settings, alone)
+
+
+def _short(key: str, keys: Sequence[str]) -> str:
+    """Return the shortest ending of a key that no other axis has."""
+    parts = key.split(".")
+    for length in range(1, len(parts)):
+        ending = ".".join(parts[-length:])
+        if parts[-length] != "name" and sum(f".{other}".endswith(f".{ending}") for other in keys) == 1:
+            return ending
+    return key
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)  # two steps never get one name
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def job_key(config: Comparison) -> str:
+    """Return the name of a job in a store: a hash of its configuration, with files by content and not by path.
+
+    The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they are read.
+    """
+
+    def by_content(value: Any) -> Any:
+        if isinstance(value, dict):
+            held = {key: by_content(item) for key, item in value.items() if key != "folder"}
+            return held | ({"path": _file_hash(value["path"])} if value.get("path") is not None else {})
+        return [by_content(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+    identity = {"format": JOB_FORMAT, "config": by_content(config.model_dump())}
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _file_hash(path: str) -> str:
+    try:
+        facts = Path(path).stat()
+    except OSError as error:
+        raise ConfigError(f"expected a file, {path} cannot be read: {error.strerror}; check the path") from None
+    return _hash_of(path, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=64)
+def _hash_of(path: str, changed_ns: int, size: int) -> str:
+    """Hash a file; read again only if it was changed since."""
+    del changed_ns, size
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

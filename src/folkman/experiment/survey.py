@@ -1,0 +1,172 @@
+"""`folkman radio`: a survey of thresholds and allocations on the same drops."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.checks import require
+from folkman.config.comparison import CHOICES
+from folkman.config.text import override
+from folkman.radio.network import RadioNetwork
+from folkman.radio.planning import Drops, Plan, Sawtooth, best_threshold, plan, sawtooth
+from folkman.report.statistics import half_width
+
+__all__ = ["PAPER_CNN_PARAMETERS", "Question", "Survey", "survey"]
+
+PAPER_CNN_PARAMETERS = 430_698
+"""The message surveyed unless told otherwise: the paper's CNN for MNIST."""
+
+LOW_DB, HIGH_DB = -20.0, 20.0
+"""Where the best threshold is looked for."""
+
+
+class Question(NamedTuple):
+    """What is to be surveyed."""
+
+    nodes: int = 5
+    thresholds_db: Sequence[float] = (-15.0, 0.0, 15.0)
+    allocations: Sequence[str] = ("optimal",)
+    period: str = "epoch"
+    drops: Drops = Drops()
+    slot_s: float = 1.0
+    parameters: int = PAPER_CNN_PARAMETERS
+    objective: str = "duration"  # or "age"
+    settings: Sequence[str] = ()  # "key=value" of [radio]
+
+
+class Survey(NamedTuple):
+    """What was found: rows as `--json` prints them, and one drop to look at."""
+
+    rows: list[dict[str, Any]]
+    best_thresholds_db: dict[str, float]  # by allocation; nothing for one node
+    notes: list[str]
+    picture: Sawtooth
+
+    @property
+    def best_threshold_db(self) -> float | None:
+        """Return that of the first allocation asked for."""
+        return next(iter(self.best_thresholds_db.values()), None)
+
+
+def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> Survey:
+    """Simulate every threshold with every allocation, on the same drops and fading."""
+    ask = question
+    require(ask.nodes >= 1, f"nodes must be at least 1, got {ask.nodes}")
+    require(ask.parameters >= 1, f"parameters must be at least 1, got {ask.parameters}")
+    number, slots, seed = ask.drops
+    require(number >= 2, f"drops must be at least 2 for an interval, got {number}; 600 is the default")
+    require(slots >= 4, f"slots must be at least 4, a quarter of which is warm-up; got {slots}")
+    require(0 <= seed < 2**32, f"a seed must lie in 0 .. 2^32 - 1, got {seed}")
+    require(ask.objective in ("duration", "age"), f"objective is 'duration' or 'age', got '{ask.objective}'")
+    networks = [_network(ask, t, a) for a in dict.fromkeys(ask.allocations) for t in dict.fromkeys(ask.thresholds_db)]
+    bits = ask.parameters * networks[0].bits_per_parameter
+    rows, best, notes = [], {}, []
+    for network in networks:
+        found = plan(network, ask.nodes, bits, ask.drops)
+        rows.append(_row(network, ask, found))
+        tell(f"{network.threshold_db:g} dB, {network.allocation}: done")
+        if ask.nodes > 1 and network.allocation not in best:
+            search = best_threshold(network, found.sinr, bits, ask.objective, LOW_DB, HIGH_DB)
+            best[network.allocation] = search.threshold_db
+    if any(min(abs(t - LOW_DB), abs(t - HIGH_DB)) < 1.0 for t in best.values()):
+        notes.append(f"a best threshold lies at an end of the range searched, {LOW_DB:g} to {HIGH_DB:g} dB")
+    target = next(iter(best.values()), 0.0)
+    shown = min(networks, key=lambda network: abs(network.threshold_db - target))
+    return Survey(rows, best, notes, sawtooth(shown, ask.nodes, bits, seed=seed))
+
+
+def _network(ask: Question, threshold_db: float, allocation: str) -> RadioNetwork:
+    for setting in ask.settings:
+        key = setting.partition("=")[0].strip()
+        option = {"threshold_db": "--threshold-db", "allocation": "--allocation", "period": "--period"}.get(key)
+        require(option is None, f"--set {key} would be the same for every row; use {option}")
+        require(key != "name", "--set name: this command plans a radio; `folkman run` takes other networks")
+        require(key != "slot_s", "--set slot_s: use --slot-s")
+    own = {"name": "radio", "threshold_db": float(threshold_db), "allocation": allocation, "period": ask.period}
+    table = override({"network": own}, [f"network.{setting}" for setting in ask.settings])["network"]
+    return CHOICES["network"].build(CHOICES["network"].resolve(table, "radio"), slot_s=ask.slot_s)
+
+
+def _row(network: RadioNetwork, ask: Question, found: Plan) -> dict[str, Any]:
+    """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
+    pairs = ~np.eye(ask.nodes, dtype=bool)
+    sinr_db = 10 * np.log10(found.sinr[:, pairs]) if ask.nodes > 1 else np.full((len(found.linked), 1), np.nan)
+    finite = network.allocation != "random"  # the mean of random shares is infinite (D11)
+    gamma_t = found.gamma_t_slots
+    threshold = network.threshold_db
+    return {
+        "nodes": ask.nodes,
+        "threshold_db": threshold if np.isfinite(threshold) else str(threshold),
+        "allocation": network.allocation,
+        "period": network.period,
+        "slots": ask.drops.slots,
+        "sinr_db": {f"p{q}": _percentile(sinr_db, q) for q in (5, 50, 95)},
+        "p_link": _mean(found.linked),
+        "p_node": _mean(found.scheduled),
+        "gamma_t": {
+            "mean": _mean(gamma_t) if finite else None,
+            "p95": _percentile(gamma_t, 95),
+            "median": _percentile(gamma_t, 50),
+        },
+        "gamma_w": {"mean": _mean(found.gamma_w_slots)},
+        "age": {"mean": _mean(_age_means(found)), "p95": _age_percentile(found, 95)},
+        "unheard": _mean(found.unheard),
+        "ci95": {
+            "sinr_db": {f"p{q}": _bootstrap(sinr_db, q) for q in (5, 50, 95)},
+            "p_link": _half(found.linked),
+            "p_node": _half(found.scheduled),
+            "gamma_t": {
+                "mean": _half(gamma_t) if finite else None,
+                "p95": _bootstrap(gamma_t[:, None], 95),
+                "median": _bootstrap(gamma_t[:, None], 50),
+            },
+            "gamma_w": {"mean": _half(found.gamma_w_slots)},
+            "age": {"mean": _half(_age_means(found))},
+        },
+    }
+
+
+def _age_means(found: Plan) -> NDArray[np.float64]:
+    counts = found.ages.sum(axis=1)
+    sums = found.ages @ np.arange(found.ages.shape[1])
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _age_percentile(found: Plan, q: float) -> float | None:
+    """Return the age below which q % of all held copies are, over all drops together."""
+    counts = found.ages.sum(axis=0)
+    if counts.sum() == 0:
+        return None
+    return float(np.searchsorted(np.cumsum(counts), q / 100 * counts.sum()))
+
+
+def _half(values: NDArray[np.float64]) -> float | None:
+    known = values[np.isfinite(values)]
+    return _number(half_width(known[:, None])[0]) if len(known) > 1 else None
+
+
+def _bootstrap(values: NDArray, q: float, repeats: int = 200) -> float | None:
+    """Return half the width of the central 95 % of a quantile over drops drawn again, (drop, sample)."""
+    known = values[np.isfinite(values).all(axis=1)]
+    if len(known) < 2:
+        return None
+    rng = np.random.default_rng(0)
+    found = [np.percentile(known[rng.integers(0, len(known), len(known))], q) for _ in range(repeats)]
+    low, high = np.percentile(found, [2.5, 97.5])
+    return _number((high - low) / 2)
+
+
+def _number(value: np.floating | float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _percentile(values: NDArray, q: float) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(np.percentile(known, q)) if len(known) else None

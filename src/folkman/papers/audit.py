@@ -1,0 +1,257 @@
+"""Verdicts on the paper's claims: `paper/claims.toml` says what is claimed and how it is read, the runs decide.
+
+    judged = judge(read_results(Path("runs/paper-full")))
+
+Every reading of a claim is decided by itself (`folkman.papers.deciders`). Readings of one `group` are parts of one
+reading: it holds if all of them do, and fails if one does. The claim
+
+    holds                 if all its readings hold
+    holds only if ...     if some do: they are named, and how many fail and are open is said
+    does not hold         if some fail and none holds
+    cannot be decided     if none holds or fails: too few draws, or no such runs
+
+What more iterations change is told by `reconsider`, reading by reading, from the draws that both sets of runs have.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from folkman.papers import deciders
+from folkman.papers.arms import BEYOND, FIGURES, read_table, settle
+from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
+from folkman.papers.results import Found, Results, at, select
+from folkman.record.run import jsonable
+from folkman.report.paper import Change
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
+
+__all__ = ["Judged", "judge", "reconsider"]
+
+
+class Judged(NamedTuple):
+    """A claim and its verdict."""
+
+    name: str
+    where: str
+    text: str
+    test: str
+    verdict: str
+    reason: str
+    figure: str
+    readings: list[dict[str, Any]]
+
+
+def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None, *, beyond: bool = False) -> list[Judged]:
+    """Judge every claim of the paper by the runs of one size; or what is asked `beyond` it."""
+    table = read_table("findings" if beyond else "claims")
+    figures, first = set([BEYOND] if beyond else FIGURES), table.get("first_draw", {}).get(results.size, 0)
+    results = results._replace(runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first])
+    levels = dict(read_table("sizes")[results.size])
+    levels |= {
+        "most_nodes": max(levels["nodes"]),
+        "most_gamma": max(levels["gammas"]),
+        "falling_gammas": sorted(levels["gammas"], reverse=True),
+    }
+    judged = []
+    for claim in table["claim"] if claims is None else claims:
+        listed = table["readings"][claim["readings"]]["list"] if "readings" in claim else claim.get("reading", [])
+        variants = _variants(claim, results.size)
+        readings = [_decide(results, claim, settle(each, levels), levels, variants[0]) for each in listed]
+        others = [
+            _decide(results, claim, settle(each, levels), levels, variant)._replace(name=f"{each['name']} [{variant}]")
+            for variant in variants[1:]
+            for each in listed
+        ]
+        verdict, reason = _verdict(claim, readings, listed)
+        shown = [_plain(reading) for reading in readings + [each for each in others if each.n]]
+        head = (claim["name"], claim["where"], claim["text"], _test(claim))
+        judged.append(Judged(*head, verdict, reason, _figure(claim, variants[0]), shown))
+    return judged
+
+
+def reconsider(results: Results, before: Results) -> list[Change]:
+    """Decide every reading by the draws that both have, as they were `before` and as they are in `results`.
+
+    Readings for which neither has draws enough for an interval are left out, and so is what needs no runs.
+    """
+    if results.size != before.size:
+        raise ValueError(f"expected runs of one size, got {results.size} and {before.size}; reproduce both at one size")
+    shared = set(map(_identity, results.runs)) & set(map(_identity, before.runs))
+    was, now = (
+        judge(each._replace(runs=[f for f in each.runs if _identity(f) in shared], theory=[]))
+        for each in (before, results)
+    )
+    lacking = {"verdict": OPEN, "says": "there are no such runs", "n": 0}
+    found = []
+    for old, new in zip(was, now, strict=True):
+        then, later = ({reading["name"]: reading for reading in each.readings} for each in (old, new))
+        for name in dict.fromkeys([*then, *later]):
+            first, last = then.get(name, lacking), later.get(name, lacking)
+            if max(first["n"], last["n"]) >= FEWEST_FOR_AN_INTERVAL:
+                found.append(Change(old.name, name, first["verdict"], last["verdict"], first["says"], last["says"]))
+    if not found:
+        where = f"{results.origin or 'these runs'} and {before.origin or 'those before'}"
+        raise ValueError(
+            f"expected {FEWEST_FOR_AN_INTERVAL} draws or more that both have, {where} have fewer of every claim; "
+            "reproduce the same figures and seeds"
+        )
+    return found
+
+
+def _identity(found: Found) -> tuple[str, int, str]:
+    """Return what a run is, however long it is."""
+    return found.variant, found.seed, json.dumps(found.facts, sort_keys=True)
+
+
+def _variants(claim: Mapping[str, Any], size: str) -> list[str]:
+    """Return the data and model a claim is decided on, then others whose readings are shown beside."""
+    if "variant" in claim:
+        return [claim["variant"]]
+    if not str(claim.get("figure", "")).startswith(("fig", BEYOND)):
+        return [""]
+    return [name for name in read_table(claim["figure"])["variants"][size] if name != "cifar10"]
+
+
+def _verdict(
+    claim: Mapping[str, Any], readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Return a claim's verdict and the readings behind it."""
+    if claim["test"] == "undefined":
+        return "cannot be decided", claim["reason"]
+    kinds = {name: _together([r.verdict for r in parts]) for name, parts in _grouped(readings, listed).items()}
+    having = {kind: [name for name, verdict in kinds.items() if verdict == kind] for kind in (HOLDS, FAILS, OPEN)}
+    told = "; ".join(f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in readings if r.verdict == kind)
+    if having[HOLDS] and len(having[HOLDS]) == len(kinds):
+        return "holds", told
+    if having[HOLDS]:
+        rest = " and ".join(f"{len(having[k])} {k}" for k in (FAILS, OPEN) if having[k])
+        return f"holds only if {', or '.join(having[HOLDS])} (others: {rest})", told
+    if having[FAILS]:
+        return "does not hold" + (f" (others: {len(having[OPEN])} open)" if having[OPEN] else ""), told
+    why = [f"{r.name}: {r.says}" for r in readings if r.verdict == OPEN]
+    return "cannot be decided", "; ".join(dict.fromkeys([*filter(None, [told]), *why])) or "there are no readings"
+
+
+def _grouped(readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]) -> dict[str, list[Reading]]:
+    """Return the readings by group, in order; one without is a group of its own."""
+    found: dict[str, list[Reading]] = {}
+    for reading, declared in zip(readings, listed, strict=True):
+        for group in declared.get("group", [reading.name]):
+            found.setdefault(group, []).append(reading)
+    return found
+
+
+def _together(verdicts: Sequence[str]) -> str:
+    return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
+
+
+def _test(claim: Mapping[str, Any]) -> str:
+    """Describe the test of a claim in a line."""
+    metric, axis = claim.get("metric", "train_loss"), claim.get("axis", "gradients")
+    paired = f"{metric} at equal {axis}, paired over draws, 95 % interval"
+    return {
+        "explained": "share of the gain shown by a control without the cause",
+        "formula": f"measured against {deciders.FORMULAS[claim['formula']][0]}" if "formula" in claim else "",
+        "measured": "folkman theory, measured",
+        "undefined": "none",
+    }.get(claim["test"], f"{claim['test']}: {paired}")
+
+
+def _figure(claim: Mapping[str, Any], variant: str) -> str:
+    name = claim.get("figure", "")
+    if variant == "clock" or not name.startswith(("fig", BEYOND)):
+        return name
+    return f"figures/{name}-{variant}-{'seconds' if name == BEYOND else 'gradients'}.png"
+
+
+def _plain(reading: Reading) -> dict[str, Any]:
+    """Return a reading that JSON can hold."""
+    plain = {key: jsonable(value) if isinstance(value, float) else value for key, value in reading._asdict().items()}
+    return plain | {"levels": [_plain(level) for level in reading.levels]}
+
+
+def _decide(
+    results: Results, claim: Mapping[str, Any], reading: Mapping[str, Any], levels: Mapping[str, Any], variant: str
+) -> Reading:
+    """Decide one reading of a claim on one variant."""
+    test, name = claim["test"], reading["name"]
+    if test == "measured":
+        return _measured(name, reading["measure"], results.theory)
+    fixed = settle(dict(claim.get("fix", {})), levels)
+    ask = {**{k: claim[k] for k in ("metric", "axis", "margin") if k in claim}, "test": test}
+    ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
+    runs = [found for found in results.runs if found.variant == variant]
+    targets = deciders.timed_targets(runs, variant)
+    if test == "formula":
+        return deciders.formula(name, claim["formula"], select(runs, **reading["ours"]))
+    if test == "ordered":
+        key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
+        groups = {f"{key} {value:g}": select(runs, **reading["ours"], **{key: value}) for value in values}
+        return deciders.ordered(name, groups, ask, targets)
+    if reading.get("best"):
+        return deciders.compare_pairs(name, {"": _best(runs, reading, ask)}, ask, targets)
+    ours = select(runs, **{**reading["ours"], **fixed})
+    pairs = {}
+    for level, facts in _levels(claim, levels).items():
+        left = select(ours, **facts)
+        pairs[level] = {key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
+                        if key in reading} | {"ours": left}  # fmt: skip
+    if test == "explained":
+        return deciders.least_favourable(name, [deciders.explained(pair, level) for level, pair in pairs.items()])
+    sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
+    return deciders.compare_pairs(name, sides, ask, targets)
+
+
+def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the levels that a claim must hold at, by name, and the fact that each is; one without facts if at none."""
+    across = claim.get("across")
+    if across is None:
+        return {"": {}}
+    return {f"{across} {value:g}": {across: value} for value in levels[{"nodes": "nodes", "gamma": "gammas"}[across]]}
+
+
+def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]) -> list[Found]:
+    """Return the runs on the other side; "=name" is the fact of the runs on this side."""
+    if not left:
+        return []
+    facts = left[0].facts
+    said = {k: facts.get(v[1:]) if isinstance(v, str) and v.startswith("=") else v for k, v in wanted.items()}
+    return select(runs, **said)
+
+
+def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]) -> tuple[list[Found], list[Found]]:
+    """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have.
+
+    Nothing where a step of the grid was not run.
+    """
+    sides = []
+    for key in ("ours", "other"):
+        steps: dict[float, list[Found]] = {}
+        for found in select(runs, **reading[key]):
+            steps.setdefault(found.facts["effective"], []).append(found)
+        sides.append(steps)
+    if any(len(steps) < len(reading[key]["effective"]) for key, steps in zip(("ours", "other"), sides, strict=True)):
+        return [], []
+    shared = set.intersection(*({f.seed for f in group} for steps in sides for group in steps.values()))
+    axis = ask.get("axis", "gradients")
+    where = deciders.reach([f for steps in sides for g in steps.values() for f in g if f.seed in shared], axis)
+
+    def worth(group: list[Found]) -> float:
+        kept = [f for f in group if f.seed in shared]
+        return sum(at(f.run, axis, where, "train_loss") for f in kept) / max(len(kept), 1)
+
+    best = [min(steps.values(), key=worth) for steps in sides]
+    return tuple([f for f in group if f.seed in shared] for group in best)  # type: ignore[return-value]
+
+
+def _measured(name: str, measure: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
+    """Decide by the measurements of one kind: each has a value and a limit that it must not exceed."""
+    cases = [row for row in rows if row["measure"] == measure]
+    if not cases:
+        return Reading(name, OPEN, "not measured; run: folkman reproduce theory")
+    known = [row for row in cases if row["value"] is not None]
+    if not known:
+        return Reading(name, OPEN, cases[0]["says"])
+    worst = max(known, key=lambda row: row["value"] - row["limit"])
+    verdict = HOLDS if worst["value"] <= worst["limit"] else FAILS
+    return Reading(name, verdict, f"{worst['case']}: {worst['says']}", len(known))

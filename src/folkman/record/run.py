@@ -1,0 +1,139 @@
+"""What a run leaves: one row of metrics at each recorded slot, on four axes.
+
+The names below are the columns of `metrics.parquet` and are stable.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+__all__ = ["AXES", "METRICS", "Run", "jsonable", "read_table", "runs_of", "slug"]
+
+AXES: dict[str, str] = {
+    "seconds": "simulated time (s)",
+    "slots": "slots of T seconds",
+    "gradients": "gradients per node",
+    "bits": "bits on air",
+    "rounds": "rounds",
+}
+"""What a curve can be drawn against. `gradients` is the paper's "number of iterations"."""
+
+METRICS: dict[str, str] = {
+    "train_loss": "training loss F(w)",
+    "test_loss": "test loss",
+    "test_accuracy": "test accuracy",
+    "optimum_distance": "distance from the optimum ||w - w*||",
+    "consensus": "mean disagreement ||v_i - w||",
+    "consensus_max": "largest disagreement ||v_i - w||",
+    "node_norm": "largest node parameter norm ||w_i||",
+    "mean_age": "mean age of the copies in use (slots)",
+    "max_age": "largest age of the copies in use (slots)",
+    "gamma_t": "mean transmission duration Gamma_T (slots)",
+    "gamma_w": "mean waiting duration Gamma_W (slots)",
+    "kappa": "learning efficiency: share of slots spent computing",
+    "gradients_max": "gradients of the fastest node",
+    "bits_unicast": "bits, each receiver counted",
+    "node_train_loss": "mean over nodes of F(v_i)",
+    "node_test_accuracy": "mean over nodes of the test accuracy of v_i",
+}
+"""What a curve can show. `w` is the network's model: sum_i alpha_i w_i, or the server's."""
+
+
+@dataclass
+class Run:
+    """One algorithm under one seed: its rows, how it ended, and its last model."""
+
+    algorithm: str
+    label: str
+    seed: int
+    rows: list[dict[str, float]] = field(default_factory=list)
+    status: str = "running"  # running, finished, diverged
+    message: str = ""
+    model: Any = None  # (d,) the network's last model
+    nodes: Any = None  # (node, d) the nodes' last parameters
+    timeline: Any = None
+    scene: Any = None  # where nodes were and what was on the air, frame by frame: `folkman.record.scene`
+
+    def column(self, name: str) -> list[float]:
+        """Return one axis or metric over the recorded slots."""
+        if self.rows and name not in self.rows[0]:
+            raise ValueError(f"these runs have no column '{name}'; they have {', '.join(self.rows[0])}")
+        return [row[name] for row in self.rows]
+
+    def last(self, name: str) -> float:
+        """Return the last value of one axis or metric."""
+        return self.column(name)[-1] if self.rows else nan
+
+    def summary(self) -> dict[str, Any]:
+        """Return the run's line of `summary.json`; a value that is not finite becomes None, as JSON has no NaN."""
+        names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
+        names += ("mean_age", "max_age", "kappa")
+        head: dict[str, Any] = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
+        return head | {name: jsonable(self.last(name)) for name in names} | {"status": self.status}
+
+    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Any:
+        """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""
+        from folkman.report import notebook
+
+        return notebook.plot([self], x, y, style)
+
+    def to_pandas(self) -> Any:
+        """Return one row a recorded slot as a pandas data frame."""
+        from folkman.report import notebook
+
+        return notebook.to_pandas([self])
+
+    def animate(self, paint: str | None = None, frames: int = 30) -> Any:
+        """Return the map of the network over time; a notebook shows it, `.save("map.gif")` writes it."""
+        from folkman.report import notebook
+
+        return notebook.animate(self, paint, frames)
+
+    def _repr_html_(self) -> str:
+        from folkman.report import notebook
+
+        return notebook.show([self])
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        values: Mapping[str, float] = self.rows[-1] if self.rows else {}
+        shown = ", ".join(
+            f"{name} {values[name]:.4g}" for name in ("slots", "train_loss", "test_accuracy") if name in values
+        )
+        return f"{self.label} (seed {self.seed}): {self.status} at {shown}"
+
+
+def slug(label: str, seed: int) -> str:
+    """Return a file name for a run: its label in letters and digits, and its seed."""
+    plain = re.sub(r"[^\w.=-]+", "-", label).strip("-").lower()
+    return f"{plain}-seed{seed}"
+
+
+def jsonable(value: float) -> float | int | None:
+    """Return a number that JSON can hold: whole numbers as integers, not-a-number and infinity as None."""
+    if not isfinite(value):
+        return None
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def read_table(path: Path, remedy: str) -> Any:
+    """Read a Parquet file of rows, or say that it is damaged and what to do."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
+
+
+def runs_of(rows: Iterable[dict[str, Any]]) -> list[Run]:
+    """Return finished runs of the rows of `metrics.parquet`, in the order of their first appearance."""
+    runs: dict[tuple[str, int], Run] = {}
+    for row in rows:
+        name, label, seed = (row.pop(key) for key in ("algorithm", "label", "seed"))
+        runs.setdefault((label, seed), Run(name, label, seed, status="finished")).rows.append(row)
+    return list(runs.values())
