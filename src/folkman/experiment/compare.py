@@ -8,7 +8,7 @@ folder can be resumed, and gives the bits of an uninterrupted run.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -67,9 +67,10 @@ class Part(NamedTuple):
     fingerprint: str
 
 
-def check(comparison: Comparison, problem: Problem) -> None:
+def check(comparison: Comparison, problem: Problem, built: Sequence[tuple[Algorithm, Network]] | None = None) -> None:
     """Refuse, before anything is written, an algorithm that its network or the faults do not suit."""
-    for table, (algorithm, network) in zip(comparison.algorithm, pairs(comparison, problem), strict=True):
+    built = pairs(comparison, problem) if built is None else built
+    for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
         try:
             check_fit(problem.num_nodes, network, algorithm, comparison.faults.faults())
             jax.eval_shape(partial(_first_inboxes, problem, network, algorithm))

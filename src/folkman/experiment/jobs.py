@@ -1,13 +1,15 @@
-"""One job, on whatever worker: taken, run from its checkpoint or from the start, and told.
+"""One job, on whatever worker: taken under a lock, run from its checkpoint or from the start, and told.
 
-An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves the processes of
-this machine and the workers of a cluster. Seeds of one arm that meet the same worker share compiled programs; when
-the arm changes, the programs of the last one are given back, so that memory does not grow with the number of jobs.
+An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves this process, other
+processes of this machine and the workers of a cluster. Jobs that meet the same worker share the last few problems, and
+the seeds of one arm share compiled programs; when the arm changes, a worker gives the programs of the last one back, so
+that memory does not grow with the number of jobs.
 """
 
 import ctypes
 import gc
 import hashlib
+import json
 import os
 import resource
 import socket
@@ -17,24 +19,37 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from folkman.files import keep_programs
 from folkman.record.store import DISK_ERRORS, FORMAT, claim, ended, now, read_json, write_json
 
 if TYPE_CHECKING:
     from folkman.config.comparison import Comparison
+    from folkman.experiment.compare import Watch
     from folkman.experiment.plan import Job
     from folkman.problem.problem import Problem
     from folkman.record.folder import RunFolder
+    from folkman.record.run import Run
     from folkman.record.store import Store, SweepFolder
 
-__all__ = ["memory_mb", "order_for", "prepare", "run_anywhere", "run_order"]
+__all__ = ["OutOfTime", "memory_mb", "order_for", "prepare", "run_anywhere", "run_order"]
+
+SHARED_PROBLEMS = 3
+"""Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
+
+PROBLEM_FIELDS = ("nodes", "precision", "l2", "batch", "data", "partition", "model")
+"""The keys of a configuration that make its problem."""
 
 ONE_AT_A_TIME = threading.Lock()
 """Held while a job runs: precision and the places of output belong to the whole process."""
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The budget of time is spent. As an interrupt it makes the run that it stops save its checkpoint."""
 
 
 def prepare() -> None:
@@ -52,28 +67,39 @@ def prepare() -> None:
     keep_programs()
 
 
-def order_for(job: "Job", folder: "SweepFolder", store: "Store", project: str, track: Sequence[str]) -> dict[str, Any]:
-    """Return the order of a job: what a worker is sent."""
+def order_for(
+    job: "Job", folder: "SweepFolder", store: "Store", project: str, track: Sequence[str] = (), *, lean: bool = False
+) -> dict[str, Any]:
+    """Return the order of a job: what a worker is sent. A `lean` job keeps its metrics and drops its model."""
     from folkman.config.comparison import to_toml
 
+    program = to_toml(job.config.model_copy(update={"seeds": (0,)}))
     return {
         "key": job.key,
+        "kind": job.kind,
+        "rank": job.rank,
+        "lean": lean,
         "folder": str(store.job(job.key)),
         "store": str(store.root),
         "store_id": store.id,
         "arm": job.arm,
         "config": to_toml(job.config),
-        "group": hashlib.sha256(to_toml(job.config.model_copy(update={"seeds": (0,)})).encode()).hexdigest(),
+        "group": hashlib.sha256(f"{job.kind}\n{program}".encode()).hexdigest(),
         "project": project,
         "track": list(track),
         "track_root": str(folder.root.resolve()),
     }
 
 
-def run_order(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a job in its folder unless it ended before; return its `job.json`, or state `busy` if another runs it."""
+def run_order(order: Mapping[str, Any], until_s: float | None = None, *, here: bool = False) -> dict[str, Any]:
+    """Run a job in its folder unless it ended before; return its `job.json`, or state `busy` if another runs it.
+
+    `here`: in the process of the caller, whose output is left alone and whose programs are kept. From `until_s` on (of
+    `time.monotonic`) the job is saved and `OutOfTime` raised.
+    """
     folder = Path(order["folder"])
-    prepare()
+    if not here:
+        prepare()
     with ONE_AT_A_TIME:
         started_s = time.monotonic()
         try:
@@ -81,7 +107,7 @@ def run_order(order: Mapping[str, Any]) -> dict[str, Any]:
             with claim(folder / "job.lock") as mine:
                 if not mine:
                     return _told(order, "busy", started_s, message=_holder(folder))
-                return ended(folder) or _attempt(order, folder, started_s)
+                return ended(folder) or _attempt(order, folder, started_s, until_s, here=here)
         except OSError as error:
             state = "disk" if error.errno in DISK_ERRORS else "failed"
             return _told(order, state, started_s, message=f"{error.strerror or error}: {error.filename or folder}")
@@ -107,51 +133,83 @@ def run_anywhere(order: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "files": files}
 
 
-def _attempt(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, Any]:
-    """Run a claimed job; its words go into its log, and its end into `job.json`."""
-    with (folder / "job.log").open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
-        print(f"{now()} {order['arm']} on {_worker()}", flush=True)
+def _attempt(
+    order: Mapping[str, Any], folder: Path, started_s: float, until_s: float | None, *, here: bool
+) -> dict[str, Any]:
+    """Run a claimed job; what it prints goes into its log, and how it ended into `job.json`."""
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "job.log").open("a", encoding="utf-8"))
+        if not here:
+            stack.enter_context(redirect_stdout(log))
+            stack.enter_context(redirect_stderr(log))
+        print(f"{now()} {order['arm']} on {_worker()}", file=log, flush=True)
         try:
-            told = _run(order, folder, started_s)
+            told = _run(order, folder, started_s, until_s, keep=here)
         except OSError as error:
             if error.errno in DISK_ERRORS:
                 raise
-            told = _failed(order, error, started_s)
+            told = _failed(order, error, started_s, log)
         except Exception as error:  # whatever a job does, the others go on
-            told = _failed(order, error, started_s)
-        print(f"{now()} {told['state']} after {told['seconds']:.1f} s", flush=True)
+            told = _failed(order, error, started_s, log)
+        print(f"{now()} {told['state']} after {told['seconds']:.1f} s", file=log, flush=True)
     write_json(folder / "job.json", told)
     return told
 
 
-def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, Any]:
+def _run(
+    order: Mapping[str, Any], folder: Path, started_s: float, until_s: float | None, *, keep: bool
+) -> dict[str, Any]:
     import tomllib
 
     import jax
 
     from folkman.config.comparison import resolve
-    from folkman.experiment.compare import compare
     from folkman.experiment.plan import job_key
     from folkman.experiment.trackers import tracking
 
-    comparison = resolve(tomllib.loads(order["config"]))
-    if job_key(comparison) != order["key"]:
+    comparison = resolve(tomllib.loads(order["config"]), try_builders=False)
+    if job_key(comparison, order["kind"]) != order["key"]:
         raise ValueError(
             "this job is not what was planned: a data file has changed, or this worker has another version of folkman; "
             "sweep again, with the same folkman everywhere"
         )
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
-    shop = _shop(order["group"])
-    run_folder = _run_folder(folder, order["config"])
-    compute_s = time.monotonic()
-    problem = shop.open(comparison)
+    if not keep:
+        _WORKSHOP.enter(order["group"])
+    run_folder, compute_s = _run_folder(folder, order["config"]), time.monotonic()
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
     with seen as watch:
-        runs = compare(comparison, run_folder, watch, {comparison.seeds[0]: problem}, shop.pairs)
+        run = _make(order, comparison, run_folder, _until(watch, until_s))
     compute_s = time.monotonic() - compute_s
-    run = runs[0]
-    print(str(run), flush=True)
     return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
+
+
+def _make(order: Mapping[str, Any], comparison: "Comparison", folder: "RunFolder", watch: "Watch") -> "Run":
+    """Make the run of a job, by the engine or by plain descent, and write its results."""
+    from folkman.experiment.compare import compare
+    from folkman.experiment.descent import descend
+
+    problem = _WORKSHOP.problem(comparison)
+    if order["kind"] == "descent":
+        run = descend(problem, comparison, watch)
+        folder.save_results([run])
+        return run
+    build = partial(_WORKSHOP.pairs, order["group"])
+    run = compare(comparison, folder, watch, {comparison.seeds[0]: problem}, build)[0]
+    if order["lean"]:
+        folder.model(run).unlink(missing_ok=True)
+    return run
+
+
+def _until(watch: "Watch", until_s: float | None) -> "Watch":
+    """Return the watcher that also stops a run when its time is over."""
+
+    def look(run: "Run", done: int, slots: int) -> None:
+        watch(run, done, slots)
+        if until_s is not None and done < slots and time.monotonic() > until_s:
+            raise OutOfTime
+
+    return look
 
 
 def _run_folder(root: Path, config: str) -> "RunFolder":
@@ -169,51 +227,60 @@ def _run_folder(root: Path, config: str) -> "RunFolder":
     return folder
 
 
-class _Shop:
-    """What the seeds of one arm share: algorithms and networks, and with them the compiled programs."""
+class _Workshop:
+    """What the jobs of one worker share: the last problems; and of an arm, algorithms with their compiled programs."""
 
     def __init__(self) -> None:
-        self._built: dict[float, Any] = {}
+        self._group = ""
+        self._problems: dict[str, Problem] = {}
+        self._built: dict[tuple[str, float], Any] = {}
 
-    def open(self, comparison: "Comparison") -> "Problem":
-        """Build the problem of a job; of an arm's first, also refuse what does not fit."""
-        from folkman.config.build import build_problem
-        from folkman.experiment.compare import check
+    def enter(self, group: str) -> None:
+        """Give back the memory of the last arm where another begins."""
+        import jax
 
-        problem = build_problem(comparison, comparison.seeds[0])
-        if not self._built:
-            check(comparison, problem)
-        return problem
-
-    def pairs(self, comparison: "Comparison", problem: "Problem") -> Any:
-        """Build as `compare.pairs` does, once an arm; where a slot's seconds follow the split, once for each."""
-        from folkman.config.build import pairs, slot_seconds
-
-        slot_s = slot_seconds(comparison, problem)
-        if slot_s not in self._built:
-            self._built[slot_s] = pairs(comparison, problem)
-        return self._built[slot_s]
-
-
-_SHOPS: dict[str, _Shop] = {}  # of the arm that this worker is at
-
-
-def _shop(group: str) -> _Shop:
-    """Return the shop of an arm; a new arm starts with the memory of the last one given back."""
-    import jax
-
-    if group not in _SHOPS:
-        _SHOPS.clear()
+        if group == self._group:
+            return
+        self._group = group
+        self._problems.clear()
+        self._built.clear()
         jax.clear_caches()
         gc.collect()
         with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless told otherwise
             ctypes.CDLL(None).malloc_trim(0)
-        _SHOPS[group] = _Shop()
-    return _SHOPS[group]
+
+    def problem(self, comparison: "Comparison") -> "Problem":
+        """Return the data on nodes and the first model of a job."""
+        from folkman.config.build import build_problem
+
+        fields = comparison.model_dump(include=set(PROBLEM_FIELDS))
+        key = json.dumps([comparison.seeds[0], fields], sort_keys=True)
+        if key not in self._problems:
+            while len(self._problems) >= SHARED_PROBLEMS:
+                self._problems.pop(next(iter(self._problems)))
+            self._problems[key] = build_problem(comparison, comparison.seeds[0])
+        return self._problems[key]
+
+    def pairs(self, group: str, comparison: "Comparison", problem: "Problem") -> Any:
+        """Build as `config.build.pairs` does, once per arm; where a slot's seconds follow the split, once for each.
+
+        What does not fit is refused when it is first built.
+        """
+        from folkman.config.build import pairs, slot_seconds
+        from folkman.experiment.compare import check
+
+        place = (group, slot_seconds(comparison, problem))
+        if place not in self._built:
+            self._built[place] = pairs(comparison, problem)
+            check(comparison, problem, self._built[place])
+        return self._built[place]
 
 
-def _failed(order: Mapping[str, Any], error: BaseException, started_s: float) -> dict[str, Any]:
-    traceback.print_exception(error)
+_WORKSHOP = _Workshop()
+
+
+def _failed(order: Mapping[str, Any], error: BaseException, started_s: float, log: TextIO) -> dict[str, Any]:
+    traceback.print_exception(error, file=log)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return _told(order, "failed", started_s, message=first[:500])
 

@@ -1,14 +1,21 @@
-"""What a sweep runs: axes of settings, arms that differ in them, and one job for each arm and seed.
+"""The plan language: which runs to make. Sweeps and the figures of papers are both written in it.
 
-A sweep file is a configuration as `folkman run` takes it, with two more tables:
+A plan is a configuration as `folkman run` takes it, with more tables:
+
+    [levels]                        # values by name: "@gammas" stands for them, "1/@gammas" for their reciprocals
+    gammas = [5, 10, 15]
 
     [grid]                          # every combination
-    network.gamma = [5, 10, 15]
+    network.gamma = "@gammas"
     nodes = [5, 10]
 
     [list]                          # lists of one length, which advance together
     model.name = ["softmax", "mlp"]
     algorithm.0.step = [0.5, 0.2]
+
+    [[arm]]                         # tables that replace those of the configuration, once for each value of `each`
+    each = { gamma = "@gammas" }
+    network = { name = "snapshot", gamma = "@gamma" }
 
 An **arm** is one algorithm at one setting; every arm meets the same seeds, so that differences can be taken seed by
 seed. A **job** is one arm under one seed. Its key is a hash of all that decides its result: the resolved
@@ -22,14 +29,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from folkman.checks import require
+from folkman.checks import pick, require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, resolve
 from folkman.config.text import parse_value, put
 
-__all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "job_key", "plan"]
+__all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "expand", "job_key", "plan", "settle"]
 
 JOB_FORMAT = 1
 """Raised when the same configuration would give other results; finished jobs of another format are run again."""
@@ -54,13 +61,20 @@ class Axes(NamedTuple):
             yield dict(zip(self.keys, [*own, *row], strict=True))
 
 
+LANGUAGE = ("levels", "grid", "list", "arm")
+"""The tables of a plan that are not of its configuration."""
+
+
 class Job(NamedTuple):
     """One algorithm at one setting under one seed."""
 
     key: str
     arm: str
-    settings: Mapping[str, Any]  # the axes that concern this arm
+    settings: Mapping[str, Any]  # what tells this arm from others
     config: Comparison
+    kind: str = "run"  # or "descent": plain gradient descent on one machine (`folkman.experiment.descent`)
+    rank: int = 0  # jobs of a lower rank are run first
+    notes: Mapping[str, Any] = {}  # more that the index keeps of it
 
     @property
     def label(self) -> str:
@@ -74,17 +88,50 @@ class Job(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All jobs of a sweep, arm by arm."""
+    """All jobs to be made, arm by arm."""
 
     name: str
-    axes: Axes
+    keys: Sequence[str]  # what is varied
     jobs: Sequence[Job]
+
+
+def settle(value: Any, known: Mapping[str, Any]) -> Any:
+    """Return a value with every "@name" and "1/@name" in it looked up."""
+    if isinstance(value, dict):
+        return {key: settle(item, known) for key, item in value.items()}
+    if isinstance(value, list):
+        return [settle(item, known) for item in value]
+    if not isinstance(value, str) or "@" not in value:
+        return value
+    over, _, name = value.partition("@")
+    require(over in ("", "1/"), f"expected '@name' or '1/@name', got {value!r}")
+    found = pick(known, name)
+    if not over:
+        return found
+    return [1 / each for each in found] if isinstance(found, list) else 1 / found
+
+
+Chosen: TypeAlias = dict[str, Any]
+
+
+def expand(
+    groups: Sequence[Mapping[str, Any]], levels: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], Chosen, dict[str, Any]]]:
+    """Yield (group, chosen values, tables) for every combination of `each` of every [[arm]]."""
+    for group in groups:
+        each = settle(dict(group.get("each", {})), levels)
+        crossed = {key: values if isinstance(values, list) else [values] for key, values in each.items()}
+        rest = {key: value for key, value in group.items() if key != "each"}
+        for values in itertools.product(*crossed.values()):
+            chosen = dict(zip(crossed, values, strict=True))
+            yield group, chosen, settle(rest, {**levels, **chosen})
 
 
 def axes_of(raw: Mapping[str, Any], grid: Sequence[str] = (), together: Sequence[str] = ()) -> Axes:
     """Read the axes of a sweep file and of the command line: `a.b=1,2,3`, `--grid` or `--list`."""
+    levels = raw.get("levels", {})
     found = {
-        name: [*_flat(raw.get(name, {}), name), *(_option(text, name) for text in texts)]
+        name: [*_flat(settle(raw.get(name, {}), levels), name), *(_option(text, name) for text in texts)]
         for name, texts in (("grid", grid), ("list", together))
     }
     for name, axes in found.items():
@@ -153,16 +200,21 @@ def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
     Settings that come to the same configuration are one arm, named by what they agree in: an axis `algorithm.0.step`
     does not multiply the second algorithm, nor `network.gamma` one that has a network of its own.
     """
-    base = {key: value for key, value in raw.items() if key not in ("grid", "list")}
-    name, points_of, config_of = "", {}, {}
-    for point in axes.points():
-        whole = _resolved(base, point)
-        name = name or whole.name
-        for table in whole.algorithm:
-            config = _alone(whole, table)
-            arm = job_key(config)
-            points_of.setdefault(arm, []).append(point)
-            config_of.setdefault(arm, config)
+    base = {key: value for key, value in raw.items() if key not in LANGUAGE}
+    name, points_of, config_of, keys = "", {}, {}, list(axes.keys)
+    for _, chosen, tables in expand(raw.get("arm", [{}]), raw.get("levels", {})):
+        keys += [key for key in chosen if key not in keys]
+        if isinstance(tables.get("algorithm"), dict):
+            tables["algorithm"] = [tables["algorithm"]]
+        for axis_point in axes.points():
+            point = {**axis_point, **chosen}
+            whole = _resolved({**base, **tables}, axis_point, point)
+            name = name or whole.name
+            for table in whole.algorithm:
+                config = _alone(whole, table)
+                arm = job_key(config)
+                points_of.setdefault(arm, []).append(point)
+                config_of.setdefault(arm, config)
     settings_of = _settings(points_of, {arm: config.algorithm[0]["label"] for arm, config in config_of.items()})
     for key in axes.keys:
         concerned = any(key in settings for settings in settings_of.values())
@@ -170,15 +222,16 @@ def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
             concerned or len(axes.grid.get(key) or axes.together[key]) == 1,
             f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave it out",
         )
-    jobs = [job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, axes)]
+    jobs = [job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, keys)]
     (arm, _), most = Counter((job.arm, job.seed) for job in jobs).most_common(1)[0]
     require(most == 1, f"two arms would both be called '{arm}'; give the algorithms labels that tell them apart")
-    return Plan(name, axes, jobs)
+    return Plan(name, keys, jobs)
 
 
-def _resolved(base: Mapping[str, Any], point: Mapping[str, Any]) -> Comparison:
+def _resolved(base: Mapping[str, Any], values: Mapping[str, Any], point: Mapping[str, Any]) -> Comparison:
+    """Resolve one setting; `point` is named where it does not fit."""
     try:
-        return resolve(put(base, point))
+        return resolve(put(base, values))
     except ValueError as error:
         where = ", ".join(f"{key}={_show(value)}" for key, value in point.items())
         raise ConfigError(f"{error} (at {where})" if where else str(error)) from None
@@ -202,7 +255,11 @@ def _settings(
 ) -> dict[str, dict[str, Any]]:
     """Return what the points of each arm agree in; all of it where that would not tell two arms apart."""
     agreed = {
-        arm: {key: value for key, value in points[0].items() if all(other[key] == value for other in points)}
+        arm: {
+            key: value
+            for key, value in points[0].items()
+            if all(key in other and other[key] == value for other in points)
+        }
         for arm, points in points_of.items()
     }
     names = [(label_of[arm], settings) for arm, settings in agreed.items()]
@@ -212,10 +269,10 @@ def _settings(
     }
 
 
-def _jobs(settings: dict[str, Any], config: Comparison, axes: Axes) -> Iterator[Job]:
+def _jobs(settings: dict[str, Any], config: Comparison, keys: Sequence[str]) -> Iterator[Job]:
     label = config.algorithm[0]["label"]
     shown = [
-        f"{_short(key, axes.keys)}={_show(value)}"
+        f"{_short(key, keys)}={_show(value)}"
         for key, value in settings.items()
         if not (key.startswith("algorithm.") and value == label)
     ]
@@ -240,7 +297,7 @@ def _show(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def job_key(config: Comparison) -> str:
+def job_key(config: Comparison, kind: str = "run") -> str:
     """Return the name of a job in a store: a hash of its configuration, with files by content and not by path.
 
     The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they are read.
@@ -253,6 +310,7 @@ def job_key(config: Comparison) -> str:
         return [by_content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     identity = {"format": JOB_FORMAT, "config": by_content(config.model_dump())}
+    identity |= {} if kind == "run" else {"kind": kind}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 

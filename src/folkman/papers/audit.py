@@ -1,4 +1,4 @@
-"""Verdicts on the paper's claims: `paper/claims.toml` says what is claimed and how it is read, the runs decide.
+"""Verdicts on a paper's claims: its claims.toml says what is claimed and how it is read, the runs decide.
 
     judged = judge(read_results(Path("runs/paper-full")))
 
@@ -17,10 +17,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from folkman.checks import pick
+from folkman.experiment.plan import settle
 from folkman.papers import deciders
-from folkman.papers.arms import BEYOND, FIGURES, read_table, settle
 from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
-from folkman.papers.results import Found, Results, at, select
+from folkman.papers.paper import Found, Paper
+from folkman.papers.results import Results, at, select
 from folkman.record.run import jsonable
 from folkman.report.paper import Change
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
@@ -41,31 +43,27 @@ class Judged(NamedTuple):
     readings: list[dict[str, Any]]
 
 
-def judge(results: Results, claims: Sequence[Mapping[str, Any]] | None = None, *, beyond: bool = False) -> list[Judged]:
-    """Judge every claim of the paper by the runs of one size; or what is asked `beyond` it."""
-    table = read_table("findings" if beyond else "claims")
-    figures, first = set([BEYOND] if beyond else FIGURES), table.get("first_draw", {}).get(results.size, 0)
+def judge(results: Results, *, beyond: bool = False) -> list[Judged]:
+    """Judge every claim of a paper by the runs of one size; or what is asked `beyond` it."""
+    paper, size = results.paper, results.size
+    table = paper.claims(beyond=beyond)
+    figures, first = set(paper.beyond if beyond else paper.figures), table.get("first_draw", {}).get(size, 0)
     results = results._replace(runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first])
-    levels = dict(read_table("sizes")[results.size])
-    levels |= {
-        "most_nodes": max(levels["nodes"]),
-        "most_gamma": max(levels["gammas"]),
-        "falling_gammas": sorted(levels["gammas"], reverse=True),
-    }
-    judged = []
-    for claim in table["claim"] if claims is None else claims:
+    levels, judged = paper.sizes[size], []
+    for claim in table["claim"]:
         listed = table["readings"][claim["readings"]]["list"] if "readings" in claim else claim.get("reading", [])
-        variants = _variants(claim, results.size)
-        readings = [_decide(results, claim, settle(each, levels), levels, variants[0]) for each in listed]
+        asked = {**claim, "target": table.get("targets", {}).get(claim.get("metric"))}
+        variants = _variants(paper, claim, size)
+        readings = [_decide(results, asked, settle(each, levels), levels, variants[0]) for each in listed]
         others = [
-            _decide(results, claim, settle(each, levels), levels, variant)._replace(name=f"{each['name']} [{variant}]")
+            _decide(results, asked, settle(each, levels), levels, variant)._replace(name=f"{each['name']} [{variant}]")
             for variant in variants[1:]
             for each in listed
         ]
         verdict, reason = _verdict(claim, readings, listed)
         shown = [_plain(reading) for reading in readings + [each for each in others if each.n]]
-        head = (claim["name"], claim["where"], claim["text"], _test(claim))
-        judged.append(Judged(*head, verdict, reason, _figure(claim, variants[0]), shown))
+        head = (claim["name"], claim["where"], claim["text"], _test(paper, claim))
+        judged.append(Judged(*head, verdict, reason, _figure(paper, claim, variants[0]), shown))
     return judged
 
 
@@ -78,7 +76,7 @@ def reconsider(results: Results, before: Results) -> list[Change]:
         raise ValueError(f"expected runs of one size, got {results.size} and {before.size}; reproduce both at one size")
     shared = set(map(_identity, results.runs)) & set(map(_identity, before.runs))
     was, now = (
-        judge(each._replace(runs=[f for f in each.runs if _identity(f) in shared], theory=[]))
+        judge(each._replace(runs=[f for f in each.runs if _identity(f) in shared], measured=[]))
         for each in (before, results)
     )
     lacking = {"verdict": OPEN, "says": "there are no such runs", "n": 0}
@@ -103,13 +101,14 @@ def _identity(found: Found) -> tuple[str, int, str]:
     return found.variant, found.seed, json.dumps(found.facts, sort_keys=True)
 
 
-def _variants(claim: Mapping[str, Any], size: str) -> list[str]:
+def _variants(paper: Paper, claim: Mapping[str, Any], size: str) -> list[str]:
     """Return the data and model a claim is decided on, then others whose readings are shown beside."""
     if "variant" in claim:
         return [claim["variant"]]
-    if not str(claim.get("figure", "")).startswith(("fig", BEYOND)):
+    if claim.get("figure", "") not in (*paper.figures, *paper.beyond):
         return [""]
-    return [name for name in read_table(claim["figure"])["variants"][size] if name != "cifar10"]
+    aside = paper.head.get("aside", ())
+    return [name for name in paper.figure(claim["figure"])["variants"][size] if name not in aside]
 
 
 def _verdict(
@@ -145,23 +144,24 @@ def _together(verdicts: Sequence[str]) -> str:
     return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
 
-def _test(claim: Mapping[str, Any]) -> str:
+def _test(paper: Paper, claim: Mapping[str, Any]) -> str:
     """Describe the test of a claim in a line."""
     metric, axis = claim.get("metric", "train_loss"), claim.get("axis", "gradients")
     paired = f"{metric} at equal {axis}, paired over draws, 95 % interval"
     return {
         "explained": "share of the gain shown by a control without the cause",
-        "formula": f"measured against {deciders.FORMULAS[claim['formula']][0]}" if "formula" in claim else "",
+        "formula": f"measured against {paper.own.FORMULAS[claim['formula']].printed}" if "formula" in claim else "",
         "measured": "folkman theory, measured",
         "undefined": "none",
     }.get(claim["test"], f"{claim['test']}: {paired}")
 
 
-def _figure(claim: Mapping[str, Any], variant: str) -> str:
+def _figure(paper: Paper, claim: Mapping[str, Any], variant: str) -> str:
+    """Return where to look: the drawing of the claim's figure, or its name where nothing is drawn."""
     name = claim.get("figure", "")
-    if variant == "clock" or not name.startswith(("fig", BEYOND)):
+    if name not in (*paper.figures, *paper.beyond) or not paper.figure(name).get("panel"):
         return name
-    return f"figures/{name}-{variant}-{'seconds' if name == BEYOND else 'gradients'}.png"
+    return f"figures/{name}-{variant}-{paper.figure(name).get('axis', 'gradients')}.png"
 
 
 def _plain(reading: Reading) -> dict[str, Any]:
@@ -176,14 +176,16 @@ def _decide(
     """Decide one reading of a claim on one variant."""
     test, name = claim["test"], reading["name"]
     if test == "measured":
-        return _measured(name, reading["measure"], results.theory)
+        return _measured(name, claim["figure"], reading["measure"], results.measured)
     fixed = settle(dict(claim.get("fix", {})), levels)
     ask = {**{k: claim[k] for k in ("metric", "axis", "margin") if k in claim}, "test": test}
     ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
     runs = [found for found in results.runs if found.variant == variant]
-    targets = deciders.timed_targets(runs, variant)
+    targets = _targets(runs, claim["target"])
     if test == "formula":
-        return deciders.formula(name, claim["formula"], select(runs, **reading["ours"]))
+        return deciders.formula(
+            name, pick(results.paper.own.FORMULAS, claim["formula"]), select(runs, **reading["ours"])
+        )
     if test == "ordered":
         key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
         groups = {f"{key} {value:g}": select(runs, **reading["ours"], **{key: value}) for value in values}
@@ -202,12 +204,19 @@ def _decide(
     return deciders.compare_pairs(name, sides, ask, targets)
 
 
+def _targets(runs: Sequence[Found], target: Mapping[str, Any] | None) -> dict[int, float] | None:
+    """Return, for each draw, how low a loss has to be reached: so near to the last one of the run that is named."""
+    if target is None:
+        return None
+    return {found.seed: target["near"] * found.run.last("train_loss") for found in select(runs, **target["of"])}
+
+
 def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the levels that a claim must hold at, by name, and the fact that each is; one without facts if at none."""
-    across = claim.get("across")
-    if across is None:
+    across = settle(dict(claim.get("across", {})), levels)
+    if not across:
         return {"": {}}
-    return {f"{across} {value:g}": {across: value} for value in levels[{"nodes": "nodes", "gamma": "gammas"}[across]]}
+    return {f"{key} {value:g}": {key: value} for key, values in across.items() for value in values}
 
 
 def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]) -> list[Found]:
@@ -244,11 +253,11 @@ def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, A
     return tuple([f for f in group if f.seed in shared] for group in best)  # type: ignore[return-value]
 
 
-def _measured(name: str, measure: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
+def _measured(name: str, figure: str, measure: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
     """Decide by the measurements of one kind: each has a value and a limit that it must not exceed."""
     cases = [row for row in rows if row["measure"] == measure]
     if not cases:
-        return Reading(name, OPEN, "not measured; run: folkman reproduce theory")
+        return Reading(name, OPEN, f"not measured; run: folkman reproduce {figure}")
     known = [row for row in cases if row["value"] is not None]
     if not known:
         return Reading(name, OPEN, cases[0]["says"])

@@ -10,32 +10,34 @@ standard deviation. Nothing is corrected for the number of tests.
     similar         the interval lies within the margin
     explained       which part of a gain a control shows that lacks what the claim gives as the cause
     formula         a measured quantity agrees with a printed formula within 2 %
-    measured        what `folkman.papers.xie2024.measure` found
+    measured        what the paper's own code measured (`Own.measure`)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isfinite, isnan, log, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from folkman.checks import pick, require
-from folkman.papers.results import Found, at, select
+from folkman.checks import require
+from folkman.papers.paper import Formula, Found
+from folkman.papers.results import at
 from folkman.record.run import Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
-__all__ = ["FORMULAS", "MARGINS", "Reading", "compare_pairs", "explained", "formula", "ordered", "paired"]
+__all__ = ["MARGINS", "Reading", "compare_pairs", "explained", "formula", "ordered", "paired"]
 
 MARGINS = {"test_accuracy": 0.002}
 """Differences that count as none: two in a thousand images; 1 % of anything else."""
 MARGIN = 0.01
 FORMULA_MARGIN = 0.02
 
-NEAR = 1.05
-"""Times FedAvg's last loss at which a run has come as far: most do, sooner or later."""
 DIVERGED = log(1e6)
 """The most that one run counts as behind another, diverged or not: it decides nothing unless other draws agree."""
+
+WITHOUT_AXIS = ("gamma_t", "mean_age")
+"""Metrics that are told without the point of the axis: they are means over the whole run."""
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 
@@ -87,9 +89,9 @@ def difference(ours: float, other: float, metric: str) -> float:
     return float(np.clip(np.log(ours) - np.log(other), -DIVERGED, DIVERGED))
 
 
-def value_at(found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float]) -> float:
-    """Return a metric of a run at a point; `gradients_to_fedavg` is when it first reaches the target of its draw."""
-    if metric != "gradients_to_fedavg":
+def value_at(found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float] | None) -> float:
+    """Return a metric of a run at a point; with `targets`, the gradients until it first reaches that of its draw."""
+    if targets is None:
         return at(found.run, axis, where, metric)
     return first_reach(found.run, targets.get(found.seed, nan))
 
@@ -115,7 +117,7 @@ def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
         require(
             known.run.label == found.run.label,
             f"expected one run a draw, got two of draw {found.seed}: {dict(known.facts)} and {dict(found.facts)}; "
-            "say more in claims.toml",
+            "say more in the claim",
         )
     return chosen
 
@@ -160,13 +162,13 @@ def compare_pairs(
         left, right = by_seed(ours), by_seed(other)
         seeds = sorted(left.keys() & right.keys())
         wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
-        known = {"axis": axis, "metric": metric, "targets": targets or {}}
+        known = {"axis": axis, "metric": metric, "targets": targets}
         values = [
             difference(value_at(left[seed], where=where, **known), value_at(right[seed], where=where, **known), metric)
             for seed, where in zip(seeds, wheres, strict=True)
         ]
         spread = paired(values)
-        says = _say(spread, metric, axis, wheres, margin)
+        says = _say(spread, metric, axis, wheres, margin, reached=targets is not None)
         outcomes.append(Outcome(level, *_decided(spread, ask["test"], margin), spread, says))
     return least_favourable(name, outcomes)
 
@@ -193,8 +195,8 @@ def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
     return HOLDS if inside and known else FAILS if outside and known else OPEN, -max(-spread.low, spread.high)
 
 
-def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float) -> str:
-    """Return a difference in words."""
+def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float, *, reached: bool) -> str:
+    """Return a difference in words; one of when a target was `reached` has no point of the axis."""
     if spread.n < 2:
         return "one draw has no interval" if spread.n else "there are no such runs"
     if not isfinite(spread.mean):
@@ -206,7 +208,7 @@ def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin
     equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
     first, last = f"{min(wheres):.4g}", f"{max(wheres):.4g}"
     where = first if first == last else f"{first} to {last}"
-    at_point = f" at {where} {axis}" if metric not in ("gamma_t", "mean_age", "gradients_to_fedavg") else ""
+    at_point = f" at {where} {axis}" if metric not in WITHOUT_AXIS and not reached else ""
     return f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}"
 
 
@@ -250,39 +252,18 @@ def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome
     return Outcome(level, verdict, -share, gain, f"{100 * share:.3g} % of {told}")
 
 
-FORMULAS: dict[str, tuple[str, Callable[[Run, Mapping[str, Any]], tuple[float, float]]]] = {
-    "kappa_fedavg": ("1/(Gamma+1)", lambda run, facts: (run.last("kappa"), 1 / (facts["gamma"] + 1))),
-    "kappa_half": ("1/2", lambda run, _: (run.last("kappa"), 0.5)),
-    "kappa_sharing": ("Gamma/(Gamma+1)", lambda run, facts: (run.last("kappa"), facts["gamma"] / (facts["gamma"] + 1))),
-    "rounds_each": ("J", lambda run, _: (run.last("rounds"), run.last("gradients"))),
-    "rounds_per_gamma": ("J/Gamma", lambda run, facts: (run.last("rounds"), run.last("gradients") / facts["gamma"])),
-    "waits": ("kappa below 1", lambda run, _: (float(run.last("kappa") < 0.98), 1.0)),
-    "never_waits": ("kappa of 1", lambda run, _: (float(run.last("kappa") >= 0.98), 1.0)),
-    "cross_gradients": ("above 1", lambda run, _: (float(run.last("gradients") / run.last("slots") > 1.02), 1.0)),
-}
-"""By name: what is printed, and (run, facts) -> measured, printed."""
-
-
-def formula(name: str, kind: str, runs: Sequence[Found]) -> Reading:
+def formula(name: str, asked: Formula, runs: Sequence[Found]) -> Reading:
     """Decide whether a quantity agrees with its printed formula in every run, within 2 % or one count."""
-    printed, ask = pick(FORMULAS, kind)
     if not runs:
         return Reading(name, OPEN, "there are no such runs")
-    pairs = [ask(found.run, found.facts) for found in runs]
+    pairs = [asked.values(found.run, found.facts) for found in runs]
     off = [abs(measured - wanted) / max(abs(wanted), 1e-12) for measured, wanted in pairs]
-    loose = [max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if kind.startswith("rounds") else FORMULA_MARGIN
-             for _, wanted in pairs]  # fmt: skip
+    loose = [max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if asked.counted else FORMULA_MARGIN for _, wanted in pairs]
     worst = int(np.argmax(np.array(off) - np.array(loose)))
     measured, wanted = pairs[worst]
-    if kind in ("waits", "never_waits", "cross_gradients"):
+    if asked.truth:
         kappa = runs[worst].run.last("kappa")
         says = f"computes in {100 * kappa:.3g} % of the slots, {runs[worst].run.last('gradients'):g} gradients"
     else:
-        says = f"measured {measured:.4g}, printed {printed} = {wanted:.4g}, n = {len(runs)}"
+        says = f"measured {measured:.4g}, printed {asked.printed} = {wanted:.4g}, n = {len(runs)}"
     return Reading(name, HOLDS if off[worst] <= loose[worst] else FAILS, says, len(runs))
-
-
-def timed_targets(runs: Sequence[Found], variant: str) -> dict[int, float]:
-    """Return, for each draw, what is 5 % above the last training loss of FedAvg with free links at the step eta."""
-    free = select(runs, variant, method="fedavg", links="free", factor=1)
-    return {found.seed: NEAR * found.run.last("train_loss") for found in free}

@@ -1,125 +1,71 @@
-"""The results of the experiments: every run with what it is, packed into two small files, and read again.
+"""The results of a reproduction: every run with what it is, read from the folder's index and its one table.
 
-    metrics.parquet   one row a recorded slot: key, seed, then the columns of `record`
-    arms.json         what each key is: figures, variant, facts, how it ended, seconds it took; and the size
-
-Figures and verdicts are made from these alone. FedAvg on a network that takes time is not run: with full gradients its
-k-th model is that of the free run, only its rounds end later. `with_timed` adds those curves.
+Figures and verdicts are made from these alone. What follows from other runs without being run is added by the paper's
+own code (`Own.derive`).
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from folkman.files import write_whole
-from folkman.papers.arms import SIZES, Arm
-from folkman.papers.reproduce import Store
-from folkman.record.run import Run, jsonable
+from folkman.papers.paper import Found, Paper, find
+from folkman.record.run import Run
+from folkman.record.store import ENDED, SweepFolder
+from folkman.record.table import read_rows
 
-__all__ = ["Found", "Results", "at", "pack", "read_results", "select", "trailing", "with_timed"]
-
-KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss", "test_accuracy", "consensus")
-KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
-"""The columns that are packed."""
+__all__ = ["Results", "at", "read_results", "select", "trailing"]
 
 SMOOTHED = {"train_loss": (np.log, np.exp), "test_loss": (np.log, np.exp), "test_accuracy": (np.asarray, np.asarray)}
 """What `trailing` averages, on which scale, and the way back."""
 
 
-class Found(NamedTuple):
-    """One run and what it is."""
-
-    variant: str
-    facts: Mapping[str, Any]
-    seed: int
-    run: Run
-    figures: tuple[str, ...] = ()
-
-
 class Results(NamedTuple):
-    """All that is known of one size."""
+    """All that is known of one size of a paper."""
 
+    paper: Paper
     size: str
     runs: list[Found]
-    theory: list[dict[str, Any]]  # measurements of `folkman.papers.xie2024.measure`
+    measured: list[dict[str, Any]]  # rows of `Own.measure`
     origin: str = ""
 
 
-def pack(arms: Sequence[Arm], store: Store, size: str, theory: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Write the runs that have ended into the two files; return the folder."""
-    entries: dict[str, dict[str, Any]] = {}
-    rows: list[dict[str, Any]] = []
-    for arm in arms:
-        if arm.key in entries:
-            names = entries[arm.key]["figures"]
-            names += [] if arm.figure in names else [arm.figure]
-            continue
-        run = store.load(arm)
-        if run.status not in ("finished", "diverged"):
-            continue
-        entries[arm.key] = {
-            "figures": [arm.figure],
-            "variant": arm.variant,
-            "kind": arm.kind,
-            "seed": arm.seed,
-            "facts": arm.facts,
-            "status": run.status,
-            "wall_s": round(store.wall_s.get(arm.key, 0.0), 2),
-        }
-        rows += [{"key": arm.key, **{name: row[name] for name in KEPT if name in row}} for row in run.rows]
-    schema = pa.schema([("key", pa.string()), *((name, pa.float64()) for name in KEPT)])
-    table = pa.Table.from_pylist(rows, schema=schema)
-    write_whole(store.root / "metrics.parquet", lambda part: pq.write_table(table, part, compression="zstd"))
-    store.folder.write_json("arms.json", {"size": size, "arms": entries})
-    if theory:
-        store.folder.write_json("theory.json", {"rows": [_plain(row) for row in theory]})
-    return store.root
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row that JSON can hold."""
-    return {k: jsonable(float(v)) if isinstance(v, float | np.floating) else v for k, v in row.items()}
-
-
-def read_results(folder: Path) -> Results:
-    """Read what `pack` wrote, and add the curves that follow from others."""
-    listed = folder / "arms.json"
-    if not listed.is_file():
-        raise FileNotFoundError(
-            f"expected arms.json and metrics.parquet in {folder}, there is none; make them with: folkman reproduce all"
-        )
-    try:
-        content = json.loads(listed.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"expected JSON in {listed}: {error}; pack the runs again") from None
-    size = content.get("size") if isinstance(content, dict) else None
-    if size not in SIZES:
-        raise ValueError(f"expected a size of {', '.join(SIZES)} in {listed}, got {size!r}; pack the runs again")
-    try:
-        columns = pq.read_table(folder / "metrics.parquet").to_pydict()
-    except (pa.ArrowInvalid, FileNotFoundError) as error:
-        raise ValueError(f"expected Parquet in {folder / 'metrics.parquet'}: {error}; pack the runs again") from None
-    rows: dict[str, list[dict[str, float]]] = {}
-    names = [name for name in columns if name != "key"]
-    for index, key in enumerate(columns["key"]):
-        rows.setdefault(key, []).append({name: _number(columns[name][index]) for name in names})
+def read_results(folder: Path, paper: Paper | None = None) -> Results:
+    """Read the runs of a reproduction that have ended, and add those that follow from others."""
+    index, measured = _opened(folder)
+    paper = paper or find(index["paper"])
+    size = index.get("size")
+    known = ", ".join(paper.sizes)
+    if size not in paper.sizes:
+        raise ValueError(f"expected a size of {known} in the index of {folder}, got {size!r}; reproduce it again")
+    rows = read_rows(folder)
     runs = []
-    for key, entry in content["arms"].items():
-        run = Run(entry["facts"]["method"], key, entry["seed"], rows.get(key, []), entry["status"])
-        facts = entry["facts"] | ({"kind": entry["kind"]} if entry["kind"] == "clock" else {})
-        runs.append(Found(entry["variant"], facts, entry["seed"], run, tuple(entry["figures"])))
-    theory = folder / "theory.json"
-    measured = json.loads(theory.read_text(encoding="utf-8"))["rows"] if theory.is_file() else []
-    return Results(content["size"], with_timed(runs), measured, str(folder))
+    for job in index["jobs"]:
+        if job["state"] in ENDED:
+            run = Run(job["settings"]["method"], job["key"], job["seed"], rows.get(job["key"], []), job["state"])
+            facts = job["settings"] | ({"kind": "clock"} if job.get("clock") else {})
+            runs.append(Found(job["variant"], facts, job["seed"], run, tuple(job["figures"])))
+    return Results(paper, size, paper.own.derive(runs), measured, str(folder))
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+def _opened(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the index of a reproduction and what was measured, or say what is there instead."""
+    if (folder / "arms.json").is_file():
+        raise ValueError(
+            f"{folder} was made by an earlier folkman; convert it: python -m folkman.papers.convert {folder}"
+        )
+    place = SweepFolder(folder)
+    if not place.index.is_file():
+        raise FileNotFoundError(
+            f"expected a reproduction in {folder}, there is none; make one with: folkman reproduce all"
+        )
+    index = place.read_index()
+    if "paper" not in index:
+        raise ValueError(
+            f"expected a reproduction in {folder}, it is a sweep; compare its arms: folkman compare {folder}"
+        )
+    return index, place.read_measured()
 
 
 def select(runs: Iterable[Found], variant: str | None = None, **facts: Any) -> list[Found]:
@@ -199,42 +145,3 @@ def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -
     lengths = part * ends
     means = (area(ends) - area(ends - lengths)) / np.where(lengths > 0, lengths, 1.0)
     return np.where((lengths > 0) & (ends <= known[-1]), means, there)
-
-
-def with_timed(runs: Sequence[Found]) -> list[Found]:
-    """Add FedAvg under every Gamma and on every drop of the radio that other runs were made under."""
-    added = []
-    free = select(runs, method="fedavg", links="free")
-    for found in free:
-        seen = {f.facts["gamma"] for f in runs if f.variant == found.variant and "gamma" in f.facts}
-        added += [_under_gamma(found, gamma) for gamma in sorted(seen)]
-        for clock in runs:
-            same = (clock.variant, clock.seed) == (found.variant, found.seed)
-            if same and clock.facts.get("kind") == "clock":
-                added.append(_on_radio(found, clock))
-    return [*runs, *added]
-
-
-def _under_gamma(found: Found, gamma: int) -> Found:
-    """Return a free run with rounds of 1 + Gamma slots."""
-    last = found.run.rows[-1]
-    slot_s = last["seconds"] / last["slots"]
-    rows = []
-    for row in found.run.rows:
-        slots = row["gradients"] * (1 + gamma)
-        rows.append({**row, "slots": slots, "seconds": slots * slot_s, "kappa": 1 / (1 + gamma)})
-    facts = {**found.facts, "links": "timed", "network": "snapshot", "gamma": gamma}
-    run = Run("fedavg", f"{found.run.label}, Gamma {gamma}", found.seed, rows, found.run.status)
-    return Found(found.variant, facts, found.seed, run, found.figures)
-
-
-def _on_radio(found: Found, clock: Found) -> Found:
-    """Return the learning of a free run at the times of a clock: a run on the same radio that learns nothing."""
-    rows = []
-    for tick in clock.run.rows:
-        done = min(tick["rounds"], found.run.last("gradients"))  # of a free run, one aggregation each
-        learnt = {name: at(found.run, "gradients", done, name) for name in ("train_loss", "test_loss", "test_accuracy")}
-        rows.append({**{name: float("nan") for name in KEPT}, **tick, **learnt, "consensus": 0.0})
-    facts = {**found.facts, "links": "radio", "network": "radio"}
-    run = Run("fedavg", found.run.label, found.seed, rows, found.run.status)
-    return Found(found.variant, facts, found.seed, run, found.figures)

@@ -60,15 +60,17 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
-def claim(lock: Path, patience_s: float = 0.0) -> Iterator[bool]:
+def claim(lock: Path, patience_s: float = 0.0, *, shared: bool = False) -> Iterator[bool]:
     """Try to hold a lock file; yield whether it is ours. It is let go on the way out, and when the process ends.
+
+    A `shared` claim suffers others of its kind.
 
     Lock files are never deleted: one that is deleted while another waits for it would be held twice.
     """
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            mine = _locked(handle, time.monotonic() + patience_s)
+            mine = _locked(handle, time.monotonic() + patience_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         except OSError as error:
             raise OSError(
                 error.errno, f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)", str(lock)
@@ -83,10 +85,10 @@ def claim(lock: Path, patience_s: float = 0.0) -> Iterator[bool]:
         os.close(handle)
 
 
-def _locked(handle: int, until_s: float) -> bool:
+def _locked(handle: int, until_s: float, how: int) -> bool:
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() >= until_s:
@@ -129,6 +131,8 @@ class SweepFolder:
         self.index = root / "index.json"
         self.results = root / "results.parquet"
         self.lock = root / "sweep.lock"
+        self.figures = root / "figures"
+        self.measured, self.verified = root / "measured.json", root / "verified.json"
         self.store_root = store or root / "jobs"
 
     @classmethod
@@ -161,13 +165,13 @@ class SweepFolder:
         return cls(root, Path(known["store"]) if known.get("store") else None)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Let one process alone sweep this folder."""
-        with claim(self.lock, patience_s=0.5) as mine:  # a page that looks holds it for a moment
+    def held(self, *, shared: bool = False) -> Iterator[None]:
+        """Let one process alone work in this folder, or several that have all said that they share it."""
+        with claim(self.lock, patience_s=0.5, shared=shared) as mine:  # a page that looks holds it for a moment
             if not mine:
                 holder = read_json(self.lock) or {}
                 raise RuntimeError(
-                    f"{self.root} is being swept by process {holder.get('pid')} on {holder.get('host')}; wait for it, "
+                    f"{self.root} is in use by process {holder.get('pid')} on {holder.get('host')}; wait for it, "
                     f"or share its jobs: --out ANOTHER --store {self.store_root}"
                 )
             yield
@@ -192,6 +196,18 @@ class SweepFolder:
         own = self.store_root == self.root / "jobs"
         store = {} if own else {"store": str(self.store_root.resolve())}
         write_json(self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)})
+
+    def read_measured(self) -> list[dict[str, Any]]:
+        """Read what a paper's own code measured; nothing if it has not."""
+        return (read_json(self.measured) or {"rows": []})["rows"]
+
+    def write_measured(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write what a paper's own code measured."""
+        write_json(self.measured, {"rows": list(rows)})
+
+    def note_verified(self, key: str, worst: float) -> None:
+        """Note that a job was made a second time, and the largest relative difference of any of its numbers."""
+        write_json(self.verified, (read_json(self.verified) or {}) | {key: worst})
 
 
 def is_sweep(root: Path) -> bool:

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,10 +12,14 @@ import pyarrow.parquet as pq
 from folkman.checks import nearest, require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.run import AXES, METRICS, Run
+from folkman.record.run import AXES, METRICS, Run, read_table
 from folkman.record.store import ENDED, SweepFolder, is_sweep
 
-__all__ = ["arms_of", "gather", "save_results"]
+__all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results"]
+
+KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss", "test_accuracy", "consensus")
+KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
+"""The columns that the table of a reproduction keeps of its jobs."""
 
 LEADING = ("algorithm", "label", "seed")
 """The first columns of a job's own table."""
@@ -64,9 +69,42 @@ def _column(values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
 
 
 def save_results(folder: SweepFolder) -> None:
-    """Write `results.parquet`."""
-    table = gather(folder)
-    write_whole(folder.results, lambda part: pq.write_table(table, part))
+    """Write `results.parquet`; rows that a reproduction has of earlier plans stay."""
+    index = folder.read_index()
+    table = gather(folder) if "paper" not in index else pack(index, read_rows(folder.root), folder.root)
+    write_whole(folder.results, lambda part: pq.write_table(table, part, compression="zstd"))
+
+
+Rows: TypeAlias = list[dict[str, float]]
+
+
+def pack(index: Mapping[str, Any], known: Mapping[str, Rows], root: Path) -> pa.Table:
+    """Return the rows of the jobs of a reproduction that ended, by key; of those without a folder, the `known` ones."""
+    rows: list[dict[str, Any]] = []
+    for job in index["jobs"]:
+        if job["state"] in ENDED:
+            path = root / job["folder"] / "metrics.parquet"
+            of_job = _rows_of(path) if path.is_file() else known.get(job["key"], [])
+            rows += [{"key": job["key"], **{name: row[name] for name in KEPT if name in row}} for row in of_job]
+    schema = pa.schema([("key", pa.string()), *((name, pa.float64()) for name in KEPT)])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _rows_of(path: Path) -> Rows:
+    return read_table(path, "delete its folder and reproduce again").to_pylist()
+
+
+def read_rows(root: Path) -> dict[str, Rows]:
+    """Return the rows of a reproduction's table by key; a value that is not there is not a number."""
+    path = SweepFolder(root).results
+    if not path.is_file():
+        return {}
+    columns = read_table(path, "reproduce again: what is finished is not run again").to_pydict()
+    names, rows = [name for name in columns if name != "key"], {}
+    for index, key in enumerate(columns["key"]):
+        row = {name: nan if columns[name][index] is None else columns[name][index] for name in names}
+        rows.setdefault(key, []).append(row)
+    return rows
 
 
 def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -102,16 +102,6 @@ LETTERS_A_COLUMN = 44
 PLAIN = "#000000"
 """The colour of a method that has one curve."""
 
-LINES = {
-    "Alg. 1": "-",
-    "FedAvg": "--",
-    "FedAvg that waits": ":",
-    "AdaFL": "-.",
-    "FedSA": (0, (8, 2)),
-    "FedAP": (0, (3, 1, 1, 1, 1, 1)),
-}
-"""The line of each method, by how its curves' names begin."""
-
 LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2, "handlelength": 3.5, "columnspacing": 1}
 """Where the names of a panel's curves are: below it, with lines long enough to tell."""
 
@@ -122,7 +112,11 @@ MOST_LOSS = 100.0
 """Times the median loss that is still shown: beyond it a run has diverged."""
 
 
-def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figure":
+Lines: TypeAlias = Mapping[str, str | Sequence[float]]
+"""The line of each method, by how its curves' names begin: a style, or lengths of dashes and gaps."""
+
+
+def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lines) -> "Figure":
     """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval.
 
     Losses are averaged as the audit compares them, by their logarithms. A curve looks the same in every panel, and is
@@ -134,7 +128,7 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str) -> "Figur
     figure = Figure(figsize=(4.3 * len(panels), 6.4), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(2, len(panels), squeeze=False, sharey="row", sharex="col" if x != "gradients" else True)
-    looks = _looks(panels)
+    looks = _looks(panels, lines)
     for row, metric in enumerate(("train_loss", "test_accuracy")):
         for column, panel in enumerate(panels):
             _draw_one(grid[row, column], panel, x, metric, looks)
@@ -163,7 +157,7 @@ def _legend_size(row: Sequence[Any]) -> str:
     return "x-small" if max(widths) <= LETTERS_OF_LEGEND else "xx-small"
 
 
-def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, dict[str, Any]]:
     """Return colour and line of every label, "method, case": a method has its line, and its cases have colours.
 
     The cases of a method are numbered where they first appear, so that those of two methods that belong together (ten
@@ -174,11 +168,12 @@ def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
         cases: dict[str, list[str]] = {}  # of each method, in order
         for label, method in {run.label: run.algorithm for run in panel.runs}.items():
             family, _, case = label.partition(", ")
-            family, case = (family, case) if family in LINES else (method, label)
+            family, case = (family, case) if family in lines else (method, label)
             known = cases.setdefault(family, [])
             known += [label] if case else []
             colour = COLOURS[(len(known) - 1) % len(COLOURS)] if case else PLAIN
-            line = LINES.get(family, STYLES[(len(known) - 1) // len(COLOURS) % len(STYLES)])
+            line = lines.get(family, STYLES[(len(known) - 1) // len(COLOURS) % len(STYLES)])
+            line = line if isinstance(line, str | tuple) else (0, tuple(line))
             looks.setdefault(label, {"color": colour, "linestyle": line})
     return looks
 

@@ -8,6 +8,7 @@ others send their files.
 
 import ipaddress
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from folkman.checks import require
-from folkman.experiment.engines.processes import lost
+from folkman.experiment.engines import lost
 from folkman.experiment.jobs import run_anywhere
 from folkman.record.store import DISK_ERRORS, claim, ended
 
 if TYPE_CHECKING:
-    from folkman.experiment.engines.processes import Crew, Order, Started, Told
+    from folkman.experiment.engines import Crew, Order, Started, Told
 
 __all__ = ["Dask", "bounds", "check_crew", "unpack"]
 
@@ -72,19 +73,24 @@ class Dask:
         limits = [facts.get("memory_limit") for facts in self._client.scheduler_info()["workers"].values()]
         return f"{number} workers at {self.name}, {bounds(limits)}"
 
-    def map(self, orders: "Sequence[Order]", started: "Started") -> "Iterator[Told]":
+    def map(self, orders: "Sequence[Order]", started: "Started", until_s: float | None = None) -> "Iterator[Told]":
         """Yield how each order ended; dask itself takes up the jobs of a worker that died."""
         from distributed import as_completed
 
         del started  # a scheduler does not tell
-        futures = {self._client.submit(run_anywhere, dict(order), pure=False): order for order in orders}
-        for future in as_completed(futures, raise_errors=False):
-            order = futures.pop(future)
-            if future.status == "finished":
-                yield unpack(order, future.result())
-            else:
-                cause = _cause(future.exception()) if future.status == "error" else "the scheduler gave it up"
-                yield lost(order, f"lost on the cluster: {cause}")
+        futures = {
+            self._client.submit(run_anywhere, dict(order), pure=False, priority=-order["rank"]): order
+            for order in orders
+        }
+        rest_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
+        with suppress(TimeoutError):
+            for future in as_completed(futures, raise_errors=False, timeout=rest_s):
+                order = futures.pop(future)
+                if future.status == "finished":
+                    yield unpack(order, future.result())
+                else:
+                    cause = _cause(future.exception()) if future.status == "error" else "the scheduler gave it up"
+                    yield lost(order, f"lost on the cluster: {cause}")
 
     def close(self) -> None:
         """Take back what was not begun and let go; a local cluster ends."""
@@ -127,7 +133,7 @@ def bounds(limits: Sequence[int | None]) -> str:
 
 def _check_address(address: str) -> None:
     url = urlparse(address)
-    known = f"expected 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
+    known = f"expected 'here', 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
     try:
         require(url.scheme in ("tls", "tcp") and bool(url.hostname) and url.port is not None, known)
     except ValueError:

@@ -1,10 +1,4 @@
-"""Who runs the jobs: one small interface, `map`, and the processes of this machine behind it.
-
-    for told in engine.map(orders, started): ...
-
-`map` takes orders and yields what became of each, in the order they end. An engine survives the death of its workers:
-a job is taken up again, from its checkpoint, and given up only when its worker has died three times.
-"""
+"""Processes of this machine, each fresh and not forked, fed by lines of JSON."""
 
 import json
 import os
@@ -13,52 +7,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import IO, cast
 
-from folkman.checks import require
+from folkman.experiment.engines import Order, Started, Told, choose, lost
 from folkman.experiment.jobs import memory_mb
 
-__all__ = ["Crew", "Engine", "Order", "Processes", "Told", "check_crew", "choose", "engine_for", "lost"]
-
-Order: TypeAlias = Mapping[str, Any]
-Told: TypeAlias = dict[str, Any]
-Started: TypeAlias = Callable[[str, str], None]
-"""Told of a key and its worker when a job is handed out, by engines that know."""
+__all__ = ["Processes"]
 
 MOST_DEATHS = 3
 RECYCLED_ABOVE = 0.8
 """A worker whose memory after a job is above this share of its limit is replaced."""
 LOOK_EVERY_S = 0.2
 WORKER = (sys.executable, "-m", "folkman.experiment.engines.worker")
-
-
-class Engine(Protocol):
-    """Runs orders somewhere."""
-
-    name: str
-
-    @property
-    def about(self) -> str:
-        """Return what there is to know of its workers, in a line."""
-        ...
-
-    def map(self, orders: Sequence[Order], started: Started) -> Iterator[Told]:
-        """Yield how each order ended, as they end."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the workers, also in the middle of jobs."""
-        ...
-
-
-def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | None]) -> int:
-    """Return which order a worker takes: of the arm it has programs of, else of one nobody is at, else the first."""
-    groups = [order["group"] for order in waiting]
-    if last in groups:
-        return groups.index(last)
-    return next((index for index, group in enumerate(groups) if group not in others), 0)
 
 
 class _Worker:
@@ -130,11 +93,11 @@ class Processes:
         bound = "whose memory nothing bounds" if limit is None else f"at most {limit:.0f} MB of memory each"
         return f"{self._number} processes here, {bound}"
 
-    def map(self, orders: Sequence[Order], started: Started) -> Iterator[Told]:
+    def map(self, orders: Sequence[Order], started: Started, until_s: float | None = None) -> Iterator[Told]:
         """Yield how each order ended. Workers are kept for the next call."""
         waiting, deaths = list(orders), dict.fromkeys((order["key"] for order in orders), 0)
         open_jobs = len(waiting)
-        while open_jobs:
+        while open_jobs and (until_s is None or time.monotonic() < until_s):
             self._hire(len(waiting) + sum(worker.order is not None for worker in self._workers))
             self._hand_out(waiting, started)
             for told in self._listen(waiting, deaths):
@@ -224,38 +187,3 @@ def _cause(code: int) -> str:
         return f"with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
     return f"by signal {name}" + (" (the system ends what exhausts its memory so)" if name == "SIGKILL" else "")
-
-
-def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
-    """Tell of a job that no worker lived to tell of."""
-    none: dict[str, Any] = {"seconds": 0.0, "compute_s": None, "rss_mb": peak_mb, "peak_mb": peak_mb, "worker": ""}
-    return {"key": order["key"], "state": "failed", "message": message, **none}
-
-
-class Crew(NamedTuple):
-    """What the command line asks of an engine."""
-
-    engine: str = "processes"
-    workers: int = 2
-    memory_limit_mb: float | None = None
-    ca: str | None = None
-    certificate: str | None = None
-    private_key: str | None = None
-
-
-def check_crew(crew: Crew) -> None:
-    """Refuse a crew that cannot work before anything is made."""
-    require(crew.workers >= 1, f"--workers must be at least 1, got {crew.workers}")
-    if crew.engine != "processes":
-        from folkman.experiment.engines import dask as sweep_dask
-
-        sweep_dask.check_crew(crew)
-
-
-def engine_for(crew: Crew) -> Engine:
-    """Return the engine called `processes`, `dask`, or by the address of a dask scheduler."""
-    if crew.engine == "processes":
-        return Processes(crew.workers, crew.memory_limit_mb)
-    from folkman.experiment.engines.dask import Dask
-
-    return Dask(crew)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from folkman.keys import Stream, make_key
-from folkman.papers.arms import read_table
+from folkman.papers.paper import Paper
 from folkman.problem.data import load
 from folkman.problem.partition import split
 from folkman.problem.problem import Problem, make_problem
@@ -53,9 +53,9 @@ SETTINGS = {
 }
 
 
-def measure(size: str, tell: Callable[[str], None] = lambda _: None) -> list[Row]:
+def measure(paper: Paper, size: str, tell: Callable[[str], None] = lambda _: None) -> list[Row]:
     """Return every measurement that a claim of the theory asks for."""
-    setting, gammas = SETTINGS[size], read_table("sizes")[size]["gammas"]
+    setting, gammas = SETTINGS[size], paper.sizes[size]["gammas"]
     rows: list[Row] = []
     for name, part in (
         ("duality gaps", partial(_gaps, setting)),
