@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from folkman.cli import node as cli_node
+from folkman.cli import paper as cli_paper
 from folkman.cli import sweep as cli_sweep
 from folkman.cli.bench import bench
 from folkman.cli.certs import certs_app
+from folkman.cli.common import Track
 from folkman.cli.look import register as register_look
-from folkman.cli.paper import audit, reproduce
 from folkman.cli.theory import theory_app
 from folkman.files import keep_programs
 
@@ -43,8 +44,7 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
-app.command()(reproduce)
-app.command()(audit)
+cli_paper.register(app)
 app.command()(bench)
 cli_sweep.register(app)
 app.add_typer(certs_app, name="certs")
@@ -108,7 +108,7 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run folder.")] = None,
-    track: cli_sweep.Track = None,
+    track: Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""

@@ -3,49 +3,47 @@
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
 """
 
-import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from folkman.cli import common
+from folkman.cli.common import AsJson, Track, print_json, say, stream
+
 if TYPE_CHECKING:
-    from folkman.experiment.engines.processes import Crew
-    from folkman.experiment.plan import Plan
-    from folkman.experiment.sweep import Outcome, Progress
+    from folkman.experiment.batch import Batch, Progress, Watch
+    from folkman.experiment.engines import Crew
+    from folkman.experiment.sweep import Prepared
     from folkman.record.store import SweepFolder
 
-__all__ = ["Track", "register"]
+__all__ = ["Engine", "Memory", "TlsCa", "TlsCert", "TlsKey", "Workers", "job_progress", "register"]
 
-DIVERGED, DISK, FAILED, INTERRUPTED = 3, 4, 5, 130
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
-
-
-def _known(names: list[str] | None) -> list[str] | None:
-    """Refuse a tracker that is unknown or not installed as soon as it is named."""
-    if names:
-        from folkman.experiment.trackers import check_packages
-
-        check_packages(names)
-    return names
-
-
-Track = Annotated[
-    list[str] | None, typer.Option(help="Tell tensorboard, mlflow or wandb too. May be repeated.", callback=_known)
-]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a key of all arms. May be repeated.")]
+Engine = Annotated[str, typer.Option(help="here, processes, dask, or tls://scheduler:8786")]
+Workers = Annotated[int | None, typer.Option(help="Jobs at a time here; default one per core.")]
+Memory = Annotated[str | None, typer.Option(help="Most memory of a worker: 4GB; default its share.")]
+TlsCa = Annotated[Path | None, typer.Option(help="The cluster's authority, PEM.")]
+TlsCert = Annotated[Path | None, typer.Option(help="Our certificate, PEM.")]
+TlsKey = Annotated[Path | None, typer.Option(help="Its private key, PEM.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of sweeps."""
     app.command()(sweep)
     app.command()(compare)
+
+
+def crew_of(engine: str, workers: int | None, memory: str | None, *tls: Path | None) -> "Crew":
+    """Return where jobs are to run, as the options say."""
+    from folkman.experiment.sweep import crew_for
+
+    files = [str(path) if path is not None else None for path in tls]
+    return crew_for(engine, workers, None if memory is None else _megabytes(memory), *files)
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -62,91 +60,62 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     out: Annotated[Path | None, typer.Option(help="The sweep folder; default sweeps/DATE-TIME-NAME.")] = None,
     store: Annotated[Path | None, typer.Option(help="Where jobs are kept, to share them; default OUT/jobs.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with a sweep folder.")] = None,
-    engine: Annotated[str, typer.Option(help="processes, dask, or tls://scheduler:8786")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Jobs at a time here; default one a core.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Most memory of a worker: 4GB; default its share.")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="The cluster's authority, PEM.")] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Our certificate, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
+    engine: Engine = "processes",
+    workers: Workers = None,
+    memory: Memory = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     track: Track = None,
     reports: Annotated[bool, typer.Option("--reports", help="At the end, also a report.html of every job.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
-    from folkman.experiment.engines.processes import Crew, check_crew
-    from folkman.machine import usable_cores
+    from folkman.experiment.sweep import prepare, resumed
 
-    number = workers if workers is not None else usable_cores()
-    files = [str(path) if path is not None else None for path in (tls_ca, tls_cert, tls_key)]
-    ours = engine in ("processes", "dask")  # a cluster that is there has limits of its own
-    limit_mb = _megabytes(memory, max(number, 1)) if ours or memory is not None else None
-    crew = Crew(engine, number, limit_mb, *files)
-    check_crew(crew)
-    plan, folder = _planned(config, grid or [], together or [], settings or [], (out, store, resume))
-    outcome = _swept(plan, folder, crew, track or [])
-    _report(outcome, folder, number if reports else 0, quiet=as_json)
-    if as_json:
-        counts = {state: len(outcome.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
-        print(json.dumps({"folder": str(folder.root), "state": outcome.state, **counts, "jobs": outcome.jobs}))
-    sys.exit(_exit_code(outcome))
-
-
-def _planned(
-    config: Path | None,
-    grid: list[str],
-    together: list[str],
-    settings: list[str],
-    places: tuple[Path | None, Path | None, Path | None],
-) -> "tuple[Plan, SweepFolder]":
-    """Plan every job before a folder is made: what does not fit leaves nothing behind."""
-    from folkman.config.text import dump, override, put, read
-    from folkman.experiment.plan import axes_of, plan
-    from folkman.record.store import SweepFolder
-
-    out, store, resume = places
+    crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
     if resume is not None:
         if config is not None or grid or together or settings or out is not None or store is not None:
             raise ValueError(
                 "--resume takes what to run from the folder; leave out the file, --grid, --list, --set, ..."
             )
-        folder = SweepFolder.open(resume)
-        raw = read(folder.definition)
-        return plan(raw, axes_of(raw)), folder
-    raw = override(read(config) if config else {}, settings)
-    axes = axes_of(raw, grid, together)
-    if config is None and not axes.keys:
-        raise ValueError("a sweep needs something to vary; write --grid network.gamma=5,10,15, or name a sweep file")
-    rest = {key: value for key, value in raw.items() if key not in ("grid", "list")}
-    tables = {"grid": dict(axes.grid), "list": dict(axes.together)}
-    planned = plan(put(rest, {}), axes)
-    definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
-    root = out or Path("sweeps") / f"{datetime.now():%Y%m%d-%H%M%S}-{planned.name.replace(' ', '-')}"
-    return planned, SweepFolder.create(root, definition, store)
+        prepared = resumed(resume)
+    else:
+        axes = {"grid": grid or [], "together": together or []}
+        prepared = prepare(config, **axes, settings=settings or [], out=out, store=store)
+    batch = _swept(prepared, crew, track or [])
+    _report(batch, prepared.folder, crew.workers if reports else 0, quiet=as_json)
+    if as_json:
+        counts = {state: len(batch.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
+        print_json({"folder": str(prepared.folder.root), "state": batch.state, **counts, "jobs": batch.jobs})
+    sys.exit(exit_code(batch))
 
 
-def _swept(plan: "Plan", folder: "SweepFolder", crew: "Crew", track: list[str]) -> "Outcome":
+def _swept(prepared: "Prepared", crew: "Crew", track: list[str]) -> "Batch":
     """Sweep with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.engines.processes import engine_for
-    from folkman.experiment.sweep import sweep as run_sweep
-    from folkman.experiment.trackers import make_shared
+    from folkman.experiment.sweep import carry_out
 
-    advice = f"go on with: folkman sweep --resume {folder.root}"
-    make_shared(track, folder.root, plan.name)
+    advice = f"go on with: folkman sweep --resume {prepared.folder.root}"
+    with stoppable(advice), job_progress(len(prepared.plan.jobs)) as watch:
+        batch = carry_out(prepared, crew, watch, track, say)
+    if batch.disk:
+        say(f"error: {batch.disk}; what was written is whole; free the disk, then {advice}")
+    return batch
+
+
+@contextmanager
+def stoppable(advice: str) -> Iterator[None]:
+    """End with a sentence when interrupted, politely asked to end, or refused by the disk."""
     try:
-        with folder.held(), _ending_on_term(), closing(engine_for(crew)) as engine, _progress(len(plan.jobs)) as watch:
-            _say(engine.about)
-            outcome = run_sweep(plan, folder, engine, watch, track)
+        with _ending_on_term():
+            yield
     except KeyboardInterrupt:
-        _say(f"interrupted; {advice}")
-        sys.exit(INTERRUPTED)
+        common.leave(f"interrupted; {advice}")
     except OSError as error:
         if isinstance(error, (FileNotFoundError, FileExistsError, PermissionError)):
             raise
-        _say(f"error: {error.strerror or error}; what was written is whole; free the disk, then {advice}")
-        sys.exit(DISK)
-    if outcome.disk:
-        _say(f"error: {outcome.disk}; what was written is whole; free the disk, then {advice}")
-    return outcome
+        say(f"error: {error.strerror or error}; what was written is whole; free the disk, then {advice}")
+        sys.exit(common.DISK)
 
 
 @contextmanager
@@ -164,96 +133,75 @@ def _ending_on_term() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(in_all: int) -> "Iterator[Callable[[Progress], None]]":
-    """Yield a watcher: a bar on a terminal, a plain line a job elsewhere; both with the time left."""
-    if not sys.stderr.isatty():
-        yield lambda told: _say(_line(told))
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=in_all, left="")
+def job_progress(in_all: int) -> "Iterator[Watch]":
+    """Yield a watcher of jobs: a bar on a terminal, a plain line per job elsewhere; both with the time left."""
+    with common.progress(in_all, "jobs") as show:
 
         def watch(told: "Progress") -> None:
-            bar.update(task, completed=told.done, left=_left(told.left_s), description=told.job["arm"])
-            if told.job["state"] != "finished":
-                bar.console.print(_line(told), highlight=False, markup=False, soft_wrap=True)
+            job = told.job
+            why = f": {job['message']}" if job["state"] == "failed" else ""
+            head = f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
+            line = f"{head} ({job['seconds']:.1f} s, {job['rss_mb']:.0f} MB)"
+            show(told.done, job["arm"], line, left_s=told.left_s, urgent=job["state"] != "finished")
 
         yield watch
 
 
-def _line(told: "Progress") -> str:
-    job = told.job
-    cost = f"{job['seconds']:.1f} s, {job['rss_mb']:.0f} MB"
-    why = f": {job['message']}" if job["state"] == "failed" else ""
-    head = f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
-    return f"{head} ({cost}); {_left(told.left_s)}"
-
-
-def _left(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    whole = round(seconds)
-    text = f"{whole} s" if whole < 120 else f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"
-    return f"{text} left"
-
-
-def _report(outcome: "Outcome", folder: "SweepFolder", page_makers: int, *, quiet: bool) -> None:
+def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: bool) -> None:
     """Tell how it went: memory, failures with their logs, the table; jobs get pages from so many processes, or none."""
-    place = sys.stderr if quiet else sys.stdout
-    grown = [job["rss_mb"] for job in outcome.jobs if job["rss_mb"]]
+    place = stream(quiet=quiet)
+    grown = [job["rss_mb"] for job in batch.jobs if job["rss_mb"]]
     memory = f"; memory of a worker {min(grown):.0f} to {max(grown):.0f} MB" if grown else ""
-    print(f"{len(outcome.jobs)} jobs: {_counted(outcome)}{memory}", file=place)
-    failed = outcome.having("failed")
-    if failed:
-        _say(f"{len(failed)} of {len(outcome.jobs)} jobs failed; run them again: folkman sweep --resume {folder.root}")
-    for job in failed:
-        _say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {folder.root / job['folder'] / 'job.log'}")
-    if folder.results.is_file() and (outcome.having("finished") or outcome.having("diverged")):
+    print(f"{len(batch.jobs)} jobs: {_counted(batch)}{memory}", file=place)
+    tell_failed(batch, folder, f"folkman sweep --resume {folder.root}")
+    if folder.results.is_file() and (batch.having("finished") or batch.having("diverged")):
         from folkman.record.table import arms_of
         from folkman.report.comparison import compare_arms, render
 
         print(f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n", file=place)
         print(f"results  {folder.results}", file=place)
-    if not outcome.disk:
-        _write_pages(folder, page_makers, place)
+    if not batch.disk:
+        write_pages(folder, page_makers, place)
     print(f"folder  {folder.root}", file=place)
 
 
-def _write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
+def tell_failed(batch: "Batch", folder: "SweepFolder", again: str) -> None:
+    """Say which jobs failed, where their logs are, and how to run them again."""
+    failed = batch.having("failed")
+    if failed:
+        say(f"{len(failed)} of {len(batch.jobs)} jobs failed; run them again: {again}")
+    for job in failed:
+        say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {folder.root / job['folder'] / 'job.log'}")
+
+
+def write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
     """Write report.html, first those of the jobs if asked for; a page that cannot be drawn costs no results."""
     from folkman.report.write import write_job_reports, write_report
 
     try:
         if page_makers:
-            _say(write_job_reports(folder.root, page_makers).told())
+            say(write_job_reports(folder.root, page_makers).told())
         print(f"report  {write_report(folder.root)}", file=place)
     except Exception as error:
-        _say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
+        say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
 
 
-def _counted(outcome: "Outcome") -> str:
-    counts = {state: len(outcome.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
+def _counted(batch: "Batch") -> str:
+    counts = {state: len(batch.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
 
-def _exit_code(outcome: "Outcome") -> int:
-    if outcome.disk:
-        return DISK
-    if outcome.having("failed"):
-        return FAILED
-    return DIVERGED if outcome.having("diverged") else 0
+def exit_code(batch: "Batch") -> int:
+    """Return the exit code of a batch: what is worst of what happened."""
+    if batch.disk:
+        return common.DISK
+    if batch.having("failed"):
+        return common.FAILED
+    return common.DIVERGED if batch.having("diverged") else 0
 
 
-def _megabytes(text: str | None, workers: int) -> float | None:
-    """Read `4GB`, `800 MB` or plain megabytes; without, an even share of nine tenths of the machine's memory."""
-    from folkman.machine import usable_bytes
-
-    if text is None:
-        whole = usable_bytes()
-        return None if whole is None else 0.9 * whole / 1e6 / workers
+def _megabytes(text: str) -> float:
+    """Read `4GB`, `800 MB` or plain megabytes."""
     units = {"GB": 1000.0, "MB": 1.0, "": 1.0}
     number = text.strip().upper()
     unit = next(unit for unit in units if number.endswith(unit))
@@ -285,11 +233,11 @@ def compare(
     text = render(found, form) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
-        print(out, file=sys.stderr if as_json else sys.stdout)
+        common.print_paths([out], quiet=as_json)
     else:
-        print(text, end="", file=sys.stderr if as_json else sys.stdout)
+        print(text, end="", file=stream(quiet=as_json))
     if as_json:
-        print(json.dumps({"metrics": list(found.metrics), "rows": found.rows()}, allow_nan=False))
+        print_json({"metrics": list(found.metrics), "rows": found.rows()})
 
 
 def _point(text: str | None) -> tuple[str, float] | None:
@@ -300,7 +248,3 @@ def _point(text: str | None) -> tuple[str, float] | None:
         return axis.strip(), float(value)
     except ValueError:
         raise ValueError(f"--at looks like seconds=100, got '{text}'") from None
-
-
-def _say(text: Any) -> None:
-    print(text, file=sys.stderr, flush=True)

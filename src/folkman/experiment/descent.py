@@ -3,6 +3,8 @@
 What a centralised method must agree with. It is kept apart from the engine on purpose.
 """
 
+from math import nan
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -13,7 +15,7 @@ from folkman.engine.simulate import note
 from folkman.experiment.compare import Watch
 from folkman.keys import Stream, make_key
 from folkman.problem.problem import Problem
-from folkman.record.run import Run
+from folkman.record.run import AXES, METRICS, Run
 
 __all__ = ["METHOD", "descend"]
 
@@ -32,7 +34,8 @@ def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
             measured = {name: float(value) for name, value in evaluate(problem, w)._asdict().items()}
-            note(run, {"slots": done, "seconds": done * slot_s, "gradients": float(done), **measured})
+            own = {"slots": done, "seconds": done * slot_s, "gradients": float(done), **measured}
+            note(run, dict.fromkeys((*AXES, *METRICS), nan) | own)
             if watch is not None:
                 watch(run, done, comparison.slots)
         w = move(problem, w, jnp.asarray(table["step"], w.dtype), keys)

@@ -8,6 +8,7 @@ are not converted: reproduce them again.
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from folkman.config.text import dump
 from folkman.files import write_whole
 from folkman.papers.paper import DEFAULT
+from folkman.record.run import read_table
 from folkman.record.store import SweepFolder
 
 __all__ = ["convert"]
@@ -34,13 +36,10 @@ def convert(root: Path) -> int:
         job |= {"kind": "descent" if kind == "descent" else "run", "figures": arm["figures"]}
         job |= {"variant": arm["variant"], "state": arm["status"], "message": "", "seconds": arm["wall_s"]}
         jobs.append(job | ({"clock": True} if kind == "clock" else {}))
-    head = {"name": DEFAULT, "axes": [], "metrics": ["train_loss", "test_accuracy"], "state": "stopped"}
+    head = {"name": DEFAULT, "axes": [], "metrics": ["train_loss", "test_accuracy"], "state": "finished"}
     head |= {"workers": [], "paper": DEFAULT, "size": content["size"]}
-    try:
-        rows = pq.read_table(root / "metrics.parquet")
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"expected Parquet in {root / 'metrics.parquet'}: {error}") from None
-    write_whole(folder.results, lambda part: pq.write_table(rows, part, compression="zstd"))
+    table = _tidy(read_table(root / "metrics.parquet", "restore it"), {job["key"]: job for job in jobs})
+    write_whole(folder.results, lambda part: pq.write_table(table, part, compression="zstd"))
     if (root / "theory.json").is_file():
         measured = json.loads((root / "theory.json").read_text(encoding="utf-8"))
         folder.write_measured(measured["rows"])
@@ -50,6 +49,14 @@ def convert(root: Path) -> int:
     for name in OLD:
         (root / name).unlink(missing_ok=True)
     return len(jobs)
+
+
+def _tidy(rows: pa.Table, jobs: Mapping[str, Mapping[str, object]]) -> pa.Table:
+    """Return the old table as the one of a sweep: arm, algorithm, label, seed and job before the metrics."""
+    keys = rows["key"].to_pylist()
+    heads = {name: [jobs[key][name] for key in keys] for name in ("arm", "algorithm", "label", "seed")}
+    columns = {name: pa.array(values) for name, values in heads.items()} | {"job": rows["key"]}
+    return pa.table(columns | {name: rows[name] for name in rows.column_names if name != "key"})
 
 
 def _name(variant: str, facts: dict[str, object], key: str) -> str:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from math import nan
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from folkman.checks import nearest, require
@@ -19,35 +20,50 @@ __all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results"]
 
 KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss", "test_accuracy", "consensus")
 KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
-"""The columns that the table of a reproduction keeps of its jobs."""
+"""The metrics that the table of a reproduction keeps of its jobs."""
 
 LEADING = ("algorithm", "label", "seed")
 """The first columns of a job's own table."""
 
 
 def gather(folder: SweepFolder) -> pa.Table:
-    """Return all rows of the jobs that ended, in the order of the index."""
+    """Return all rows of the jobs that ended, in the order of the index.
+
+    Rows of a job whose folder is gone are taken from the table that is there. A reproduction keeps fewer columns.
+    """
     index = folder.read_index()
     jobs = [job for job in index["jobs"] if job["state"] in ENDED]
-    tables = []
+    known, tables = {}, []
     for job in jobs:
         path = folder.root / job["folder"] / "metrics.parquet"
-        try:
-            rows = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(
-                f"expected the rows of a finished job, {path} is damaged: {error}; delete its folder and resume"
-            ) from None
-        tables.append(_tidy(rows, job))
+        if path.is_file():
+            tables.append(_tidy(read_table(path, "delete its folder and resume"), job))
+            continue
+        known = known or _by_job(folder)
+        require(job["key"] in known, f"the job {job['arm']}, seed {job['seed']} has ended, there is no {path}; resume")
+        tables.append(known[job["key"]])
     if not tables:
         return pa.table({})
     values = {axis: [job["settings"].get(axis) for job in jobs] for axis in index["axes"]}
     whole = pa.concat_tables(tables, promote_options="permissive")
+    if "paper" in index:
+        whole = whole.select([name for name in whole.column_names if name not in METRICS or name in KEPT])
     counts = [table.num_rows for table in tables]
     for position, axis in enumerate(index["axes"]):
         name = axis if axis not in whole.column_names else f"set.{axis}"  # `slots` is a column already
         whole = whole.add_column(1 + position, name, _column(values[axis], counts))
     return whole
+
+
+def _by_job(folder: SweepFolder) -> dict[str, pa.Table]:
+    """Return the rows of the table that is there, by job and without its axes."""
+    if not folder.results.is_file():
+        return {}
+    table = read_table(folder.results, "delete it and resume")
+    own = {"arm", *LEADING, "job", *AXES, *METRICS}
+    kept = table.select([name for name in table.column_names if name in own])
+    keys = dict.fromkeys(kept["job"].to_pylist())
+    return {key: kept.filter(pc.equal(kept["job"], key)) for key in keys}
 
 
 def _tidy(rows: pa.Table, job: Mapping[str, Any]) -> pa.Table:
@@ -69,39 +85,19 @@ def _column(values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
 
 
 def save_results(folder: SweepFolder) -> None:
-    """Write `results.parquet`; rows that a reproduction has of earlier plans stay."""
-    index = folder.read_index()
-    table = gather(folder) if "paper" not in index else pack(index, read_rows(folder.root), folder.root)
+    """Write `results.parquet`."""
+    table = gather(folder)
     write_whole(folder.results, lambda part: pq.write_table(table, part, compression="zstd"))
 
 
-Rows: TypeAlias = list[dict[str, float]]
-
-
-def pack(index: Mapping[str, Any], known: Mapping[str, Rows], root: Path) -> pa.Table:
-    """Return the rows of the jobs of a reproduction that ended, by key; of those without a folder, the `known` ones."""
-    rows: list[dict[str, Any]] = []
-    for job in index["jobs"]:
-        if job["state"] in ENDED:
-            path = root / job["folder"] / "metrics.parquet"
-            of_job = _rows_of(path) if path.is_file() else known.get(job["key"], [])
-            rows += [{"key": job["key"], **{name: row[name] for name in KEPT if name in row}} for row in of_job]
-    schema = pa.schema([("key", pa.string()), *((name, pa.float64()) for name in KEPT)])
-    return pa.Table.from_pylist(rows, schema=schema)
-
-
-def _rows_of(path: Path) -> Rows:
-    return read_table(path, "delete its folder and reproduce again").to_pylist()
-
-
-def read_rows(root: Path) -> dict[str, Rows]:
-    """Return the rows of a reproduction's table by key; a value that is not there is not a number."""
+def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
+    """Return the rows of a table by job; a value that is not there is not a number."""
     path = SweepFolder(root).results
     if not path.is_file():
         return {}
-    columns = read_table(path, "reproduce again: what is finished is not run again").to_pydict()
-    names, rows = [name for name in columns if name != "key"], {}
-    for index, key in enumerate(columns["key"]):
+    columns = read_table(path, "make it again: what is finished is not run again").to_pydict()
+    names, rows = [name for name in columns if name in run_columns()], {}
+    for index, key in enumerate(columns["job"]):
         row = {name: nan if columns[name][index] is None else columns[name][index] for name in names}
         rows.setdefault(key, []).append(row)
     return rows

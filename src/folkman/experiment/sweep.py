@@ -1,0 +1,134 @@
+"""A sweep: a configuration at many settings, each under the same seeds.
+
+    fm.sweep("mine.toml", grid={"network.gamma": [5, 10]}, out="sweeps/gamma")
+
+The command line is a thin layer over `prepare` and `carry_out`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from folkman.checks import require
+from folkman.config.text import dump, override, put, read
+from folkman.experiment.batch import Asked, Batch, Watch, run_batch
+from folkman.experiment.engines import Crew, check_crew, engine_for
+from folkman.experiment.plan import Plan, axes_of, plan
+from folkman.experiment.trackers import check_packages, make_shared
+from folkman.machine import usable_bytes, usable_cores
+from folkman.record.store import SweepFolder
+from folkman.report.notebook import Results, read_results
+from folkman.report.write import write_report
+
+__all__ = ["Prepared", "carry_out", "crew_for", "prepare", "resumed", "sweep"]
+
+
+class Prepared(NamedTuple):
+    """A sweep that can begin: every job planned and checked, and its folder made."""
+
+    plan: Plan
+    folder: SweepFolder
+
+
+def prepare(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    grid: Sequence[str] | Mapping[str, Sequence[Any]] = (),
+    together: Sequence[str] | Mapping[str, Sequence[Any]] = (),
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    store: str | Path | None = None,
+) -> Prepared:
+    """Plan every job, then make the folder: what does not fit leaves nothing behind."""
+    raw = override(config if isinstance(config, Mapping) else read(config) if config else {}, settings)
+    for name, axes in (("grid", grid), ("list", together)):
+        if isinstance(axes, Mapping):
+            raw[name] = {**raw.get(name, {}), **axes}
+    texts = [() if isinstance(axes, Mapping) else axes for axes in (grid, together)]
+    axes = axes_of(raw, *texts)
+    varied = bool(axes.keys) or "arm" in raw
+    require(
+        config is not None or varied,
+        "a sweep needs something to vary; write --grid network.gamma=5,10,15, or name a sweep file",
+    )
+    rest = {key: value for key, value in raw.items() if key not in ("grid", "list")}
+    tables = {"grid": dict(axes.grid), "list": dict(axes.together)}
+    planned = plan(put(rest, {}), axes)
+    definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
+    root = Path(out) if out else Path("sweeps") / _named_now(planned.name)
+    return Prepared(planned, SweepFolder.create(root, definition, Path(store) if store else None))
+
+
+def _named_now(name: str) -> str:
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{name.replace(' ', '-')}"
+
+
+def resumed(root: str | Path) -> Prepared:
+    """Open a sweep folder to go on with."""
+    folder = SweepFolder.open(Path(root))
+    raw = read(folder.definition)
+    require("paper" not in raw, f"{root} is a reproduction; go on with: folkman reproduce all --out {root}")
+    return Prepared(plan(raw, axes_of(raw)), folder)
+
+
+def crew_for(engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None) -> Crew:
+    """Return where jobs are to run: by default one worker per core, each with an even share of the memory."""
+    number = usable_cores() if workers is None else workers
+    if memory_mb is None and engine in ("processes", "dask"):  # a cluster that is there has limits of its own
+        whole = usable_bytes()
+        memory_mb = None if whole is None else 0.9 * whole / 1e6 / max(number, 1)
+    crew = Crew(engine, number, memory_mb, *tls)
+    check_crew(crew)
+    return crew
+
+
+def carry_out(
+    prepared: Prepared,
+    crew: Crew,
+    watch: Watch = lambda _: None,
+    track: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
+) -> Batch:
+    """Run what is not finished of a prepared sweep; `tell` what the workers are."""
+    make_shared(track, prepared.folder.root, prepared.plan.name)
+    with prepared.folder.held(), closing(engine_for(crew)) as engine:
+        tell(engine.about)
+        return run_batch(prepared.plan, prepared.folder, engine, watch, Asked(track=track))
+
+
+def sweep(  # noqa: PLR0913 - what may be asked for, by name
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    grid: Mapping[str, Sequence[Any]] | Sequence[str] = (),
+    together: Mapping[str, Sequence[Any]] | Sequence[str] = (),
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    store: str | Path | None = None,
+    resume: str | Path | None = None,
+    engine: str = "processes",
+    workers: int | None = None,
+    track: Sequence[str] = (),
+) -> Results:
+    """Run a configuration at many settings and return the runs, labelled by arm; what is finished is not run again.
+
+    `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values; `together`: lists that
+    advance together. `engine`: here, processes, dask, or the address of a dask scheduler. A job that fails is an error
+    when all others have ended.
+    """
+    crew = crew_for(engine, workers)
+    check_packages(track)
+    if resume is not None:
+        require(config is None and not grid and not together and out is None, "resume takes everything from the folder")
+        prepared = resumed(resume)
+    else:
+        places = {"out": out, "store": store}
+        prepared = prepare(config, grid=grid, together=together, settings=settings, **places)
+    batch = carry_out(prepared, crew, track=track)
+    root = prepared.folder.root
+    failed = batch.having("failed")
+    require(not batch.disk, f"{batch.disk}; what was written is whole; free the disk, then resume {root}")
+    require(not failed, f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see {root}")
+    write_report(root)
+    return read_results(root)
