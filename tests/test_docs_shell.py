@@ -14,7 +14,7 @@ import pytest
 
 from test_docs import PAGES, ROOT, blocks
 
-HOURS = "takes hours; what it does is tested in tests/bench/test_runs.py::test_a_measured_row_has_every_figure"
+HOURS = "takes hours; what it does is tested in tests/benchmark/test_runs.py::test_a_measured_row_has_every_figure"
 GPU = "needs a GPU, MNIST, and hours"
 HOSTS = (
     "needs other hosts; run in tests/experiment/test_sweep_dask.py"
@@ -24,7 +24,7 @@ SMOKE = "takes minutes; run in tests/experiment/test_reproduce.py::test_the_smok
 PARSED_ONLY = {
     "pip install": "needs a package registry; `make test` installs what is tested",
     "make bench": HOURS,
-    "folkman bench": HOURS,
+    "python -m benchmarks": HOURS,
     "dask scheduler": HOSTS,
     "dask worker": HOSTS,
     "folkman sweep sweep.toml": HOSTS,

@@ -1,4 +1,4 @@
-"""The command line: simulate, plan, look, compare, reproduce, check against the theory, measure.
+"""The command line: simulate, plan, look, compare, reproduce, check against the theory.
 
 Exit codes: 0 done; 2 wrong input; 3 a run diverged; 4 the disk refused; 5 a job failed; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
@@ -18,7 +18,6 @@ import typer
 
 from folkman.cli import node as cli_node
 from folkman.cli import sweep as cli_sweep
-from folkman.cli.bench import bench
 from folkman.cli.certs import certs_app
 from folkman.cli.look import register as register_look
 from folkman.cli.paper import audit, reproduce
@@ -45,7 +44,6 @@ app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
 app.command()(reproduce)
 app.command()(audit)
-app.command()(bench)
 cli_sweep.register(app)
 app.add_typer(certs_app, name="certs")
 cli_node.register(app)
@@ -53,11 +51,11 @@ cli_node.register(app)
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
 
-def main() -> None:
-    """Run the command line; a person never sees a traceback."""
+def main(commands: typer.Typer = app) -> None:
+    """Run the command line, or other commands by its exit codes; a person never sees a traceback."""
     keep_programs()
     try:
-        app()
+        commands()
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)
