@@ -1,7 +1,7 @@
-"""The memory and the cores that all processes of a side use, and the cores that the whole machine uses.
+"""The memory and cores that all processes of a side use, and the cores of the whole machine.
 
-A mark in the environment identifies the processes; children inherit it, so that daemons count too. Needs /proc of
-Linux; elsewhere both are unknown, and the memory is what the side reports itself.
+A mark in the environment identifies the processes. Children inherit it, so that daemons count too.
+Needs /proc of Linux; elsewhere both are unknown, and the memory is what the side itself reports.
 """
 
 import os
@@ -33,7 +33,7 @@ def new_mark() -> dict[str, str]:
 
 
 class MemoryWatch(threading.Thread):
-    """Samples the marked processes until it is stopped, and keeps the most memory they held together."""
+    """Samples the marked processes until stopped; keeps the most memory they held together."""
 
     def __init__(self, mark: dict[str, str]) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Folkman's own side of the benchmark: `python -m benchmarks.own_side FOLDER`; see `opponents/protocol.py`.
+"""Folkman's own side: `python -m benchmarks.own_side FOLDER`; see `opponents/protocol.py`.
 
 With a free network the mathematics is FedAvg with one local step and equal shares, on links that take no time: every
 node takes one gradient step from the common model, then all models are averaged. That is what the opponents do.

@@ -1,4 +1,4 @@
-"""The pipe to the process of one side: an order per line, an answer per line; see `opponents/protocol.py`.
+"""The pipe to the process of one side: an order or answer per line; see `opponents/protocol.py`.
 
 RuntimeError
 `- SideFailedError   a side answered with an error, ended, or did not answer in time
@@ -26,7 +26,7 @@ class SideFailedError(RuntimeError):
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a side: no cache of programs, and no side takes the whole GPU."""
+    """Return the environment of a side: no cache of programs, no claim on the whole GPU."""
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     return kept | {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
@@ -50,7 +50,8 @@ class Side:
         self.watch.start()
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.last_errors: deque[str] = deque(maxlen=5)
-        self.readers = [threading.Thread(target=read, daemon=True) for read in (self._read_answers, self._read_errors)]
+        reads = (self._read_answers, self._read_errors)
+        self.readers = [threading.Thread(target=read, daemon=True) for read in reads]
         for reader in self.readers:
             reader.start()
         try:

@@ -51,7 +51,7 @@ def open_task(task: Task) -> Iterator[Path]:
 
 
 def own_module(name: str, folder: Path) -> list[str]:
-    """Return the command of a module of this package on the folder of a task, in this interpreter."""
+    """Return the command that runs a module of this package on the folder of a task."""
     return [sys.executable, "-m", f"benchmarks.{name}", str(folder)]
 
 

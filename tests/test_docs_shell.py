@@ -20,7 +20,7 @@ HOSTS = (
     "needs other hosts; run in tests/experiment/test_sweep_dask.py"
     "::test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker"
 )
-SMOKE = "takes minutes; run in tests/experiment/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+SMOKE = "takes minutes; run in tests/papers/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
 PARSED_ONLY = {
     "pip install": "needs a package registry; `make test` installs what is tested",
     "make bench": HOURS,

@@ -52,7 +52,7 @@ WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
 
 def main(commands: typer.Typer = app) -> None:
-    """Run the command line, or other commands by its exit codes; a person never sees a traceback."""
+    """Run the commands; an error ends in a sentence and an exit code, never in a traceback."""
     keep_programs()
     try:
         commands()
