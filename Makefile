@@ -22,7 +22,7 @@ check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/python -m pytest -q tests/test_import_law.py
 
 bench: $(VENV)/.installed ## folkman and others at the same work; WORKS="W1m W2" AGAINST="torch jax" for a part of it
-	$(BIN)/folkman bench $(if $(WORKS),--work $(WORKS)) $(if $(AGAINST),--against $(AGAINST))
+	$(BIN)/python -m benchmarks $(if $(WORKS),--work $(WORKS)) $(if $(AGAINST),--against $(AGAINST))
 
 docs: $(VENV)/.installed-dev ## the documentation, into site/; every link and reference is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

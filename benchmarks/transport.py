@@ -17,7 +17,7 @@ from pathlib import Path
 
 from folkman.runtime import identity
 from folkman.runtime.tcp import TcpTransport
-from folkman.runtime.transport import Security
+from folkman.runtime.transport import Security, Transport
 from folkman.runtime.zenoh import ZenohTransport
 
 MESSAGE_BYTES = 4 * 430_698 + 144
@@ -26,12 +26,12 @@ MESSAGE_BYTES = 4 * 430_698 + 144
 class Receiver:
     """Answers every message."""
 
-    def __init__(self, transport: object) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
     def received(self, peer: int, data: bytes) -> None:
         """Say that it came."""
-        self.transport.tell(peer, len(data).to_bytes(8, "little"))  # type: ignore[attr-defined]
+        self.transport.tell(peer, len(data).to_bytes(8, "little"))
 
     def told(self, peer: int, data: bytes) -> None:
         """Hear nothing."""
@@ -47,7 +47,7 @@ class Receiver:
 class Sender(Receiver):
     """Sends the next message when the last one was answered."""
 
-    def __init__(self, transport: object) -> None:
+    def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self.sent_s: dict[int, float] = {}
         self.took_s: list[float] = []
@@ -56,7 +56,7 @@ class Sender(Receiver):
     def send(self, peer: int) -> None:
         """Hand over a message."""
         self.sent_s[peer] = time.perf_counter()
-        self.transport.publish(peer, bytes(MESSAGE_BYTES))  # type: ignore[attr-defined]
+        self.transport.publish(peer, bytes(MESSAGE_BYTES))
 
     def told(self, peer: int, data: bytes) -> None:
         """Take the answer, and go on."""
@@ -79,12 +79,12 @@ def main() -> None:
             print(json.dumps(measure(kind, certs, peers, seconds)), flush=True)
 
 
-def measure(kind: type, certs: Path, peers: int, seconds: float) -> dict[str, object]:
+def measure(kind: type[TcpTransport | ZenohTransport], certs: Path, peers: int, seconds: float) -> dict[str, object]:
     """Let node 0 send to all others."""
     places = {node: _free() for node in range(peers + 1)}
     members = identity.Members(certs / "members.json", certs / "ca.crt")
 
-    def make(node: int, near: list[int]) -> object:
+    def make(node: int, near: list[int]) -> Transport:
         security = Security(identity.Identity(certs, node), members)
         addresses = {other: places[other] for other in near}
         return kind(node, places[node], addresses, run=1, largest_bytes=2 * MESSAGE_BYTES, security=security)
@@ -92,9 +92,9 @@ def measure(kind: type, certs: Path, peers: int, seconds: float) -> dict[str, ob
     hub = make(0, list(range(1, peers + 1)))
     sender, others = Sender(hub), [make(node, [0]) for node in range(1, peers + 1)]
     for each in others:
-        each.open(Receiver(each))  # type: ignore[attr-defined]
-    hub.open(sender)  # type: ignore[attr-defined]
-    while len(hub.links()) < peers:  # type: ignore[attr-defined]
+        each.open(Receiver(each))
+    hub.open(sender)
+    while len(hub.links()) < peers:
         time.sleep(0.05)
     sender.going.set()
     began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
@@ -106,7 +106,7 @@ def measure(kind: type, certs: Path, peers: int, seconds: float) -> dict[str, ob
     answers = sorted(sender.took_s)
     time.sleep(1.0)
     for each in (hub, *others):
-        each.close()  # type: ignore[attr-defined]
+        each.close()
     return {
         "transport": kind.__name__,
         "peers": peers,

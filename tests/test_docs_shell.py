@@ -14,17 +14,17 @@ import pytest
 
 from test_docs import PAGES, ROOT, blocks
 
-HOURS = "takes hours; what it does is tested in tests/bench/test_runs.py::test_a_measured_row_has_every_figure"
+HOURS = "takes hours; what it does is tested in tests/benchmark/test_runs.py::test_a_measured_row_has_every_figure"
 GPU = "needs a GPU, MNIST, and hours"
 HOSTS = (
     "needs other hosts; run in tests/experiment/test_sweep_dask.py"
     "::test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker"
 )
-SMOKE = "takes minutes; run in tests/experiment/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+SMOKE = "takes minutes; run in tests/papers/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
 PARSED_ONLY = {
     "pip install": "needs a package registry; `make test` installs what is tested",
     "make bench": HOURS,
-    "folkman bench": HOURS,
+    "python -m benchmarks": HOURS,
     "dask scheduler": HOSTS,
     "dask worker": HOSTS,
     "folkman sweep sweep.toml": HOSTS,

@@ -24,8 +24,7 @@ MAY_IMPORT = {
     "dash": BASE | {"record", "report"},
     "experiment": HOUSE,
     "papers": HOUSE | {"experiment"},
-    "bench": HOUSE | {"experiment"},
-    "cli": HOUSE | {"experiment", "papers", "dash", "bench"},
+    "cli": HOUSE | {"experiment", "papers", "dash"},
 }
 
 

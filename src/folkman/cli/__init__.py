@@ -1,4 +1,4 @@
-"""The command line: simulate, plan, look, compare, reproduce, check against the theory, measure.
+"""The command line: simulate, plan, look, compare, reproduce, check against the theory.
 
 Exit codes: 0 done; 2 wrong input; 3 a run diverged; 4 the disk refused; 5 a job failed; 130 interrupted (resumable).
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
@@ -19,7 +19,6 @@ import typer
 from folkman.cli import node as cli_node
 from folkman.cli import paper as cli_paper
 from folkman.cli import sweep as cli_sweep
-from folkman.cli.bench import bench
 from folkman.cli.certs import certs_app
 from folkman.cli.common import Track
 from folkman.cli.look import register as register_look
@@ -45,7 +44,6 @@ data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and 
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
 cli_paper.register(app)
-app.command()(bench)
 cli_sweep.register(app)
 app.add_typer(certs_app, name="certs")
 cli_node.register(app)
@@ -53,11 +51,11 @@ cli_node.register(app)
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
 
 
-def main() -> None:
-    """Run the command line; a person never sees a traceback."""
+def main(commands: typer.Typer = app) -> None:
+    """Run the commands; an error ends in a sentence and an exit code, never in a traceback."""
     keep_programs()
     try:
-        app()
+        commands()
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from folkman.cli import common, sweep
-from folkman.cli.common import AsJson, print_json, say, stream
+from folkman.cli.common import AsJson, print_json, say
 
 if TYPE_CHECKING:
     from folkman.experiment.plan import Job
@@ -124,8 +124,7 @@ def _finish(made: "Made", size: str, *, as_json: bool) -> None:
     for line in _missing(made):
         say(line)
     sweep.tell_failed(made.batch, made.folder, "the same command")
-    if not made.batch.disk:
-        sweep.write_pages(made.folder, 0, stream(quiet=as_json))
+    say(f"all runs on one page: folkman report {made.folder.root}")
     if as_json:
         counts = {"made": len(made.batch.made), "missing": len(made.missing), "stopped": made.batch.stopped}
         print_json({"folder": str(made.folder.root), "size": size, **counts})

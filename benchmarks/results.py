@@ -1,4 +1,4 @@
-"""A session of the benchmark: the works asked for, one after the other, into one file of results."""
+"""The results: runs the chosen works one after the other and writes one file."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from folkman.bench.gpu import gradient
-from folkman.bench.measure import absent
-from folkman.bench.runs import OPPONENTS, Settings, learning
-from folkman.bench.talk import SideFailedError
-from folkman.bench.whole import experiment
-from folkman.bench.works import Task, Work, chosen, load_works
+from benchmarks.gpu import gradient
+from benchmarks.measure import absent
+from benchmarks.pipe import SideFailedError
+from benchmarks.runs import OPPONENTS, Settings, learning
+from benchmarks.tasks import Task, Work, chosen, load_works
+from benchmarks.w5_experiment import experiment
 from folkman.files import write_whole
 
-__all__ = ["NO_OPPONENT", "choose", "machine", "run"]
+__all__ = ["NO_OPPONENT", "choose", "machine", "write_results"]
 
 NO_OPPONENT = "none"
 
@@ -34,14 +34,14 @@ def choose(works: list[str], opponents: list[str], names: list[str]) -> tuple[li
     return [known[name] for name in picked], against
 
 
-def run(
+def write_results(
     works: list[Work],
     opponents: list[str],
     settings: Settings,
     out: Path,
     show: Callable[[Work, dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """Do every work, show each of its tables, and write all results so far after each."""
+    """Run every work; show the table of each task, and write all results so far after it."""
     results = {**machine(), "rounds": settings.rounds, "works": []}
     for work in works:
         settings.say(f"{work.name}: {work.title}")
@@ -85,7 +85,7 @@ def machine() -> dict[str, Any]:
             versions[package] = None
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["folkman", *sys.argv[1:]],
+        "command": ["python", "-m", "benchmarks", *sys.argv[1:]],
         "versions": versions,
         "python": platform.python_version(),
         "platform": platform.platform(),

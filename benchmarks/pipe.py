@@ -1,7 +1,7 @@
-"""Speaking with one side of the benchmark, in a process of its own: see `opponents/protocol.py`.
+"""The pipe to the process of one side: an order or answer per line; see `opponents/protocol.py`.
 
 RuntimeError
-`- SideFailedError   a side said that it failed, ended, or was silent for too long
+`- SideFailedError   a side answered with an error, ended, or did not answer in time
 """
 
 import json
@@ -10,16 +10,14 @@ import queue
 import subprocess
 import threading
 import time
-import uuid
 from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from folkman.bench.watch import Watch, busy_core_s
+from benchmarks.memory import MemoryWatch, busy_core_s, new_mark
 
 __all__ = ["Side", "SideFailedError"]
 
-MARK = "FOLKMAN_BENCH_SIDE"
 END_LIMIT_S = 20
 
 
@@ -28,7 +26,7 @@ class SideFailedError(RuntimeError):
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a side: what it compiles is compiled, and no side takes the whole GPU for itself."""
+    """Return the environment of a side: no cache of programs, no claim on the whole GPU."""
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     return kept | {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
@@ -38,8 +36,8 @@ class Side:
 
     def __init__(self, name: str, command: list[str], limit_s: float) -> None:
         self.name, self.limit_s = name, limit_s
-        mark = f"{MARK}={uuid.uuid4().hex}"
-        self.watch = Watch(mark)
+        mark = new_mark()
+        self.watch = MemoryWatch(mark)
         begun = time.perf_counter()
         self.process = subprocess.Popen(
             command,
@@ -47,12 +45,13 @@ class Side:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=_environment() | dict([mark.split("=")]),
+            env=_environment() | mark,
         )
         self.watch.start()
-        self.said: queue.Queue[str | None] = queue.Queue()
-        self.last_words: deque[str] = deque(maxlen=5)
-        self.readers = [threading.Thread(target=read, daemon=True) for read in (self._listen, self._overhear)]
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.last_errors: deque[str] = deque(maxlen=5)
+        reads = (self._read_answers, self._read_errors)
+        self.readers = [threading.Thread(target=read, daemon=True) for read in reads]
         for reader in self.readers:
             reader.start()
         try:
@@ -66,7 +65,7 @@ class Side:
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """Give an order and return the answer, with its wall-clock seconds and the cores that others used meanwhile."""
         busy, own, begun = busy_core_s(), self.watch.core_s(), time.perf_counter()
-        self._tell({"do": do, **more})
+        self._send({"do": do, **more})
         found = self._answer()
         took, after = time.perf_counter() - begun, busy_core_s()
         foreign = None
@@ -79,7 +78,7 @@ class Side:
     def end(self) -> None:
         """Ask the process to end, and make it if it does not."""
         try:
-            self._tell({"do": "end"})
+            self._send({"do": "end"})
             self.process.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
@@ -95,35 +94,35 @@ class Side:
             with suppress(OSError):
                 pipe.close() if pipe else None
 
-    def _tell(self, order: dict[str, Any]) -> None:
+    def _send(self, order: dict[str, Any]) -> None:
         if self.process.stdin is None:
             return
-        with suppress(OSError):  # it has ended: the missing answer will say so
+        with suppress(OSError):  # the process has ended: the answer will be missing
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
 
-    def _listen(self) -> None:
+    def _read_answers(self) -> None:
         for line in self.process.stdout or ():
-            self.said.put(line)
-        self.said.put(None)
+            self.lines.put(line)
+        self.lines.put(None)
 
-    def _overhear(self) -> None:
+    def _read_errors(self) -> None:
         for line in self.process.stderr or ():
-            self.last_words.append(line)
+            self.last_errors.append(line)
 
     def _answer(self) -> dict[str, Any]:
         try:
-            line = self.said.get(timeout=self.limit_s)
+            line = self.lines.get(timeout=self.limit_s)
         except queue.Empty:
-            raise SideFailedError(f"'{self.name}' said nothing for {self.limit_s:.0f} s") from None
+            raise SideFailedError(f"'{self.name}' did not answer within {self.limit_s:.0f} s") from None
         if line is None:
             self.process.wait(END_LIMIT_S)
-            words = " / ".join(word.strip() for word in self.last_words)
-            raise SideFailedError(f"'{self.name}' ended with {self.process.returncode}: {words[-300:]}")
+            errors = " / ".join(line.strip() for line in self.last_errors)
+            raise SideFailedError(f"'{self.name}' ended with {self.process.returncode}: {errors[-300:]}")
         try:
             found = json.loads(line)
         except ValueError:
-            raise SideFailedError(f"'{self.name}' said what is not JSON: {line[:200]!r}") from None
+            raise SideFailedError(f"'{self.name}' answered what is not JSON: {line[:200]!r}") from None
         if "error" in found:
             raise SideFailedError(found["error"])
         return found

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from folkman.bench.talk import Side, SideFailedError
+from benchmarks.pipe import Side, SideFailedError
 
 READY = 'import json, sys, time\nprint(json.dumps({"ready": True, "version": "1"}), flush=True)\n'
 
@@ -39,13 +39,13 @@ def test_a_silent_side_is_given_up(tmp_path):
     fake = side(tmp_path, READY + "time.sleep(60)\n", limit_s=0.5)
     fake.limit_s = 0.5
 
-    with pytest.raises(SideFailedError, match="said nothing for"):
+    with pytest.raises(SideFailedError, match="did not answer within"):
         fake.ask("repeat")
     fake.process.kill()
     fake.end()
 
 
-def test_a_side_that_ends_tells_its_last_words(tmp_path):
+def test_the_error_of_a_side_that_ends_has_what_it_printed_last(tmp_path):
     fake = side(tmp_path, READY + "sys.stdin.readline(); sys.exit('no more memory')\n")
 
     with pytest.raises(SideFailedError, match=r"ended with 1.*no more memory"):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from folkman.bench.opponents import protocol
+from benchmarks.opponents import protocol
 
 __all__ = ["build", "copy_gb_per_s", "gemm_gflops", "on_device"]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from folkman.bench.works import Work
+from benchmarks.tasks import Work
 
 if TYPE_CHECKING:
     from rich.table import Table

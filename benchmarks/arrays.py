@@ -1,4 +1,4 @@
-"""The arrays of a task, the same for all sides: `python -m folkman.bench.arrays FOLDER`.
+"""The arrays of a task, the same for all sides: `python -m benchmarks.arrays FOLDER`.
 
 Samples are drawn: ten prototypes with noise, of MNIST's shape and range. Up to the size of the pool no two nodes share
 a sample. The first model and the mini-batches are those that folkman draws under seed 0, so that every side that can
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.bench.works import CLASSES, IMAGE, Task
+from benchmarks.tasks import CLASSES, IMAGE, Task
 
 __all__ = ["batches", "parts", "pool", "write"]
 

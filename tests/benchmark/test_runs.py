@@ -1,5 +1,8 @@
 """One run of the benchmark with real processes: who did the same work, who did not, who is not there."""
 
+import json
+import os
+import subprocess
 import sys
 from math import isclose
 from pathlib import Path
@@ -7,17 +10,20 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from folkman.bench import gpu, runs
-from folkman.bench.environments import OpponentAbsentError
-from folkman.bench.gpu import gradient
-from folkman.bench.opponents.protocol import Arrays
-from folkman.bench.side import NotAvailableError, gradient_timer, problem_of
-from folkman.bench.works import Task, load_works
+from benchmarks import gpu, results, runs
+from benchmarks.command import app
+from benchmarks.environments import OpponentAbsentError
+from benchmarks.gpu import gradient
+from benchmarks.opponents.protocol import Arrays
+from benchmarks.own_side import NotAvailableError, gradient_timer, problem_of
+from benchmarks.tasks import Task, load_works
 
+ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("numpy_opponent.py")
 if TYPE_CHECKING:
-    from folkman.bench.talk import Side
+    from benchmarks.pipe import Side
 
 TASK = Task("tiny", "softmax", nodes=4, samples=12, batch=5, rounds=6, step=0.05, network="free", cell=None)
 
@@ -74,6 +80,36 @@ def test_a_measured_row_has_every_figure(found):
     assert all(floor > 0 for floor in found["floors"].values())
 
 
+def test_the_command_prints_a_table_and_writes_what_it_prints_as_json(found, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "learning", lambda _, asked, *__: found | {"asked": asked})
+    out = tmp_path / "new" / "results.json"
+    words = ["--work", "W2", "W1", "--against", "torch", "jax", "--out", str(out), "--json"]
+
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == json.loads(out.read_text(encoding="utf-8"))
+    assert [work["name"] for work in told["works"]] == ["W1", "W2"]
+    assert told["works"][0]["runs"] == [found | {"asked": ["torch", "jax"]}]
+    assert told["command"][:3] == ["python", "-m", "benchmarks"]
+    assert "x folkman" in done.stderr
+
+
+def test_wrong_input_ends_with_2_and_a_sentence_also_in_another_folder(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--work", "W9"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no work 'W9'")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_the_engine_cannot_do_is_not_available(tmp_path):
     script = tmp_path / "side.py"
     script.write_text('print(\'{"error": "NotAvailableError: the engine has no cells"}\')\n', encoding="utf-8")
@@ -89,7 +125,7 @@ def test_samples_beyond_memory_are_not_tried(monkeypatch):
     arrays = Arrays(
         np.zeros((8, 784), np.float32), np.zeros(8, np.int32), np.zeros((4, 12), np.int32), np.zeros(0), None
     )
-    monkeypatch.setattr("folkman.bench.side.MOST_SAMPLE_BYTES", 1000)
+    monkeypatch.setattr("benchmarks.own_side.MOST_SAMPLE_BYTES", 1000)
 
     with pytest.raises(NotAvailableError, match="4 nodes hold"):
         problem_of(TASK, arrays)
@@ -152,7 +188,7 @@ def test_the_gradient_that_is_shown_is_the_mean_over_the_nodes(tmp_path, monkeyp
 
 def test_the_tuned_cnn_of_pytorch_is_the_plain_one_in_sixteen_bits_too():
     torch = pytest.importorskip("torch", reason="pip install 'folkman[torch]'")
-    from folkman.bench.opponents import torch_models
+    from benchmarks.opponents import torch_models
 
     torch.manual_seed(0)
     x, y = torch.rand(8, 784), torch.arange(8)

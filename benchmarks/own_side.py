@@ -1,4 +1,4 @@
-"""Folkman's side of the benchmark: `python -m folkman.bench.side FOLDER`, spoken to by `opponents/protocol.py`.
+"""Folkman's own side: `python -m benchmarks.own_side FOLDER`; see `opponents/protocol.py`.
 
 With a free network the mathematics is FedAvg with one local step and equal shares, on links that take no time: every
 node takes one gradient step from the common model, then all models are averaged. That is what the opponents do.
@@ -10,17 +10,15 @@ and what it took is told as `aside_s`: the last one, within the repetition, take
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import folkman
-from folkman.bench.opponents import protocol
-from folkman.bench.peak import on_device
-from folkman.bench.works import CLASSES, IMAGE, Task
+from benchmarks.opponents import protocol
+from benchmarks.peak import on_device
+from benchmarks.tasks import CLASSES, IMAGE, Task
 
 __all__ = ["NotAvailableError", "build", "problem_of", "simulation_of"]
 
@@ -194,23 +192,21 @@ def _cellular(task: Task) -> protocol.Learner:
     Nodes draw their own samples from the pool, and both evaluations are within the time.
     """
     from folkman.algorithm.fedavg import fedavg
+    from folkman.engine.cells import simulate_cells
     from folkman.engine.simulate import Recording
+    from folkman.problem.field import make_field
     from folkman.radio.delay import ideal
 
-    if find_spec("folkman.engine.cells") is None:
-        raise NotAvailableError(f"the engine has no cells: {task.nodes} nodes in cells of {task.cell}")
-    engine, fields = import_module("folkman.engine.cells"), import_module("folkman.problem.field")
     arrays, cell = protocol.load_arrays(), task.cell or task.nodes
-    data = _data(arrays)
-    field = fields.make_field(
-        data, task.model, cells=task.nodes // cell, nodes=cell, samples=task.samples, batch=task.batch
+    field = make_field(
+        _data(arrays), task.model, cells=task.nodes // cell, nodes=cell, samples=task.samples, batch=task.batch
     )
 
     network, algorithm, recording = ideal(), fedavg(step=task.step), Recording(every=2**30)  # once: they key programs
 
     def learn(state: None, rounds: int) -> Any:
         del state
-        return engine.simulate_cells(field, network, algorithm, slots=rounds, recording=recording)
+        return simulate_cells(field, network, algorithm, slots=rounds, recording=recording)
 
     pooled = problem_of(task._replace(nodes=1), arrays._replace(parts=np.arange(len(arrays.pool_x))[None]))
     return protocol.Learner(

@@ -1,16 +1,17 @@
-"""What a side of the benchmark takes: the memory of all its processes, and the cores that others took meanwhile.
+"""The memory and cores that all processes of a side use, and the cores of the whole machine.
 
-Processes are known by a mark in their environment, which children inherit, so that daemons count too. Needs Linux's
-/proc; elsewhere both are unknown, and the memory is what the side says of itself.
+A mark in the environment identifies the processes. Children inherit it, so that daemons count too.
+Needs /proc of Linux; elsewhere both are unknown, and the memory is what the side itself reports.
 """
 
 import os
 import signal
 import threading
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Watch", "busy_core_s"]
+__all__ = ["MemoryWatch", "busy_core_s", "new_mark"]
 
 PROC = Path("/proc")
 PERIOD_S = 0.3
@@ -26,24 +27,30 @@ def busy_core_s() -> float | None:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-class Watch(threading.Thread):
-    """Looks at the marked processes until told to stop, keeping the most memory they ever held together."""
+def new_mark() -> dict[str, str]:
+    """Return a new mark: a variable for the environment of a side."""
+    return {"FOLKMAN_BENCH_SIDE": uuid.uuid4().hex}
 
-    def __init__(self, mark: str) -> None:
+
+class MemoryWatch(threading.Thread):
+    """Samples the marked processes until stopped; keeps the most memory they held together."""
+
+    def __init__(self, mark: dict[str, str]) -> None:
         super().__init__(daemon=True)
-        self.mark = mark.encode()
+        ((name, value),) = mark.items()
+        self.mark = f"{name}={value}".encode()
         self.most_bytes = 0
         self.mine: set[str] = set()
         self.others: set[str] = set()
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        """Look, and look again."""
+        """Sample until stopped."""
         while not self.stopped.wait(PERIOD_S):
             self.look()
 
     def look(self) -> None:
-        """Find new processes of the mark, and add up the memory of all."""
+        """Find new processes of the mark, and sum up the memory of all."""
         here = {entry for entry in os.listdir(PROC) if entry.isdigit()} if PROC.is_dir() else set()
         self.others &= here
         for process in here - self.others - self.mine:
@@ -52,7 +59,7 @@ class Watch(threading.Thread):
         self.most_bytes = max(self.most_bytes, sum(map(_resident_bytes, self.mine)))
 
     def core_s(self) -> float:
-        """Return the core-seconds that the marked processes, as far as they live, have used."""
+        """Return the core-seconds that the marked processes that still run have used."""
         return sum(map(_core_s, self.mine))
 
     def end_all(self) -> None:

@@ -11,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["OpponentAbsentError", "default_folder", "ensure"]
+__all__ = ["SCRIPTS", "OpponentAbsentError", "default_folder", "ensure"]
+
+SCRIPTS = Path(__file__).with_name("opponents")
+"""Where the opponents' scripts and their lists of packages are."""
 
 INSTALL_LIMIT_S = 1800
 
@@ -21,7 +24,7 @@ class OpponentAbsentError(RuntimeError):
 
 
 def default_folder() -> Path:
-    """Return where environments live: $XDG_CACHE_HOME/folkman/bench, else ~/.cache/folkman/bench."""
+    """Return where environments are kept: $XDG_CACHE_HOME/folkman/bench, else ~/.cache/folkman/bench."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "folkman" / "bench"
 

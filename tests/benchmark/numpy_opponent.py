@@ -4,13 +4,14 @@ Its first argument is `right`, `wrong` (steps twice as long) or `broken` (fails 
 """
 
 import sys
+from pathlib import Path
 
 import numpy as np
 
-MODE = sys.argv[1]
-sys.argv.pop(1)
+MODE = sys.argv.pop(1)
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from folkman.bench.opponents import protocol  # noqa: E402
+from benchmarks.opponents import protocol  # noqa: E402
 
 
 def build():

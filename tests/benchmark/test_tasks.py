@@ -1,16 +1,15 @@
 """The works as data, their arithmetic, and the names on the command line."""
 
-from importlib.resources import files
 from math import prod
 
 import pytest
 
-from folkman.bench.environments import OpponentAbsentError, ensure
-from folkman.bench.measure import floors, measured, verdict, with_ratios
-from folkman.bench.runs import OPPONENTS
-from folkman.bench.session import choose
-from folkman.bench.tables import remark
-from folkman.bench.works import (
+from benchmarks.environments import SCRIPTS, OpponentAbsentError, ensure
+from benchmarks.measure import floors, measured, verdict, with_ratios
+from benchmarks.results import choose
+from benchmarks.runs import OPPONENTS
+from benchmarks.tables import remark
+from benchmarks.tasks import (
     CLASSES,
     IMAGE,
     NUM_PARAMETERS,
@@ -132,10 +131,9 @@ def test_a_name_that_is_not_known_is_refused_with_the_list(given, message):
 
 @pytest.mark.parametrize("name", OPPONENTS)
 def test_every_opponent_has_a_script_and_pinned_packages(name):
-    home = files("folkman.bench") / "opponents"
-    pinned = (home / f"{name}.txt").read_text(encoding="utf-8").split()
+    pinned = (SCRIPTS / f"{name}.txt").read_text(encoding="utf-8").split()
 
-    assert (home / f"against_{name}.py").is_file()
+    assert (SCRIPTS / f"against_{name}.py").is_file()
     assert pinned
     assert all("==" in line for line in pinned)
 
@@ -149,7 +147,7 @@ def test_an_environment_is_made_once_and_again_when_its_packages_change(tmp_path
             (tmp_path / "here" / name / "bin").mkdir(parents=True)
             (tmp_path / "here" / name / "bin" / "python").touch()
 
-    monkeypatch.setattr("folkman.bench.environments._run", fake)
+    monkeypatch.setattr("benchmarks.environments._run", fake)
     wanted = tmp_path / "x.txt"
     wanted.write_text("a==1\n", encoding="ascii")
     ensure("x", wanted, tmp_path / "here")
@@ -167,7 +165,7 @@ def test_an_environment_that_cannot_be_made_says_why_and_leaves_nothing_believed
     class Done:
         returncode, stdout, stderr = 1, "", "noise\nERROR: No matching distribution found for a==1\n"
 
-    monkeypatch.setattr("folkman.bench.environments.subprocess.run", lambda *_, **__: Done)
+    monkeypatch.setattr("benchmarks.environments.subprocess.run", lambda *_, **__: Done)
     wanted = tmp_path / "x.txt"
     wanted.write_text("a==1\n", encoding="ascii")
 

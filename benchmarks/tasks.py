@@ -1,4 +1,4 @@
-"""What is worked at: `works/*.toml`, and the arithmetic and bytes that each work cannot do without.
+"""The works and their tasks: `tasks/*.toml`, and the least arithmetic and bytes of each.
 
 flops of a gradient = samples x products   forward once, and backward once for the kernels and once for the
                                            inputs, of which the first layer's are not needed
@@ -7,20 +7,21 @@ bytes of a node-step = 4 (batch x features + 4 d)   samples read; parameters rea
 """
 
 import tomllib
-from importlib.resources import files
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from folkman.checks import nearest, require
 
 __all__ = ["IMAGE", "Task", "Work", "bytes_per_node_step", "chosen", "flops_per_node_step", "load_works"]
 
+FOLDER = Path(__file__).with_name("tasks")
 IMAGE = (28, 28, 1)
 CLASSES = 10
 NUM_PARAMETERS = {"softmax": 7_850, "cnn": 430_698}
 
 
 class Task(NamedTuple):
-    """A work at one number of nodes: what a process of the benchmark is told."""
+    """A work at one number of nodes: what the process of a side reads."""
 
     work: str
     model: str  # softmax or cnn
@@ -45,7 +46,7 @@ class Task(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One work, as its file says."""
+    """One work: a file of tasks at several numbers of nodes, and who takes part."""
 
     name: str
     title: str
@@ -59,12 +60,10 @@ class Work(NamedTuple):
 
 def load_works() -> dict[str, Work]:
     """Return all works by name."""
-    folder = files("folkman.bench") / "works"
-    found = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    return {name.removesuffix(".toml"): _work(name.removesuffix(".toml"), folder / name) for name in found}
+    return {file.stem: _work(file.stem, file) for file in sorted(FOLDER.glob("*.toml"))}
 
 
-def _work(name: str, file: Any) -> Work:
+def _work(name: str, file: Path) -> Work:
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     tasks = tuple(
         Task(

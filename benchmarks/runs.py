@@ -6,18 +6,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.resources import files
 from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from folkman.bench.environments import OpponentAbsentError, ensure
-from folkman.bench.measure import absent, floors, measured, verdict, with_ratios
-from folkman.bench.talk import Side, SideFailedError
-from folkman.bench.works import Task
+from benchmarks.environments import SCRIPTS, OpponentAbsentError, ensure
+from benchmarks.measure import absent, floors, measured, verdict, with_ratios
+from benchmarks.pipe import Side, SideFailedError
+from benchmarks.tasks import Task
 
-__all__ = ["OPPONENTS", "Settings", "failed", "learning", "open_task"]
+__all__ = ["OPPONENTS", "Rows", "Settings", "failed", "learning", "open_task", "own_module"]
 
 OPPONENTS = ("torch", "jax", "flower", "fedjax", "pfl", "gossipy")
 WARM_UP_ROUNDS = 2
@@ -45,16 +44,15 @@ def open_task(task: Task) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="folkman-bench-") as name:
         folder = Path(name)
         (folder / "task.json").write_text(json.dumps(task._asdict()), encoding="utf-8")
-        command = [sys.executable, "-m", "folkman.bench.arrays", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(own_module("arrays", folder), capture_output=True, text=True, check=False)
         if done.returncode:
             raise SideFailedError(f"the arrays of {task.work} could not be drawn: {done.stderr.strip()[-300:]}")
         yield folder
 
 
-def module(name: str, *arguments: str) -> list[str]:
-    """Return the command of a module of folkman, in the interpreter that runs this one."""
-    return [sys.executable, "-m", f"folkman.bench.{name}", *arguments]
+def own_module(name: str, folder: Path) -> list[str]:
+    """Return the command that runs a module of this package on the folder of a task."""
+    return [sys.executable, "-m", f"benchmarks.{name}", str(folder)]
 
 
 def learning(task: Task, opponents: list[str], settings: Settings, beside: Task | None = None) -> dict[str, Any]:
@@ -64,11 +62,11 @@ def learning(task: Task, opponents: list[str], settings: Settings, beside: Task 
         sides: Sides = {}
         folder = stack.enter_context(open_task(task))
         stack.callback(lambda: [side.end() for side in sides.values()])
-        _start(sides, rows, "folkman", module("side", str(folder)), settings)
-        _start(sides, rows, "peak", module("peak", str(folder)), settings)
+        _start(sides, rows, "folkman", own_module("own_side", folder), settings)
+        _start(sides, rows, "peak", own_module("peak", folder), settings)
         if beside is not None:
             other = stack.enter_context(open_task(beside))
-            _start(sides, rows, BESIDE + beside.work, module("side", str(other)), settings)
+            _start(sides, rows, BESIDE + beside.work, own_module("own_side", other), settings)
         for name in opponents:
             _start_opponent(sides, rows, name, folder, settings)
         answers = _in_turn(sides, rows, task, settings)
@@ -115,9 +113,8 @@ def failed(name: str, error: SideFailedError) -> dict[str, Any]:
 
 def opponent_command(name: str, settings: Settings) -> list[str]:
     """Return the command of an opponent's script in its own environment, made where it is missing."""
-    home = Path(str(files("folkman.bench") / "opponents"))
-    python = ensure(name, home / f"{name}.txt", settings.environments)
-    return [str(python), str(home / f"against_{name}.py")]
+    python = ensure(name, SCRIPTS / f"{name}.txt", settings.environments)
+    return [str(python), str(SCRIPTS / f"against_{name}.py")]
 
 
 def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings: Settings) -> None:

@@ -5,15 +5,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
-from importlib.resources import files
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from folkman.bench.measure import absent
-from folkman.bench.runs import Settings
-from folkman.bench.watch import Watch
+from benchmarks.measure import absent
+from benchmarks.memory import MemoryWatch, new_mark
+from benchmarks.runs import Settings
 
 __all__ = ["experiment", "timed"]
 
@@ -22,7 +20,7 @@ HELPS_A_ROUND = 5
 
 def experiment(settings: Settings) -> dict[str, Any]:
     """Run the experiment once to warm every cache, then in each round again, with `--help` between."""
-    config = str(files("folkman.bench") / "experiment.toml")
+    config = str(Path(__file__).with_suffix(".toml"))
     took: dict[str, list[float]] = {"folkman run": [], "folkman --help": []}
     memory_mb, first_s = 0.0, 0.0
     with tempfile.TemporaryDirectory(prefix="folkman-bench-") as name:
@@ -49,8 +47,8 @@ def experiment(settings: Settings) -> dict[str, Any]:
 
 def timed(arguments: list[str], limit_s: float) -> tuple[float, float]:
     """Run folkman with these arguments; return its seconds on the wall and the most memory of its processes, in MB."""
-    mark = ("FOLKMAN_BENCH_SIDE", uuid.uuid4().hex)
-    watch = Watch("=".join(mark))
+    mark = new_mark()
+    watch = MemoryWatch(mark)
     watch.start()
     begun = time.perf_counter()
     done = subprocess.run(
@@ -59,7 +57,7 @@ def timed(arguments: list[str], limit_s: float) -> tuple[float, float]:
         text=True,
         timeout=limit_s,
         check=False,
-        env=dict(os.environ, **dict([mark])),
+        env=os.environ | mark,
     )
     seconds = time.perf_counter() - begun
     watch.stopped.set()

@@ -4,7 +4,6 @@ import importlib.util
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -12,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.bench.environments import OpponentAbsentError, ensure
-from folkman.bench.measure import absent, floors
-from folkman.bench.runs import Rows, Settings, failed, module, open_task
-from folkman.bench.talk import Side, SideFailedError
-from folkman.bench.works import Task, Work, flops_per_node_step
+from benchmarks.environments import SCRIPTS, OpponentAbsentError, ensure
+from benchmarks.measure import absent, floors
+from benchmarks.pipe import Side, SideFailedError
+from benchmarks.runs import Rows, Settings, failed, open_task, own_module
+from benchmarks.tasks import Task, Work, flops_per_node_step
 
 __all__ = ["gradient"]
 
@@ -50,7 +49,7 @@ def gradient(
     of_alone, of_whole = Rows(), Rows()
     with ExitStack() as stack:
         folder = stack.enter_context(open_task(alone))
-        ours = _started(stack, "folkman", module("side", str(folder)), settings)
+        ours = _started(stack, "folkman", own_module("own_side", folder), settings)
         found = ours.ask("backend")
         if found["backend"] != backend:
             reason = f"JAX computes on '{found['device']}' and sees no GPU"
@@ -93,11 +92,11 @@ def _gradients(rows: Rows, name: str, side: Side, task: Task, **more: Any) -> En
 
 def _torch(stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settings: Settings) -> list[Entrant]:
     """Enter PyTorch in all its ways, of this interpreter where it has it, else of an environment of its own."""
-    home = Path(str(files("folkman.bench") / "opponents"))
     try:
         here = importlib.util.find_spec("torch") is not None
-        python = sys.executable if here else ensure("torch", home / "torch.txt", settings.environments)
-        side = _started(stack, "torch", [str(python), str(home / "against_torch_gpu.py"), str(folder)], settings)
+        python = sys.executable if here else ensure("torch", SCRIPTS / "torch.txt", settings.environments)
+        command = [str(python), str(SCRIPTS / "against_torch_gpu.py"), str(folder)]
+        side = _started(stack, "torch", command, settings)
     except (OpponentAbsentError, SideFailedError) as error:
         rows.append(absent("torch", "absent", str(error)))
         return []
@@ -108,7 +107,8 @@ def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list
     """Enter slots of Algorithm 1 in one precision, and a loop of as many gradients of the same nodes alone."""
     folder = stack.enter_context(open_task(task))
     try:
-        side = _started(stack, f"folkman, {task.nodes} nodes, {task.precision}", module("side", str(folder)), settings)
+        name = f"folkman, {task.nodes} nodes, {task.precision}"
+        side = _started(stack, name, own_module("own_side", folder), settings)
     except SideFailedError as error:
         rows.append(failed(f"slot, {task.precision}", error))
         return []

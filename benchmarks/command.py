@@ -1,17 +1,23 @@
-"""The command line of the benchmark: `folkman bench`."""
+"""The command line of the benchmark: `python -m benchmarks`."""
 
 import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-__all__ = ["bench"]
+if TYPE_CHECKING:
+    from benchmarks.tasks import Work
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-def bench(
+@app.command()
+def benchmark(
     names: Annotated[list[str] | None, typer.Argument(help="More works or opponents.")] = None,
     work: Annotated[list[str] | None, typer.Option(help="W1, W1m, W2, W2a, W3, W4, W5; all without it.")] = None,
     against: Annotated[
@@ -27,24 +33,24 @@ def bench(
 ) -> None:
     """Measure folkman and others at the same work: interleaved, medians, each in its own environment.
 
-    Several works or opponents may follow one option: folkman bench --work W1 W2 --against torch jax
+    Several works or opponents may follow one option: python -m benchmarks --work W1 W2 --against torch jax
     """
     from rich.console import Console
 
-    from folkman.bench.environments import default_folder
-    from folkman.bench.runs import Settings
-    from folkman.bench.session import choose, run
-    from folkman.bench.tables import table
+    from benchmarks.environments import default_folder
+    from benchmarks.results import choose, write_results
+    from benchmarks.runs import Settings
+    from benchmarks.tables import table
 
     works, opponents = choose(work or [], against or [], names or [])
     target = out or Path("runs") / f"bench-{datetime.now():%Y%m%d-%H%M%S}.json"
     settings = Settings(rounds, environments or default_folder(), limit_s, _say)
     console = Console(stderr=as_json, width=None if sys.stdout.isatty() else 160)
 
-    def show(done: Any, found: dict[str, Any]) -> None:
+    def show(done: "Work", found: dict[str, Any]) -> None:
         console.print(table(done, found))
 
-    results = run(works, opponents, settings, target, show)
+    results = write_results(works, opponents, settings, target, show)
     console.print(f"results  {target}", highlight=False, soft_wrap=True, markup=False)
     if as_json:
         print(json.dumps(results, allow_nan=False))

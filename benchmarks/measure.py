@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from folkman.bench.works import Task, bytes_per_node_step, flops_per_node_step
+from benchmarks.tasks import Task, bytes_per_node_step, flops_per_node_step
 
 __all__ = ["absent", "floors", "measured", "verdict", "with_ratios"]
 
