@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.papers import audit, deciders
-from folkman.papers.arms import BEYOND, FIGURES, plan, read_table
 from folkman.papers.audit import judge, reconsider
-from folkman.papers.results import Found, Results, at, select, trailing, with_timed
+from folkman.papers.paper import Found, find
+from folkman.papers.plan import plan
+from folkman.papers.results import Results, at, select, trailing
+from folkman.papers.xie2024.own import FORMULAS, derive
 from folkman.record.run import Run
 from folkman.report.paper import Change, changes_markdown, claims_markdown, score
 
 SEEDS = 4
+XIE = find("xie2024")
 
 
 def made_up(loss, seed=0, *, accuracy=None, end=40.0, status="finished", **facts):
@@ -55,7 +58,7 @@ def story(theorem, figure, plain, fast):
             ]
             runs.append(fedavg(fast[nodes] * noise, seed, float(nodes)))
         runs.append(fedavg(plain * noise, seed))
-    return Results("smoke", with_timed(runs), [])
+    return Results(XIE, "smoke", derive(runs), [])
 
 
 def verdict(results, name):
@@ -101,9 +104,9 @@ def test_other_runs_other_verdicts():
 
 
 def test_without_runs_or_with_one_draw_nothing_is_decided():
-    empty = judge(Results("smoke", [], []))
+    empty = judge(Results(XIE, "smoke", [], []))
     one = story(**AS_MEASURED)
-    one = Results("smoke", [found for found in one.runs if found.seed == 0], [])
+    one = Results(XIE, "smoke", [found for found in one.runs if found.seed == 0], [])
 
     assert {claim.verdict for claim in empty} == {"cannot be decided"}
     assert "one draw has no interval" in verdict(one, "5.1").reason
@@ -218,21 +221,21 @@ def test_formulas_are_held_against_their_runs():
         row["kappa"] = 0.2
     overlapped = made_up(0.5, gamma=4)
 
-    assert deciders.formula("x", "kappa_fedavg", [waiting]).verdict == "holds"  # 1/(4+1)
-    assert deciders.formula("x", "kappa_sharing", [overlapped]).verdict == "fails"  # 1, not 4/5
-    assert deciders.formula("x", "never_waits", [overlapped]).verdict == "holds"
-    assert deciders.formula("x", "never_waits", [waiting]).verdict == "fails"
+    assert deciders.formula("x", FORMULAS["kappa_fedavg"], [waiting]).verdict == "holds"  # 1/(4+1)
+    assert deciders.formula("x", FORMULAS["kappa_sharing"], [overlapped]).verdict == "fails"  # 1, not 4/5
+    assert deciders.formula("x", FORMULAS["never_waits"], [overlapped]).verdict == "holds"
+    assert deciders.formula("x", FORMULAS["never_waits"], [waiting]).verdict == "fails"
 
 
 def test_a_measurement_above_its_limit_refutes():
     rows = [{"measure": "gap_printed", "case": "a", "value": 0.95, "limit": 0.5, "says": "0.95"}]
     rows.append({"measure": "gap_aggregate", "case": "a", "value": 0.2, "limit": 0.5, "says": "0.2"})
 
-    assert verdict(Results("smoke", [], rows), "T1.1").verdict.startswith("holds only if with the one aggregate")
+    assert verdict(Results(XIE, "smoke", [], rows), "T1.1").verdict.startswith("holds only if with the one aggregate")
     rows[0]["value"] = 0.4
-    assert verdict(Results("smoke", [], rows), "T1.1").verdict == "holds"
+    assert verdict(Results(XIE, "smoke", [], rows), "T1.1").verdict == "holds"
     rows[0]["value"] = None
-    assert verdict(Results("smoke", [], rows), "T1.1").verdict.startswith("holds only if")
+    assert verdict(Results(XIE, "smoke", [], rows), "T1.1").verdict.startswith("holds only if")
 
 
 def test_the_first_reach_is_between_records():
@@ -247,17 +250,17 @@ def test_the_first_reach_is_between_records():
 
 def test_every_claim_is_well_formed_and_asks_for_runs_that_the_plan_has():
     """At laptop and full size each reading finds at least one planned run on each side, but for CIFAR-10's grid."""
-    claims = read_table("claims")["claim"]
+    claims = XIE.claims()["claim"]
     names = [claim["name"] for claim in claims]
     assert len(set(names)) == len(names) >= 35
     for size in ("laptop", "full"):
         planned = {}
-        for arm in plan(FIGURES, size, seeds=1):
+        for job in plan(XIE, XIE.figures, size, seeds=1).jobs:
             rows = made_up(0.5).run.rows
-            run = Run(arm.facts["method"], arm.key, 0, rows)
-            facts = arm.facts | ({"kind": "clock"} if arm.kind == "clock" else {})
-            planned[arm.key] = Found(arm.variant, facts, 0, run, FIGURES)
-        for claim in judge(Results(size, with_timed(list(planned.values())), [])):
+            run = Run(job.settings["method"], job.key, 0, rows)
+            facts = dict(job.settings) | ({"kind": "clock"} if job.notes.get("clock") else {})
+            planned[job.key] = Found(job.notes["variant"], facts, 0, run, XIE.figures)
+        for claim in judge(Results(XIE, size, derive(list(planned.values())), [])):
             if (
                 claim.test.startswith("folkman theory")
                 or claim.test == "none"
@@ -273,15 +276,21 @@ def test_every_claim_is_well_formed_and_asks_for_runs_that_the_plan_has():
 @pytest.mark.parametrize("size", ["laptop", "full"])
 def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
     planned = [
-        Found(arm.variant, arm.facts, 5, Run(arm.facts["method"], arm.key, 5, made_up(0.5).run.rows), (BEYOND,))
-        for arm in plan([BEYOND], size, seeds=1)  # as if they were of the first draw that decides
+        Found(
+            job.notes["variant"],
+            job.settings,
+            5,  # as if they were of the first draw that decides
+            Run(job.settings["method"], job.key, 5, made_up(0.5).run.rows),
+            XIE.beyond,
+        )
+        for job in plan(XIE, XIE.beyond, size, seeds=1).jobs
     ]
 
-    judged = judge(Results(size, planned, []), beyond=True)
+    judged = judge(Results(XIE, size, planned, []), beyond=True)
 
     assert [claim.name for claim in judged] == [f"B.{number}" for number in range(1, 7)]
     assert not [r["name"] for claim in judged for r in claim.readings if r["says"] == "there are no such runs"]
-    assert not [r for claim in judge(Results(size, planned, [])) for r in claim.readings if r["n"]]
+    assert not [r for claim in judge(Results(XIE, size, planned, [])) for r in claim.readings if r["n"]]
 
 
 def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
@@ -340,7 +349,7 @@ def test_a_trailing_mean_is_the_integral_over_the_window(part, losses, stall):
     rows = [{"gradients": g, "train_loss": v, "test_accuracy": v} for g, v in zip(steps, losses, strict=True)]
     found = Found("digits", {}, 0, Run("made up", "", 0, rows), ("fig5",))
 
-    run = trailing(Results("smoke", [found], []), part).runs[0].run
+    run = trailing(Results(XIE, "smoke", [found], []), part).runs[0].run
 
     end = steps[-1]
     fine = np.unique(np.concatenate([np.linspace((1 - part) * end, end, 1001), steps[steps >= (1 - part) * end]]))
@@ -363,7 +372,7 @@ def test_a_run_that_diverged_stays_so_in_a_mean():
     rows = [{"gradients": float(g), "train_loss": np.inf if g > 5 else 1.0} for g in range(8)]
     found = Found("digits", {}, 0, Run("made up", "", 0, rows, "diverged"), ("fig5",))
 
-    assert trailing(Results("smoke", [found], []), 0.5).runs[0].run.column("train_loss") == [1.0] * 6 + [np.inf] * 2
+    assert trailing(Results(XIE, "smoke", [found], []), 0.5).runs[0].run.column("train_loss") == [1.0] * 6 + [np.inf] * 2
 
 
 def test_one_bad_record_does_not_decide_a_mean_over_a_window():
@@ -371,7 +380,7 @@ def test_one_bad_record_does_not_decide_a_mean_over_a_window():
     spiked += [fedavg(0.5, seed) for seed in range(SEEDS)]
     for each in spiked[:2]:
         each.run.rows[-1]["train_loss"] = 0.6
-    results = Results("smoke", with_timed(spiked), [])
+    results = Results(XIE, "smoke", derive(spiked), [])
     reading = "Algorithm 1 steps eta I, FedAvg eta"
 
     def decided(results):

@@ -80,14 +80,41 @@ def test_the_command_line_tells_every_level_and_a_reading_is_the_least_favourabl
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("{", "expected JSON in"), ("[]", "expected a size of"), ('{"size": "huge"}', "expected a size of")],
+    ("name", "text", "message"),
+    [
+        ("arms.json", "{}", "earlier folkman; convert it: python -m folkman.papers.convert"),
+        ("index.json", "{", "there is none or it is damaged"),
+        ("index.json", '{"jobs": []}', "it is a sweep"),
+        ("index.json", '{"jobs": [], "paper": "xie2024", "size": "huge"}', "expected a size of"),
+        ("index.json", '{"jobs": [], "paper": "nobody2030", "size": "full"}', "there is no paper 'nobody2030'"),
+    ],
+    ids=["old", "damaged", "sweep", "size", "paper"],
 )
-def test_a_broken_folder_is_named(tmp_path, text, message):
-    (tmp_path / "arms.json").write_text(text)
+def test_a_folder_that_cannot_be_judged_is_told_why(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
 
-    with pytest.raises(ValueError, match=f"{message}.*arms.json"):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         read_results(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["full", "laptop", "long", "laptop-long"])
+def test_the_verdicts_are_those_of_the_first_audit(name):
+    """Every verdict, reading and number on the kept runs is what it was when the runs were first judged."""
+    known = json.loads((Path(__file__).parents[1] / "data" / "verdicts.json").read_text())[name]
+    found = {claim.name: [claim.verdict, [_numbers(each) for each in claim.readings]] for claim in judge(kept(name))}
+
+    assert found.keys() == known.keys()
+    for claim, (verdict, readings) in known.items():
+        assert found[claim][0] == verdict, claim
+        for (reading, what, n, *numbers), now in zip(readings, found[claim][1], strict=True):
+            assert now[:3] == [reading, what, n], claim
+            assert now[3:] == pytest.approx(numbers, rel=1e-9, nan_ok=True), (claim, reading)
+
+
+def _numbers(reading):
+    """Return a reading's name, verdict, draws, mean and interval."""
+    values = [reading[key] for key in ("mean", "low", "high", "effect")]
+    return [reading["name"], reading["verdict"], reading["n"], *(float("nan") if v is None else v for v in values)]
 
 
 def test_the_documents_tell_what_the_kept_runs_say():

@@ -1,4 +1,4 @@
-"""The paper's experiments: the plan is the paper's, runs resume, derived curves are those of the engine."""
+"""A paper's experiments: the plan is the paper's, runs resume, derived curves are those of the engine."""
 
 import json
 
@@ -8,90 +8,103 @@ from typer.testing import CliRunner
 
 from folkman.algorithm import ALGORITHMS
 from folkman.cli import app
+from folkman.config.build import build_problem
 from folkman.config.comparison import to_toml
 from folkman.engine.simulate import Clock, Recording, simulate
-from folkman.papers import reproduce as module
-from folkman.papers.arms import BEYOND, FIGURES, SIZES, figure, plan, read_table, settle, share
+from folkman.experiment import jobs as jobs_module
+from folkman.experiment.batch import Asked, run_batch
+from folkman.experiment.descent import descend
+from folkman.experiment.engines.here import Here
+from folkman.experiment.plan import Plan, settle
 from folkman.papers.audit import judge
 from folkman.papers.figures import draw_all, panel_runs
-from folkman.papers.reproduce import Store, Workshop, reproduce, verify
-from folkman.papers.results import Found, pack, read_results, select, with_timed
+from folkman.papers.paper import Found, find
+from folkman.papers.plan import plan, share_of
+from folkman.papers.reproduce import Amount, planned, reproduce, verify
+from folkman.papers.results import read_results, select
+from folkman.papers.xie2024.own import derive
 from folkman.problem.data import load
 from folkman.problem.models import MODELS
+from folkman.problem.problem import make_problem
 from folkman.radio import NETWORKS
 from folkman.record.run import Run
+from folkman.record.store import SweepFolder
+
+XIE = find("xie2024")
+SIZES = tuple(XIE.sizes)
 
 
 def clocks():
     """Return the runs of Table I that take no time: two methods on a quadratic."""
-    return [arm for arm in plan(["table1"], "smoke") if arm.facts["method"] in ("fedavg", "async_sharing")]
+    jobs = plan(XIE, ["table1"], "smoke").jobs
+    return [job for job in jobs if job.settings["method"] in ("fedavg", "async_sharing")]
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_figure_can_be_planned_at_every_size(size):
-    arms = plan([*FIGURES, BEYOND], size)
+    figures = {*XIE.figures, *XIE.beyond}
+    jobs = plan(XIE, figures, size).jobs
 
-    assert {arm.figure for arm in arms} == {*FIGURES, BEYOND}
-    same = {}
-    for arm in arms:  # one key, one configuration, one set of facts
-        known = same.setdefault(arm.key, arm)
-        assert (known.comparison, known.facts, known.seed, known.kind) == (
-            arm.comparison, arm.facts, arm.seed, arm.kind)  # fmt: skip
-    assert [arm.rank for arm in arms] == sorted(arm.rank for arm in arms)
+    assert {name for job in jobs for name in job.notes["figures"]} == figures
+    assert len({job.key for job in jobs}) == len(jobs)
+    assert len({(job.arm, job.seed) for job in jobs}) == len(jobs)
+    assert [job.rank for job in jobs] == sorted(job.rank for job in jobs)
 
 
 def test_the_full_plan_is_the_papers_setting():
-    arms = plan(FIGURES, "full")
-    learning = [arm for arm in arms if arm.variant == "mnist" and arm.kind == "run"]
+    jobs = plan(XIE, XIE.figures, "full").jobs
+    learning = [job for job in jobs if job.notes["variant"] == "mnist" and job.kind == "run"]
+    learning = [job for job in learning if not job.notes.get("clock")]
 
-    assert {arm.comparison.data["train_size"] for arm in learning} == {None}  # all 60,000 images
-    assert {arm.comparison.model["name"] for arm in learning} == {"cnn"}
-    assert {arm.comparison.batch for arm in learning} == {None}  # full gradients
-    assert min(arm.comparison.slots for arm in learning) >= 500
-    five = [arm for arm in learning if arm.figure == "fig5" and arm.facts["method"] == "async_sharing"]
-    assert {(a.facts["nodes"], a.facts["gamma"], a.comparison.algorithm[0]["step"]) for a in five
-            if a.facts["factor"] == 1} == {(5, 5, 0.016), (10, 5, 0.016), (15, 5, 0.016)}  # fmt: skip
-    six = [arm for arm in learning if arm.figure == "fig6" and arm.facts["method"] == "async_sharing"]
-    assert {(a.facts["nodes"], a.facts["gamma"]) for a in six} == {(5, 5), (5, 10), (5, 15)}
-    seven = [arm for arm in learning if arm.figure == "fig7" and arm.facts["method"] == "async_sharing"]
-    assert {a.facts["threshold_db"] for a in seven} == {-15.0, 0.0, 15.0}
-    assert {a.comparison.network["bandwidth_hz"] for a in seven} == {10e6}
-    eight = {a.facts["allocation"] for a in learning if a.figure == "fig8" and a.facts["method"] == "async_sharing"}
-    assert eight == {"optimal", "uniform", "random"}
-    draws = {name: len({a.seed for a in arms if a.figure == name}) for name in FIGURES}
+    def of(figure, method="async_sharing"):
+        return [j for j in learning if figure in j.notes["figures"] and j.settings["method"] == method]
+
+    assert {job.config.data["train_size"] for job in learning} == {None}  # all 60,000 images
+    assert {job.config.model["name"] for job in learning} == {"cnn"}
+    assert {job.config.batch for job in learning} == {None}  # full gradients
+    assert min(job.config.slots for job in learning) >= 500
+    five = [j for j in of("fig5") if j.settings["gamma"] == 5 and j.settings["factor"] == 1]
+    steps = {(j.settings["nodes"], j.config.algorithm[0]["step"]) for j in five}
+    assert steps == {(5, 0.016), (10, 0.016), (15, 0.016)}
+    assert {(j.settings["nodes"], j.settings["gamma"]) for j in of("fig6")} == {(5, 5), (5, 10), (5, 15)}
+    assert {j.settings["threshold_db"] for j in of("fig7")} == {-15.0, 0.0, 15.0}
+    assert {j.config.network["bandwidth_hz"] for j in of("fig7")} == {10e6}
+    assert {j.settings["allocation"] for j in of("fig8")} == {"optimal", "uniform", "random"}
+    draws = {name: len({j.seed for j in jobs if name in j.notes["figures"]}) for name in XIE.figures}
     assert (draws["fig5"], draws["fig6"], draws["fig7"], draws["fig8"]) == (5, 5, 20, 20)
-    cifar = [arm for arm in arms if arm.variant == "cifar10"]
-    assert {arm.comparison.algorithm[0]["step"] / arm.facts["factor"] for arm in cifar} == {0.02}
-    assert {arm.facts["scaling"] for arm in five} == {"local", "theorem", "figure"}
+    assert {j.seed for j in of("fig5")} == {j.seed for j in of("fig6")} == set(range(5))
+    cifar = [job for job in jobs if job.notes["variant"] == "cifar10"]
+    assert {job.config.algorithm[0]["step"] / job.settings["factor"] for job in cifar} == {0.02}
+    assert {job.settings["scaling"] for job in of("fig5")} == {"local", "theorem", "figure"}
 
 
 def test_figures_share_what_is_the_same():
-    keys = {name: {arm.key for arm in figure(name, "full").arms} for name in FIGURES}
-    shared = plan(["fig5", "fig6"], "full")
-    fedavg = [arm for arm in shared if (arm.facts["method"], arm.variant) == ("fedavg", "mnist")]
+    jobs = plan(XIE, ["fig5", "fig6"], "full").jobs
+    fedavg = [j for j in jobs if (j.settings["method"], j.notes["variant"]) == ("fedavg", "mnist")]
+    once = [job for job in fedavg if job.settings["factor"] == 1]
 
-    assert keys["fig5"] & keys["fig6"]
-    assert keys["fig7"] & keys["fig8"]
-    assert len({arm.key for arm in fedavg if arm.facts["factor"] == 1}) == 5  # one a seed, whatever Gamma and I
+    assert any({"fig5", "fig6"} <= set(job.notes["figures"]) for job in jobs)
+    assert any({"fig7", "fig8"} <= set(job.notes["figures"]) for job in plan(XIE, ["fig7"], "full").jobs)
+    assert len(once) == len({job.seed for job in once})  # one a seed, whatever Gamma and I
 
 
 def test_shares_part_the_runs_and_keep_the_seeds_of_a_program_together():
-    arms = plan(FIGURES, "full")
-    parts = [share(arms, f"{number}/3") for number in (1, 2, 3)]
+    jobs = plan(XIE, XIE.figures, "full").jobs
+    parts = [share_of(jobs, f"{number}/3") for number in (1, 2, 3)]
 
-    assert sorted(arm.key for part in parts for arm in part) == sorted(arm.key for arm in arms)
-    kinds = [{(arm.kind, to_toml(arm.comparison.model_copy(update={"seeds": (0,)}))) for arm in part} for part in parts]
-    assert len(set.union(*kinds)) == sum(map(len, kinds))
-    assert max(map(len, kinds)) - min(map(len, kinds)) <= 1
+    assert sorted(job.key for part in parts for job in part) == sorted(job.key for job in jobs)
+    programs = [{(j.kind, to_toml(j.config.model_copy(update={"seeds": (0,)}))) for j in part} for part in parts]
+    assert len(set.union(*programs)) == sum(map(len, programs))
+    assert max(map(len, programs)) - min(map(len, programs)) <= 1
     for wrong in ("0/3", "4/3", "3", "a/b", "1/0"):
         with pytest.raises(ValueError, match="2/4 is the second of four"):
-            share(arms, wrong)
+            share_of(jobs, wrong)
 
 
 def test_the_sizes_know_how_large_their_models_are():
     shapes = {"digits": (8, 8), "mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
     for size in SIZES:
-        for variant in read_table("sizes")[size]["variant"].values():
+        for variant in XIE.sizes[size]["variant"].values():
             if "parameters" in variant:
                 options = {
                     key: tuple(v) if isinstance(v, list) else v for key, v in variant["model"].items() if key != "name"
@@ -109,71 +122,97 @@ def test_values_are_looked_up():
         settle("@gama", known)
 
 
-def test_runs_are_made_once_and_resume_to_the_bit(tmp_path):
-    arms = clocks()
-    whole, pieces = Store(tmp_path / "whole"), Store(tmp_path / "pieces")
-    assert not reproduce(arms, whole).missing
+def run_all(jobs, root, **asked):
+    """Run jobs in this process as a reproduction does."""
+    folder = SweepFolder.create(root, 'paper = "xie2024"\nsize = "smoke"\n')
+    facts = {"paper": "xie2024", "size": "smoke"}
+    return run_batch(Plan("x", [], jobs), folder, Here(), asked=Asked(lean=True, grows=True, facts=facts, **asked))
 
-    victim = next(index for index, arm in enumerate(arms) if arm.facts["method"] == "fedavg")
 
-    def stop(arm, run, done, slots):
-        if arm.key == arms[victim].key and done == 30:
-            raise module.OutOfTime
+def rows_of(root, job):
+    return str(next(found.run.rows for found in read_results(root).runs if found.run.label == job.key))
 
-    left = reproduce(arms, pieces, stop, budget_s=1000.0)
-    assert left.stopped == "the budget of 1000 s is spent"
-    assert [arm.key for arm in left.missing] == [arm.key for arm in arms[victim:]]
-    told = []
-    again = reproduce(arms, Store(tmp_path / "pieces"), lambda *seen: told.append((seen[0].key, seen[2])))
 
-    assert told[0] == (arms[victim].key, 33)  # went on where it was
-    assert len(again.made) == len(arms) - victim
-    for arm in arms:
-        assert str(whole.load(arm).rows) == str(pieces.load(arm).rows)
-    assert not reproduce(arms, whole).made
-    assert not list((tmp_path / "whole" / "models").iterdir())  # parameters are dropped
-    assert verify(arms[0], whole, tmp_path / "scratch") == 0.0
+def test_runs_are_made_once_and_resume_to_the_bit(tmp_path, monkeypatch):
+    jobs = clocks()
+    victim = next(index for index, job in enumerate(jobs) if job.settings["method"] == "fedavg")
+    whole = run_all(jobs, tmp_path / "whole")
+    until = jobs_module._until
+
+    def interrupted(watch, until_s):
+        def look(run, done, slots):
+            until(watch, until_s)(run, done, slots)
+            if (run.algorithm, run.seed, done) == ("fedavg", jobs[victim].seed, 30):
+                raise jobs_module.OutOfTime
+
+        return look
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs_module, "_until", interrupted)
+        pieces = run_all(jobs, tmp_path / "pieces", budget_s=1000.0)
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs_module, "_until", lambda watch, until_s: lambda run, done, slots: seen.append(done))
+        again = run_all(jobs, tmp_path / "pieces")
+
+    assert whole.state == "finished"
+    assert pieces.stopped == "the budget of 1000 s is spent"
+    assert [job["key"] for job in pieces.jobs if job["state"] == "waiting"] == [job.key for job in jobs[victim:]]
+    assert seen[0] == 33  # went on where it was
+    assert set(again.made) == {job.key for job in jobs[victim:]}
+    for job in jobs:
+        assert rows_of(tmp_path / "whole", job) == rows_of(tmp_path / "pieces", job)
+    assert not run_all(jobs, tmp_path / "whole").made
+    assert not list((tmp_path / "whole").glob("jobs/*/models/*"))  # parameters are dropped
+    assert verify(jobs, tmp_path / "whole") == (jobs[0], 0.0)
 
 
 def test_a_spent_budget_begins_nothing(tmp_path):
-    arms = clocks()[:2]
-    store = Store(tmp_path)
-    reproduce(arms[:1], store)
-    store.wall_s[arms[0].key] = 50.0
+    jobs = clocks()[:2]
+    run_all(jobs[:1], tmp_path)
+    told = next(tmp_path.glob("jobs/*/job.json"))
+    told.write_text(json.dumps(json.loads(told.read_text()) | {"seconds": 50.0}))
 
-    left = reproduce(arms, store, budget_s=10.0)
+    batch = run_all(jobs, tmp_path, budget_s=10.0)
 
-    assert (left.made, [arm.key for arm in left.missing]) == ((), [arms[1].key])
-    assert "less than a run takes" in left.stopped
+    assert (batch.made, [job["key"] for job in batch.having("waiting")]) == ((), [jobs[1].key])
+    assert "less than a run takes" in batch.stopped
 
 
 def test_seeds_share_an_algorithm_and_its_programs():
-    arms = [arm for arm in clocks() if arm.facts == clocks()[0].facts]
-    workshop = Workshop()
+    job = clocks()[0]
+    workshop = jobs_module._Workshop()
+    one, two = (job.config.model_copy(update={"seeds": (seed,)}) for seed in (0, 1))
 
-    one, two = (workshop.part(arm).simulation for arm in arms[:2])
+    first, second = (workshop.pairs("arm", each, workshop.problem(each))[0] for each in (one, two))
 
-    assert one.algorithm is two.algorithm
-    assert (np.asarray(one.problem.x) != np.asarray(two.problem.x)).any()  # another draw
+    assert first[0] is second[0]
+    assert (np.asarray(workshop.problem(one).x) != np.asarray(workshop.problem(two).x)).any()  # another draw
 
 
-def simulated(arm, network, slots, every, slot_s=1.0):
+def simulated(job, network, slots, every, slot_s=1.0):
     """Return the same problem and FedAvg in the engine itself, on another network."""
-    problem = Workshop().problem(arm)
-    algorithm = ALGORITHMS["fedavg"](step=arm.comparison.algorithm[0]["step"])
+    problem = build_problem(job.config, job.seed)
+    algorithm = ALGORITHMS["fedavg"](step=job.config.algorithm[0]["step"])
     run = simulate(
-        problem, network, algorithm, slots=slots, seed=arm.seed, clock=Clock(slot_s), recording=Recording(every)
+        problem, network, algorithm, slots=slots, seed=job.seed, clock=Clock(slot_s), recording=Recording(every)
     )
-    return Found(arm.variant, arm.facts, arm.seed, run, ("fig5",))
+    return Found(job.notes["variant"], job.settings, job.seed, run, ("fig5",))
 
 
-def test_fedavg_that_waits_is_fedavg_later(tmp_path):
+def a_job(figure, **facts):
+    """Return the first job of a figure with these facts or notes."""
+    jobs = plan(XIE, [figure], "smoke").jobs
+    return next(j for j in jobs if all({**j.settings, **j.notes}.get(k) == v for k, v in facts.items()))
+
+
+def test_fedavg_that_waits_is_fedavg_later():
     """The curve derived from free links is the engine's own under Gamma, point by point."""
-    arm = next(a for a in plan(["fig5"], "smoke") if a.facts.get("links") == "free" and a.kind == "run")
-    free = simulated(arm, NETWORKS["ideal"](), 12, 1)
-    marker = Found(arm.variant, {"method": "adafl", "gamma": 3}, 0, free.run, ())
-    timed = select(with_timed([free, marker]), method="fedavg", links="timed", gamma=3)[0].run
-    engine = simulated(arm, NETWORKS["snapshot"](gamma=3), 48, 4).run
+    job = a_job("fig5", links="free", method="fedavg", factor=1.0)
+    free = simulated(job, NETWORKS["ideal"](), 12, 1)
+    marker = Found(free.variant, {"method": "adafl", "gamma": 3}, 0, free.run, ())
+    timed = select(derive([free, marker]), method="fedavg", links="timed", gamma=3)[0].run
+    engine = simulated(job, NETWORKS["snapshot"](gamma=3), 48, 4).run
 
     np.testing.assert_allclose(timed.column("seconds"), engine.column("seconds"))
     np.testing.assert_allclose(timed.column("train_loss"), engine.column("train_loss"), rtol=1e-5)
@@ -184,18 +223,17 @@ def test_fedavg_that_waits_is_fedavg_later(tmp_path):
 @pytest.mark.slow
 def test_fedavg_on_the_radio_is_fedavg_at_the_clocks_times():
     """A quadratic of two parameters in messages of the same size keeps the time of the real model."""
-    clock = next(a for a in plan(["fig7"], "smoke") if a.kind == "clock")
-    arm = next(a for a in plan(["fig7"], "smoke") if a.facts.get("links") == "free")
-    slot_s, slots = arm.comparison.slot_s, 150
+    clock, job = a_job("fig7", clock=True), a_job("fig7", links="free")
+    slot_s, slots = job.config.slot_s, 150
     assert isinstance(slot_s, float)
     ticking = simulated(clock, NETWORKS["radio"](slot_s=slot_s, bits_per_parameter=1210 * 8), slots, 5, slot_s).run
-    free = simulated(arm, NETWORKS["ideal"](), slots, 1)
-    ticks = Found(arm.variant, {"kind": "clock", "method": "fedavg"}, 0, ticking, ())
-    timed = select(with_timed([free, ticks]), method="fedavg", links="radio")[0].run
+    free = simulated(job, NETWORKS["ideal"](), slots, 1)
+    ticks = Found(free.variant, {"kind": "clock", "method": "fedavg"}, 0, ticking, ())
+    timed = select(derive([free, ticks]), method="fedavg", links="radio")[0].run
 
-    engine = simulated(arm, NETWORKS["radio"](slot_s=slot_s), slots, 5, slot_s).run
+    engine = simulated(job, NETWORKS["radio"](slot_s=slot_s), slots, 5, slot_s).run
 
-    assert clock.comparison.network["bits_per_parameter"] == 1210 * 8
+    assert clock.config.network["bits_per_parameter"] == 1210 * 8
     assert engine.last("gradients") > 2
     np.testing.assert_allclose(timed.column("gradients"), engine.column("gradients"))
     np.testing.assert_allclose(timed.column("train_loss"), engine.column("train_loss"), rtol=1e-5)
@@ -228,24 +266,10 @@ def test_the_smoke_size_runs_is_judged_and_redrawn(tmp_path):
     told = CliRunner().invoke(app, ["audit", str(out), "--out", str(tmp_path / "claims.md"), "--json"])
     assert len(json.loads(told.stdout.strip().splitlines()[-1])["claims"]) == len(judged)
     assert "**holds**" in (tmp_path / "claims.md").read_text()
-    drawn = draw_all(out, list(FIGURES), tmp_path / "again")
+    drawn = draw_all(results, list(XIE.figures), tmp_path / "again")
     assert {path.name for path in drawn} >= {
         f"fig{n}-digits-{x}.png" for n in (5, 6, 7, 8) for x in ("gradients", "seconds")
     }
-
-
-def test_packed_results_are_read_back(tmp_path):
-    arms = clocks()[:2]
-    store = Store(tmp_path)
-    reproduce(arms, store)
-    pack(arms, store, "smoke", [{"measure": "m", "case": "c", "value": float("nan"), "limit": 1.0, "says": ""}])
-
-    results = read_results(tmp_path)
-
-    assert results.theory[0]["value"] is None
-    for arm in arms:
-        run = next(found.run for found in results.runs if found.run.label == arm.key)
-        assert run.column("train_loss") == store.load(arm).column("train_loss")
 
 
 @pytest.mark.parametrize(
@@ -255,16 +279,20 @@ def test_packed_results_are_read_back(tmp_path):
         (["reproduce", "fig5", "--size", "huge"], "a size is smoke, laptop or full"),
         (["reproduce", "fig5", "--device", "tpu"], "a device is cpu or gpu"),
         (["reproduce", "fig5", "--share", "5/4"], "a share is written K/N"),
-        (["audit", "nowhere"], "expected arms.json and metrics.parquet in nowhere"),
+        (["reproduce", "fig5", "--paper", "nobody"], "there is no paper 'nobody'; known: xie2024; or name a folder"),
+        (["reproduce", "fig5", "--engine", "cloud"], "expected 'here', 'processes', 'dask', or an address"),
+        (["audit", "nowhere"], "expected a reproduction in nowhere"),
         (["audit", "nowhere", "--against", "elsewhere", "--beyond"], "--against tells of the paper's claims"),
-        (["reproduce", "fig5", "--redraw", "nowhere"], "expected arms.json and metrics.parquet in nowhere"),
+        (["reproduce", "fig5", "--redraw", "nowhere"], "expected a reproduction in nowhere"),
     ],
-    ids=["figure", "size", "device", "share", "audit", "against", "redraw"],
+    ids=["figure", "size", "device", "share", "paper", "engine", "audit", "against", "redraw"],
 )
-def test_wrong_input_is_told(arguments, message):
+def test_wrong_input_is_told(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, arguments)
 
     assert message in str(result.exception)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_plan_is_shown_without_running(tmp_path):
@@ -276,15 +304,14 @@ def test_the_plan_is_shown_without_running(tmp_path):
 
 def test_descent_needs_no_engine():
     """On a quadratic the plain loop is the closed form w* + (I - eta H)^t (w0 - w*)."""
-    arm = next(a for a in plan(["fig5"], "smoke") if a.kind == "descent")
+    job = next(job for job in plan(XIE, ["fig5"], "smoke").jobs if job.kind == "descent")
     drawn = load("quadratic", nodes=1, dim=3)
-    from folkman.problem.problem import make_problem
 
     problem = make_problem(drawn, "quadratic", 1)
-    run = module.descend(problem, arm)
+    run = descend(problem, job.config)
 
-    step, curvature, centre = arm.comparison.algorithm[0]["step"], drawn.y_train[0], drawn.x_train[0]
-    w = centre + (1 - step * curvature) ** arm.comparison.slots * (0.0 - centre)
+    step, curvature, centre = job.config.algorithm[0]["step"], drawn.y_train[0], drawn.x_train[0]
+    w = centre + (1 - step * curvature) ** job.config.slots * (0.0 - centre)
     np.testing.assert_allclose(run.last("train_loss"), 0.5 * np.sum(curvature * (w - centre) ** 2), rtol=1e-4)
 
 
@@ -295,7 +322,18 @@ def test_the_cases_of_a_curve_are_in_order_whichever_was_run_first():
         for seed in (0, 1)
         for db in (0, 15, -15)
     ]
+    panel = {"curves": [{"label": "{threshold_db}", "method": "async_sharing"}]}
 
-    shown = panel_runs(runs, "mnist", {"curves": [{"label": "{threshold_db}", "method": "async_sharing"}]}, "gradients")
+    shown = panel_runs(XIE, runs, "mnist", panel, "gradients")
 
     assert [(run.label, run.seed) for run in shown] == [(str(db), seed) for db in (-15, 0, 15) for seed in (0, 1)]
+
+
+def test_an_old_job_of_another_figure_stays_in_the_table(tmp_path):
+    """Two calls for two figures fill one folder; the second keeps what the first made."""
+    first = reproduce(XIE, ["table1"], Amount("smoke", seeds=1), tmp_path)
+    _, jobs = planned(XIE, ["table1"], Amount("smoke", seeds=1))
+    second = reproduce(XIE, ["table1"], Amount("smoke", seeds=1, slots=20), tmp_path)
+
+    assert len(first.batch.made) == len(jobs) == len(second.batch.made)
+    assert len(read_results(tmp_path).runs) == 2 * len(jobs)
