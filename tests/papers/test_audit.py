@@ -372,7 +372,9 @@ def test_a_run_that_diverged_stays_so_in_a_mean():
     rows = [{"gradients": float(g), "train_loss": np.inf if g > 5 else 1.0} for g in range(8)]
     found = Found("digits", {}, 0, Run("made up", "", 0, rows, "diverged"), ("fig5",))
 
-    assert trailing(Results(XIE, "smoke", [found], []), 0.5).runs[0].run.column("train_loss") == [1.0] * 6 + [np.inf] * 2
+    assert (
+        trailing(Results(XIE, "smoke", [found], []), 0.5).runs[0].run.column("train_loss") == [1.0] * 6 + [np.inf] * 2
+    )
 
 
 def test_one_bad_record_does_not_decide_a_mean_over_a_window():

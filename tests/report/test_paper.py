@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folkman.papers.arms import BEYOND, FIGURES
 from scipy.stats import t
 
-from folkman.papers.arms import BEYOND, FIGURES
 from folkman.papers.figures import AXES, _each
 from folkman.papers.results import read_results
 from folkman.record.run import Run

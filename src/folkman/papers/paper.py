@@ -38,6 +38,9 @@ ARM_KEYS += ("compute_slots", "partition", "network", "algorithm", "clock", "des
 CLAIM_KEYS = ("name", "where", "text", "test", "figure", "variant", "metric", "axis", "margin", "readings", "reading")
 CLAIM_KEYS += ("fix", "across", "levels", "formula", "reason")
 READING_KEYS = ("name", "group", "best", "metric", "axis", "measure", "ours", "other", "control", "control_other")
+VARIANT_NEEDS = ("data", "model", "step", "slots", "record_every")
+VARIANT_KEYS = (*VARIANT_NEEDS, "partition", "seeds", "slot_s", "parameters")
+TESTS = ("lower", "higher", "ordered", "similar", "explained", "formula", "measured", "undefined")
 SIDES = ("ours", "other", "control", "control_other")
 
 FACTS = ("method", "nodes", "factor", "network", "partition", "compute")
@@ -83,13 +86,23 @@ class Paper:
 
     def __init__(self, name: str, folder: Path, code: ModuleType | None = None) -> None:
         self.name, self.folder = name, folder
-        self.head = self._read("paper", HEAD_KEYS)
+        self.head = self._read("paper", HEAD_KEYS, ("title", "method", "figures"))
         self.own = _hooks(code if code is not None else _code(folder, self.head.get("code")))
         self.figures = tuple(self.head["figures"])
         self.beyond = tuple(self.head.get("beyond", ()))
         self.measured = tuple(self.head.get("measured", ()))
-        self.sizes = self._read("sizes")
+        self.sizes = self._sizes()
         self._tables: dict[str, dict[str, Any]] = {}
+
+    def _sizes(self) -> dict[str, Any]:
+        """Read the sizes, the smallest first."""
+        sizes = self._read("sizes")
+        require(bool(sizes), f"{self.folder / 'sizes.toml'} has no size; add a table, as [quick]")
+        for size, levels in sizes.items():
+            self._check(f"sizes.toml, [{size}]", levels, levels, ("early",))
+            for name, variant in levels.get("variant", {}).items():
+                self._check(f"sizes.toml, [{size}.variant.{name}]", variant, VARIANT_KEYS, VARIANT_NEEDS)
+        return sizes
 
     @property
     def title(self) -> str:
@@ -114,9 +127,12 @@ class Paper:
         if name not in self._tables:
             known = (*self.figures, *self.beyond)
             require(name in known, f"{self.folder}: there is no figure '{name}'; {nearest(name, known)}")
-            table = self._read(name, FIGURE_KEYS)
-            for arm in table.get("arm", []):
-                self._check(f"{name}.toml, [[arm]]", arm, ARM_KEYS)
+            table = self._read(name, FIGURE_KEYS, ("title", "draws", "variants", "arm"))
+            for variant in table.get("variant", {}):
+                where = f"{name}.toml, [variant.{variant}]"
+                self._check(where, table["variant"][variant], VARIANT_KEYS, VARIANT_NEEDS)
+            for arm in table["arm"]:
+                self._check(f"{name}.toml, [[arm]]", arm, ARM_KEYS, ("rank", "network", "algorithm"))
             for panel in table.get("panel", []):
                 self._check(f"{name}.toml, [[panel]]", panel, ("title", "curves"))
                 for curve in panel["curves"]:
@@ -131,7 +147,9 @@ class Paper:
         table = self._read(name, ("claim", "readings", "first_draw", "targets"))
         for claim in table["claim"]:
             where = f"{name}.toml, claim {claim.get('name', '?')}"
-            self._check(where, claim, CLAIM_KEYS)
+            self._check(where, claim, CLAIM_KEYS, ("name", "where", "text", "test"))
+            test = claim["test"]
+            require(test in TESTS, f"{self.folder / where}: there is no test '{test}'; {nearest(test, TESTS)}")
             figures = ("", *(self.beyond if beyond else (*self.figures, *self.measured)))
             known = claim.get("figure", "") in figures
             require(known, f"{self.folder / where}: there is no figure '{claim.get('figure')}'; "
@@ -148,12 +166,14 @@ class Paper:
         for side in SIDES:
             self._check(f"{where}, {side}", reading.get(side, {}), self.fact_names)
 
-    def _check(self, where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
-        """Refuse a key that nobody would read."""
+    def _check(self, where: str, table: Mapping[str, Any], known: Iterable[str], needed: Iterable[str] = ()) -> None:
+        """Refuse a key that nobody would read, and a table that lacks one that is needed."""
         for key in table:
             require(key in known, f"{self.folder / where}: unknown key '{key}'; {nearest(key, known)}")
+        for key in needed:
+            require(key in table, f"{self.folder / where}: '{key}' is needed and was not given; add it")
 
-    def _read(self, name: str, known: Sequence[str] | None = None) -> dict[str, Any]:
+    def _read(self, name: str, known: Sequence[str] | None = None, needed: Sequence[str] = ()) -> dict[str, Any]:
         path = self.folder / f"{name}.toml"
         require(path.is_file(), f"expected {path.name} in {self.folder}, there is none; a paper needs it")
         try:
@@ -161,7 +181,7 @@ class Paper:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"expected TOML in {path}: {error}") from None
         if known is not None:
-            self._check(path.name, table, known)
+            self._check(path.name, table, known, needed)
         return table
 
 

@@ -1,0 +1,174 @@
+"""A paper of one's own: TOML alone, reproduced and audited by generic code that names no method, data set or figure."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import folkman
+from folkman.algorithm import ALGORITHMS
+from folkman.cli import app
+from folkman.dash.sweep import SweepSource
+from folkman.papers.paper import find
+from folkman.problem.data import BUILDERS
+from folkman.problem.partition import PARTITIONS
+from folkman.radio import NETWORKS
+from folkman.record.store import SweepFolder
+from folkman.report.write import write_report
+
+DEMO = Path(__file__).parents[2] / "examples" / "papers" / "digits-demo"
+SOURCE = Path(folkman.__file__).parent
+
+
+def call(*arguments):
+    """Run a command in this process; return its last line of JSON."""
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Reproduce the made-up paper once."""
+    root = tmp_path_factory.mktemp("demo") / "runs"
+    answer = call("reproduce", "all", "--paper", DEMO, "--out", root)
+    assert (answer["size"], answer["made"], answer["missing"]) == ("quick", 26, 0)
+    return root
+
+
+def test_two_of_its_six_claims_are_false_and_one_is_open(made):
+    judged = {claim["name"]: claim["verdict"] for claim in call("audit", made)["claims"]}
+
+    holds = dict.fromkeys(("D.1", "D.3", "L.2"), "holds")
+    assert judged == {**holds, "D.2": "does not hold", "L.1": "does not hold", "L.3": "cannot be decided"}
+
+
+def test_a_second_call_runs_nothing_and_draws_again(made):
+    answer = call("reproduce", "delay", "--paper", DEMO, "--out", made)
+
+    assert (answer["made"], answer["missing"]) == (0, 0)
+    names = {path.name for path in (made / "figures").iterdir()}
+    assert {f"{figure}-digits-{axis}.png" for figure in ("delay", "labels") for axis in ("gradients", "bits")} <= names
+    again = call("audit", made)["claims"]
+    assert len([claim for claim in again if claim["readings"][0]["n"]]) == 6  # the other figure's runs are kept
+
+
+def test_a_reproduction_has_a_report_a_live_page_and_arms_to_compare(made):
+    page = write_report(made).read_text()
+    assert "async_sharing" in page
+    assert "26 jobs: 26 finished" in page
+    state = SweepSource(made).state()
+    assert (state["state"], len(state["jobs"])) == ("finished", 26)
+    assert len(call("compare", made)["rows"]) == 14  # seven arms by two metrics
+
+
+def copied(tmp_path, name, old, new):
+    """Return a copy of the made-up paper with one change."""
+    folder = tmp_path / "paper"
+    shutil.copytree(DEMO, folder)
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("paper.toml", "figures =", "figurs =", r"paper.toml: unknown key 'figurs'; did you mean 'figures'"),
+        ("delay.toml", "rank = 1", "rnak = 1", r"delay.toml, \[\[arm\]\]: unknown key 'rnak'; did you mean 'rank'"),
+        ("claims.toml", "where =", "were =", r"claim D.1: unknown key 'were'; did you mean 'where'"),
+        ("claims.toml", 'figure = "delay"', 'figure = "dealy"', r"there is no figure 'dealy'; did you mean 'delay'"),
+        ("claims.toml", "gamma =", "gama =", r"claim D.1, ours: unknown key 'gama'; did you mean 'gamma'"),
+        ("delay.toml", 'partition = "iid"', "parition = 1", r"a curve: unknown key 'parition'; did you mean"),
+        ("paper.toml", '"labels"]', '"lables"]', r"expected lables.toml in .*, there is none"),
+        ("delay.toml", '"@gammas"', '"@gamas"', r"there is no 'gamas'; did you mean 'gammas'"),
+        ("sizes.toml", "step =", "stop =", r"\[quick.variant.digits\]: unknown key 'stop'; did you mean 'step'"),
+        ("sizes.toml", "step = 0.2", "", r"\[quick.variant.digits\]: 'step' is needed and was not given"),
+        ("claims.toml", '"lower"', '"loewr"', r"there is no test 'loewr'; did you mean 'lower'"),
+        ("sizes.toml", "[quick]", "[quick", r"expected TOML in"),
+    ],
+)
+def test_a_paper_that_is_wrong_is_told_where(tmp_path, made, name, old, new, message):
+    paper = copied(tmp_path, name, old, new)
+    commands = [["reproduce", "all", "--paper", paper, "--plan"], ["audit", made, "--paper", paper]]
+
+    told = [str(CliRunner().invoke(app, list(map(str, command))).exception) for command in commands]
+
+    assert any(re.search(message, text) for text in told), told
+
+
+def test_two_processes_do_not_reproduce_into_one_folder(tmp_path):
+    folder = SweepFolder.create(tmp_path, 'paper = "x"\nsize = "quick"\n')
+    with folder.held():
+        program = (
+            "import pathlib, sys; from folkman.record.store import SweepFolder\n"
+            "with SweepFolder(pathlib.Path(sys.argv[1])).held(shared=sys.argv[2] == 'shared'): pass"
+        )
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        for how in ("alone", "shared"):
+            other = subprocess.run([*command, how], capture_output=True, text=True, check=False)
+            assert re.search(r"is in use by process \d+ on .*; wait for it", other.stderr)
+    with folder.held(shared=True):
+        assert subprocess.run([*command, "shared"], check=False).returncode == 0
+        refused = CliRunner().invoke(app, ["reproduce", "all", "--paper", str(DEMO), "--out", str(tmp_path)])
+        assert "holds another sweep" in str(refused.exception)
+
+
+def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
+    """Two real commands at once: the second ends at once with exit code 2, the first goes on."""
+    root = tmp_path / "runs"
+    command = [sys.executable, "-m", "folkman", "reproduce", "labels", "--paper", str(DEMO), "--out", str(root)]
+    with (tmp_path / "first.log").open("w") as log:
+        first = subprocess.Popen(command, stderr=log, stdout=log)
+    try:
+        end_s = time.monotonic() + 60
+        while not (root / "index.json").is_file() and time.monotonic() < end_s:
+            time.sleep(0.05)
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        code = first.wait(180)
+
+    assert (code, second.returncode) == (0, 2), (tmp_path / "first.log").read_text()
+    assert re.search(rf"error: .*runs is in use by process {first.pid} on", second.stderr)
+
+
+def test_shares_fill_one_folder_and_processes_give_the_same_numbers(tmp_path, made):
+    """Two shares, the second on worker processes: together they are the whole, to the last digit of the float32."""
+    for number, engine in (("1/2", "here"), ("2/2", "processes")):
+        extra = ["--engine", engine, "--workers", "1", "--share", number]
+        call("reproduce", "labels", "--paper", DEMO, "--out", tmp_path, *extra)
+
+    both = {claim["name"]: claim["readings"][0] for claim in call("audit", tmp_path)["claims"]}
+    whole = {claim["name"]: claim["readings"][0] for claim in call("audit", made)["claims"]}
+    assert both["L.1"]["mean"] == pytest.approx(whole["L.1"]["mean"], rel=1e-4)
+    assert (both["L.1"]["n"], both["D.1"]["n"]) == (4, 0)
+
+
+def generic_files():
+    """Return the modules that may name no paper's method, data set or figure."""
+    for room in ("papers", "experiment", "record", "report", "dash", "cli"):
+        yield from (path for path in (SOURCE / room).rglob("*.py") if "xie2024" not in path.parts)
+
+
+def test_generic_code_names_no_method_no_data_set_and_no_figure():
+    xie = find("xie2024")
+    data = set(BUILDERS) | {name for name in PARTITIONS if name != "given"} | {"cifar10"}
+    named = set(ALGORITHMS) | data | set(NETWORKS) - {"radio"} | {*xie.figures, *xie.beyond, *xie.measured}
+    found = []
+    for path in generic_files():
+        tree = ast.parse(path.read_text())
+        texts = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            known = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts
+            if known and node.value in named:
+                found.append(f"{path.relative_to(SOURCE)}:{node.lineno} {node.value!r}")
+
+    assert not found, found
