@@ -1,11 +1,13 @@
 """The processes of an engine, with a worker that does what it is told: dies, grows, or answers."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from folkman.experiment.engines.processes import Processes, choose
+from folkman.experiment.engines import choose
+from folkman.experiment.engines.processes import Processes
 
 WORKER = """
 import json, os, signal, sys, time
@@ -36,7 +38,14 @@ def run(tmp_path):
     def run(*doings, workers=2, memory_limit_mb=None, group=None):
         log = tmp_path / "log"
         orders = [
-            {"key": str(i), "do": do, "group": group or str(i), "log": str(log), "mark": str(tmp_path / f"mark{i}")}
+            {
+                "key": str(i),
+                "rank": 0,
+                "do": do,
+                "group": group or str(i),
+                "log": str(log),
+                "mark": str(tmp_path / f"mark{i}"),
+            }
             for i, do in enumerate(doings)
         ]
         engine = Processes(workers, memory_limit_mb, (sys.executable, str(tmp_path / "worker.py")))
@@ -97,7 +106,7 @@ def test_a_small_worker_is_kept(run):
 
 def test_workers_that_cannot_start_are_told_with_their_last_words():
     engine = Processes(2, command=(sys.executable, "-c", "raise SystemExit('no such module')"))
-    order = {"key": "0", "group": "g"}
+    order = {"key": "0", "rank": 0, "group": "g"}
 
     with pytest.raises(RuntimeError, match=r"workers do not start: with exit code 1; their last words: no such module"):
         list(engine.map([order], unheard))
@@ -107,7 +116,7 @@ def test_workers_that_cannot_start_are_told_with_their_last_words():
 def test_closing_leaves_no_process(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     engine = Processes(2, command=(sys.executable, str(tmp_path / "worker.py")))
-    orders = [{"key": str(i), "do": "grow", "group": "g", "log": str(tmp_path / "log")} for i in range(2)]
+    orders = [{"key": str(i), "rank": 0, "do": "grow", "group": "g", "log": str(tmp_path / "log")} for i in range(2)]
     seen = []
 
     def stop(key, worker):
@@ -125,9 +134,29 @@ def test_closing_leaves_no_process(tmp_path):
 
 
 def test_a_worker_stays_with_its_arm_and_else_goes_where_nobody_is():
-    waiting = [{"group": group} for group in "aabbcc"]
+    waiting = [{"group": group, "rank": 0} for group in "aabbcc"]
 
     assert choose(waiting, "b", ["a"]) == 2
     assert choose(waiting, "z", ["a"]) == 2
     assert choose(waiting, None, ["a", "b"]) == 4
     assert choose(waiting, None, ["a", "b", "c"]) == 0
+
+
+def test_orders_of_a_lower_rank_come_first_also_for_a_worker_with_programs_of_another():
+    waiting = [{"group": group, "rank": rank} for group, rank in (("a", 1), ("b", 1), ("c", 2))]
+
+    assert choose(waiting, "c", []) == 0
+    assert choose(waiting, "c", ["a"]) == 1
+    assert choose(waiting[2:], "c", ["a"]) == 0
+
+
+def test_processes_let_go_of_a_job_when_their_time_is_over(tmp_path):
+    """The worker sleeps for half a minute; the engine stops after a second and begins nothing more."""
+    orders = [{"key": str(i), "rank": 0, "group": "g", "do": "grow", "log": str(tmp_path / "log")} for i in range(2)]
+    (tmp_path / "worker.py").write_text(WORKER)
+    engine, began_s = Processes(1, command=(sys.executable, str(tmp_path / "worker.py"))), time.monotonic()
+
+    assert list(engine.map(orders, unheard, until_s=began_s + 1)) == []
+    engine.close()
+    assert time.monotonic() - began_s < 20
+    assert len((tmp_path / "log").read_text().splitlines()) == 1

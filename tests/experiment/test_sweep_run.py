@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from folkman.cli import main
+from folkman.experiment.batch import run_batch
 from folkman.experiment.jobs import run_anywhere, run_order
 from folkman.experiment.plan import axes_of, plan
-from folkman.experiment.sweep import sweep
 from folkman.record.store import SweepFolder
 from folkman.record.table import arms_of
 
@@ -52,7 +52,7 @@ class Here:
     def __init__(self, run=run_order):
         self.run, self.ran = run, []
 
-    def map(self, orders, started):
+    def map(self, orders, started, until_s=None):
         for order in orders:
             started(order["key"], "here")
             self.ran.append(order["key"])
@@ -78,7 +78,7 @@ def here(folder, text=SWEEP, engine=None):
 
     raw = tomllib.loads(text)
     engine = engine or Here()
-    return sweep(plan(raw, axes_of(raw)), folder, engine), engine
+    return run_batch(plan(raw, axes_of(raw)), folder, engine), engine
 
 
 def test_a_sweep_leaves_what_it_says(quiet):
@@ -270,7 +270,7 @@ def test_a_job_whose_data_changed_since_it_was_planned_is_refused(tmp_path):
 
 
 def test_a_busy_job_is_left_to_whoever_has_it_and_looked_at_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("folkman.experiment.sweep.BUSY_WAIT_S", 0.0)
+    monkeypatch.setattr("folkman.experiment.batch.BUSY_WAIT_S", 0.0)
     turns: list[str] = []
 
     def busy_at_first(order):
@@ -310,7 +310,7 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["sweep", "--grid", "nodes=2", "--memory", "lots"], "--memory looks like 4GB"),
         (["sweep", "--grid", "nodes=2", "--memory", "4GB", "--engine", "tcp://127.0.0.1:1"], "--memory-limit 4GB"),
         (["sweep", "--grid", "nodes=2", "--workers", "0"], "--workers must be at least 1"),
-        (["sweep", "--grid", "nodes=2", "--engine", "ray"], "expected 'processes', 'dask'"),
+        (["sweep", "--grid", "nodes=2", "--engine", "ray"], "expected 'here', 'processes', 'dask'"),
         (["sweep", "--grid", "nodes=2", "--engine", "tcp://10.0.0.1:8786"], "is not encrypted"),
         (["sweep", "--grid", "nodes=2", "--engine", "tls://10.0.0.1:8786"], "add --tls-ca, --tls-cert, --tls-key"),
         (["sweep", "--grid", "nodes=2", "--track", "mlflo"], "did you mean 'mlflow'?"),

@@ -45,7 +45,7 @@ def test_one_process_sweeps_a_folder(tmp_path):
     folder = SweepFolder.create(tmp_path / "s", "a = 1\n")
     other = holder(folder.lock)
 
-    with pytest.raises(RuntimeError, match=rf"being swept by process {other.pid} .*--store"), folder.held():
+    with pytest.raises(RuntimeError, match=rf"is in use by process {other.pid} .*--store"), folder.held():
         pass
     other.kill()
     other.communicate()

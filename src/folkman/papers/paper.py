@@ -30,7 +30,7 @@ DEFAULT = "xie2024"
 HOME = Path(str(resources.files("folkman.papers")))
 """Where the papers are that come with folkman."""
 
-HEAD_KEYS = ("title", "reference", "method", "figures", "beyond", "measured", "code", "aside", "names", "facts")
+HEAD_KEYS = ("title", "reference", "method", "figures", "further", "measured", "code", "aside", "names", "facts")
 HEAD_KEYS += ("order", "lines", "hidden")
 FIGURE_KEYS = ("title", "draws", "axis", "variants", "later", "variant", "arm", "panel")
 ARM_KEYS = ("rank", "early", "late", "seeds", "variants", "each", "nodes", "factor", "slots", "record_every")
@@ -89,7 +89,7 @@ class Paper:
         self.head = self._read("paper", HEAD_KEYS, ("title", "method", "figures"))
         self.own = _hooks(code if code is not None else _code(folder, self.head.get("code")))
         self.figures = tuple(self.head["figures"])
-        self.beyond = tuple(self.head.get("beyond", ()))
+        self.beyond = tuple(self.head.get("further", ()))
         self.measured = tuple(self.head.get("measured", ()))
         self.sizes = self._sizes()
         self._tables: dict[str, dict[str, Any]] = {}

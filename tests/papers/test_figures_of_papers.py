@@ -5,15 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folkman.papers.arms import BEYOND, FIGURES
 from scipy.stats import t
 
 from folkman.papers.figures import AXES, _each
+from folkman.papers.paper import find
 from folkman.papers.results import read_results
 from folkman.record.run import Run
 from folkman.report.figures import draw_curves
 from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
 from folkman.report.sweep_page import _half
+
+XIE = find("xie2024")
+LINES = XIE.head["lines"]
 
 
 def run(label, seed=0, *, losses=(2.0, 1.0, 0.5), method="async_sharing", end=20.0):
@@ -34,7 +37,7 @@ def test_a_method_has_its_line_and_cases_that_belong_together_their_colour():
         "FedAvg, step 10 eta",
         "AdaFL, 5 nodes",
     ]
-    looks = _looks([Panel("a", [run(name) for name in names]), Panel("b", [run(name) for name in names[::-1]])])
+    looks = _looks([Panel("a", [run(name) for name in names]), Panel("b", [run(name) for name in names[::-1]])], LINES)
 
     colour = {name: looks[name]["color"] for name in names}
     assert colour["Alg. 1, 5 nodes"] == colour["FedAvg, step 5 eta"] == colour["AdaFL, 5 nodes"]
@@ -45,17 +48,17 @@ def test_a_method_has_its_line_and_cases_that_belong_together_their_colour():
 
 def test_curves_without_a_method_in_their_name_are_told_apart():
     many = [run(f"{number} nodes") for number in range(20)]
-    looks = _looks([Panel("a", many)])
+    looks = _looks([Panel("a", many)], LINES)
 
     assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == len(many)
 
 
-@pytest.mark.parametrize("name", [*FIGURES[:4], BEYOND])
+@pytest.mark.parametrize("name", [*XIE.figures[:4], *XIE.beyond])
 def test_no_two_curves_of_a_figure_look_alike_and_each_looks_the_same_on_all_axes(name):
     kept = read_results(Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop")
     seen: dict[tuple[str, str], str] = {}
     for _, variant, _, panels in _each(kept, name, AXES):
-        looks = _looks(panels)
+        looks = _looks(panels, LINES)
         for panel in panels:
             shown = [str(looks[label]) for label in dict.fromkeys(run.label for run in panel.runs)]
             assert len(set(shown)) == len(shown)
@@ -78,13 +81,13 @@ def test_a_run_that_diverged_is_drawn_and_told_without_a_warning():
     panel = Panel("p", [run("a", seed, losses=(2.0, np.inf if seed else 0.5)) for seed in range(3)])
 
     assert "| a | 3 | 20 | inf" in ends_markdown("t", [panel])
-    draw_panels([panel], "gradients", "t", "async_sharing").canvas.draw()
+    draw_panels([panel], "gradients", "t", "async_sharing", LINES).canvas.draw()
 
 
 def test_a_curve_is_drawn_as_far_as_ones_own_method_reaches():
     panel = Panel("p", [run("ours"), run("theirs", method="fedavg", end=400.0)])
 
-    figure = draw_panels([panel], "seconds", "t", "async_sharing")
+    figure = draw_panels([panel], "seconds", "t", "async_sharing", LINES)
 
     assert figure.axes[1].get_xlim()[1] == pytest.approx(1.03 * 40.0)
     assert figure.axes[0].get_yscale() == "linear"  # from 2 to 0.5 is little
@@ -97,7 +100,7 @@ def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
     runs = [run("a", seed, losses=(2.0, 1.0 + seed)) for seed in range(seeds)]
 
     curves = draw_curves(runs, "seconds", "train_loss").axes[0]
-    panel = draw_panels([Panel("p", runs)], "seconds", "t", "async_sharing").axes[0]
+    panel = draw_panels([Panel("p", runs)], "seconds", "t", "async_sharing", LINES).axes[0]
 
     assert [len(axes.collections) for axes in (curves, panel)] == [bands, bands]
     assert curves.get_title() == title
@@ -110,7 +113,7 @@ def test_the_names_below_panels_do_not_meet(waiting):
     names = ["Alg. 1, Gamma 5", "FedAvg", *(f"{waiting} {gamma}" for gamma in (5, 10, 15)), "AdaFL, Gamma 15"]
     runs = [run(name) for name in names]
 
-    figure = draw_panels([Panel("p", runs)] * 3, "gradients", "t", "async_sharing")
+    figure = draw_panels([Panel("p", runs)] * 3, "gradients", "t", "async_sharing", LINES)
     figure.canvas.draw()
 
     legends = [axes.get_legend() for axes in figure.axes]
