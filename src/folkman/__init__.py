@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
+    from folkman.problem.learnable import Analysable, Evaluation, Learnable
     from folkman.problem.models import MODELS, Model
     from folkman.problem.partition import split
     from folkman.problem.problem import Problem, make_problem
@@ -49,6 +50,7 @@ _HOMES = {
     "folkman.problem.cores": ("use_cores",),
     "folkman.problem.data": ("DataSet", "load"),
     "folkman.problem.field": ("Field", "make_field"),
+    "folkman.problem.learnable": ("Analysable", "Evaluation", "Learnable"),
     "folkman.problem.models": ("MODELS", "Model"),
     "folkman.problem.partition": ("split",),
     "folkman.problem.problem": ("Problem", "make_problem"),
@@ -69,12 +71,15 @@ __all__ = [
     "NETWORKS",
     "PROJECTIONS",
     "Algorithm",
+    "Analysable",
     "Assumption",
     "Clock",
     "DataSet",
+    "Evaluation",
     "Faults",
     "Field",
     "Inbox",
+    "Learnable",
     "Model",
     "Node",
     "Place",

@@ -21,7 +21,7 @@ from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, 
 from folkman.engine.presence import Presence
 from folkman.faults import NO_FAULTS
 from folkman.keys import Stream, make_key, node_key
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.trace import PeerTimeline, StarTimeline
 
 __all__ = ["Outcome", "reference"]
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def reference(
-    problem: Problem,
+    problem: Learnable,
     timeline: PeerTimeline | StarTimeline,
     algorithm: Algorithm,
     *,
@@ -45,6 +45,7 @@ def reference(
     faults: Presence = NO_FAULTS,
 ) -> Outcome:
     """Run `algorithm` on `problem` along `timeline`, in float64 whatever the problem's own precision."""
+    check_learnable(problem)
     if timeline.finished.shape[1] != problem.num_nodes:
         raise ValueError(
             f"the timeline has {timeline.finished.shape[1]} nodes, the problem {problem.num_nodes}; record it again"
@@ -62,7 +63,7 @@ def reference(
 class _World(NamedTuple):
     """What all nodes share, and what goes wrong among them."""
 
-    problem: Problem
+    problem: Learnable
     seed: int
     faults: Presence
 
@@ -87,7 +88,7 @@ class _Learner:
     """One node: its state, its own samples, and the gradient it is working on."""
 
     def __init__(self, world: _World, algorithm: Algorithm, index: int) -> None:
-        self.problem: Problem = world.problem.of_node(index)
+        self.problem: Learnable = world.problem.of_node(index)
         self.algorithm = algorithm
         self.index = index
         self.seed = world.seed
@@ -148,7 +149,7 @@ def _inbox(store: Any, weight: Any, own_weight: float, heard: Any, age: Any, fin
     )
 
 
-def _shares(problem: Problem) -> Vector:
+def _shares(problem: Learnable) -> Vector:
     return np.array(problem.count, np.float64) / float(sum(problem.count))
 
 

@@ -201,7 +201,7 @@ def descend(problem: Problem, arm: Arm, watch: Callable[[Run, int, int], None] |
     comparison, step = arm.comparison, arm.comparison.algorithm[0]["step"]
     run = Run("centralised", arm.key, arm.seed)
     keys, slot_s = make_key(arm.seed, Stream.BATCH)[None], slot_seconds(comparison, problem)
-    move, evaluate = (_move, _evaluate) if problem.traceable else (_move_in_python, Problem.evaluate)
+    move, evaluate = (_move_in_python, Problem.evaluate) if problem.called_from_python else (_move, _evaluate)
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
