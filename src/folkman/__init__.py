@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from folkman.problem.projection import PROJECTIONS
     from folkman.radio import NETWORKS
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
-    from folkman.radio.trace import record_timeline, replay
+    from folkman.radio.replay import replay
+    from folkman.radio.trace import record_timeline
     from folkman.record.run import Run
     from folkman.report.figures import draw_curves, draw_labels
     from folkman.report.notebook import Results, read_results
@@ -57,7 +58,8 @@ _HOMES = {
     "folkman.problem.projection": ("PROJECTIONS",),
     "folkman.radio": ("NETWORKS",),
     "folkman.radio.delay": ("constant", "ideal", "iid", "pipelined", "snapshot"),
-    "folkman.radio.trace": ("record_timeline", "replay"),
+    "folkman.radio.replay": ("replay",),
+    "folkman.radio.trace": ("record_timeline",),
     "folkman.record.run": ("Run",),
     "folkman.report.figures": ("draw_curves", "draw_labels"),
     "folkman.report.notebook": ("Results", "read_results"),

@@ -168,8 +168,8 @@ _loss_and_grad = jax.jit(jax.value_and_grad(_weighted_loss, argnums=1), static_a
 @partial(jax.jit, static_argnums=0)
 def _loss_and_hits(model: Model, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     hits = model.hits(w, x, y)
-    share = jnp.zeros((), w.dtype) if hits is None else jnp.sum(weight * hits)
-    return _weighted_loss(model, w, x, y, weight), share
+    right = jnp.zeros((), w.dtype) if hits is None else jnp.sum(weight * hits)
+    return _weighted_loss(model, w, x, y, weight), right
 
 
 def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array) -> tuple[Array, Array]:
