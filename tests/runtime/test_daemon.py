@@ -114,9 +114,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     assert daemons[0].node.mailbox.sequence[1] >> 32 == 2  # of the second life, though its count began anew
     told = retold(algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
     assert isinstance(told.timeline, trace.PeerTimeline)
-    run = simulate(
-        problem, Replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake)
-    )
+    run = simulate(problem, Replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake))
     np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
 
 
