@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
+    from folkman.problem.learnable import Analysable, Evaluation, Learnable
     from folkman.problem.models import MODELS, Model
     from folkman.problem.partition import split
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
     from folkman.radio import NETWORKS
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
-    from folkman.radio.trace import record_timeline, replay
+    from folkman.radio.replay import replay
+    from folkman.radio.trace import record_timeline
     from folkman.record.run import Run
     from folkman.report.figures import draw_curves, draw_labels
     from folkman.report.notebook import Results, read_results
@@ -49,13 +51,15 @@ _HOMES = {
     "folkman.problem.cores": ("use_cores",),
     "folkman.problem.data": ("DataSet", "load"),
     "folkman.problem.field": ("Field", "make_field"),
+    "folkman.problem.learnable": ("Analysable", "Evaluation", "Learnable"),
     "folkman.problem.models": ("MODELS", "Model"),
     "folkman.problem.partition": ("split",),
     "folkman.problem.problem": ("Problem", "make_problem"),
     "folkman.problem.projection": ("PROJECTIONS",),
     "folkman.radio": ("NETWORKS",),
     "folkman.radio.delay": ("constant", "ideal", "iid", "pipelined", "snapshot"),
-    "folkman.radio.trace": ("record_timeline", "replay"),
+    "folkman.radio.replay": ("replay",),
+    "folkman.radio.trace": ("record_timeline",),
     "folkman.record.run": ("Run",),
     "folkman.report.figures": ("draw_curves", "draw_labels"),
     "folkman.report.notebook": ("Results", "read_results"),
@@ -69,12 +73,15 @@ __all__ = [
     "NETWORKS",
     "PROJECTIONS",
     "Algorithm",
+    "Analysable",
     "Assumption",
     "Clock",
     "DataSet",
+    "Evaluation",
     "Faults",
     "Field",
     "Inbox",
+    "Learnable",
     "Model",
     "Node",
     "Place",

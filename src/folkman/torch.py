@@ -5,7 +5,8 @@
 
 The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the losses come from
 `loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on the CPU; mixing, timing and
-messages are as for any problem. Nothing here is traced: nodes are computed one after the other from Python.
+messages are as for any problem. Nothing here is traced: nodes are computed one after the other from Python, and
+`folkman.theory` cannot measure curvature.
 
 Modules whose output in training depends on other samples or on buffers (batch normalisation, dropout) are refused:
 their loss is no function of the flat vector.
@@ -14,7 +15,8 @@ their loss is no function of the flat vector.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +25,20 @@ from jax import Array
 
 from folkman.checks import require
 from folkman.problem.layout import Layout
-from folkman.problem.problem import Evaluation, Problem
+from folkman.problem.learnable import Evaluation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+    Samples: TypeAlias = tuple[Tensor, Tensor]  # x and y, of one length
+    Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (scores, y) -> one value per sample
+    Hits: TypeAlias = Callable[[Tensor, Tensor], float]  # (scores, y) -> the share of samples that are right
 
 __all__ = ["TorchProblem", "import_torch", "problem"]
 
-Samples: TypeAlias = tuple[Any, Any]  # two tensors, x and y, of one length
 
-
-def import_torch() -> Any:
+def import_torch() -> ModuleType:
     """Return PyTorch, or say how to get it."""
     try:
         import torch
@@ -44,10 +52,8 @@ def import_torch() -> Any:
 class Guest:
     """The module, its loss and the data, compared by identity."""
 
-    convolutional = True  # as for the engine: call it from Python, node by node
-
     def __init__(
-        self, module: Any, loss: Callable[[Any, Any], Any], parts: Sequence[Samples], test: Samples | None, hits: Any
+        self, module: "Module", loss: "Loss", parts: "Sequence[Samples]", test: "Samples | None", hits: "Hits | None"
     ) -> None:
         self.module, self.loss, self.parts, self.test, self.hits = module, loss, tuple(parts), test, hits
         self.names = [name for name, _ in module.named_parameters()]
@@ -58,7 +64,7 @@ class Guest:
         """Return the map of the flat vector: the module's own names and order."""
         return Layout(tuple(zip(self.names, self.shapes, strict=True)))
 
-    def put(self, w: Any) -> None:
+    def put(self, w: Array) -> None:
         """Write a flat vector into the module."""
         torch = import_torch()
         vector = torch.from_numpy(np.array(w, np.float32))
@@ -69,7 +75,7 @@ class Guest:
         torch = import_torch()
         return torch.nn.utils.parameters_to_vector(self.module.parameters()).detach().numpy().copy()
 
-    def losses(self, x: Any, y: Any) -> Any:
+    def losses(self, x: "Tensor", y: "Tensor") -> "Tensor":
         """Return one loss a sample."""
         found = self.loss(self.module(x), y)
         require(
@@ -86,7 +92,7 @@ class Guest:
 )
 @dataclass(frozen=True, eq=False)
 class TorchProblem:
-    """A problem as the engines and nodes see it; `model` is the guest."""
+    """A problem as the protocols of `folkman.problem.learnable` ask for it; `model` is the guest."""
 
     count: Array  # (node,)
     share: Array  # (node,) alpha_i
@@ -96,9 +102,8 @@ class TorchProblem:
     batch: int | None
     name: str
     rows: tuple[int, ...]  # which of the guest's parts the nodes hold
-    l2 = 0.0
-    optimum = None
-    traceable = False
+    called_from_python = True
+    differentiable = False
 
     @property
     def num_nodes(self) -> int:
@@ -110,11 +115,19 @@ class TorchProblem:
         """Return d."""
         return self.initial.shape[0]
 
+    @property
+    def layout(self) -> Layout:
+        """Return the names and shapes of the module's parameters."""
+        return self.model.layout
+
     def of_node(self, index: int) -> "TorchProblem":
         """Return the problem as node `index` sees it."""
         part = slice(index, index + 1)
-        cut = {"count": self.count[part], "share": self.share[part], "node": self.node[part]}
-        return replace(self, rows=self.rows[part], **cut)
+        return replace(self, rows=self.rows[part], count=self.count[part], share=self.share[part], node=self.node[part])
+
+    def full_batch(self) -> "TorchProblem":
+        """Return the same problem with gradients over all samples."""
+        return replace(self, batch=None)
 
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
@@ -152,24 +165,24 @@ class TorchProblem:
         return Evaluation(found[0], found[1], found[2], nan)
 
 
-def accuracy(scores: Any, y: Any) -> float:
+def accuracy(scores: "Tensor", y: "Tensor") -> float:
     """Return the share of samples whose largest score is at the label."""
     return float((scores.argmax(dim=1) == y).float().mean())
 
 
 def problem(
-    module: Any,
-    loss: Callable[[Any, Any], Any],
-    parts: Sequence[Samples],
+    module: "Module",
+    loss: "Loss",
+    parts: "Sequence[Samples]",
     *,
-    test: Samples | None = None,
+    test: "Samples | None" = None,
     batch: int | None = None,
-    hits: Callable[[Any, Any], float] | None = accuracy,
+    hits: "Hits | None" = accuracy,
     name: str = "torch",
-) -> Problem:
+) -> TorchProblem:
     """Put the samples `parts[i]` on node i; the common first model is the module's own parameters now.
 
-    `loss(scores, y)` gives one value a sample; `hits(scores, y)` the share that is right, None where there is no such.
+    `loss(scores, y)` returns one value per sample; `hits(scores, y)` the share that is right, None if there is none.
     """
     torch = import_torch()
     require(
@@ -183,7 +196,7 @@ def problem(
     require(not frozen, f"parameters must be float32, {', '.join(frozen)} are not; call module.float()")
     guest = Guest(module, loss, parts, test, hits)
     counts = np.array([len(x) for x, _ in parts])
-    made: Any = TorchProblem(  # a problem to everyone who asks it for gradients
+    return TorchProblem(
         count=jnp.asarray(counts, jnp.int32),
         share=jnp.asarray(counts / counts.sum(), jnp.float32),
         node=jnp.arange(len(parts), dtype=jnp.int32),
@@ -193,4 +206,3 @@ def problem(
         name=name,
         rows=tuple(range(len(parts))),
     )
-    return made

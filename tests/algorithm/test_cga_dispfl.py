@@ -15,7 +15,7 @@ from folkman.algorithm.cga import cga
 from folkman.algorithm.compcga import compcga, signs
 from folkman.algorithm.dispfl import dispfl
 from folkman.algorithm.dpsgd import dpsgd
-from folkman.algorithm.pieces.nnls import closest_in_cone
+from folkman.algorithm.pieces.nnls import shortest_combination
 from folkman.algorithm.pieces.segments import segments
 from folkman.algorithm.pieces.sparsity import Sparsity, kept
 from folkman.algorithm.pieces.topology import graph, metropolis
@@ -47,7 +47,7 @@ def gradient(problem, node, w):
     return np.asarray(problem.y[node, 0]) * (w - np.asarray(problem.x[node, 0]))
 
 
-# --- the cone ---------------------------------------------------------------------------------------------------
+# --- the shortest combination ---------------------------------------------------------------------------------
 
 
 def programs(kind, rng, rows, dim=30, room=14):
@@ -78,7 +78,7 @@ def test_the_cone_is_scipys_least_squares_and_meets_the_conditions_of_an_optimum
     cases = [programs(kind, rng, 1 + place % 14) for kind in KINDS for place in range(28)]
     own, rows = (np.array(part) for part in zip(*cases, strict=True))
 
-    found = np.asarray(jax.jit(jax.vmap(lambda g0, g: closest_in_cone(g0, g, margin)))(own, rows))
+    found = np.asarray(jax.jit(jax.vmap(lambda g0, g: shortest_combination(g0, g, margin)))(own, rows))
 
     for g0, g, closest in zip(own, rows, found, strict=True):
         norm = np.linalg.norm(g, axis=1)
@@ -94,15 +94,15 @@ def test_a_gradient_without_conflict_is_kept_to_the_last_bit(x64):
     own = jnp.asarray(np.random.default_rng(0).normal(size=DIM))
     rows = jnp.stack([own, 0.3 * own + 1e-3, jnp.zeros(DIM)])
 
-    np.testing.assert_array_equal(closest_in_cone(own, rows), own)
-    np.testing.assert_array_equal(closest_in_cone(own, jnp.zeros((3, DIM)), 0.5), own)
+    np.testing.assert_array_equal(shortest_combination(own, rows), own)
+    np.testing.assert_array_equal(shortest_combination(own, jnp.zeros((3, DIM)), 0.5), own)
 
 
 def test_the_cone_keeps_float32_and_stays_finite_on_hostile_rows():
     row = jnp.asarray([-1.0, 1e-4, 0.0], jnp.float32)
     rows = jnp.stack([row, row, -row, row * 1e6, row.at[2].set(1e-7)])
 
-    found = closest_in_cone(jnp.asarray([1.0, 1.0, 1.0], jnp.float32), rows)
+    found = shortest_combination(jnp.asarray([1.0, 1.0, 1.0], jnp.float32), rows)
 
     assert found.dtype == jnp.float32
     assert float(jnp.min(rows @ found / jnp.linalg.norm(rows, axis=1))) > -1e-3

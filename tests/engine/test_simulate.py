@@ -227,7 +227,7 @@ def test_bad_horizons_are_refused(digits, slots, every):
 def test_the_python_loop_and_the_compiled_loop_agree(digits, monkeypatch):
     """A convolutional model runs slot by slot from Python on the CPU; the arithmetic is the same."""
     compiled = simulate(digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True))
-    monkeypatch.setattr(type(digits), "traceable", property(lambda _: False))
+    monkeypatch.setattr(type(digits), "called_from_python", property(lambda _: True))
     looped = simulate(digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True))
 
     np.testing.assert_allclose(looped.nodes, compiled.nodes, rtol=1e-12, atol=1e-15)

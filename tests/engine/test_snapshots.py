@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman.engine import snapshots
-from folkman.radio.trace import PeerTimeline, replay
+from folkman.radio.replay import replay
+from folkman.radio.trace import PeerTimeline
 
 
 def random_timeline(rng, nodes, slots, send_probability):

@@ -96,10 +96,10 @@ def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):
     whole = problem.gradients(v, keys(2))
     value = problem.evaluate(v[0])
 
-    assert problem.traceable is (jax.default_backend() != "cpu")
+    assert problem.called_from_python is (jax.default_backend() == "cpu")
     monkeypatch.setattr(module, "CONVOLUTION_CHUNK", {jax.default_backend(): 5})
     looped = problem.gradients(v, keys(2))
-    monkeypatch.setattr(type(problem), "traceable", property(lambda _: True))
+    monkeypatch.setattr(type(problem), "called_from_python", property(lambda _: False))
     traced = problem.gradients(v, keys(2))
 
     for other in (looped, traced):

@@ -122,7 +122,7 @@ def test_coverage_in_a_poisson_field_is_the_closed_form():
 def test_network_of_cells_is_one_cell_under_vmap():
     stations_m = geometry.hexagonal_stations(50, 500.0)
     nodes_m = geometry.nodes_in_discs(stations_m, 5, 500.0, jax.random.key(7))
-    phi = geometry.layout_interferers(geometry.layout(stations_m, nodes_m, num_neighbours=18))
+    phi = geometry.placed_interferers(geometry.placement(stations_m, nodes_m, num_neighbours=18))
 
     def one_cell(cell_nodes_m, cell_phi, key):
         link = channel.link_gain(cell_nodes_m, cell_nodes_m)

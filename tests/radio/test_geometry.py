@@ -120,13 +120,13 @@ def test_neighbours_are_the_nearest_others():
 @pytest.mark.parametrize(("num_cells", "asked", "given"), [(1, 6, 0), (2, 6, 1), (4, 3, 3)])
 def test_small_networks_have_as_many_neighbours_as_there_are(num_cells, asked, given):
     stations_m = geometry.hexagonal_stations(num_cells, RADIUS_M)
-    placed = geometry.layout(
+    placed = geometry.placement(
         stations_m,
         geometry.nodes_in_discs(stations_m, 3, RADIUS_M, jax.random.key(0)),
         num_neighbours=asked,
     )
     assert placed.neighbours.shape == (num_cells, given)
-    assert geometry.layout_interferers(placed).positions_m.shape == (num_cells, 3, given, 2)
+    assert geometry.placed_interferers(placed).positions_m.shape == (num_cells, 3, given, 2)
 
 
 def test_coinciding_stations_are_neighbours_but_never_of_themselves():
@@ -139,9 +139,9 @@ def test_coinciding_stations_are_neighbours_but_never_of_themselves():
 def test_interferers_of_a_layout_are_the_same_band_of_the_neighbours():
     stations_m = geometry.hexagonal_stations(7, RADIUS_M)
     nodes_m = geometry.nodes_in_discs(stations_m, 4, RADIUS_M, jax.random.key(7))
-    placed = geometry.layout(stations_m, nodes_m, num_neighbours=3)
+    placed = geometry.placement(stations_m, nodes_m, num_neighbours=3)
 
-    phi = geometry.layout_interferers(placed)
+    phi = geometry.placed_interferers(placed)
 
     assert phi.positions_m.shape == (7, 4, 3, 2)
     other = int(placed.neighbours[5, 2])
@@ -151,10 +151,10 @@ def test_interferers_of_a_layout_are_the_same_band_of_the_neighbours():
 
 def test_ten_thousand_cells_are_laid_out_in_linear_memory():
     stations_m = geometry.hexagonal_stations(10_000, RADIUS_M)
-    placed = geometry.layout(
+    placed = geometry.placement(
         stations_m, geometry.nodes_in_discs(stations_m, 5, RADIUS_M, jax.random.key(8)), num_neighbours=18
     )
-    phi = geometry.layout_interferers(placed)
+    phi = geometry.placed_interferers(placed)
     assert phi.positions_m.size == 10_000 * 5 * 18 * 2
 
 

@@ -418,7 +418,7 @@ def test_ten_thousand_nodes_in_cells_take_memory_linear_in_cells():
     sizes = []
     for cells in (10, 40):
         stations = geometry.hexagonal_stations(cells, 500.0)
-        layout = geometry.layout(stations, geometry.nodes_in_discs(stations, 20, 500.0, key), num_neighbours=9)
+        layout = geometry.placement(stations, geometry.nodes_in_discs(stations, 20, 500.0, key), num_neighbours=9)
         state = jax.vmap(rest)(place_cells(RadioNetwork(), layout))
         sizes.append(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         offers = jnp.ones((cells, 20), bool)

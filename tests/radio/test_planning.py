@@ -14,7 +14,7 @@ from folkman.cli import main
 from folkman.experiment.survey import Question, survey
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork
-from folkman.radio.planning import Drops, plan
+from folkman.radio.planning import Drops, forecast
 from folkman.report.cells import draw_ages, draw_map
 
 # I = 5, one interferer a cell and band, T = 1 s, the paper's CNN: an independent program's figures
@@ -58,7 +58,7 @@ def test_the_published_table_is_met_within_sampling_error(threshold_db, allocati
     """600 drops; all of the table is in their first blocks, so the network need not run on."""
     network = RadioNetwork(threshold_db=threshold_db, allocation=allocation)
 
-    drawn = plan(network, 5, 430_698 * 16, Drops(600, slots=4))
+    drawn = forecast(network, 5, 430_698 * 16, Drops(600, slots=4))
 
     for values, published in zip(
         (drawn.linked, drawn.scheduled, drawn.gamma_t_slots), TABLE[threshold_db, allocation], strict=True
@@ -76,7 +76,7 @@ def test_the_published_table_is_met_within_sampling_error(threshold_db, allocati
 def test_the_durations_of_fifteen_nodes_are_met_within_sampling_error(threshold_db, allocation):
     network = RadioNetwork(threshold_db=threshold_db, allocation=allocation)
 
-    drawn = plan(network, 15, 430_698 * 16, Drops(300, slots=4))
+    drawn = forecast(network, 15, 430_698 * 16, Drops(300, slots=4))
 
     known = drawn.gamma_t_slots[np.isfinite(drawn.gamma_t_slots)]
     error = known.std(ddof=1) / np.sqrt(len(known))
@@ -117,7 +117,7 @@ def test_a_drop_counts_ages_after_the_warm_up_and_waits_that_still_run(allocatio
     network = RadioNetwork(threshold_db=3.0, allocation=allocation, bandwidth_hz=6e3)
     number, slots, _ = SMALL.drops
 
-    drawn = plan(network, SMALL.nodes, SMALL.parameters * 16, SMALL.drops)
+    drawn = forecast(network, SMALL.nodes, SMALL.parameters * 16, SMALL.drops)
 
     assert drawn.ages.sum() == number * 6 * (slots - slots // 4)
     unfinished = early = 0

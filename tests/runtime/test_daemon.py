@@ -14,7 +14,7 @@ from folkman.algorithm.base import Assumption
 from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
-from folkman.radio.replay import replay_rounds, replay_star
+from folkman.radio.replay import Replay, replay, replay_rounds, replay_star
 from folkman.runtime import identity, journal, loops
 from folkman.runtime import state as saved
 from folkman.runtime.causal import around_server, between_peers
@@ -80,7 +80,7 @@ def retold(algorithm, folder, numbers):
 @pytest.mark.parametrize(
     ("algorithm", "network"),
     [
-        pytest.param(async_sharing(0.1), trace.replay, id="async_sharing"),
+        pytest.param(async_sharing(0.1), replay, id="async_sharing"),
         pytest.param(dpsgd(0.1, topology="complete"), replay_rounds, id="dpsgd"),
         pytest.param(dfedavgm(0.05, local_steps=2, topology="complete"), replay_rounds, id="dfedavgm"),
         pytest.param(fedavg(0.1, local_steps=2), replay_star, id="fedavg"),
@@ -114,9 +114,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     assert daemons[0].node.mailbox.sequence[1] >> 32 == 2  # of the second life, though its count began anew
     told = retold(algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
     assert isinstance(told.timeline, trace.PeerTimeline)
-    run = simulate(
-        problem, trace.Replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake)
-    )
+    run = simulate(problem, Replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake))
     np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
 
 

@@ -6,7 +6,7 @@ import pytest
 from folkman import async_sharing, constant, iid, pipelined, simulate, snapshot
 from folkman.engine.simulate import Recording
 from folkman.theory.convergence import BOUNDS, all_bounds, effective_age, measured, window_sums
-from folkman.theory.trajectory import Path, retell, step_weights
+from folkman.theory.trajectory import Trajectory, follow, step_weights
 
 SLOPES = {  # losses h f(x - c) with |f''| <= 1 and f >= 0: value and derivative of f
     "quadratic": (lambda x: 0.5 * x**2, lambda x: x),
@@ -62,8 +62,8 @@ def simulate_many(kind, h, c, ages, alpha, step):
 
 
 def make_path(table, ages, alpha, step):
-    blank = dict.fromkeys(Path._fields, np.zeros(0))
-    return Path(**{**blank, **table, "ages": ages, "weights": alpha, "shares": alpha, "step": float(step)})
+    blank = dict.fromkeys(Trajectory._fields, np.zeros(0))
+    return Trajectory(**{**blank, **table, "ages": ages, "weights": alpha, "shares": alpha, "step": float(step)})
 
 
 def random_paths(count=96, slots=40):
@@ -189,23 +189,23 @@ def test_bounds_say_when_they_do_not_apply():
     [(snapshot(4), "theorem"), (pipelined(3), "local"), (constant(2), "figure"), (iid(5), "theorem")],
     ids=["snapshot", "pipelined", "constant", "iid"],
 )
-def test_retelling_a_run_gives_its_last_model(digits, network, scaling):
+def test_following_a_run_gives_its_last_model(digits, network, scaling):
     run = simulate(digits, network, async_sharing(0.05, scaling), slots=30, recording=Recording(30, timeline=True))
 
-    path = retell(digits, run.timeline.held, 0.05, scaling)
+    path = follow(digits, run.timeline.held, 0.05, scaling)
 
     np.testing.assert_allclose(path.last, run.model, rtol=0, atol=1e-12)
     assert path.loss[-1] == pytest.approx(run.last("train_loss"), rel=1e-12)
     assert path.ages.max() == run.last("max_age")
 
 
-def test_retelling_agrees_with_the_plain_simulator(quadratics):
+def test_following_agrees_with_the_plain_simulator(quadratics):
     problem = quadratics(nodes=4, dim=3, heterogeneity=2.0)
     rng = np.random.default_rng(0)
     ages = draw_ages(rng, "iid", 25, 4, 5)
     h, c = np.asarray(problem.y[:, 0]), np.asarray(problem.x[:, 0])  # one sample a node
 
-    path = retell(problem, np.arange(25)[:, None, None] - ages, 0.1, "theorem")
+    path = follow(problem, np.arange(25)[:, None, None] - ages, 0.1, "theorem")
     plain = simulate_many("quadratic", h[None], c[None], ages[None], np.asarray(problem.share)[None], np.array([0.1]))[
         0
     ]

@@ -7,14 +7,14 @@ from folkman import async_sharing, constant, simulate, snapshot
 from folkman.engine.simulate import Recording
 from folkman.theory.printed import Constants, assumptions, constants_of, corollary_2, theorem_2, u
 from folkman.theory.smoothness import ceiling
-from folkman.theory.trajectory import retell
+from folkman.theory.trajectory import follow
 
 PLAIN = Constants(nodes=10, step=0.01, gamma=5, l1=1.0, l2=1.0, l3=1.0, delta=0.0, gradient=1.0)
 
 
 def told(problem, network, step, slots=120):
     run = simulate(problem, network, async_sharing(step), slots=slots, recording=Recording(slots, timeline=True))
-    path = retell(problem, run.timeline.held, step, "theorem")
+    path = follow(problem, run.timeline.held, step, "theorem")
     return path, constants_of(path, float(ceiling(problem).max()))
 
 

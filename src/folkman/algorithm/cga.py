@@ -1,7 +1,7 @@
 """CGA: average with the neighbours, and step along a gradient that harms none of them, in lock-step.
 
     g_ii = grad F_i(x_i),   g_il = grad F_l(x_i) for each neighbour l (cross gradients, made by l)          [1, Alg. 1]
-    g~_i = g_0 + G^T v,   v = argmin_{v >= margin} 1/2 || g_0 + G^T v ||^2                                  (cone.py)
+    g~_i = g_0 + G^T v,   v = argmin_{v >= margin} 1/2 || g_0 + G^T v ||^2                                  (nnls.py)
 
     paper      rows of G: g_il, g_0 = g_ii, margin 0
                u_i+ = mu u_i - eta g~_i,   x_i+ = sum_l W_il x_l + u_i+
@@ -9,9 +9,9 @@
                u_i+ = mu u_i + g~_i,   x_i+ = sum_l W_il x_l - eta (g~_i + mu u_i+)
 
 In the paper's form <g~_i, g_il> >= 0 for all l, and g~_i = g_ii if g_ii does that itself: then mu = 0 makes it D-PSGD,
-combine first. An iteration takes 1 + deg_i slots of computing and two exchanges (cross.py): x_i, S bits, then the cross
-gradients for the neighbours, deg_i S bits. On a broadcast medium I nodes pay I S + sum_i deg_i S, more than gossip and
-not less; one by one they pay 2 sum_i deg_i S.
+combine first. An iteration takes 1 + deg_i slots of computing and two exchanges (cross_gradients.py):
+x_i, S bits, then the cross gradients for the neighbours, deg_i S bits. On a broadcast medium I nodes
+pay I S + sum_i deg_i S, more than gossip and not less; one by one they pay 2 sum_i deg_i S.
 
 Differs from [1]: the paper's form, its momentum too, is recalled and not verified. "released" is the form of the
 authors' code (github.com/yasesf93/CrossGradientAggregation), which gathers the neighbours' data instead of their
@@ -30,8 +30,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox
-from folkman.algorithm.pieces.cross_gradients import CrossState, cross_gradients
-from folkman.algorithm.pieces.nnls import closest_in_cone
+from folkman.algorithm.pieces.cross_gradients import CrossGradientState, with_cross_gradients
+from folkman.algorithm.pieces.nnls import shortest_combination
 from folkman.algorithm.pieces.rules import Rule, check_rule, combine
 from folkman.algorithm.pieces.segments import Shapes, segments
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -69,19 +69,20 @@ def cga(
     if not 0 <= bound < float("inf"):
         raise ValueError(f"margin must be a finite number of at least 0, got {margin}; the authors' code takes 0.5")
 
-    def mixed_models(state: CrossState, inbox: Inbox) -> Array:
+    def mixed_models(state: CrossGradientState, inbox: Inbox) -> Array:
         models = inbox._replace(store=inbox.store[:, : len(state.params)])
         return combine(models, inbox.weight, state.params, inbox.own_weight, rule=rule, trim=trim)
 
-    def move(state: CrossState, inbox: Inbox, rows: Array) -> CrossState:
+    def move(state: CrossGradientState, inbox: Inbox, rows: Array) -> CrossGradientState:
         eta_t = jnp.asarray(eta(state.updates.astype(rows.dtype)), rows.dtype)
         mixed = mixed_models(state, inbox)
         if form == "paper":
-            speed = momentum * state.momentum - eta_t * closest_in_cone(state.own, rows, bound)
+            speed = momentum * state.momentum - eta_t * shortest_combination(state.own, rows, bound)
             return state._replace(params=mixed + speed, momentum=speed)
         rows = inbox.weight[state.nbr][:, None] * rows
-        closest = closest_in_cone(inbox.own_weight * state.own, rows, bound, segments(shapes, len(state.params)))
-        speed = momentum * state.momentum + closest
-        return state._replace(params=mixed - eta_t * (closest + momentum * speed), momentum=speed)
+        cuts = segments(shapes, len(state.params))
+        shortest = shortest_combination(inbox.own_weight * state.own, rows, bound, cuts)
+        speed = momentum * state.momentum + shortest
+        return state._replace(params=mixed - eta_t * (shortest + momentum * speed), momentum=speed)
 
-    return cross_gradients("cga", topology, degree, graph_seed, move)
+    return with_cross_gradients("cga", topology, degree, graph_seed, move)

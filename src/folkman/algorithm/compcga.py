@@ -24,7 +24,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox, Place
 from folkman.algorithm.cga import cga
-from folkman.algorithm.pieces.cross_gradients import CrossState, copy_prices, link_prices
+from folkman.algorithm.pieces.cross_gradients import CrossGradientState, copy_prices, link_prices
 from folkman.algorithm.pieces.rules import Rule
 from folkman.algorithm.pieces.segments import Shapes, segments
 from folkman.algorithm.pieces.steps import Decay
@@ -36,7 +36,7 @@ __all__ = ["CompressedState", "compcga", "signs"]
 class CompressedState(NamedTuple):
     """What a node remembers."""
 
-    plain: CrossState
+    plain: CrossGradientState
     error: Array  # (link, d) e of each neighbour, or (1, d) of the own gradient
 
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place
-from folkman.algorithm.pieces.neighbours import Choice, Partners
+from folkman.algorithm.pieces.neighbours import RoundNeighbours, RoundTopology
 from folkman.algorithm.pieces.segments import Shapes
 from folkman.algorithm.pieces.sparsity import Layers, Sparsity
 from folkman.algorithm.pieces.steps import step_size
@@ -52,7 +52,7 @@ def dispfl(
     anneal: float = 0.5,
     rounds: int = 500,
     regrowth: Literal["random", "gradient"] = "random",
-    topology: Choice = "full",
+    topology: RoundTopology = "full",
     in_degree: int = 1,
     active: float = 1.0,
     local_steps: int = 1,
@@ -66,7 +66,8 @@ def dispfl(
     >>> dispfl(density=0.5).prices(100, 16)
     (900,)
     """
-    sparsity, partners = Sparsity(density, layers, anneal, rounds, shapes), Partners(topology, in_degree, active)
+    sparsity = Sparsity(density, layers, anneal, rounds, shapes)
+    neighbours = RoundNeighbours(topology, in_degree, active)
     sparsity.check()
     step_size(step)
     require(0 < round_decay <= 1, f"round_decay must be in (0, 1], got {round_decay}; 1 is none")
@@ -77,7 +78,7 @@ def dispfl(
 
     def init(params: Array, place: Place) -> SparseState:
         mask, zero = sparsity.first(jax.random.uniform(place.key, params.shape, jnp.float32)), jnp.zeros((), jnp.int32)
-        return SparseState(params * mask, mask, mask, partners.none(place.num_nodes), zero, zero)
+        return SparseState(params * mask, mask, mask, neighbours.none(place.num_nodes), zero, zero)
 
     def message(state: SparseState) -> Array:
         return jnp.concatenate([state.params, state.shared.astype(state.params.dtype)])
@@ -101,7 +102,7 @@ def dispfl(
         params, over = descend(state, grad), state.steps + 1 == gradients
         score = jnp.abs(grad) if regrowth == "gradient" else jax.random.uniform(where, grad.shape, jnp.float32)
         evolved = sparsity.evolve(state.shared, params, score, state.rounds.astype(grad.dtype))
-        mask, chosen = jnp.where(over, evolved, state.mask), jnp.where(over, partners.draw(inbox, who), state.chosen)
+        mask, chosen = jnp.where(over, evolved, state.mask), jnp.where(over, neighbours.draw(inbox, who), state.chosen)
         return state._replace(params=params, mask=mask, chosen=chosen, steps=state.steps + 1)
 
     return Algorithm(
@@ -114,7 +115,7 @@ def dispfl(
         receive=receive,
         computes=lambda state: state.steps < gradients,
         offers=lambda state: state.steps >= gradients,
-        mixing=partners.mixing(),
+        mixing=neighbours.mixing(),
         prices=lambda dim, bits: (dim + bits * sum(number for _, number in sparsity.parts(dim)),),
         assumes=frozenset({Assumption.LOCKSTEP, Assumption.PRESENT}),
     )

@@ -30,7 +30,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox
 from folkman.algorithm.pieces.rules import Rule, check_rule, combine
-from folkman.algorithm.pieces.server_side import around, check_number, half, versions
+from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
 
 __all__ = ["FedAPServer", "fedap"]
@@ -100,7 +100,7 @@ def fedap(
         return FedAPServer(params, state.rounds + closes, arrived & ~closes, chosen, inbox.heard & ~new | closes)
 
     drawn = selection == "random"
-    return around(
+    return around_server(
         "fedap",
         server_init,
         receive,

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox
-from folkman.algorithm.pieces.server_side import around, versions
+from folkman.algorithm.pieces.server_side import around_server, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
@@ -98,4 +98,4 @@ def fedasync(
         params = stays[0] * state.params + inbox.mix(a * jnp.append(stays[1:], 1.0))[:dim]
         return FedAsyncServer(params, rounds, inbox.heard)
 
-    return around("fedasync", server_init, receive, eta, local_steps=local_steps, proximal=rho)
+    return around_server("fedasync", server_init, receive, eta, local_steps=local_steps, proximal=rho)

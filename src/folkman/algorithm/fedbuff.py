@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox
-from folkman.algorithm.pieces.server_side import around, check_number, half, versions
+from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
@@ -83,4 +83,4 @@ def fedbuff(
             answers=inbox.heard,
         )
 
-    return around("fedbuff", server_init, receive, eta, local_steps=local_steps, differences=True)
+    return around_server("fedbuff", server_init, receive, eta, local_steps=local_steps, differences=True)

@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox
-from folkman.algorithm.pieces.server_side import around, check_number, half, versions
+from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import step_size
 from folkman.checks import require
 
@@ -105,16 +105,16 @@ def fedsa(
             rank = jnp.zeros_like(queue).at[order].set(jnp.cumsum(waiting[order], dtype=jnp.int32))  # from 1
             closes = (jnp.sum(waiting) >= size) & jnp.all(waiting | ~must)
             members = waiting & (rank <= jnp.maximum(size, jnp.max(jnp.where(must, rank, 0)))) & closes
-            share = jnp.where(members & inbox.finite, inbox.weight, 0.0)
-            share = share / jnp.maximum(jnp.sum(share), 1e-30) if aggregation == "mean" else share
-            leaves, heard = 1.0 - jnp.sum(share), members | dropped
+            weights = jnp.where(members & inbox.finite, inbox.weight, 0.0)
+            weights = weights / jnp.maximum(jnp.sum(weights), 1e-30) if aggregation == "mean" else weights
+            leaves, heard = 1.0 - jnp.sum(weights), members | dropped
             rest = (s.counts + members, jnp.where(heard, -1, s.queue), s.slot, s.answers | heard)
-            return leaves * kept, leaves * part + share, FedSAServer(s.params, s.rounds + closes, s.anchor, *rest)
+            return leaves * kept, leaves * part + weights, FedSAServer(s.params, s.rounds + closes, s.anchor, *rest)
 
         none, begun = jnp.zeros_like(inbox.weight), state._replace(queue=queue, answers=queue < -1)
         kept, part, new = jax.lax.fori_loop(0, len(queue) // size, close, (none[0] + 1.0, none, begun))
         params, anchor = kept * state.params + inbox.mix(part)[:dim], jnp.where(new.answers, new.rounds, anchor)
         return new._replace(params=params, anchor=anchor, slot=state.slot + 1)
 
-    return around("fedsa", server_init, receive, eta, local_steps=local_steps, factors=rates,
+    return around_server("fedsa", server_init, receive, eta, local_steps=local_steps, factors=rates,
                   assumes=(Assumption.PRESENT,) if waits else (), needs=lambda n: M or half(n))  # fmt: skip

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Prices
-from folkman.algorithm.pieces.server_side import around, check_number, half
+from folkman.algorithm.pieces.server_side import around_server, check_number, half
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
@@ -105,7 +105,7 @@ def twafl(
             answers=closes & drawn,
         )
 
-    algorithm = around(
+    algorithm = around_server(
         name="twafl",
         server_init=server_init,
         server_receive=receive,

@@ -178,11 +178,11 @@ def _examine(part: "Part", comparison: "Comparison", folder: Any) -> tuple[dict[
     from folkman.theory.convergence import all_bounds, effective_age, measured, without_running
     from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
     from folkman.theory.smoothness import ceiling, curvatures
-    from folkman.theory.trajectory import retell
+    from folkman.theory.trajectory import follow
 
     run, problem, table = part.run, part.simulation.problem, _table_of(comparison, part.run.label)
     held, off = _stamps(part, folder)
-    path = retell(problem, held, table["step"], table["scaling"])
+    path = follow(problem, held, table["step"], table["scaling"])
     if not np.isfinite(path.loss).all():
         raise ValueError(f"'{run.label}' (seed {run.seed}) diverged; no bound can hold: try folkman theory step")
     smooth = np.max([curvatures(problem, w) for w in (*path.points, path.last)], axis=0)

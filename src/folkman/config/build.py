@@ -9,6 +9,7 @@ from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison
 from folkman.problem.data import DataSet, shorten
+from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network, check_horizon
@@ -49,7 +50,7 @@ def model_problem(
     return make_problem(samples, model, parts, prepare=prepare, **options)
 
 
-def slot_seconds(comparison: Comparison, problem: Problem) -> float:
+def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
     """Return T: as given, or by the latency law for the node with the most samples in a gradient."""
     law = comparison.slot_s
     if isinstance(law, float | int):
@@ -58,9 +59,9 @@ def slot_seconds(comparison: Comparison, problem: Problem) -> float:
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
 
 
-def pairs(comparison: Comparison, problem: Problem) -> list[tuple[Algorithm, Network]]:
+def pairs(comparison: Comparison, problem: Learnable) -> list[tuple[Algorithm, Network]]:
     """Build every algorithm of a comparison with its network."""
-    shapes = tuple(shape for _, shape in problem.model.layout.shapes)
+    shapes = tuple(shape for _, shape in problem.layout.shapes)
     slot_s, built = slot_seconds(comparison, problem), []
     for i, table in enumerate(comparison.algorithm):
         try:

@@ -17,7 +17,7 @@ from folkman.algorithm.base import Algorithm, Assumption, Inbox, State
 from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.keys import Stream
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network, NetworkState
 
 __all__ = ["Medium", "PeerMedium", "StarMedium", "Traffic", "in_lockstep", "medium_of", "prices"]
@@ -76,7 +76,7 @@ def in_lockstep(algorithm: Algorithm) -> bool:
     return Assumption.LOCKSTEP in algorithm.assumes
 
 
-def prices(problem: Problem, network: Network, algorithm: Algorithm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def prices(problem: Learnable, network: Network, algorithm: Algorithm) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the bits of each form of a node's and of the server's messages, before the network adds its own."""
     bits, dim = network.bits_per_parameter, problem.dim
     up = algorithm.prices(dim, bits) if algorithm.prices else (_entries(algorithm, problem) * bits,)
@@ -87,7 +87,7 @@ def prices(problem: Problem, network: Network, algorithm: Algorithm) -> tuple[tu
     return up, server.prices(dim, bits) if server.prices else (size * bits,)
 
 
-def _entries(algorithm: Algorithm, problem: Problem) -> int:
+def _entries(algorithm: Algorithm, problem: Learnable) -> int:
     from folkman.engine.slot import first_states  # here: a slot is made of a medium
 
     states = jax.eval_shape(lambda: first_states(problem, algorithm, 0))
@@ -104,7 +104,7 @@ def _count(mask: Array, form: Array, forms: int) -> Array:
     return jnp.zeros(forms, jnp.int32).at[form].add(mask.astype(jnp.int32))
 
 
-def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states: State, key: Array) -> PeerMedium:
+def _open_peers(problem: Learnable, network: Network, algorithm: Algorithm, states: State, key: Array) -> PeerMedium:
     messages = jax.vmap(algorithm.message)(states)
     nodes = problem.num_nodes
     none = jnp.zeros((nodes, nodes), jnp.int32)
@@ -116,12 +116,12 @@ def _open_peers(problem: Problem, network: Network, algorithm: Algorithm, states
     return PeerMedium(network.init(nodes, key), store, none, mixed)
 
 
-def _by_share(problem: Problem) -> Array:
+def _by_share(problem: Learnable) -> Array:
     nodes = problem.num_nodes
     return jnp.broadcast_to(problem.share[None], (nodes, nodes))
 
 
-def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
+def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
     store = medium.snapshots
     if algorithm.mixing is None:
         mixing = _by_share(problem)
@@ -133,7 +133,7 @@ def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Problem, sl
 
 def _exchange_peers(
     medium: PeerMedium,
-    problem: Problem,
+    problem: Learnable,
     network: Network,
     algorithm: Algorithm,
     faults: Presence,
@@ -171,7 +171,7 @@ def _exchange_peers(
     return PeerMedium(net, store, delivery.held, mixed), Traffic(sent, copies, none, none), event
 
 
-def _edges(algorithm: Algorithm, problem: Problem) -> Array:
+def _edges(algorithm: Algorithm, problem: Learnable) -> Array:
     """Return who is to hear whom, (rx, tx)."""
     nodes = problem.num_nodes
     others = ~jnp.eye(nodes, dtype=bool)
@@ -180,7 +180,7 @@ def _edges(algorithm: Algorithm, problem: Problem) -> Array:
     return (algorithm.mixing.weights(others) > 0) & others
 
 
-def _open_star(problem: Problem, network: Network, algorithm: Algorithm, states: State, key: Array) -> StarMedium:
+def _open_star(problem: Learnable, network: Network, algorithm: Algorithm, states: State, key: Array) -> StarMedium:
     assert algorithm.server is not None  # noqa: S101 - medium_of chose the star for its server
     nodes = problem.num_nodes
     up = jax.vmap(algorithm.message)(states)
@@ -191,7 +191,7 @@ def _open_star(problem: Problem, network: Network, algorithm: Algorithm, states:
     return StarMedium(network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, no, no, zero, zero)
 
 
-def _star_inboxes(medium: StarMedium, problem: Problem, slot: Array) -> tuple[Inbox, Any]:
+def _star_inboxes(medium: StarMedium, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
     nodes = problem.num_nodes
     one = jnp.ones((nodes, 1), medium.down.dtype)
     inbox = Inbox(
@@ -208,7 +208,7 @@ def _star_inboxes(medium: StarMedium, problem: Problem, slot: Array) -> tuple[In
 
 def _exchange_star(
     medium: StarMedium,
-    problem: Problem,
+    problem: Learnable,
     network: Network,
     algorithm: Algorithm,
     faults: Presence,

@@ -12,7 +12,7 @@ from jax import Array
 from folkman.algorithm.base import Algorithm
 from folkman.engine.medium import Traffic, medium_of, prices
 from folkman.engine.slot import Carry, Tally
-from folkman.problem.problem import Evaluation, Problem
+from folkman.problem.learnable import Evaluation, Learnable
 
 if TYPE_CHECKING:
     from folkman.engine.simulate import Mark, Simulation
@@ -60,7 +60,7 @@ def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
     return tuple(old + int(new) for old, new in zip(totals, np.asarray(counts), strict=True))
 
 
-def network_model(problem: Problem, algorithm: Algorithm, carry: Carry) -> Array:
+def network_model(problem: Learnable, algorithm: Algorithm, carry: Carry) -> Array:
     """Return the model of the whole network: the server's, or w = sum_i alpha_i w_i."""
     if algorithm.server is not None:
         return algorithm.server.params(carry.medium.server)
@@ -68,18 +68,18 @@ def network_model(problem: Problem, algorithm: Algorithm, carry: Carry) -> Array
     return jnp.dot(problem.share, params, precision="highest")
 
 
-def cell_measures(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, dict[str, Array]]:
+def cell_measures(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Array, dict[str, Array]]:
     """Return the network's model (d,) and all that is measured on it."""
     w, _, spread = _spread(problem, algorithm, carry)
     return w, problem.evaluate(w)._asdict() | spread
 
 
 @partial(jax.jit, static_argnums=1)
-def _models(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+def _models(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
     return _spread(problem, algorithm, carry)
 
 
-def _spread(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+def _spread(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
     """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
@@ -93,12 +93,12 @@ def _spread(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array
 
 
 @jax.jit
-def _evaluate_traced(problem: Problem, w: Array) -> Evaluation:
+def _evaluate_traced(problem: Learnable, w: Array) -> Evaluation:
     return problem.evaluate(w)
 
 
-def _evaluate(problem: Problem, w: Array) -> Evaluation:
-    return _evaluate_traced(problem, w) if problem.traceable else problem.evaluate(w)
+def _evaluate(problem: Learnable, w: Array) -> Evaluation:
+    return problem.evaluate(w) if problem.called_from_python else _evaluate_traced(problem, w)
 
 
 def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:

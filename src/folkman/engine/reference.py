@@ -21,15 +21,15 @@ from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, 
 from folkman.engine.presence import Presence
 from folkman.faults import NO_FAULTS
 from folkman.keys import Stream, make_key, node_key
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.trace import PeerTimeline, StarTimeline
 
-__all__ = ["Outcome", "reference"]
+__all__ = ["FinalParameters", "reference"]
 
 Vector = NDArray[np.float64]
 
 
-class Outcome(NamedTuple):
+class FinalParameters(NamedTuple):
     """Where the parameters ended."""
 
     model: Vector  # (d,) sum_i alpha_i w_i, or the server's
@@ -37,14 +37,15 @@ class Outcome(NamedTuple):
 
 
 def reference(
-    problem: Problem,
+    problem: Learnable,
     timeline: PeerTimeline | StarTimeline,
     algorithm: Algorithm,
     *,
     seed: int = 0,
     faults: Presence = NO_FAULTS,
-) -> Outcome:
+) -> FinalParameters:
     """Run `algorithm` on `problem` along `timeline`, in float64 whatever the problem's own precision."""
+    check_learnable(problem)
     if timeline.finished.shape[1] != problem.num_nodes:
         raise ValueError(
             f"the timeline has {timeline.finished.shape[1]} nodes, the problem {problem.num_nodes}; record it again"
@@ -62,7 +63,7 @@ def reference(
 class _World(NamedTuple):
     """What all nodes share, and what goes wrong among them."""
 
-    problem: Problem
+    problem: Learnable
     seed: int
     faults: Presence
 
@@ -87,7 +88,7 @@ class _Learner:
     """One node: its state, its own samples, and the gradient it is working on."""
 
     def __init__(self, world: _World, algorithm: Algorithm, index: int) -> None:
-        self.problem: Problem = world.problem.of_node(index)
+        self.problem: Learnable = world.problem.of_node(index)
         self.algorithm = algorithm
         self.index = index
         self.seed = world.seed
@@ -148,11 +149,13 @@ def _inbox(store: Any, weight: Any, own_weight: float, heard: Any, age: Any, fin
     )
 
 
-def _shares(problem: Problem) -> Vector:
+def _shares(problem: Learnable) -> Vector:
     return np.array(problem.count, np.float64) / float(sum(problem.count))
 
 
-def _between_peers(world: _World, timeline: PeerTimeline, algorithm: Algorithm, nodes: list[_Learner]) -> Outcome:
+def _between_peers(
+    world: _World, timeline: PeerTimeline, algorithm: Algorithm, nodes: list[_Learner]
+) -> FinalParameters:
     share, count = _shares(world.problem), len(nodes)
     lockstep = Assumption.LOCKSTEP in algorithm.assumes
     heard = np.zeros((count, count), bool)
@@ -178,7 +181,7 @@ def _between_peers(world: _World, timeline: PeerTimeline, algorithm: Algorithm, 
         if t + 1 < len(timeline.held):
             _forget(frozen, timeline.held[t + 1 :])
     params = np.stack([node.params() for node in nodes])
-    return Outcome(share @ params, params)
+    return FinalParameters(share @ params, params)
 
 
 def _forget(frozen: list[dict[int, Vector]], coming: NDArray[np.int32]) -> None:
@@ -189,7 +192,7 @@ def _forget(frozen: list[dict[int, Vector]], coming: NDArray[np.int32]) -> None:
             del messages[stamp]
 
 
-def _around_server(world: _World, timeline: StarTimeline, server: Server, nodes: list[_Learner]) -> Outcome:
+def _around_server(world: _World, timeline: StarTimeline, server: Server, nodes: list[_Learner]) -> FinalParameters:
     share, count = _shares(world.problem), len(nodes)
     state = server.init(world.problem.initial, count)
     up = [node.message() * 0.0 for node in nodes]
@@ -217,4 +220,4 @@ def _around_server(world: _World, timeline: StarTimeline, server: Server, nodes:
         heard = timeline.down_arrived[t] | (heard & ~there)
         held = np.where(timeline.down_arrived[t], formed, held)
     params = np.stack([node.params() for node in nodes])
-    return Outcome(np.array(server.params(state), np.float64), params)
+    return FinalParameters(np.array(server.params(state), np.float64), params)

@@ -27,7 +27,7 @@ from folkman.engine.presence import Presence
 from folkman.engine.slot import Carry, begin, clear, finish, first
 from folkman.faults import NO_FAULTS
 from folkman.keys import Stream, make_key
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.delivery import Network, check_horizon
 from folkman.radio.trace import PeerTimeline, StarTimeline
 from folkman.record.run import Run
@@ -90,7 +90,7 @@ class Recording(NamedTuple):
 class Simulation(NamedTuple):
     """The fixed parts of a run."""
 
-    problem: Problem
+    problem: Learnable
     network: Network
     algorithm: Algorithm
     clock: Clock = Clock()
@@ -106,7 +106,7 @@ class Mark(NamedTuple):
 
 
 def simulate(  # noqa: PLR0913 - all but three by name
-    problem: Problem,
+    problem: Learnable,
     network: Network,
     algorithm: Algorithm,
     *,
@@ -157,6 +157,7 @@ def start(simulation: Simulation, seed: int) -> Mark:
     problem, network, algorithm, clock, _, faults = simulation
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
+    check_learnable(problem)
     check_fit(problem.num_nodes, network, algorithm, faults)
     check_clock(network, clock)
     nodes = problem.num_nodes
@@ -231,7 +232,7 @@ def march(
         yield mark, row
         if not np.isfinite(row["train_loss"]):
             return
-    advance = _advance if problem.traceable else _advance_in_python
+    advance = _advance_in_python if problem.called_from_python else _advance
     longest = max(1, MOST_COUNTED // problem.num_nodes**2)
     longest = min(longest, STRETCH) if isinstance(mark.carry.medium, PeerMedium) else longest
     while (done := int(mark.carry.slot)) < slots:
@@ -256,14 +257,14 @@ Fixed: TypeAlias = tuple[Network, Algorithm, tuple[int, ...], Presence]
 """What a compiled slot is made for: network, algorithm, compute times, faults."""
 
 
-def _advance(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
+def _advance(problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots as one program."""
     if keep:
         return _scan(problem, fixed, length, carry)
     return _loop(problem, fixed, length, carry), None
 
 
-def one_slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
+def one_slot(problem: Learnable, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
     """Return the carry one slot later, and the slot's row of the timeline."""
     network, algorithm, compute, faults = fixed
     held = _held(carry)
@@ -274,7 +275,7 @@ def one_slot(problem: Problem, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
 
 
 @partial(jax.jit, static_argnums=1)
-def _loop(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> Carry:
+def _loop(problem: Learnable, fixed: Fixed, length: int, carry: Carry) -> Carry:
     """Run `length` slots, or until a payload finds no room; `length` is traced: stretches share one program."""
 
     def going(at: tuple[Array, Carry]) -> Array:
@@ -289,7 +290,7 @@ def _loop(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> Carry:
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _scan(problem: Problem, fixed: Fixed, length: int, carry: Carry) -> tuple[Carry, Any]:
+def _scan(problem: Learnable, fixed: Fixed, length: int, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots and stack their rows of the timeline."""
     return lax.scan(lambda c, _: one_slot(problem, fixed, c), carry, None, length)
 
@@ -300,7 +301,7 @@ _begin = jax.jit(begin, static_argnums=(1, 2, 3), donate_argnums=4)  # a carry i
 _finish = jax.jit(finish, static_argnums=(1, 2, 3), donate_argnums=4)
 
 
-def _advance_in_python(problem: Problem, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
+def _advance_in_python(problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     network, algorithm, compute, faults = fixed
     rows = []

@@ -16,7 +16,7 @@ from folkman.algorithm.base import Algorithm, Inbox, Place, State
 from folkman.engine.medium import Traffic, medium_of, prices
 from folkman.engine.presence import Presence
 from folkman.keys import Stream, make_key, node_keys
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 
 __all__ = ["Carry", "Tally", "begin", "clear", "finish", "first", "first_states"]
@@ -48,7 +48,7 @@ class Carry(NamedTuple):
 
 
 def first(
-    problem: Problem, network: Network, algorithm: Algorithm, compute_slots: tuple[int, ...], seed: ArrayLike
+    problem: Learnable, network: Network, algorithm: Algorithm, compute_slots: tuple[int, ...], seed: ArrayLike
 ) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
     nodes = problem.num_nodes
@@ -71,7 +71,7 @@ def first(
     )
 
 
-def first_states(problem: Problem, algorithm: Algorithm, seed: ArrayLike) -> State:
+def first_states(problem: Learnable, algorithm: Algorithm, seed: ArrayLike) -> State:
     """Return all nodes' first states, (node, ...) each: the common first model, and each node's own draws."""
     nodes = problem.num_nodes
     keys = node_keys(make_key(seed, Stream.START), problem.node, jnp.zeros(nodes, jnp.int32))
@@ -94,7 +94,7 @@ def clear(carry: Carry) -> Carry:
 
 
 def begin(
-    problem: Problem, algorithm: Algorithm, compute_slots: tuple[int, ...], faults: Presence, carry: Carry
+    problem: Learnable, algorithm: Algorithm, compute_slots: tuple[int, ...], faults: Presence, carry: Carry
 ) -> tuple[Carry, Array, Array]:
     """Let nodes hear, and return where each wants its gradient (node, d) and the keys of the mini-batches."""
     carry = _with_new_starts(problem, algorithm, faults, carry)
@@ -120,7 +120,7 @@ def begin(
 
 
 def finish(
-    problem: Problem,
+    problem: Learnable,
     network: Network,
     algorithm: Algorithm,
     faults: Presence,
@@ -155,7 +155,7 @@ def _where(mask: Array, new: State, old: State) -> State:
     return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b), new, old)
 
 
-def _with_new_starts(problem: Problem, algorithm: Algorithm, faults: Presence, carry: Carry) -> Carry:
+def _with_new_starts(problem: Learnable, algorithm: Algorithm, faults: Presence, carry: Carry) -> Carry:
     """Let nodes that come back from a crash in this slot begin anew."""
     if not faults.crash:
         return carry

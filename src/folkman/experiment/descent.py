@@ -29,7 +29,7 @@ def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None
     run = Run(METHOD, table["label"], seed)
     keys, slot_s = make_key(seed, Stream.BATCH)[None], slot_seconds(comparison, problem)
     plain = (_move_in_python, Problem.evaluate)
-    move, evaluate = (_move, _evaluate) if problem.traceable else plain
+    move, evaluate = plain if problem.called_from_python else (_move, _evaluate)
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:

@@ -18,7 +18,7 @@ from folkman.engine.metrics import node_models
 from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
 from folkman.radio.network import LockstepRadio, RadioNetwork, RadioState
-from folkman.radio.star import StarState
+from folkman.radio.star import StarRadio
 from folkman.record.scene import MOST_NODES, STATIC, Scene
 from folkman.units import db_to_linear
 
@@ -118,7 +118,7 @@ def _on_air(
         up, down = np.asarray(state.up_left), np.asarray(state.down_left)
         on_air[nodes, :nodes], on_air[:nodes, nodes] = up > 0, down > 0
         left = np.append(np.maximum(up, 0), max(int(down.max(initial=0)), 0)).astype(np.int32)
-    if radio is not None and isinstance(state, RadioState | StarState):
+    if radio is not None and isinstance(state, RadioState | StarRadio):
         used = np.where(left[:nodes] > 0, np.asarray(state.in_use_hz), 0.0) / radio.bandwidth_hz
         share = np.append(used, [float(left[-1] > 0)] * star).astype(np.float32)
     return on_air, left, share

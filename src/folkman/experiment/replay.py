@@ -14,7 +14,7 @@ from folkman.engine.presence import Asleep
 from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.problem.problem import Problem
 from folkman.radio import trace
-from folkman.radio.replay import replay_rounds, replay_star
+from folkman.radio.replay import replay, replay_rounds, replay_star
 from folkman.runtime import journal
 from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task
 from folkman.runtime.causal import Retold, around_server, between_peers
@@ -105,4 +105,4 @@ def _network(retold: Retold, algorithm: Algorithm) -> Any:
         return replay_star(timeline)
     if Assumption.LOCKSTEP in algorithm.assumes:
         return replay_rounds(timeline)
-    return trace.replay(timeline)
+    return replay(timeline)

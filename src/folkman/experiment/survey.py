@@ -10,7 +10,7 @@ from folkman.checks import require
 from folkman.config.comparison import CHOICES
 from folkman.config.text import override
 from folkman.radio.network import RadioNetwork
-from folkman.radio.planning import Drops, Plan, Sawtooth, best_threshold, plan, sawtooth
+from folkman.radio.planning import Drops, Forecast, Sawtooth, best_threshold, forecast, sawtooth
 from folkman.report.statistics import half_width
 
 __all__ = ["PAPER_CNN_PARAMETERS", "Question", "Survey", "survey"]
@@ -64,7 +64,7 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
     bits = ask.parameters * networks[0].bits_per_parameter
     rows, best, notes = [], {}, []
     for network in networks:
-        found = plan(network, ask.nodes, bits, ask.drops)
+        found = forecast(network, ask.nodes, bits, ask.drops)
         rows.append(_row(network, ask, found))
         tell(f"{network.threshold_db:g} dB, {network.allocation}: done")
         if ask.nodes > 1 and network.allocation not in best:
@@ -89,7 +89,7 @@ def _network(ask: Question, threshold_db: float, allocation: str) -> RadioNetwor
     return CHOICES["network"].build(CHOICES["network"].resolve(table, "radio"), slot_s=ask.slot_s)
 
 
-def _row(network: RadioNetwork, ask: Question, found: Plan) -> dict[str, Any]:
+def _row(network: RadioNetwork, ask: Question, found: Forecast) -> dict[str, Any]:
     """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
     pairs = ~np.eye(ask.nodes, dtype=bool)
     sinr_db = 10 * np.log10(found.sinr[:, pairs]) if ask.nodes > 1 else np.full((len(found.linked), 1), np.nan)
@@ -128,13 +128,13 @@ def _row(network: RadioNetwork, ask: Question, found: Plan) -> dict[str, Any]:
     }
 
 
-def _age_means(found: Plan) -> NDArray[np.float64]:
+def _age_means(found: Forecast) -> NDArray[np.float64]:
     counts = found.ages.sum(axis=1)
     sums = found.ages @ np.arange(found.ages.shape[1])
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def _age_percentile(found: Plan, q: float) -> float | None:
+def _age_percentile(found: Forecast, q: float) -> float | None:
     """Return the age below which q % of all held copies are, over all drops together."""
     counts = found.ages.sum(axis=0)
     if counts.sum() == 0:

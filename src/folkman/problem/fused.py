@@ -84,14 +84,14 @@ def _largest(four: list[Array]) -> Array:
     return jnp.maximum(jnp.maximum(four[0], four[1]), jnp.maximum(four[2], four[3]))
 
 
-def _share(four: list[Array], largest: Array, g: Array) -> list[Array]:
+def _to_largest(four: list[Array], largest: Array, g: Array) -> list[Array]:
     """Give the gradient of a maximum to the first of the four that attains it."""
-    shares, left = [], g
+    given, left = [], g
     for one in four:
         mine = jnp.where(one == largest, left, 0.0)
         left = left - mine
-        shares.append(mine)
-    return shares
+        given.append(mine)
+    return given
 
 
 def _first_kernel(rows: Any, kernel: Any, window: Any, out: Any) -> None:
@@ -112,8 +112,8 @@ def _first_back_kernel(at: Array, rows: Any, g: Any, kernel: Any, window: Any, s
     u, p = _normalise(positive, window[...])
     dz = jnp.where(largest > 0, _normalise_back(dy, positive, u, p, window[...]), 0.0)
     return tuple(
-        total + jnp.dot(x.T, share.astype(jnp.bfloat16), preferred_element_type=jnp.float32)
-        for total, share in zip(sums, _share(four, largest, dz), strict=True)
+        total + jnp.dot(x.T, given.astype(jnp.bfloat16), preferred_element_type=jnp.float32)
+        for total, given in zip(sums, _to_largest(four, largest, dz), strict=True)
     )
 
 
@@ -136,8 +136,8 @@ def _second_kernel(rows: Any, bias: Any, window: Any, out: Any) -> None:
 def _second_back_kernel(rows: Any, g: Any, bias: Any, window: Any, out: Any) -> None:
     four = _four(rows, bias, window[...])
     values = [y for *_, y in four]
-    shares = _share(values, _largest(values), g[...].astype(jnp.float32))
-    for q, ((positive, u, p, _), dy) in enumerate(zip(four, shares, strict=True)):
+    given = _to_largest(values, _largest(values), g[...].astype(jnp.float32))
+    for q, ((positive, u, p, _), dy) in enumerate(zip(four, given, strict=True)):
         dz = jnp.where(positive > 0, _normalise_back(dy, positive, u, p, window[...]), 0.0)
         out[:, q * CHANNELS : (q + 1) * CHANNELS] = dz.astype(jnp.bfloat16)
 

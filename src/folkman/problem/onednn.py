@@ -114,14 +114,14 @@ def _draw(batch: int, keys: Array, count: Array) -> Array:
     return jax.vmap(lambda key, most: jax.random.randint(key, (batch,), 0, most, jnp.int32))(keys, count)
 
 
-class Part(NamedTuple):
+class BatchRows(NamedTuple):
     """Some rows of a node's batch."""
 
     node: int
     rows: slice
 
 
-def _parts(sizes: Sequence[int], cores: int) -> list[Part]:
+def _parts(sizes: Sequence[int], cores: int) -> list[BatchRows]:
     """Divide the batches so that all cores are busy: the nodes that do not fill a last turn are cut among the cores.
 
     Part i begins node i; what is cut off follows after the last node.
@@ -131,7 +131,7 @@ def _parts(sizes: Sequence[int], cores: int) -> list[Part]:
         shared = node >= len(sizes) // cores * cores
         pieces = max(1, min(cores, size // LEAST_PART)) if shared else 1
         cuts = [round(size * i / pieces) for i in range(pieces + 1)]
-        first, *rest = [Part(node, slice(a, b)) for a, b in pairwise(cuts)]
+        first, *rest = [BatchRows(node, slice(a, b)) for a, b in pairwise(cuts)]
         firsts.append(first)
         others += rest
     return firsts + others

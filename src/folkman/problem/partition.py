@@ -93,8 +93,8 @@ def dirichlet(labels: Labels, nodes: int, *, concentration: float = 0.3, seed: i
     for _ in range(DIRICHLET_DRAWS):
         for label in range(num_labels):
             members = rng.permutation(np.flatnonzero(shifted == label))
-            shares = np.cumsum(rng.dirichlet(np.full(nodes, concentration)))
-            cuts = np.rint(shares * len(members)).astype(np.int64)  # the last is whole: shares sum to 1
+            edges = np.cumsum(rng.dirichlet(np.full(nodes, concentration)))
+            cuts = np.rint(edges * len(members)).astype(np.int64)  # the last is whole: the draws sum to 1
             node[members] = np.repeat(np.arange(nodes), np.diff(cuts, prepend=0))
         if len(np.unique(node)) == nodes:
             break
@@ -210,10 +210,10 @@ def _spill(target: NDArray[np.int64], nodes: int, num_labels: int) -> NDArray[np
 
 def _apportion(total: int, sizes: Sequence[int]) -> list[int]:
     """Divide `total` in proportion to `sizes` by largest remainder; ties go to the lowest node."""
-    shares = [divmod(total * size, sum(sizes)) for size in sizes]
-    left = total - sum(share for share, _ in shares)
-    first = sorted(range(len(sizes)), key=lambda node: -shares[node][1])[:left]
-    return [share + (node in first) for node, (share, _) in enumerate(shares)]
+    quotas = [divmod(total * size, sum(sizes)) for size in sizes]
+    left = total - sum(quota for quota, _ in quotas)
+    first = sorted(range(len(sizes)), key=lambda node: -quotas[node][1])[:left]
+    return [quota + (node in first) for node, (quota, _) in enumerate(quotas)]
 
 
 def _by_node(node: NDArray[np.int64], nodes: int, kind: str) -> Parts:

@@ -3,8 +3,9 @@
     F_i(w) = 1/|D_i| sum_{xi in D_i} f(w | xi) + l2/2 ||kernels of w||^2                [1, eq. (2)]
     F(w)   = sum_i alpha_i F_i(w),   alpha_i = |D_i| / sum_j |D_j|                      [1, eq. (14)]
 
-The one seam towards the engines is `gradients`: points (node, d) in, losses (node,) and gradients (node, d)
-out. Samples are padded to the longest node, and padding never enters a sum.
+The seam towards the engines is the protocol `Learnable` (`problem/learnable.py`), above all `gradients`: points
+(node, d) in, losses (node,) and gradients (node, d) out. Samples are padded to the longest node, and padding never
+enters a sum.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
@@ -13,7 +14,7 @@ out. Samples are padded to the longest node, and padding never enters a sum.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,25 +27,18 @@ from folkman.keys import Stream, make_key
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
 from folkman.problem.kernels import kernel_for
+from folkman.problem.layout import Layout
+from folkman.problem.learnable import Evaluation
 from folkman.problem.models import MODELS, Model
 from folkman.problem.partition import iid
 
-__all__ = ["Evaluation", "Problem", "make_problem"]
+__all__ = ["Problem", "make_problem"]
 
 CONVOLUTION_CHUNK = {"cpu": 500, "gpu": 20_000}
 """Samples a convolutional kernel sees at once: bounds the memory of activations at about 200 MB, 5 GB on a GPU."""
 
 PREPARED_SHARE = 0.25
 """Share of a device's memory that samples may take in the form that the model is fastest at."""
-
-
-class Evaluation(NamedTuple):
-    """What a model is worth; NaN where a problem has no such measure."""
-
-    train_loss: Array
-    test_loss: Array
-    test_accuracy: Array
-    optimum_distance: Array  # ||w - w*||_2
 
 
 @partial(
@@ -81,13 +75,23 @@ class Problem:
         return self.initial.shape[0]
 
     @property
-    def traceable(self) -> bool:
-        """Tell whether `gradients` should be traced into a larger program.
+    def layout(self) -> Layout:
+        """Return the names and shapes of the tensors in the flat vector."""
+        return self.model.layout
+
+    @property
+    def called_from_python(self) -> bool:
+        """Tell whether `gradients` and `evaluate` run from Python, outside every compiled program.
 
         On the CPU XLA runs convolutions without its threaded kernels inside loops and under vmap (ten and
         three times slower), so there a convolutional model is called node by node from Python.
         """
-        return not (self.model.convolutional and jax.default_backend() == "cpu")
+        return self.model.convolutional and jax.default_backend() == "cpu"
+
+    @property
+    def differentiable(self) -> bool:
+        """Return True: every model here is JAX's own."""
+        return True
 
     @property
     def _work(self) -> int:
@@ -106,9 +110,13 @@ class Problem:
             node=self.node[rows],
         )
 
+    def full_batch(self) -> "Problem":
+        """Return the same problem with gradients over all samples."""
+        return replace(self, batch=None)
+
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
-        if self.traceable:
+        if not self.called_from_python:
             nodes = (v, self.x, self.y, self.count, keys)
             if self.model.convolutional:  # under vmap a convolution with a kernel a node is ten times slower
                 return lax.map(lambda node: _local(self, *node), nodes)
@@ -160,8 +168,8 @@ _loss_and_grad = jax.jit(jax.value_and_grad(_weighted_loss, argnums=1), static_a
 @partial(jax.jit, static_argnums=0)
 def _loss_and_hits(model: Model, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     hits = model.hits(w, x, y)
-    share = jnp.zeros((), w.dtype) if hits is None else jnp.sum(weight * hits)
-    return _weighted_loss(model, w, x, y, weight), share
+    right = jnp.zeros((), w.dtype) if hits is None else jnp.sum(weight * hits)
+    return _weighted_loss(model, w, x, y, weight), right
 
 
 def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array) -> tuple[Array, Array]:
@@ -194,7 +202,7 @@ def _in_chunks(
     if len(x) <= most:
         return kernel(x, y, weight)
     size = -(-len(x) // -(-len(x) // most))  # even chunks
-    if not problem.traceable:
+    if problem.called_from_python:
         parts = [kernel(*(a[i : i + size] for a in (x, y, weight))) for i in range(0, len(x), size)]
         return jax.tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
     pad = -len(x) % size

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from folkman.radio.delay import DELAYS
 from folkman.radio.delivery import Network
 from folkman.radio.network import RadioNetwork
-from folkman.radio.trace import from_file
+from folkman.radio.replay import from_file
 
 __all__ = ["NETWORKS"]
 

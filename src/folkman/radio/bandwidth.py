@@ -92,17 +92,17 @@ def certify(allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: Arr
     safe_se = jnp.where(scheduled, se_min, 1.0)
     # lambda = mu_i R_i for every i; the slowest node's is free of overflow.
     price = jnp.where(anyone, jnp.max(jnp.where(scheduled, rate_price * safe_se, 0.0)), 0.0)
-    share = allocation_hz / total_hz
+    fraction = allocation_hz / total_hz
     # Rates in units of t* = lambda B. With nobody scheduled every sum and extreme below is over nothing: 0.
-    rate = share * safe_se / jnp.where(anyone, price, 1.0)
+    rate = fraction * safe_se / jnp.where(anyone, price, 1.0)
     slowest = jnp.where(anyone, jnp.min(jnp.where(scheduled, rate, jnp.inf)), 1.0)
     excess = jnp.where(scheduled, rate - slowest, 0.0)
     dual = jnp.where(scheduled, jnp.abs(rate_price * safe_se / jnp.where(anyone, price, 1.0) - 1.0), 0.0)
-    used = jnp.sum(jnp.where(scheduled, share, 0.0))
+    used = jnp.sum(jnp.where(scheduled, fraction, 0.0))
     return Certificate(
-        over_budget=jnp.maximum(jnp.sum(share) - 1.0, 0.0),
-        negative=jnp.maximum(jnp.max(-share), 0.0),
-        unscheduled=jnp.sum(jnp.where(scheduled, 0.0, jnp.abs(share))),
+        over_budget=jnp.maximum(jnp.sum(fraction) - 1.0, 0.0),
+        negative=jnp.maximum(jnp.max(-fraction), 0.0),
+        unscheduled=jnp.sum(jnp.where(scheduled, 0.0, jnp.abs(fraction))),
         rate_spread=jnp.max(excess),
         rate_slackness=jnp.max(rate_price * excess),
         budget_slackness=jnp.where(anyone, jnp.abs(1.0 - used), 0.0),

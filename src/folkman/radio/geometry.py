@@ -27,7 +27,7 @@ from jax.typing import ArrayLike, DTypeLike
 from scipy.spatial import KDTree
 
 __all__ = [
-    "Layout",
+    "Placement",
     "Points",
     "Waypoint",
     "associate",
@@ -36,12 +36,12 @@ __all__ = [
     "distances",
     "hexagonal_stations",
     "interferers",
-    "layout",
-    "layout_interferers",
     "neighbour_cells",
     "nodes_in_discs",
     "nodes_in_voronoi_cells",
     "padding",
+    "placed_interferers",
+    "placement",
     "poisson_points",
     "poisson_stations",
     "require_positive",
@@ -57,7 +57,7 @@ class Points(NamedTuple):
     present: Array  # (..., point), bool
 
 
-class Layout(NamedTuple):
+class Placement(NamedTuple):
     """Many cells. Node i of every cell sends in band i."""
 
     stations_m: Array  # (cell, 2)
@@ -101,11 +101,11 @@ def padding(mean_count: float) -> int:
 
 def _uniform_annulus(num_points: int, inner_m: ArrayLike, outer_m: ArrayLike, key: Array, dtype: DTypeLike) -> Array:
     radius_key, angle_key = jax.random.split(key)
-    share = jax.random.uniform(radius_key, (num_points,), dtype)
+    fraction = jax.random.uniform(radius_key, (num_points,), dtype)
     angle = jax.random.uniform(angle_key, (num_points,), dtype, maxval=2 * math.pi)
     # Uniform in area: r^2, not r, is uniform between the two squares.
     inner_m2 = jnp.square(jnp.asarray(inner_m, dtype))
-    radius_m = jnp.sqrt(inner_m2 + share * (jnp.square(jnp.asarray(outer_m, dtype)) - inner_m2))
+    radius_m = jnp.sqrt(inner_m2 + fraction * (jnp.square(jnp.asarray(outer_m, dtype)) - inner_m2))
     return radius_m[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
 
 
@@ -225,9 +225,9 @@ def _walk(from_m: Array, to_m: Array, reach_m: Array) -> tuple[Array, Array]:
     """Return the point `reach_m` along the way, at most its end, and the reach left over."""
     way_m = to_m - from_m
     length_m = jnp.sqrt(jnp.sum(jnp.square(way_m), axis=-1))
-    share = jnp.minimum(reach_m / jnp.maximum(length_m, jnp.finfo(length_m.dtype).tiny), 1.0)
-    ended = share >= 1.0
-    there_m = jnp.where(ended[:, None], to_m, from_m + share[:, None] * way_m)  # the end exactly, no rounding
+    fraction = jnp.minimum(reach_m / jnp.maximum(length_m, jnp.finfo(length_m.dtype).tiny), 1.0)
+    ended = fraction >= 1.0
+    there_m = jnp.where(ended[:, None], to_m, from_m + fraction[:, None] * way_m)  # the end exactly, no rounding
     return there_m, jnp.where(ended, jnp.maximum(reach_m - length_m, 0.0), 0.0)
 
 
@@ -318,15 +318,15 @@ def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
     return jnp.asarray(found[~is_self].reshape(len(sites_m), count), jnp.int32)
 
 
-def layout(stations_m: Array, nodes_m: Array, *, num_neighbours: int = 36) -> Layout:
+def placement(stations_m: Array, nodes_m: Array, *, num_neighbours: int = 36) -> Placement:
     """Return stations and nodes with the neighbours that interfere; 36 is three hexagonal rings.
 
     Cells at the rim have interferers on one side only: measure on the inner cells when that matters.
     """
-    return Layout(stations_m, nodes_m, neighbour_cells(stations_m, num_neighbours))
+    return Placement(stations_m, nodes_m, neighbour_cells(stations_m, num_neighbours))
 
 
-def layout_interferers(placed: Layout) -> Points:
+def placed_interferers(placed: Placement) -> Points:
     """Return Phi of eq. (24) for every cell: the same-band nodes of its neighbours, (cell, band, nbr, 2).
 
     Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the network's.

@@ -305,7 +305,7 @@ class RadioNetwork:
             sums.num_waits + jnp.sum(linked, dtype=jnp.int32),
         )
 
-    def measures(self, state: RadioState | LockstepRadio | star.StarState) -> dict[str, Array]:
+    def measures(self, state: RadioState | LockstepRadio | star.StarRadio) -> dict[str, Array]:
         """Return mean Gamma_T and Gamma_W so far, in slots; NaN before the first, and around a server."""
         if isinstance(state, LockstepRadio):
             state = state.radio
@@ -317,19 +317,19 @@ class RadioNetwork:
             "gamma_w": sums.waiting_slots / sums.num_waits,
         }
 
-    def star_init(self, num_nodes: int, key: Array) -> star.StarState:
+    def star_init(self, num_nodes: int, key: Array) -> star.StarRadio:
         """Drop the same nodes and interferers around a base station at the centre."""
         return star.at_rest(place(self, num_nodes, key))
 
     def uplink(
-        self, state: star.StarState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[star.StarState, Transfer]:
+        self, state: star.StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[star.StarRadio, Transfer]:
         """Advance the uploads to the base station."""
         return star.uplink(self, state, offers, self.payload_bits(message_bits), key)
 
     def downlink(
-        self, state: star.StarState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[star.StarState, Transfer]:
+        self, state: star.StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[star.StarRadio, Transfer]:
         """Advance the base station's broadcast."""
         return star.downlink(self, state, offers, self.payload_bits(message_bits), key)
 
@@ -367,16 +367,16 @@ def look(network: RadioNetwork, nodes: Waypoint, interferers: Points, slot: Arra
     )
 
 
-def place_cells(network: RadioNetwork, layout: geometry.Layout) -> Air:
-    """Return the air of every cell of a layout, (cell, ...): each node's band is used again in the nearest cells.
+def place_cells(network: RadioNetwork, placed: geometry.Placement) -> Air:
+    """Return the air of every placed cell, (cell, ...): each node's band is used again in the nearest cells.
 
     `jax.vmap` the network's `step` over it; memory is linear in cells.
     """
     speed = network.speed_m_per_s
     require(speed == 0, f"nodes of many cells stand still, as they interfere; got a speed of {speed} m/s, set it to 0")
-    nodes = Waypoint(layout.nodes_m, layout.nodes_m)
+    nodes = Waypoint(placed.nodes_m, placed.nodes_m)
     begun = jnp.zeros((), jnp.int32)
-    return jax.vmap(lambda n, i: look(network, n, i, begun))(nodes, geometry.layout_interferers(layout))
+    return jax.vmap(lambda n, i: look(network, n, i, begun))(nodes, geometry.placed_interferers(placed))
 
 
 def rest(air: Air) -> RadioState:

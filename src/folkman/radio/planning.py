@@ -24,13 +24,13 @@ from folkman.radio import bandwidth, latency, schedule
 from folkman.radio.network import Air, RadioNetwork, RadioState, place, rest
 from folkman.units import db_to_linear
 
-__all__ = ["Drops", "Plan", "Sawtooth", "best_threshold", "plan", "sawtooth"]
+__all__ = ["Drops", "Forecast", "Sawtooth", "best_threshold", "forecast", "sawtooth"]
 
 BATCH_GAINS = 4_000_000
 """Path gains to interferers that are worked on at once; bounds memory, whatever the number of drops."""
 
 
-class Plan(NamedTuple):
+class Forecast(NamedTuple):
     """One value a drop, (drop,) or (drop, ...); NaN where a drop has none."""
 
     sinr: NDArray[np.float32]  # (drop, rx, tx) linear; the diagonal means nothing
@@ -61,17 +61,22 @@ class Sawtooth(NamedTuple):
     cell_radius_m: float
 
 
-def plan(network: RadioNetwork, num_nodes: int, message_bits: int, drops: Drops = Drops()) -> Plan:  # noqa: B008 - immutable
-    """Simulate `drops.number` drops of a cell; see `Plan`."""
+def forecast(
+    network: RadioNetwork,
+    num_nodes: int,
+    message_bits: int,
+    drops: Drops = Drops(),  # noqa: B008 - immutable
+) -> Forecast:
+    """Simulate `drops.number` drops of a cell; see `Forecast`."""
     key = make_key(drops.seed, Stream.DELAY)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(drops.number))
     plain = replace(network, threshold_db=0.0)  # the threshold is traced: all of them share one program
-    found = _plan(plain, num_nodes, message_bits, drops.slots, jnp.float32(network.threshold_db), keys)
-    return Plan(*(np.asarray(part) for part in found))
+    found = _forecast(plain, num_nodes, message_bits, drops.slots, jnp.float32(network.threshold_db), keys)
+    return Forecast(*(np.asarray(part) for part in found))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _plan(
+def _forecast(
     network: RadioNetwork, num_nodes: int, message_bits: int, slots: int, threshold_db: Array, keys: Array
 ) -> tuple[Array, ...]:
     network = replace(network, threshold_db=threshold_db)

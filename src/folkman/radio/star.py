@@ -30,10 +30,10 @@ from folkman.units import db_to_linear, dbm_to_watt
 if TYPE_CHECKING:
     from folkman.radio.network import Air, RadioNetwork
 
-__all__ = ["StarState", "at_rest", "downlink", "uplink"]
+__all__ = ["StarRadio", "at_rest", "downlink", "uplink"]
 
 
-class StarState(NamedTuple):
+class StarRadio(NamedTuple):
     """Slots left of each transfer (0 for none), and where everything is."""
 
     slot: Array  # () slots ended so far
@@ -44,10 +44,10 @@ class StarState(NamedTuple):
     air: "Air"
 
 
-def at_rest(air: "Air") -> StarState:
+def at_rest(air: "Air") -> StarRadio:
     """Return the star before slot 0, its base station at the origin."""
     none = jnp.zeros(air.link.shape[0], jnp.int32)
-    return StarState(
+    return StarRadio(
         slot=jnp.zeros((), jnp.int32),
         up_left=none,
         down_left=none,
@@ -65,8 +65,8 @@ def _sinr(network: "RadioNetwork", link: Array, interferer: Array, background: A
 
 
 def uplink(
-    network: "RadioNetwork", state: StarState, offers: Array, bits: ArrayLike, key: Array
-) -> tuple[StarState, Transfer]:
+    network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
+) -> tuple[StarRadio, Transfer]:
     """End a slot of the uploads, and start those that are offered and can be heard."""
     fading_key, motion_key = (jax.random.fold_in(key, int(s)) for s in (Stream.FADING, Stream.GEOMETRY))
     slot = state.slot + 1
@@ -82,21 +82,21 @@ def uplink(
     free_hz = jnp.maximum(network.bandwidth_hz - jnp.sum(in_use_hz), 0.0)
     starts = wants & (free_hz > 1e-3 * network.bandwidth_hz)  # rounding leaves crumbs that are no bandwidth
     rate = schedule.spectral_efficiency(sinr)
-    share = bandwidth.optimal(rate, starts, 1.0)
-    slots = latency.transmission_slots(bits, share * free_hz, rate, network.slot_s)
+    band_hz = bandwidth.optimal(rate, starts, 1.0) * free_hz
+    slots = latency.transmission_slots(bits, band_hz, rate, network.slot_s)
     new = state._replace(
         slot=slot,
         air=air,
         up_left=jnp.where(starts, latency.whole_slots(slots), left),
         waiting=state.waiting | starts,
-        in_use_hz=jnp.where(starts, share * free_hz, in_use_hz),
+        in_use_hz=jnp.where(starts, band_hz, in_use_hz),
     )
     return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
 
 
 def downlink(
-    network: "RadioNetwork", state: StarState, offers: Array, bits: ArrayLike, key: Array
-) -> tuple[StarState, Transfer]:
+    network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
+) -> tuple[StarRadio, Transfer]:
     """End a slot of the answers, and start a broadcast to those who are to be answered and can hear it."""
     if network.answers == "free":
         return _quiet(state, offers)._replace(waiting=state.waiting & ~offers), Transfer(
@@ -119,7 +119,7 @@ def downlink(
     return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
 
 
-def _quiet(state: StarState, answered: Array) -> StarState:
+def _quiet(state: StarRadio, answered: Array) -> StarRadio:
     """End the uploads of the nodes that are answered; a server that answers no longer listens."""
     return state._replace(
         up_left=jnp.where(answered, 0, state.up_left), in_use_hz=jnp.where(answered, 0.0, state.in_use_hz)

@@ -1,7 +1,8 @@
-"""A recorded network, replayed: the timeline of a run as data.
+"""The timeline of a run as data: recorded, saved and loaded.
 
 In Algorithm 1 timing does not depend on parameter values, so a timeline can be taken from a delay law, the radio,
-a simulation or real devices, written down, and given to any engine. A peer timeline is
+a simulation or real devices, written down, and given to any engine; `folkman.radio.replay` makes
+a network of it. A peer timeline is
 
     held[t, i, j] = tau_ij(t),  t = 0 .. slots-1        the copy of j that i holds in slot t   [1, eq. (8)]
     sends[t, j]                                  does j freeze its message at the end of slot t?
@@ -15,7 +16,6 @@ and a star timeline has four (slot, node) tables of transfers instead of `held` 
 
 import os
 import zipfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,20 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.keys import Stream, make_key
-from folkman.radio.delivery import Delivery, Network, Transfer
+from folkman.radio.delivery import Delivery, Network
 
-__all__ = ["PeerTimeline", "Replay", "StarTimeline", "from_file", "load", "record_timeline", "replay", "save"]
-
-
-FEW = 64
-"""Payloads of a sender that a replay keeps at most for the sake of the same bits."""
-MOST_AT_FIRST = 4
-"""Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps one for ever."""
+__all__ = ["PeerTimeline", "StarTimeline", "check_timeline", "load", "record_timeline", "save"]
 
 
 class PeerTimeline(NamedTuple):
@@ -56,127 +49,6 @@ class StarTimeline(NamedTuple):
     down_started: NDArray[np.bool_]
     down_arrived: NDArray[np.bool_]
     finished: NDArray[np.bool_]
-
-
-class ReplayState(NamedTuple):
-    """The recorded tables and the place in them."""
-
-    slot: Array  # () slots ended so far
-    held: Array  # (slot, rx, tx)
-    sends: Array  # (slot, tx)
-
-
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """A network that repeats a peer timeline."""
-
-    timeline: PeerTimeline
-    bits_per_parameter: int = 16
-    reliable = False
-    synchronous = False
-
-    @property
-    def horizon(self) -> int:
-        """Return the length of the recording."""
-        return len(self.timeline.held)
-
-    @property
-    def recent(self) -> int:
-        """Return how many of a sender's newest payloads may still be delivered.
-
-        All that are in use count, where they are few: copies of a delay law then stand in the rows that they had when
-        it was recorded, and sum to the same bits.
-        """
-        needed = _versions(self.timeline)
-        return needed if needed <= FEW else _recent(self.timeline)
-
-    def versions(self, num_nodes: int) -> int:
-        """Return how many payloads of one sender are needed at once, or a first guess where those are many."""
-        self._check_nodes(num_nodes)
-        return min(_versions(self.timeline), MOST_AT_FIRST)
-
-    def init(self, num_nodes: int, key: Array) -> ReplayState:
-        """Return the beginning of the recording."""
-        del key
-        self._check_nodes(num_nodes)
-        return ReplayState(jnp.zeros((), jnp.int32), jnp.asarray(self.timeline.held), jnp.asarray(self.timeline.sends))
-
-    def step(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[ReplayState, Delivery]:
-        """Return the next recorded delivery; what is held after the last slot was not recorded, and stays."""
-        del offers, message_bits, key
-        last = state.held.shape[0] - 1
-        held = state.held[jnp.minimum(state.slot + 1, last)]
-        sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
-        linked = sends[None] & ~jnp.eye(len(sends), dtype=bool)
-        kept = sends & (state.slot < last)  # what is sent in the last slot is on the air, and nobody will hold it
-        return state._replace(slot=state.slot + 1), Delivery(held, kept, linked)
-
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return the size as it is."""
-        return message_bits
-
-    def lockstep_init(self, num_nodes: int, key: Array) -> ReplayState:
-        """Refuse: a recording has a pace of its own."""
-        del num_nodes, key
-        raise ValueError(
-            "a method in lock-step needs a network that waits for it, got a recorded timeline; choose a delay law or "
-            "the radio, or an asynchronous method"
-        )
-
-    def exchange(
-        self, state: ReplayState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
-    ) -> tuple[ReplayState, Delivery]:
-        """Refuse, as `lockstep_init` does."""
-        raise NotImplementedError
-
-    def measures(self, state: ReplayState) -> dict[str, Array]:
-        """Return nothing: a timeline does not say why a copy is old."""
-        del state
-        return {}
-
-    def star_init(self, num_nodes: int, key: Array) -> ReplayState:
-        """Refuse: a recording between peers has no server."""
-        del num_nodes, key
-        raise ValueError(
-            "a method with a server needs a network around a server, got a timeline recorded between peers; "
-            "choose a delay law, or a method without a server"
-        )
-
-    def uplink(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[ReplayState, Transfer]:
-        """Refuse, as `star_init` does."""
-        raise NotImplementedError
-
-    def downlink(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[ReplayState, Transfer]:
-        """Refuse, as `star_init` does."""
-        raise NotImplementedError
-
-    def _check_nodes(self, num_nodes: int) -> None:
-        recorded = self.timeline.held.shape[1]
-        if recorded != num_nodes:
-            raise ValueError(
-                f"the timeline was recorded between {recorded} nodes, the problem has {num_nodes}; "
-                "use a problem of that size or record again"
-            )
-
-
-def replay(timeline: PeerTimeline, bits_per_parameter: int = 16) -> Replay:
-    """Build a network that repeats `timeline`, after checking that it can have happened."""
-    _check(timeline)
-    return Replay(timeline, bits_per_parameter)
-
-
-def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
-    """Build a network that repeats the peer timeline saved at `path`."""
-    timeline = load(path)
-    if not isinstance(timeline, PeerTimeline):
-        raise ValueError(f"expected a timeline between peers, {path} was recorded around a server; record another")
-    return Replay(timeline, bits_per_parameter)
 
 
 def record_timeline(
@@ -227,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
     for kind in (PeerTimeline, StarTimeline):
         if set(tables) == set(kind._fields):
             timeline = kind(**tables)
-            _check(timeline)
+            check_timeline(timeline)
             return timeline
     raise ValueError(
         f"a timeline holds {', '.join(PeerTimeline._fields)} or {', '.join(StarTimeline._fields)}; "
@@ -235,7 +107,7 @@ def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
     )
 
 
-def _check(timeline: PeerTimeline | StarTimeline) -> None:
+def check_timeline(timeline: PeerTimeline | StarTimeline) -> None:
     """Refuse tables that do not fit together, or copies from the future or never sent."""
     slots, nodes = timeline.finished.shape
     for name, table in timeline._asdict().items():
@@ -260,25 +132,3 @@ def _check(timeline: PeerTimeline | StarTimeline) -> None:
             f"in slot {t} node {rx} holds stamp {timeline.held[t, rx, tx]} of node {tx}, "
             "which was never sent; the recording is damaged"
         )
-
-
-def _recent(timeline: PeerTimeline) -> int:
-    """Return of how many of its newest payloads a sender may still deliver one: the oldest that newly arrives."""
-    nodes = timeline.sends.shape[1]
-    sent = np.concatenate([np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]])  # stamps up to a slot
-    before, after = timeline.held[:-1], timeline.held[1:]
-    older = sent[np.maximum(after - 1, 0), np.arange(nodes)[None, None]] * (
-        after > 0
-    )  # sent before the one that arrives
-    new = (after != before) & ~np.eye(nodes, dtype=bool)[None]
-    return int(np.max((sent[:-1, None] - older)[new], initial=1))
-
-
-def _versions(timeline: PeerTimeline) -> int:
-    """Return the most payloads of one sender that are needed at once: sent, and held now or later."""
-    slots, nodes = timeline.sends.shape
-    held = np.where(np.eye(nodes, dtype=bool), np.iinfo(np.int32).max, timeline.held)
-    oldest = np.minimum.accumulate(held.min(axis=1)[::-1])[::-1]  # (slot, tx) oldest stamp needed from here on
-    sent_upto = np.concatenate([np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]])
-    before = np.take_along_axis(sent_upto, np.clip(oldest, 1, slots) - 1, axis=0) * (oldest > 0)
-    return int(np.max(sent_upto - np.where(oldest > slots, sent_upto - 1, before), initial=1))

@@ -30,6 +30,7 @@ from folkman.config.choices import ConfigError, describe
 from folkman.config.comparison import Comparison, resolve, to_toml
 from folkman.config.text import read
 from folkman.problem.data import DataSet
+from folkman.problem.learnable import Learnable
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
@@ -139,7 +140,7 @@ def read_task(path: Path, label: str | None, seed: int | None) -> Task:
     return task_of(resolve(read(path)), label, seed)
 
 
-def build(task: Task, problem: Problem) -> tuple[Algorithm, Network]:
+def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
     """Build the algorithm and its network, and refuse what devices cannot run."""
     built = dict(zip([t["label"] for t in task.comparison.algorithm], pairs(task.comparison, problem), strict=True))
     algorithm, network = built[task.label]
@@ -175,7 +176,7 @@ def load_shard(path: Path, task: Task) -> Problem:
     return model_problem(task.comparison, data, [np.arange(len(x))], task.seed)
 
 
-def load_guest(path: Path, shard: Path, task: Task) -> Problem:
+def load_guest(path: Path, shard: Path, task: Task) -> Learnable:
     """Build the problem of a PyTorch guest: `guest()` of its file returns the module and the loss.
 
     The seed is set before, so that all nodes begin with the same model; the model of the configuration is not used.

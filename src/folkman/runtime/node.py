@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, State
 from folkman.keys import Stream, make_key, node_key
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Learnable
 from folkman.runtime.codec import SERVER, Message, Sign, encode
 from folkman.runtime.mailbox import Checks, Mailbox
 
@@ -58,17 +58,17 @@ def _learn(state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: 
 
 
 @jax.jit
-def _traced_gradients(problem: Problem, point: Array, key: Array) -> tuple[Array, Array]:
+def _traced_gradients(problem: Learnable, point: Array, key: Array) -> tuple[Array, Array]:
     return problem.gradients(point[None], key[None])
 
 
 class Node:
-    """One learner. `problem` is its own part (`Problem.of_node`), `shares` the data shares of all nodes."""
+    """One learner. `problem` is its own part (`Learnable.of_node`), `shares` the data shares of all nodes."""
 
     def __init__(
         self,
         index: int,
-        problem: Problem,
+        problem: Learnable,
         algorithm: Algorithm,
         shares: NDArray,
         *,
@@ -146,9 +146,9 @@ class Node:
 
     def _gradient(self, point: Array) -> tuple[Array, Array]:
         key = self._key(Stream.BATCH)
-        if self.problem.traceable:
-            return _traced_gradients(self.problem, point, key)
-        return self.problem.gradients(point[None], key[None])
+        if self.problem.called_from_python:
+            return self.problem.gradients(point[None], key[None])
+        return _traced_gradients(self.problem, point, key)
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step: it then hears all its neighbours at once, or none."""

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.theory.trajectory import Path
+from folkman.theory.trajectory import Trajectory
 
 __all__ = ["BOUNDS", "Bound", "all_bounds", "effective_age", "measured", "window_sums", "without_running"]
 
@@ -39,19 +39,19 @@ class Bound(NamedTuple):
     curve: Floats  # (slot,), not a number where it does not apply
     reason: str = ""
 
-    def holds(self, path: Path, slack: float = 1e-5) -> bool | None:
+    def holds(self, path: Trajectory, slack: float = 1e-5) -> bool | None:
         """Tell whether the measured mean stays below, None where the bound does not apply."""
         if self.reason:
             return None
         return bool(np.all(measured(path) <= self.curve * (1 + slack)))
 
 
-def without_running(path: Path, smooth: Floats, floor: float = 0.0) -> float:
+def without_running(path: Trajectory, smooth: Floats, floor: float = 0.0) -> float:
     """Return 2 L_mean (F(w(0)) - F*), which bounds ||grad F(w(0))||^2 anyway: a bound not below it is vacuous."""
     return 2.0 * float(path.weights @ smooth) * (float(path.loss[0]) - floor)
 
 
-def measured(path: Path) -> Floats:
+def measured(path: Trajectory) -> Floats:
     """Return the mean of ||grad F(w(t))||^2 over the first J slots, J = 1, 2, ..."""
     return _mean(path.slope_sq)
 
@@ -60,12 +60,12 @@ def _mean(x: Floats) -> Floats:
     return np.cumsum(x) / np.arange(1, len(x) + 1)
 
 
-def _progress(path: Path, floor: float) -> Floats:
+def _progress(path: Trajectory, floor: float) -> Floats:
     """Return 2 (F(w(0)) - F*) / (eta J)."""
     return 2.0 * (path.loss[0] - floor) / (path.step * np.arange(1, len(path.slope_sq) + 1))
 
 
-def _refusal(path: Path, smooth: Floats) -> str:
+def _refusal(path: Trajectory, smooth: Floats) -> str:
     e = path.step * float(path.weights @ smooth)
     return f"eta L_mean = {e:.3g} is above 1, and the bound needs at most 1" if e > 1 + 1e-9 else ""
 
@@ -75,14 +75,14 @@ def _bound(name: str, curve: Floats, reason: str) -> Bound:
     return Bound(name, np.full(len(curve), np.nan) if reason else curve, reason)
 
 
-def simple(path: Path, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def simple(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
     """Return the bound from the largest age and gradient; `constants` multiply its two terms, for testing them."""
     error = path.step * np.max(smooth) * np.max(path.ages) * np.max(path.local)
     curve = constants[0] * _progress(path, floor) + constants[1] * error**2
     return _bound("simple", curve, _refusal(path, smooth))
 
 
-def ages(path: Path, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def ages(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
     """Return the bound from every copy's own age and every node's own L_i and G_j."""
     reach = path.weights * path.local.max(axis=0)  # beta_j G_j
     late = path.step * ((path.ages @ reach) @ (path.weights * smooth))  # (slot,)
@@ -105,7 +105,7 @@ def effective_age(ages: NDArray[np.integer], weights: Floats) -> float:
     return float(np.sqrt(max(np.cumsum(marks, axis=0).max(), 0.0)))
 
 
-def spread(path: Path, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def spread(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
     """Return the bound that needs no bound on gradients, only how much nodes differ."""
     q = 3.0 * (path.step * float(np.max(smooth)) * effective_age(path.ages, path.weights)) ** 2
     reason = _refusal(path, smooth)
@@ -115,7 +115,7 @@ def spread(path: Path, smooth: Floats, floor: float, constants: tuple[float, flo
     return _bound("spread", curve / (1.0 if reason else 1.0 - 2.0 * q), reason)
 
 
-def window_sums(path: Path) -> Floats:
+def window_sums(path: Trajectory) -> Floats:
     """Return sum_{s = tau_ij(t)}^{t-1} ||g_j(s)||, shape (slot, rx, tx): what i has not yet got of j, in length."""
     slots, nodes = path.ages.shape[:2]
     sums = np.concatenate([np.zeros((1, nodes)), np.cumsum(path.local, axis=0)])
@@ -123,7 +123,7 @@ def window_sums(path: Path) -> Floats:
     return sums[t, tx] - sums[t - path.ages, tx]
 
 
-def afterwards(path: Path, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def afterwards(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
     """Return the bound from the gradients and losses that were met: it needs no condition on the step."""
     del floor
     count = np.arange(1, len(path.slope_sq) + 1)
@@ -138,6 +138,6 @@ BOUNDS = {"simple": simple, "ages": ages, "spread": spread, "afterwards": afterw
 """By name: (path, L_i (node,), F*) -> Bound."""
 
 
-def all_bounds(path: Path, smooth: Floats, floor: float = 0.0) -> list[Bound]:
+def all_bounds(path: Trajectory, smooth: Floats, floor: float = 0.0) -> list[Bound]:
     """Return every bound; F* = 0 is valid for losses that are never negative, Assumption 2(a)."""
     return [build(path, smooth, floor) for build in BOUNDS.values()]

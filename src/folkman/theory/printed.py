@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.problem.problem import Problem
-from folkman.theory.trajectory import Path, full_gradients
+from folkman.problem.learnable import Analysable, check_analysable
+from folkman.theory.trajectory import Trajectory, full_gradients
 
 __all__ = ["Check", "Constants", "assumptions", "constants_of", "corollary_2", "theorem_2", "u"]
 
@@ -50,7 +50,7 @@ class Check(NamedTuple):
     text: str
 
 
-def constants_of(path: Path, l1: float) -> Constants:
+def constants_of(path: Trajectory, l1: float) -> Constants:
     """Return the constants of a run, with L_1 as measured elsewhere."""
     nominal = path.step / float(path.shares @ path.scales)
     return Constants(
@@ -74,7 +74,7 @@ def u(c: Constants, step: float | None = None) -> float:
     return alike - (i * (3 + eta) - 1) * c.l1 / 2 - (3 * i - 1) * eta**2 * c.l1 * c.gamma**2 / 2
 
 
-def theorem_2(path: Path, c: Constants) -> dict[str, Any]:
+def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
     """Return u, U(Gamma) over the run and the verdict."""
     pushed = path.shares * path.scales * path.local  # ||s_i||
     curve = path.loss[0] - c.step * u(c) * np.cumsum(np.sum(pushed**2, axis=1))
@@ -126,12 +126,12 @@ def corollary_2(c: Constants) -> dict[str, Any]:
     return {"low": low, "high": high, "vacuous": vacuous, "verdict": verdict}
 
 
-def assumptions(problem: Problem, path: Path, c: Constants) -> list[Check]:
+def assumptions(problem: Analysable, path: Trajectory, c: Constants) -> list[Check]:
     """Return Assumptions 1 and 2, Lemma 2 and Corollary 1, each measured along the run."""
     return [_ages(path, c), *_losses(path, c), *_lemma_2(problem, path, c), *_corollary_1(path)]
 
 
-def _ages(path: Path, c: Constants) -> Check:
+def _ages(path: Trajectory, c: Constants) -> Check:
     """Check eq. (8) as printed, max(t - Gamma, 0) < tau <= t, which is empty in slot 0."""
     slots, nodes = path.ages.shape[:2]
     t = np.arange(slots)[:, None, None]
@@ -142,7 +142,7 @@ def _ages(path: Path, c: Constants) -> Check:
     return Check("Assumption 1", True, text + printed)
 
 
-def _losses(path: Path, c: Constants) -> list[Check]:
+def _losses(path: Trajectory, c: Constants) -> list[Check]:
     """Check Assumption 2; (c) and (d) without projection are identities of the update."""
     least, steepest = float(path.local_loss.min()), float(path.secant.max())
     finite = isfinite(c.delta)
@@ -160,8 +160,9 @@ def _losses(path: Path, c: Constants) -> list[Check]:
     ]
 
 
-def _lemma_2(problem: Problem, path: Path, c: Constants) -> list[Check]:
+def _lemma_2(problem: Analysable, path: Trajectory, c: Constants) -> list[Check]:
     """Check eq. (15) against the gradient of the whole loss at the last model, and eq. (16) along the way."""
+    check_analysable(problem, "the gradient of the whole loss", differentiable=True)
     w = jnp.asarray(path.last)
     each = full_gradients(problem, jnp.broadcast_to(w, (problem.num_nodes, problem.dim)))[1]
     summed = np.asarray(jnp.dot(problem.share, each, precision="highest"), float)
@@ -178,7 +179,7 @@ def _lemma_2(problem: Problem, path: Path, c: Constants) -> list[Check]:
     ]
 
 
-def _corollary_1(path: Path) -> list[Check]:
+def _corollary_1(path: Trajectory) -> list[Check]:
     """Check whether updates and disagreement die out: the last tenth of the run against the middle one."""
     moves, apart = _tail(path.local.max(axis=1)), _tail(path.apart.max(axis=1))
     drift = _tail(np.abs(np.diff(path.norm, axis=0)).max(axis=1)) if len(path.norm) > 1 else (0.0, 0.0)

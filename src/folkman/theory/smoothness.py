@@ -10,8 +10,6 @@ one that uses the ceiling is one always; elsewhere it is an estimate. Networks w
 jumps where a unit turns on.
 """
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE
+from folkman.problem.learnable import Analysable, Learnable, check_analysable
 from folkman.problem.networks import Dense
 from folkman.problem.problem import Problem
 from folkman.theory.trajectory import full_gradients
@@ -30,32 +29,35 @@ ROUNDS = 60
 """Hessian-vector products of one power iteration."""
 
 
-def curvatures(problem: Problem, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
+def curvatures(problem: Analysable, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
     """Return the largest |eigenvalue| of the Hessian of every F_i at w (d,), from below, shape (node,)."""
     point = jnp.broadcast_to(jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim))
     start = jnp.broadcast_to(_start(problem), point.shape)
     return np.asarray(_power(problem, point, start, rounds, whole=False), float)
 
 
-def whole_curvature(problem: Problem, w: Array | NDArray, rounds: int = ROUNDS) -> float:
+def whole_curvature(problem: Analysable, w: Array | NDArray, rounds: int = ROUNDS) -> float:
     """Return the largest |eigenvalue| of the Hessian of F = sum_i alpha_i F_i at w (d,), from below."""
     point = jnp.broadcast_to(jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim))
     start = jnp.broadcast_to(_start(problem), point.shape)
     return float(_power(problem, point, start, rounds, whole=True)[0])
 
 
-def _start(problem: Problem) -> Array:
+def _start(problem: Analysable) -> Array:
     """Return a direction that has something of every eigenvector."""
     return jnp.asarray(np.random.default_rng(0).standard_normal(problem.dim), problem.initial.dtype)
 
 
-def _power(problem: Problem, point: Array, u: Array, rounds: int, *, whole: bool) -> Array:
-    require(
-        getattr(problem.model.network, "precision", "float32") == "float32",
-        "the curvature of a model needs float32, and this one computes in bfloat16; leave 'precision' out of [model]",
-    )
-    problem = replace(problem, batch=None)
-    if problem.traceable:
+def _power(problem: Analysable, point: Array, u: Array, rounds: int, *, whole: bool) -> Array:
+    check_analysable(problem, "measuring curvature", differentiable=True)
+    if isinstance(problem, Problem):
+        require(
+            getattr(problem.model.network, "precision", "float32") == "float32",
+            "the curvature of a model needs float32, and this one computes in bfloat16; "
+            "leave 'precision' out of [model]",
+        )
+    problem = problem.full_batch()
+    if not problem.called_from_python:
         return _compiled(problem, point, u, rounds, whole)
     size = jnp.zeros(len(point), point.dtype)
     for _ in range(rounds):
@@ -64,7 +66,7 @@ def _power(problem: Problem, point: Array, u: Array, rounds: int, *, whole: bool
 
 
 @jax.jit
-def _compiled(problem: Problem, point: Array, u: Array, rounds: int, whole: bool) -> Array:
+def _compiled(problem: Analysable, point: Array, u: Array, rounds: int, whole: bool) -> Array:
     """Run the rounds as one program; node by node, or with all nodes' products summed by share."""
 
     def one(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -73,21 +75,22 @@ def _compiled(problem: Problem, point: Array, u: Array, rounds: int, whole: bool
     return lax.fori_loop(0, rounds, one, (u, jnp.zeros(len(point), point.dtype)))[1]
 
 
-def _round(problem: Problem, point: Array, u: Array, whole: bool) -> tuple[Array, Array]:
+def _round(problem: Analysable, point: Array, u: Array, whole: bool) -> tuple[Array, Array]:
     """Return H u over its length, and ||H u|| / ||u||, row by row."""
     u = u / jnp.maximum(jnp.linalg.norm(u, axis=1, keepdims=True), jnp.finfo(u.dtype).tiny)
-    turned = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[1](u)[
-        0
-    ]  # H is symmetric; some kernels know no jvp
+    product = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[1]  # H is symmetric; some kernels know no jvp
+    turned = product(u)[0]
     mixed = jnp.broadcast_to(jnp.dot(problem.share, turned, precision="highest"), turned.shape)
     turned = jnp.where(whole, mixed, turned)
     return turned, jnp.linalg.norm(turned, axis=1)
 
 
-def ceiling(problem: Problem) -> NDArray[np.float64]:
+def ceiling(problem: Learnable) -> NDArray[np.float64]:
     """Return an upper bound of the L_1 of every F_i (node,); infinite where the model has no simple one."""
-    head, network = problem.model.head, problem.model.network
     counts = np.asarray(problem.count)
+    if not isinstance(problem, Problem):
+        return np.full(len(counts), np.inf)
+    head, network = problem.model.head, problem.model.network
     if head == ENERGY:  # a diagonal Hessian: the mean curvatures
         means = [np.asarray(problem.y[i, :n], float).mean(axis=0) for i, n in enumerate(counts)]
         return np.array([np.abs(mean).max() for mean in means]) + problem.l2

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import require
+from folkman.problem.learnable import Analysable, Learnable
 from folkman.problem.problem import Problem
 from folkman.theory.convergence import effective_age
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
-from folkman.theory.trajectory import ages_of, retell, step_weights
+from folkman.theory.trajectory import ages_of, follow, step_weights
 
 __all__ = ["Advice", "advise", "constant_stamps", "limit", "stability_warning"]
 
@@ -121,7 +122,7 @@ def _growth_of_mean(mix: NDArray, e: NDArray) -> NDArray[np.float64]:
     return grown / (total / 2)
 
 
-def advise(problem: Problem, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40) -> Advice:
+def advise(problem: Analysable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40) -> Advice:
     """Propose a step from the curvature at w(0) and along a short probe, and from the ages of a timeline."""
     shares = np.asarray(problem.share, float)
     edge = limit(held, shares, scaling)
@@ -130,7 +131,7 @@ def advise(problem: Problem, held: NDArray[np.integer], scaling: str = "theorem"
     each = float(curvatures(problem, problem.initial).max())
     if probe:
         first = MARGIN * edge / (max(whole, 1e-12) * scale)
-        path = retell(problem, held[:probe], first, scaling, keep=1)
+        path = follow(problem, held[:probe], first, scaling, keep=1)
         if np.isfinite(path.last).all():
             whole = max(whole, whole_curvature(problem, path.last))
             each = max(each, float(curvatures(problem, path.last).max()))
@@ -143,16 +144,19 @@ def advise(problem: Problem, held: NDArray[np.integer], scaling: str = "theorem"
 
 
 def stability_warning(
-    problem: Problem, ages: int | NDArray[np.integer], step: float, scaling: str = "theorem", rounds: int = 20
+    problem: Learnable, ages: int | NDArray[np.integer], step: float, scaling: str = "theorem", rounds: int = 20
 ) -> str | None:
     """Return a warning if Algorithm 1's step is beyond the stability limit at its start, None otherwise.
 
-    `ages` are the stamps of a timeline (slot, rx, tx), or one age assumed of all copies. A problem whose curvature
-    would take long to measure, and one with mini-batches, are not judged. The curvature is measured from below at w(0):
-    a warning is justified there, silence proves nothing.
+    `ages` are the stamps of a timeline (slot, rx, tx), or one age assumed of all copies. No warning is returned for a
+    problem whose curvature would take long to measure or cannot be measured, and for one with mini-batches. The
+    curvature is measured from below at w(0): a warning is justified there, silence proves nothing.
     """
-    work = float(problem.x.shape[0] * problem.x.shape[1]) * problem.dim * rounds
-    if problem.batch is not None or problem.model.convolutional or work > MOST_WORK or not step > 0:
+    if not isinstance(problem, Analysable) or not problem.differentiable or problem.called_from_python:
+        return None
+    convolutional = isinstance(problem, Problem) and problem.model.convolutional  # more work than its parameters say
+    work = float(problem.num_nodes * int(problem.count.max())) * problem.dim * rounds
+    if problem.batch is not None or convolutional or work > MOST_WORK or not step > 0:
         return None
     shares = np.asarray(problem.share, float)
     held = constant_stamps(problem.num_nodes, ages, max(60, 4 * ages)) if isinstance(ages, int) else ages

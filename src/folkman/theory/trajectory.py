@@ -1,4 +1,4 @@
-"""A run of Algorithm 1 told again from its timeline, with everything the theory asks about reduced slot by slot.
+"""Algorithm 1 run again along a timeline, with everything that the theory asks about reduced slot by slot.
 
     v_i(t)   = sum_j alpha_j w_j(tau_ij(t))                                                            [1, eq. (9)]
     w_i(t+1) = w_i(t) - eta c_i grad F_i(v_i(t))                                                      [1, eq. (10)]
@@ -16,7 +16,6 @@ Only w_j of the last max-age slots are kept, so that a long run of a large model
     IoT Networks. IEEE IoT Journal, 2024.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,14 +27,14 @@ from numpy.typing import NDArray
 
 from folkman.checks import require
 from folkman.keys import Stream, make_key
-from folkman.problem.problem import Problem
+from folkman.problem.learnable import Analysable, check_analysable
 
-__all__ = ["Path", "ages_of", "full_gradients", "retell", "step_weights"]
+__all__ = ["Trajectory", "ages_of", "follow", "full_gradients", "step_weights"]
 
 Floats = NDArray[np.float64]
 
 
-class Path(NamedTuple):
+class Trajectory(NamedTuple):
     """What a run was, slot by slot: g_i = grad F_i(v_i), F = F_b, all norms Euclidean."""
 
     step: float  # eta_b
@@ -76,17 +75,18 @@ def ages_of(held: NDArray[np.integer]) -> NDArray[np.int64]:
     return ages
 
 
-def full_gradients(problem: Problem, points: Array) -> tuple[Array, Array]:
+def full_gradients(problem: Analysable, points: Array) -> tuple[Array, Array]:
     """Return F_i (node,) and grad F_i (node, d) at one point a node, over all samples."""
     keys = jnp.broadcast_to(make_key(0, Stream.BATCH), (problem.num_nodes,))  # drawn from by batches only
-    return replace(problem, batch=None).gradients(points, keys)
+    return problem.full_batch().gradients(points, keys)
 
 
-def retell(problem: Problem, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5) -> Path:
+def follow(problem: Analysable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5) -> Trajectory:
     """Run Algorithm 1 along a timeline's stamps `held` (slot, rx, tx) and return what the theory asks about.
 
     `keep` models along the way are returned for measuring curvature.
     """
+    check_analysable(problem, "following a trajectory")
     slots, nodes = held.shape[:2]
     fits = held.shape == (slots, problem.num_nodes, problem.num_nodes) and slots > 0
     require(fits, f"expected stamps (slot, {problem.num_nodes}, {problem.num_nodes}), got {held.shape}")
@@ -109,7 +109,7 @@ def retell(problem: Problem, held: NDArray[np.integer], step: float, scaling: st
     last = jnp.dot(problem.share, state[2], precision="highest")
     ending = full_gradients(problem, jnp.broadcast_to(last, (nodes, problem.dim)))[0]
     loss = np.append(table.pop("loss"), float(np.asarray(ending, float) @ weights))
-    return Path(
+    return Trajectory(
         step=step_b,
         weights=weights,
         shares=np.asarray(problem.share, float),
@@ -122,9 +122,9 @@ def retell(problem: Problem, held: NDArray[np.integer], step: float, scaling: st
     )
 
 
-def _stretch(problem: Problem, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
+def _stretch(problem: Analysable, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
     """Run some slots: as one program, or one by one where gradients are faster so."""
-    if problem.traceable:
+    if not problem.called_from_python:
         return _scan(problem, fixed, state, stamps)
     rows = []
     for held in stamps:
@@ -134,11 +134,11 @@ def _stretch(problem: Problem, fixed: Any, state: Any, stamps: Array) -> tuple[A
 
 
 @jax.jit
-def _scan(problem: Problem, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
+def _scan(problem: Analysable, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
     return lax.scan(partial(_slot, problem, fixed), state, stamps)
 
 
-def _slot(problem: Problem, fixed: Any, state: Any, held: Array) -> tuple[Any, dict[str, Array]]:
+def _slot(problem: Analysable, fixed: Any, state: Any, held: Array) -> tuple[Any, dict[str, Array]]:
     """Take one slot; `recent[s mod window]` are all w_j(s)."""
     slot, recent, params, (w_before, slope_before) = state
     own_steps, weights, pulls = fixed

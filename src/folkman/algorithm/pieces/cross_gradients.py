@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Prices
 from folkman.algorithm.pieces.topology import Topology, graph, mixing
 
-__all__ = ["CrossState", "copy_prices", "cross_gradients", "link_prices"]
+__all__ = ["CrossGradientState", "copy_prices", "link_prices", "with_cross_gradients"]
 
 MOST_NEIGHBOURS = 1024  # prices are listed before the number of nodes is known
 
 
-class CrossState(NamedTuple):
+class CrossGradientState(NamedTuple):
     """What a node remembers."""
 
     params: Array  # (d,) x_i
@@ -39,8 +39,12 @@ class CrossState(NamedTuple):
     updates: Array  # () iterations done
 
 
-def cross_gradients(
-    name: str, topology: Topology, degree: int, graph_seed: int, move: Callable[[CrossState, Inbox, Array], CrossState]
+def with_cross_gradients(
+    name: str,
+    topology: Topology,
+    degree: int,
+    graph_seed: int,
+    move: Callable[[CrossGradientState, Inbox, Array], CrossGradientState],
 ) -> Algorithm:
     """Build a method whose iteration ends with `move(state, inbox, rows)`; row k is g_il of neighbour l = nbr[k] or 0.
 
@@ -49,14 +53,14 @@ def cross_gradients(
     if topology == "schedule":
         raise ValueError(f"{name} needs neighbours that stay, got topology 'schedule'; take complete, ring or another")
 
-    def init(params: Array, place: Place) -> CrossState:
+    def init(params: Array, place: Place) -> CrossGradientState:
         table = _table(graph(topology, place.num_nodes, degree, graph_seed))
         nbr, seat, number = (jnp.asarray(column, jnp.int32)[place.node] for column in table)
         zero, none = jnp.zeros_like(params), jnp.zeros((), jnp.int32)
         cross = jnp.zeros((len(nbr), len(params)), params.dtype)
-        return CrossState(params, zero, zero, cross, nbr, seat, number, jnp.asarray(False), none, none)
+        return CrossGradientState(params, zero, zero, cross, nbr, seat, number, jnp.asarray(False), none, none)
 
-    def receive(state: CrossState, inbox: Inbox) -> CrossState:
+    def receive(state: CrossGradientState, inbox: Inbox) -> CrossGradientState:
         over = jnp.any(inbox.heard)
         ends = over & state.crossing
         sent = inbox.store.reshape(len(inbox.store), -1, len(state.params))  # (row, x and cross gradients, d)
@@ -69,11 +73,11 @@ def cross_gradients(
             updates=state.updates + ends,
         )
 
-    def point(state: CrossState, inbox: Inbox) -> Array:
+    def point(state: CrossGradientState, inbox: Inbox) -> Array:
         theirs = inbox.payload(state.nbr[state.taken - 1])[: len(state.params)]
         return jnp.where(state.crossing, theirs, state.params)
 
-    def update(state: CrossState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> CrossState:
+    def update(state: CrossGradientState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> CrossGradientState:
         del inbox, loss, key
         return state._replace(
             own=jnp.where(state.crossing, state.own, grad),
@@ -81,7 +85,7 @@ def cross_gradients(
             taken=state.taken + 1,
         )
 
-    def computes(state: CrossState) -> Array:
+    def computes(state: CrossGradientState) -> Array:
         return state.taken < jnp.where(state.crossing, 1 + state.degree, 1)
 
     return Algorithm(

@@ -16,15 +16,15 @@ from folkman.algorithm.pieces.sparsity import lowest
 from folkman.algorithm.pieces.topology import mixing
 from folkman.checks import require
 
-__all__ = ["Choice", "Partners"]
+__all__ = ["RoundNeighbours", "RoundTopology"]
 
-Choice: TypeAlias = Literal["full", "ring", "random"]
+RoundTopology: TypeAlias = Literal["full", "ring", "random"]
 
 
-class Partners(NamedTuple):
-    """How the partners of a round are found."""
+class RoundNeighbours(NamedTuple):
+    """How a node's neighbours of a round are found."""
 
-    topology: Choice
+    topology: RoundTopology
     in_degree: int
     active: float  # the chance to take part in a round
 
@@ -43,7 +43,7 @@ class Partners(NamedTuple):
         return jnp.zeros(num_nodes, bool)
 
     def draw(self, inbox: Inbox, key: Array) -> Array:
-        """Return the partners of the coming round, (node,) bool."""
+        """Return the neighbours of the coming round, (node,) bool."""
         who, takes_part = jax.random.split(key)
         near = inbox.weight > 0
         if self.topology == "random":

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["closest_in_cone", "cone_weights"]
+__all__ = ["combination_weights", "shortest_combination"]
 
 STEPS_A_ROW = 10
 
@@ -39,24 +39,24 @@ class _Search(NamedTuple):
     steps: Array  # ()
 
 
-def closest_in_cone(
+def shortest_combination(
     own: Array, rows: Array, margin: float = 0.0, segments: tuple[slice, ...] = (slice(None),)
 ) -> Array:
     """Return g~ (d,) of g0 = `own` (d,) and G = `rows` (row, d), solved for each segment of the vector apart.
 
-    >>> closest_in_cone(jnp.asarray([1.0, 1.0]), jnp.asarray([[-2.0, 0.0]])).round(3).tolist()
+    >>> shortest_combination(jnp.asarray([1.0, 1.0]), jnp.asarray([[-2.0, 0.0]])).round(3).tolist()
     [0.0, 1.0]
     """
     gram = jnp.stack([jnp.dot(rows[:, s], rows[:, s].T, precision="highest") for s in segments])
-    cross = jnp.stack([jnp.dot(rows[:, s], own[s], precision="highest") for s in segments])
+    products = jnp.stack([jnp.dot(rows[:, s], own[s], precision="highest") for s in segments])
     size = jnp.stack([jnp.linalg.norm(own[s]) for s in segments])
-    weight = jax.vmap(cone_weights, (0, 0, 0, None))(gram, cross, size, margin)
+    weight = jax.vmap(combination_weights, (0, 0, 0, None))(gram, products, size, margin)
     parts = [own[s] + jnp.dot(weight[at], rows[:, s], precision="highest") for at, s in enumerate(segments)]
     return jnp.concatenate(parts)
 
 
 @jax.jit
-def cone_weights(gram: Array, cross: Array, size: Array, margin: float) -> Array:
+def combination_weights(gram: Array, products: Array, size: Array, margin: float) -> Array:
     """Return v (row,) from G G^T (row, row), G g0 (row,) and ||g0||."""
     precision = jnp.finfo(gram.dtype).eps
     norm = jnp.sqrt(jnp.diagonal(gram))
@@ -64,7 +64,7 @@ def cone_weights(gram: Array, cross: Array, size: Array, margin: float) -> Array
     unit = jnp.where(counts, 1.0 / jnp.where(counts, norm, 1.0), 0.0)
     ridge = jnp.where(counts, max(1e-12, 1e2 * precision), 1.0)
     matrix = gram * unit[:, None] * unit[None] + jnp.diag(ridge.astype(gram.dtype))
-    slope = unit * (cross + margin * jnp.sum(gram, axis=1))  # of the objective at u = 0
+    slope = unit * (products + margin * jnp.sum(gram, axis=1))  # of the objective at u = 0
     slack = 1e2 * precision * (size + margin * jnp.sum(norm))
     return margin + unit * _nonnegative(matrix, slope, slack)
 

@@ -21,7 +21,7 @@ from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, 
 from folkman.algorithm.pieces.steps import StepSize
 from folkman.checks import require
 
-__all__ = ["WorkerState", "around", "check_number", "half", "versions"]
+__all__ = ["WorkerState", "around_server", "check_number", "half", "versions"]
 
 
 class WorkerState(NamedTuple):
@@ -53,7 +53,7 @@ def check_number(name: str, number: int | None, num_nodes: int = 2**30) -> None:
     require(few, f"{name} must be at most the number of nodes, {num_nodes}, got {number}; lower it")
 
 
-def around(
+def around_server(
     name: str,
     server_init: Callable[[Array, int], State],
     server_receive: Callable[[State, Inbox, Array], State],

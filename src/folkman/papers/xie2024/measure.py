@@ -24,7 +24,7 @@ from folkman.radio.trace import record_timeline
 from folkman.theory.duality import survey
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import curvatures
-from folkman.theory.trajectory import Path, retell
+from folkman.theory.trajectory import Trajectory, follow
 from folkman.units import db_to_linear
 
 __all__ = ["Setting", "measure"]
@@ -107,16 +107,16 @@ def _problem(setting: Setting, nodes: int) -> Problem:
     return make_problem(load(setting.data, train_size=setting.samples, test_size=200), "softmax", nodes)
 
 
-def _retold(problem: Problem, gamma: int, setting: Setting) -> Path:
+def _followed(problem: Problem, gamma: int, setting: Setting) -> Trajectory:
     held = record_timeline(snapshot(gamma), problem.num_nodes, setting.slots, 0, problem.dim * BITS).held
-    return retell(problem, held, setting.step, "theorem")
+    return follow(problem, held, setting.step, "theorem")
 
 
 def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Row]:
     """Measure Theorem 2 and Corollary 2 under every Gamma, and how the gradient falls with the number of nodes."""
     problem, means = _problem(setting, setting.nodes[0]), []
     for gamma in gammas:
-        path = _retold(problem, gamma, setting)
+        path = _followed(problem, gamma, setting)
         means += [float(np.mean(path.slope_sq))] if gamma == gammas[0] else []
         steep = max(float(curvatures(problem, w).max()) for w in (path.points[0], path.last))
         constants = constants_of(path, max(steep, float(path.secant.max())))
@@ -128,7 +128,7 @@ def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Row]:
         yield _row("theorem_2_positive", case, -found["u_at_zero"], -1e-12, says)
         yield _row("corollary_2", case, float(interval["vacuous"]), 0.5, interval["verdict"])
     for nodes in setting.nodes[1:]:
-        path = _retold(_problem(setting, nodes), gammas[0], setting)
+        path = _followed(_problem(setting, nodes), gammas[0], setting)
         means.append(float(np.mean(path.slope_sq)))
     slope = _slope(list(setting.nodes), means)
     says = f"slope {slope:.3g}, 1/I is -1: mean ||grad F||^2 {', '.join(f'{m:.4g}' for m in means)}"
@@ -141,7 +141,7 @@ def _corollary_1(setting: Setting, gamma: int) -> Iterator[Row]:
     for kind, apart in (("corollary_1_alike", 0.0), ("corollary_1_unlike", 1.0)):
         drawn = load("quadratic", nodes=nodes, heterogeneity=apart)
         problem = make_problem(drawn, "quadratic", split("given", drawn.y_train, nodes, group=drawn.group))
-        path = _retold(problem, gamma, patient)
+        path = _followed(problem, gamma, patient)
         for check in assumptions(problem, path, constants_of(path, 1.0)):
             if check.name.startswith("Corollary 1"):
                 value = {True: 0.0, False: 1.0, None: float("nan")}[check.holds]

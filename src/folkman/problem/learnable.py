@@ -1,0 +1,152 @@
+"""What engine, runtime and theory may ask of a problem: two protocols, and nothing else.
+
+`Learnable` is all that the simulator, the reference engine and a device node need. `Analysable`
+adds what `folkman.theory` needs. `folkman.Problem` and `folkman.torch.TorchProblem` satisfy both.
+Any other class with these members is a problem too, whatever library computes its gradients.
+
+A problem goes through `jax.jit` as an argument, so its class must be a pytree, for example by
+`jax.tree_util.register_dataclass`. Arrays are data fields; everything else is a meta field. The
+reference engine computes in float64: it converts all floating-point leaves of the pytree.
+
+In shapes, `node` is the number of nodes I and `d` the number of parameters.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+from jax import Array
+
+from folkman.problem.layout import Layout
+
+__all__ = ["Analysable", "Evaluation", "Learnable", "check_analysable", "check_learnable"]
+
+
+class Evaluation(NamedTuple):
+    """What a model is worth; NaN where a problem has no such measure."""
+
+    train_loss: Array
+    test_loss: Array
+    test_accuracy: Array
+    optimum_distance: Array  # ||w - w*||_2
+
+
+@runtime_checkable
+class Learnable(Protocol):
+    """A problem as engines and nodes see it: F_i on every node, and a common first model.
+
+    Immutable, and a pytree. `folkman.Problem` is one, as is any class with these members.
+    """
+
+    @property
+    def num_nodes(self) -> int:
+        """Return I, the number of nodes. A Python number, also while the problem is traced."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Return d, the number of parameters. A Python number, also while the problem is traced."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """Return the names and shapes of the tensors in the flat vector.
+
+        Methods that treat each tensor apart get the shapes from here.
+        """
+        ...
+
+    @property
+    def initial(self) -> Array:
+        """Return the common first model w(0), (d,)."""
+        ...
+
+    @property
+    def count(self) -> Array:
+        """Return the number of samples of each node, (node,) int32."""
+        ...
+
+    @property
+    def share(self) -> Array:
+        """Return alpha_i = |D_i| / sum_j |D_j|, (node,). The shares of all nodes sum to 1."""
+        ...
+
+    @property
+    def node(self) -> Array:
+        """Return the identity of each node, (node,) int32: it keys the node's random draws."""
+        ...
+
+    @property
+    def batch(self) -> int | None:
+        """Return the samples per gradient; None is all of them: `gradients` then ignores `keys`."""
+        ...
+
+    @property
+    def called_from_python(self) -> bool:
+        """Tell whether `gradients` and `evaluate` run from Python, outside every compiled program.
+
+        If False, they consist of JAX operations alone, and the engine compiles them into its own
+        program. If True, they receive concrete arrays, once per slot, and may compute the nodes one
+        by one with any library.
+        """
+        ...
+
+    def of_node(self, index: int) -> "Learnable":
+        """Return the problem of node `index` alone: its samples, its share, its identity."""
+        ...
+
+    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d) at the points v (node, d).
+
+        `keys` (node,) draw the mini-batches, if there are any.
+        """
+        ...
+
+    def evaluate(self, w: Array) -> Evaluation:
+        """Return the measures of the model w (d,); `train_loss` is F(w) = sum_i alpha_i F_i(w)."""
+        ...
+
+
+@runtime_checkable
+class Analysable(Learnable, Protocol):
+    """A problem as `folkman.theory` sees it."""
+
+    @property
+    def differentiable(self) -> bool:
+        """Tell whether JAX can differentiate `gradients` and `evaluate`, to measure curvature."""
+        ...
+
+    def full_batch(self) -> "Analysable":
+        """Return the same problem with gradients over all samples: `batch` is None."""
+        ...
+
+
+def check_learnable(problem: Learnable) -> None:
+    """Raise `TypeError` for a problem that lacks a member of `Learnable`, or is no pytree."""
+    _check_members(problem, Learnable)
+    if jax.tree.structure(problem) == jax.tree.structure(0):
+        raise TypeError(
+            "expected a problem that passes through jax.jit, "
+            f"{type(problem).__name__} is no pytree; "
+            "register the class with jax.tree_util.register_dataclass"
+        )
+
+
+def check_analysable(problem: Analysable, purpose: str, *, differentiable: bool = False) -> None:
+    """Raise `TypeError` for a problem of which the theory cannot compute `purpose`."""
+    _check_members(problem, Analysable)
+    if differentiable and not problem.differentiable:
+        raise TypeError(
+            f"{purpose} needs a problem that JAX can differentiate, {type(problem).__name__} "
+            "computes its gradients outside JAX; build the model with folkman.make_problem, "
+            "or use a smoothness constant that you know"
+        )
+
+
+def _check_members(problem: Learnable, protocol: type) -> None:
+    public = [name for name in dir(protocol) if not name.startswith("_")]
+    missing = [name for name in public if not hasattr(problem, name)]
+    if missing:
+        raise TypeError(
+            f"expected a problem with the members of folkman.{protocol.__name__}, "
+            f"{type(problem).__name__} has no {', '.join(missing)}; add what is missing"
+        )
