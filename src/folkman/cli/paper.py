@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from folkman.record import run as record
+
 if TYPE_CHECKING:
     from folkman.papers.arms import Arm
     from folkman.papers.reproduce import Left, Store
@@ -113,9 +115,9 @@ def _prepare(device: str | None, size: str) -> None:
 
 
 def _note_provenance(store: "Store") -> None:
-    from folkman.record.folder import provenance
+    from folkman.record.provenance import note_start
 
-    store.folder.write_json("provenance.json", provenance(sys.argv[1:], store.folder))
+    note_start(store.folder.provenance, sys.argv[1:])
 
 
 def _finish(
@@ -161,7 +163,7 @@ def _show_plan(arms: "Sequence[Arm]", root: Path) -> None:
     """Print how many runs each rank has, how many are there, and their gradients."""
     from folkman.papers.reproduce import Store
 
-    store = Store(root) if (root / "parts").is_dir() else None
+    store = Store(root) if root.is_dir() else None
     rows: dict[tuple[Any, ...], list[int]] = {}
     seen: set[str] = set()
     for arm in arms:
@@ -195,11 +197,12 @@ def _draw(source: Path, chosen: Sequence[str], out: Path, *, quiet: bool) -> Non
     """Draw the figures of a folder's metrics."""
     from folkman.files import write_whole
     from folkman.papers.figures import draw_all, final_values
+    from folkman.record.folder import RunFolder
 
-    names = [name for name in chosen if name != "theory"]
-    written = draw_all(source, names, out / "figures")
+    names, figures = [name for name in chosen if name != "theory"], RunFolder(out).figures
+    written = draw_all(source, names, figures)
     if written:
-        table = out / "figures" / "ends.md"
+        table = figures / "ends.md"
         write_whole(table, lambda part: part.write_text(final_values(source, names), encoding="utf-8"))
         written.append(table)
     for path in written:
@@ -223,7 +226,7 @@ def _progress(arms: "Sequence[Arm]", store: "Store") -> "Iterator[Callable[..., 
             whole = [0]
 
             def show(arm: "Arm", run: Any, slot: int, slots: int) -> None:
-                ended = slot == slots or run.status == "diverged"
+                ended = slot == slots or run.status == record.DIVERGED
                 bar.update(task, completed=whole[0] + slot / slots, description=_describe(arm))
                 whole[0] += ended
 
@@ -232,7 +235,7 @@ def _progress(arms: "Sequence[Arm]", store: "Store") -> "Iterator[Callable[..., 
     began, count = time.monotonic(), [0]
 
     def tell(arm: "Arm", run: Any, slot: int, slots: int) -> None:
-        if slot == slots or run.status == "diverged":
+        if slot == slots or run.status == record.DIVERGED:
             count[0] += 1
             each = (time.monotonic() - began) / count[0]
             left = f"{each * (total - done - count[0]):.0f} s left"

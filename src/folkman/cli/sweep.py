@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from folkman.record import run as record
+
 if TYPE_CHECKING:
     from folkman.experiment.engines.processes import Crew
     from folkman.experiment.plan import Plan
@@ -86,8 +88,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     outcome = _swept(plan, folder, crew, track or [])
     _report(outcome, folder, number if reports else 0, quiet=as_json)
     if as_json:
-        counts = {state: len(outcome.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
-        print(json.dumps({"folder": str(folder.root), "state": outcome.state, **counts, "jobs": outcome.jobs}))
+        print(
+            json.dumps({"folder": str(folder.root), "state": outcome.state, **_counts(outcome), "jobs": outcome.jobs})
+        )
     sys.exit(_exit_code(outcome))
 
 
@@ -178,7 +181,7 @@ def _progress(in_all: int) -> "Iterator[Callable[[Progress], None]]":
 
         def watch(told: "Progress") -> None:
             bar.update(task, completed=told.done, left=_left(told.left_s), description=told.job["arm"])
-            if told.job["state"] != "finished":
+            if told.job["state"] != record.FINISHED:
                 bar.console.print(_line(told), highlight=False, markup=False, soft_wrap=True)
 
         yield watch
@@ -187,7 +190,7 @@ def _progress(in_all: int) -> "Iterator[Callable[[Progress], None]]":
 def _line(told: "Progress") -> str:
     job = told.job
     cost = f"{job['seconds']:.1f} s, {job['rss_mb']:.0f} MB"
-    why = f": {job['message']}" if job["state"] == "failed" else ""
+    why = f": {job['message']}" if job["state"] == record.FAILED else ""
     head = f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
     return f"{head} ({cost}); {_left(told.left_s)}"
 
@@ -205,13 +208,16 @@ def _report(outcome: "Outcome", folder: "SweepFolder", page_makers: int, *, quie
     place = sys.stderr if quiet else sys.stdout
     grown = [job["rss_mb"] for job in outcome.jobs if job["rss_mb"]]
     memory = f"; memory of a worker {min(grown):.0f} to {max(grown):.0f} MB" if grown else ""
-    print(f"{len(outcome.jobs)} jobs: {_counted(outcome)}{memory}", file=place)
-    failed = outcome.having("failed")
+    counted = ", ".join(f"{count} {state}" for state, count in _counts(outcome).items() if count)
+    print(f"{len(outcome.jobs)} jobs: {counted}{memory}", file=place)
+    from folkman.record.sweep import job_folder
+
+    failed = outcome.having(record.FAILED)
     if failed:
         _say(f"{len(failed)} of {len(outcome.jobs)} jobs failed; run them again: folkman sweep --resume {folder.root}")
     for job in failed:
-        _say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {folder.root / job['folder'] / 'job.log'}")
-    if folder.results.is_file() and (outcome.having("finished") or outcome.having("diverged")):
+        _say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {job_folder(folder, job).log}")
+    if folder.results.is_file() and (outcome.having(record.FINISHED) or outcome.having(record.DIVERGED)):
         from folkman.record.table import arms_of
         from folkman.report.comparison import compare_arms, render
 
@@ -234,17 +240,18 @@ def _write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
         _say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
 
 
-def _counted(outcome: "Outcome") -> str:
-    counts = {state: len(outcome.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
-    return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+def _counts(outcome: "Outcome") -> dict[str, int]:
+    """Return how many jobs came out how."""
+    states = (record.FINISHED, record.DIVERGED, record.FAILED, record.WAITING)
+    return {state: len(outcome.having(state)) for state in states}
 
 
 def _exit_code(outcome: "Outcome") -> int:
     if outcome.disk:
         return DISK
-    if outcome.having("failed"):
+    if outcome.having(record.FAILED):
         return FAILED
-    return DIVERGED if outcome.having("diverged") else 0
+    return DIVERGED if outcome.having(record.DIVERGED) else 0
 
 
 def _megabytes(text: str | None, workers: int) -> float | None:

@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from folkman.files import keep_programs
-from folkman.record.store import DISK_ERRORS, FORMAT, claim, ended, now, read_json, write_json
+from folkman.record.folder import JobFolder
+from folkman.record.json_file import FORMAT, now, read_json, write_json
+from folkman.record.provenance import note_start
+from folkman.record.run import FAILED
+from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended, store_id
 
 if TYPE_CHECKING:
     from folkman.config.comparison import Comparison
     from folkman.experiment.plan import Job
     from folkman.problem.problem import Problem
-    from folkman.record.folder import RunFolder
     from folkman.record.store import Store, SweepFolder
 
 __all__ = ["memory_mb", "order_for", "prepare", "run_anywhere", "run_order"]
@@ -78,38 +81,39 @@ def run_order(order: Mapping[str, Any]) -> dict[str, Any]:
         started_s = time.monotonic()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with claim(folder / "job.lock") as mine:
+            with claim(JobFolder(folder).lock) as mine:
                 if not mine:
-                    return _told(order, "busy", started_s, message=_holder(folder))
+                    return _told(order, BUSY, started_s, message=_holder(folder))
                 return ended(folder) or _attempt(order, folder, started_s)
         except OSError as error:
-            state = "disk" if error.errno in DISK_ERRORS else "failed"
+            state = DISK if error.errno in DISK_ERRORS else FAILED
             return _told(order, state, started_s, message=f"{error.strerror or error}: {error.filename or folder}")
         except ValueError as error:
-            return _told(order, "failed", started_s, message=str(error))
+            return _told(order, FAILED, started_s, message=str(error))
 
 
 def run_anywhere(order: Mapping[str, Any]) -> dict[str, Any]:
     """Run a job on a machine that may not see the store: it then works in a folder of its own and sends the files."""
     try:
-        seen = read_json(Path(order["store"]) / "store.json")
+        seen = store_id(Path(order["store"]))
     except OSError:  # a path of another user's
         seen = None
-    if seen is not None and seen.get("id") == order["store_id"]:
+    if seen == order["store_id"]:
         return run_order(order)
     with tempfile.TemporaryDirectory(prefix="folkman-job-") as place:
         told = run_order({**order, "folder": place, "track_root": place})
         files = {
             str(path.relative_to(place)): path.read_bytes()
             for path in sorted(Path(place).rglob("*"))
-            if path.is_file() and path.name != "job.lock"
+            if path.is_file() and path != JobFolder(Path(place)).lock
         }
     return {**told, "files": files}
 
 
 def _attempt(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, Any]:
     """Run a claimed job; its words go into its log, and its end into `job.json`."""
-    with (folder / "job.log").open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+    job = JobFolder(folder)
+    with job.log.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
         print(f"{now()} {order['arm']} on {_worker()}", flush=True)
         try:
             told = _run(order, folder, started_s)
@@ -120,7 +124,7 @@ def _attempt(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[s
         except Exception as error:  # whatever a job does, the others go on
             told = _failed(order, error, started_s)
         print(f"{now()} {told['state']} after {told['seconds']:.1f} s", flush=True)
-    write_json(folder / "job.json", told)
+    write_json(job.job, told)
     return told
 
 
@@ -142,7 +146,9 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
         )
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
     shop = _shop(order["group"])
-    run_folder = _run_folder(folder, order["config"])
+    run_folder = JobFolder(folder)
+    run_folder.renew(order["config"])
+    note_start(run_folder.provenance, ["run", run_folder.config.name])
     compute_s = time.monotonic()
     problem = shop.open(comparison)
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
@@ -152,21 +158,6 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     run = runs[0]
     print(str(run), flush=True)
     return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
-
-
-def _run_folder(root: Path, config: str) -> "RunFolder":
-    """Open the run folder of a job, and make what of it is missing; parts under another path of the data go."""
-    from folkman.record.folder import RunFolder, provenance
-
-    known = root / "config.toml"
-    if known.is_file() and known.read_text(encoding="utf-8") != config:
-        for part in (root / "parts").glob("*"):
-            part.unlink()
-    folder = RunFolder(root)
-    folder.write_text("config.toml", config)
-    folder = RunFolder.open(root)
-    folder.write_json("provenance.json", provenance(["run", "config.toml"], folder))
-    return folder
 
 
 class _Shop:
@@ -215,7 +206,7 @@ def _shop(group: str) -> _Shop:
 def _failed(order: Mapping[str, Any], error: BaseException, started_s: float) -> dict[str, Any]:
     traceback.print_exception(error)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _told(order, "failed", started_s, message=first[:500])
+    return _told(order, FAILED, started_s, message=first[:500])
 
 
 def _told(
@@ -237,7 +228,7 @@ def _told(
 
 
 def _holder(folder: Path) -> str:
-    known = read_json(folder / "job.lock") or {}
+    known = read_json(JobFolder(folder).lock) or {}
     return f"process {known.get('pid')} on {known.get('host')} runs it"
 
 

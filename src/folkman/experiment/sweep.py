@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 from folkman.experiment.engines.processes import Engine, Told
 from folkman.experiment.jobs import order_for
 from folkman.experiment.plan import Plan
-from folkman.record.store import ENDED, Store, SweepFolder, ended, now
+from folkman.record.json_file import now
+from folkman.record.run import ENDED, FAILED, FINISHED, RUNNING, STOPPED, WAITING
+from folkman.record.store import BUSY, DISK, Store, SweepFolder, ended
 from folkman.record.table import save_results
 
 __all__ = ["Outcome", "Watch", "sweep"]
@@ -62,12 +64,12 @@ def sweep(
     board = _Board(plan, folder, store, engine.name)
     orders = {job.key: order_for(job, folder, store, plan.name, track) for job in plan.jobs}
     waiting = [key for key in orders if board.entries[key]["state"] not in ENDED]
-    state = "stopped"
+    state = STOPPED
     try:
-        board.write("running")
+        board.write(RUNNING)
         disk = _run(waiting, orders, board, engine, watch)
-        failed = any(entry["state"] == "failed" for entry in board.entries.values())
-        state = "stopped" if disk else "failed" if failed else "finished"
+        failed = any(entry["state"] == FAILED for entry in board.entries.values())
+        state = STOPPED if disk else FAILED if failed else FINISHED
         if not disk:
             board.write(state)
             save_results(folder)
@@ -83,10 +85,10 @@ def _run(
     while waiting:
         busy = []
         for told in engine.map([orders[key] for key in waiting], board.started):
-            if told["state"] == "disk":
+            if told["state"] == DISK:
                 return told["message"]
-            if told["state"] == "busy":
-                board.entries[told["key"]].update(state="running", message=told["message"])
+            if told["state"] == BUSY:
+                board.entries[told["key"]].update(state=RUNNING, message=told["message"])
                 busy.append(told["key"])
                 continue
             watch(board.ended(told))
@@ -115,7 +117,7 @@ class _Board:
 
     def started(self, key: str, worker: str) -> None:
         """Note that a job was handed out."""
-        self.entries[key].update(state="running", worker=worker)
+        self.entries[key].update(state=RUNNING, worker=worker)
         self._perhaps_write()
 
     def ended(self, told: Told) -> Progress:
@@ -132,7 +134,7 @@ class _Board:
 
     def _perhaps_write(self) -> None:
         if time.monotonic() > self._next_s:
-            self.write("running")
+            self.write(RUNNING)
 
     def write(self, state: str) -> None:
         """Write the index."""
@@ -145,11 +147,9 @@ class _Board:
     def close(self, state: str) -> None:
         """Leave an index that says how the sweep ended; jobs in the middle wait for the next one."""
         for entry in self.entries.values():
-            if entry["state"] == "running":
-                entry["state"] = "waiting"
-        with (
-            suppress(OSError) if state == "stopped" else nullcontext()
-        ):  # a full disk is told of, not hidden by another
+            if entry["state"] == RUNNING:
+                entry["state"] = WAITING
+        with suppress(OSError) if state == STOPPED else nullcontext():  # a full disk is told of, not hidden by another
             self.write(state)
 
 
@@ -162,7 +162,7 @@ def _entry(job: Any, folder: SweepFolder, known: Mapping[str, Any] | None) -> di
         "label": job.label,
         "seed": job.seed,
         "settings": dict(job.settings),
-        "state": "waiting" if known is None else known["state"],
+        "state": WAITING if known is None else known["state"],
         "message": "" if known is None else known["message"],
     }
     return entry | _costs(known or {})

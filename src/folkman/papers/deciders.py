@@ -22,6 +22,7 @@ import numpy as np
 
 from folkman.checks import pick, require
 from folkman.papers.results import Found, at, select
+from folkman.record import run as record
 from folkman.record.run import Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
@@ -122,7 +123,7 @@ def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
 
 def reach(runs: Sequence[Found], axis: str) -> float:
     """Return the largest value of an axis that all runs reach; those that diverged are not waited for."""
-    ends = [found.run.last(axis) for found in runs if found.run.status != "diverged"]
+    ends = [found.run.last(axis) for found in runs if found.run.status != record.DIVERGED]
     return min(ends, default=nan)
 
 

@@ -31,7 +31,7 @@ from folkman.papers.arms import Arm
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
 from folkman.record.folder import RunFolder
-from folkman.record.run import Run
+from folkman.record.run import ENDED, Run
 
 __all__ = ["Left", "OutOfTime", "Store", "Tell", "Workshop", "descend", "once", "reproduce", "verify"]
 
@@ -65,9 +65,8 @@ class Store:
     wall_s: dict[str, float] = field(default_factory=dict)  # seconds that each run took, compilation included
 
     def __post_init__(self) -> None:
-        for name in ("parts", "models"):
-            (self.root / name).mkdir(parents=True, exist_ok=True)
         self.folder = RunFolder(self.root)
+        self.folder.prepare()
         self.ended: set[str] = set()
         self.wall_s = self._known_walls()
 
@@ -79,7 +78,7 @@ class Store:
 
     def has(self, arm: Arm) -> bool:
         """Tell whether a run has ended."""
-        if arm.key not in self.ended and self.load(arm).status in ("finished", "diverged"):
+        if arm.key not in self.ended and self.load(arm).status in ENDED:
             self.ended.add(arm.key)
         return arm.key in self.ended
 

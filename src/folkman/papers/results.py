@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from folkman.files import write_whole
 from folkman.papers.arms import SIZES, Arm
 from folkman.papers.reproduce import Store
-from folkman.record.run import Run, jsonable
+from folkman.record.folder import RunFolder
+from folkman.record.run import DIVERGED, ENDED, Run, jsonable
 
 __all__ = ["Found", "Results", "at", "pack", "read_results", "select", "trailing", "with_timed"]
 
@@ -60,7 +61,7 @@ def pack(arms: Sequence[Arm], store: Store, size: str, theory: Sequence[Mapping[
             names += [] if arm.figure in names else [arm.figure]
             continue
         run = store.load(arm)
-        if run.status not in ("finished", "diverged"):
+        if run.status not in ENDED:
             continue
         entries[arm.key] = {
             "figures": [arm.figure],
@@ -74,7 +75,7 @@ def pack(arms: Sequence[Arm], store: Store, size: str, theory: Sequence[Mapping[
         rows += [{"key": arm.key, **{name: row[name] for name in KEPT if name in row}} for row in run.rows]
     schema = pa.schema([("key", pa.string()), *((name, pa.float64()) for name in KEPT)])
     table = pa.Table.from_pylist(rows, schema=schema)
-    write_whole(store.root / "metrics.parquet", lambda part: pq.write_table(table, part, compression="zstd"))
+    write_whole(store.folder.metrics, lambda part: pq.write_table(table, part, compression="zstd"))
     store.folder.write_json("arms.json", {"size": size, "arms": entries})
     if theory:
         store.folder.write_json("theory.json", {"rows": [_plain(row) for row in theory]})
@@ -88,7 +89,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_results(folder: Path) -> Results:
     """Read what `pack` wrote, and add the curves that follow from others."""
-    listed = folder / "arms.json"
+    listed, metrics = folder / "arms.json", RunFolder(folder).metrics
     if not listed.is_file():
         raise FileNotFoundError(
             f"expected arms.json and metrics.parquet in {folder}, there is none; make them with: folkman reproduce all"
@@ -101,9 +102,9 @@ def read_results(folder: Path) -> Results:
     if size not in SIZES:
         raise ValueError(f"expected a size of {', '.join(SIZES)} in {listed}, got {size!r}; pack the runs again")
     try:
-        columns = pq.read_table(folder / "metrics.parquet").to_pydict()
+        columns = pq.read_table(metrics).to_pydict()
     except (pa.ArrowInvalid, FileNotFoundError) as error:
-        raise ValueError(f"expected Parquet in {folder / 'metrics.parquet'}: {error}; pack the runs again") from None
+        raise ValueError(f"expected Parquet in {metrics}: {error}; pack the runs again") from None
     rows: dict[str, list[dict[str, float]]] = {}
     names = [name for name in columns if name != "key"]
     for index, key in enumerate(columns["key"]):
@@ -144,7 +145,7 @@ def at(run: Run, axis: str, where: float, metric: str) -> float:
     """Return a metric at a point of an axis, between two records in proportion; not a number beyond the last one."""
     x, y = np.array(run.column(axis)), np.array(run.column(metric))
     if not len(x) or where > x[-1] * (1 + 1e-9):
-        return float("inf") if run.status == "diverged" and metric == "train_loss" else float("nan")
+        return float("inf") if run.status == DIVERGED and metric == "train_loss" else float("nan")
     keep = _moved(x)
     return float(np.interp(where, x[keep], y[keep]))
 

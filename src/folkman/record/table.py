@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 from folkman.checks import nearest, require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.run import AXES, METRICS, Run
-from folkman.record.store import ENDED, SweepFolder, is_sweep
+from folkman.record.run import COLUMNS, ENDED, METRICS, Run
+from folkman.record.store import SweepFolder
+from folkman.record.sweep import is_sweep
 
 __all__ = ["arms_of", "gather", "save_results"]
 
@@ -26,7 +27,7 @@ def gather(folder: SweepFolder) -> pa.Table:
     jobs = [job for job in index["jobs"] if job["state"] in ENDED]
     tables = []
     for job in jobs:
-        path = folder.root / job["folder"] / "metrics.parquet"
+        path = RunFolder(folder.root / job["folder"]).metrics
         try:
             rows = pq.read_table(path)
         except (pa.ArrowInvalid, OSError) as error:
@@ -89,16 +90,11 @@ def _runs(root: Path) -> list[Run]:
     runs: dict[tuple[str, int], Run] = {}
     for row in gather(folder).to_pylist():
         run = runs.setdefault((row["arm"], row["seed"]), Run(row["algorithm"], row["arm"], row["seed"]))
-        run.rows.append({key: value for key, value in row.items() if key in run_columns()})
+        run.rows.append({key: value for key, value in row.items() if key in COLUMNS})
     require(bool(runs), f"{root} has no finished job yet; go on with: folkman sweep --resume {root}")
     return list(runs.values())
 
 
-def run_columns() -> frozenset[str]:
-    """Return the columns of a run's rows."""
-    return frozenset([*AXES, *METRICS])
-
-
 def check_metric(name: str) -> None:
     """Refuse a metric that no run has."""
-    require(name in run_columns(), f"there is no metric '{name}'; {nearest(name, METRICS)}")
+    require(name in COLUMNS, f"there is no metric '{name}'; {nearest(name, METRICS)}")

@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from folkman.checks import require
 from folkman.experiment.jobs import memory_mb
+from folkman.record.run import FAILED
 
 __all__ = ["Crew", "Engine", "Order", "Processes", "Told", "check_crew", "choose", "engine_for", "lost"]
 
@@ -229,7 +230,7 @@ def _cause(code: int) -> str:
 def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
     """Tell of a job that no worker lived to tell of."""
     none: dict[str, Any] = {"seconds": 0.0, "compute_s": None, "rss_mb": peak_mb, "peak_mb": peak_mb, "worker": ""}
-    return {"key": order["key"], "state": "failed", "message": message, **none}
+    return {"key": order["key"], "state": FAILED, "message": message, **none}
 
 
 class Crew(NamedTuple):
