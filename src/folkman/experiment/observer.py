@@ -1,4 +1,4 @@
-"""Looking at a run between two stretches: what is shown while it goes on, and what is kept of its network.
+"""Looking at a run between two stretches: what is shown of it, and what is kept of its network.
 
 Live files are written by `folkman.record.live`; the frames over the whole run, at most sixty, by
 `folkman.record.scene`.

@@ -20,7 +20,8 @@ from typing import Any
 from folkman.record.json_file import read_json
 from folkman.record.run import STOPPED
 
-__all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL", "ClusterFolder", "NodeFolder", "is_alive"]
+__all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
+__all__ += ["ClusterFolder", "NodeFolder", "is_alive"]
 
 STARTING, LEARNING, DONE = "starting", "learning", "done"
 """The states of a node that is well."""
@@ -50,11 +51,15 @@ class NodeFolder:
         self.incarnation = root / "incarnation"
         self.final = root / "final.safetensors"
 
+    def is_there(self) -> bool:
+        """Tell whether this is the folder of a node."""
+        return any(path.is_file() for path in (self.config, self.health, self.log))
+
     def standing(self) -> dict[str, Any]:
         """Return how the node stands: its health file, with its state as it is seen from outside.
 
-        A node of this machine has a `pid` file, which says whether it is there. Of another machine's, a health file
-        that is not renewed says that it is not.
+        A node of this machine has a `pid` file, which says whether it is there. Of another
+        machine's, a health file that is not renewed says that it is not.
         """
         found = {"node": self.root.name, "state": STARTING, **(read_json(self.health) or {})}
         age_s = time.time() - self.health.stat().st_mtime if self.health.is_file() else 0.0
@@ -65,7 +70,8 @@ class NodeFolder:
             state = GONE
         elif age_s > FRESH_S and (alive or (pid is None and state in GOING)):
             state = SILENT
-        return {**found, "state": state, "alive": alive, "pid": pid, "health_age_s": round(age_s, 1)}
+        seen = {"state": state, "alive": alive, "pid": pid, "health_age_s": round(age_s, 1)}
+        return found | seen
 
 
 class ClusterFolder:
@@ -82,11 +88,13 @@ class ClusterFolder:
 
     def nodes(self) -> list[NodeFolder]:
         """Return the folders of all nodes, by name; refuse a folder that has none."""
-        homes = [NodeFolder(path) for place in ("nodes/*", "*") for path in sorted(self.root.glob(place))]
-        found = [home for home in homes if any(path.is_file() for path in (home.config, home.health, home.log))]
+        places = [*sorted(self.root.glob("nodes/*")), *sorted(self.root.glob("*"))]
+        found = [home for home in map(NodeFolder, places) if home.is_there()]
         if not found:
             what = f"{self.root} has no nodes" if self.root.is_dir() else f"there is no {self.root}"
-            raise FileNotFoundError(f"expected a cluster that `folkman up` made, {what}; check the path")
+            raise FileNotFoundError(
+                f"expected a cluster that `folkman up` made, {what}; check the path",
+            )
         return found
 
     def standing(self) -> list[dict[str, Any]]:
@@ -95,7 +103,7 @@ class ClusterFolder:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is a running folkman node: a number may have been given to another since."""
+    """Tell whether a process is a running node; a number may have been given to another since."""
     try:
         status_text = Path(f"/proc/{pid}/stat").read_text()
         command = Path(f"/proc/{pid}/cmdline").read_bytes()

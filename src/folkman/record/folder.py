@@ -9,13 +9,13 @@
     timelines/           who held what when, if asked for
     parts/               the rows of each run, and the checkpoint of one that is not finished
     network/             where nodes were, how old copies, who was on the air: at most sixty frames of each run
-    live/                what a run writes while it goes on (`folkman.record.live`); gone when it has ended
+    live/                what a run writes while it goes on (`folkman.record.live`)
     report.html          all of it on one page
 
 Files appear by rename. A run that ended is never run again; one that was interrupted goes on from its checkpoint.
-A reader takes a run from its part, which says how it ended; from its live files, if those are further; or, where the
-parts are gone, from `metrics.parquet`. NumPy and pyarrow are imported inside functions: a worker sets up its threads
-before the first, and a device node has no need of the second.
+A reader takes a run from its part, which says how it ended; from its live files, if those are
+further; or, where the parts are gone, from `metrics.parquet`. NumPy and pyarrow are imported inside
+functions: a worker sets up its threads before the first, a device node does not need the second.
 """
 
 import json
@@ -41,7 +41,7 @@ UNFINISHED, DAMAGED = "unfinished", "damaged"
 """How a run folder stands in a listing, besides finished and diverged."""
 
 MADE_IN_PYTHON = "made_in_python"
-"""The key of `config.toml` in a folder that was saved from Python: there is no configuration to run again."""
+"""The key of `config.toml` in a folder that was saved from Python, without a configuration."""
 
 
 class Contents(NamedTuple):
@@ -101,7 +101,7 @@ class RunFolder:
             (self.root / name).mkdir(parents=True, exist_ok=True)
 
     def configuration(self) -> Path:
-        """Return the file that the runs can be made from again; refuse a folder that was saved from Python."""
+        """Return the file to make the runs from again; refuse a folder saved from Python."""
         require(
             not _read_toml(self.config)[1].get(MADE_IN_PYTHON),
             f"expected a configuration, {self.root} was saved from Python and has none; run the script that made it",
@@ -109,7 +109,7 @@ class RunFolder:
         return self.config
 
     def renew(self, config: str) -> None:
-        """Write the configuration of a folder that is made anew or taken up; parts of another one are dropped."""
+        """Write the configuration of a folder, new or not; drop parts of another configuration."""
         if self.config.is_file() and self.config.read_text(encoding="utf-8") != config:
             for part in (self.root / "parts").glob("*"):
                 part.unlink()
@@ -149,7 +149,7 @@ class RunFolder:
     def save_part(self, run: Run, fingerprint: str) -> None:
         """Write the rows of one run and how it stands, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
-        _write_table(self.part(run), run.rows, notes)
+        _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
         """Fill a run with the rows written so far, if any; refuse those of another configuration."""
@@ -176,8 +176,10 @@ class RunFolder:
         """Write `metrics.parquet` and `summary.json`."""
         runs = list(runs)
         heads = [{"algorithm": run.algorithm, "label": run.label, "seed": run.seed} for run in runs]
-        _write_table(self.metrics, [head | row for head, run in zip(heads, runs, strict=True) for row in run.rows])
-        write_json(self.summary, {"folder": str(self.root), "runs": [run.summary() for run in runs]}, indent=2)
+        rows = [head | row for head, run in zip(heads, runs, strict=True) for row in run.rows]
+        _write_table(self.metrics, rows)
+        summary = {"folder": str(self.root), "runs": [run.summary() for run in runs]}
+        write_json(self.summary, summary, indent=2)
 
     def load_results(self) -> list[Run]:
         """Read the runs of a finished folder."""
@@ -189,10 +191,10 @@ class RunFolder:
         return runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
 
     def read(self) -> Contents:
-        """Read the folder as it stands now; columns that this version does not know are left out."""
+        """Read the folder as it stands now, without columns that this version does not know."""
         text, config = _read_toml(self.config)
-        if not isinstance(config.get("algorithm"), list) or not isinstance(config.get("seeds"), list):
-            raise ValueError(f"expected [[algorithm]] and seeds in {self.config}; is it of a later version?")
+        whole = all(isinstance(config.get(key), list) for key in ("algorithm", "seeds"))
+        require(whole, f"expected [[algorithm]] and seeds in {self.config}; is it of a later one?")
         runs = [
             self.read_run(str(table.get("name")), str(table.get("label")), int(seed))
             for seed in config["seeds"]
@@ -248,13 +250,13 @@ def _read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"expected TOML in {path}: {error}; restore the file") from None
 
 
-def _write_table(path: Path, rows: list[dict[str, Any]], notes: dict[str, str] | None = None) -> None:
-    """Write rows as Parquet, whole or not at all."""
+def _write_table(path: Path, rows: list[dict[str, Any]], **notes: str) -> None:
+    """Write rows and notes as Parquet, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pylist(rows)
-    if notes is not None:
+    if notes:
         table = table.replace_schema_metadata({"folkman": json.dumps(notes)})
     write_whole(path, lambda part: pq.write_table(table, part))
 
@@ -262,15 +264,17 @@ def _write_table(path: Path, rows: list[dict[str, Any]], notes: dict[str, str] |
 def save_runs(root: Path, runs: Sequence[Run]) -> Path:
     """Write runs that were made in Python as a new run folder; return where.
 
-    `config.toml` says that there is no configuration, and what is known of the runs. A timeline is kept as its scene.
+    `config.toml` says that there is no configuration, and what is known of the runs. A timeline is
+    kept as its scene.
     """
     import numpy as np
 
     from folkman.record.scene import MOST_NODES, save_scene, scene_of
 
     named = {slug(run.label, run.seed) for run in runs}
-    require(len(named) == len(runs) > 0, "expected one run or more, each with a label and seed of its own; rename them")
-    require(all(run.rows for run in runs), "expected runs with rows, one has none; simulate it first")
+    apart = len(named) == len(runs) > 0
+    require(apart, "expected runs, each with a label and seed of its own; rename them")
+    require(all(run.rows for run in runs), "expected runs with rows, one has none; simulate it")
     folder = RunFolder.create(root, _described(root.name, runs))
     note_start(folder.provenance, None)
     for run in runs:
@@ -306,12 +310,13 @@ def _quoted(text: str) -> str:
 
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """Return a line for each run folder under `root`, newest first."""
-    folders = [folder for path in sorted(root.iterdir()) if (folder := RunFolder(path)).config.is_file()]
+    folders = [folder for folder in map(RunFolder, root.iterdir()) if folder.config.is_file()]
     found = []
     for folder in sorted(folders, key=lambda each: each.config.stat().st_mtime, reverse=True):
         state, runs = _state(folder)
         changed = datetime.fromtimestamp(folder.config.stat().st_mtime, UTC)
-        found.append({"folder": str(folder.root), "state": state, "made": f"{changed:%Y-%m-%d %H:%M}", "runs": runs})
+        made = f"{changed:%Y-%m-%d %H:%M}"
+        found.append({"folder": str(folder.root), "state": state, "made": made, "runs": runs})
     return found
 
 

@@ -1,4 +1,4 @@
-"""JSON files of folders: one reader, one writer, one number for their format, one clock for their times."""
+"""JSON files of folders: one reader, one writer, one format, one clock for their times."""
 
 import json
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from folkman.files import write_whole
 __all__ = ["FORMAT", "now", "parsed", "read_json", "write_json", "write_text"]
 
 FORMAT = 1
-"""Of `provenance.json`, `index.json`, `job.json` and `store.json`; a later folkman writes a larger one."""
+"""Of the JSON files of run folders, sweeps and stores; a later folkman writes a larger one."""
 
 
 def now() -> str:
@@ -38,7 +38,7 @@ def parsed(text: str | bytes) -> dict[str, Any] | None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if there is no file or it is damaged. One of a later format is refused."""
+    """Read a JSON object; None if there is none or it is damaged. Refuse one of a later format."""
     try:
         found = parsed(path.read_bytes())
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         versions = (found or {}).get("versions") or {}
         writer = f"folkman {versions['folkman']}" if versions.get("folkman") else "a later one"
         raise ValueError(
-            f"{path} has format {version!r}, this folkman reads up to {FORMAT}; it was written by {writer}: "
-            "upgrade folkman to read it"
+            f"{path} has format {version!r}, this folkman reads up to {FORMAT}; "
+            f"it was written by {writer}: upgrade folkman to read it"
         )
     return found

@@ -1,10 +1,11 @@
 """Live files: what a run writes while it goes on, and how it is followed.
 
-    live/RUN.jsonl     a line when it begins (label, seed, slots, process), then a line a recorded slot
+    live/RUN.jsonl     first label, seed, slots and process, then a line per recorded slot
     live/RUN.json      the scene of this moment, replaced as the run goes on
 
-At most fifty lines are written a second and at most `MOST_LINES` kept (every second one is then dropped); looking at
-a scene takes at most a twentieth of the run's time. Both files are gone when the run has ended.
+At most fifty lines are written per second and at most `MOST_LINES` kept (every second one is then
+dropped); looking at a scene takes at most a twentieth of the run's time. Both files are gone when
+the run has ended.
 """
 
 import json
@@ -46,7 +47,8 @@ class LiveWriter:
 
     def __init__(self, files: LiveFiles, run: Run, slots: int, nodes: int) -> None:
         self._files, self._run = files, run
-        self._head = {"label": run.label, "algorithm": run.algorithm, "seed": run.seed, "slots": slots, "nodes": nodes}
+        self._head = {"label": run.label, "algorithm": run.algorithm, "seed": run.seed}
+        self._head |= {"slots": slots, "nodes": nodes, "pid": os.getpid(), "host": socket.gethostname()}
         self._written = 0
         self._next_line_s = self._next_scene_s = 0.0
 
@@ -85,15 +87,17 @@ class LiveWriter:
             self._files.lines.parent.rmdir()
 
     def _rewrite(self, step: int) -> None:
-        """Write the head and every `step`-th row there is, by rename: who follows the file starts again."""
+        """Write the head and every `step`-th row, by rename: who follows the file starts again."""
         rows, now_s = self._run.rows[::step], time.time()
-        head = {"at": now_s, **self._head, "pid": os.getpid(), "host": socket.gethostname()}
-        write_text(self._files.lines, _line(head) + "".join(_line({"at": now_s, "row": row}) for row in rows))
+        lines = [_line({"at": now_s, **self._head})]
+        lines += [_line({"at": now_s, "row": row}) for row in rows]
+        write_text(self._files.lines, "".join(lines))
         self._written = len(rows)
 
 
 def _line(content: dict[str, Any]) -> str:
-    return json.dumps(plain(content) | {"at": content["at"]}, allow_nan=False, separators=(",", ":")) + "\n"
+    exact = plain(content) | {"at": content["at"]}
+    return json.dumps(exact, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 class News(NamedTuple):
@@ -140,7 +144,7 @@ class Tail:
         return News(again, self.head, [known(content["row"]) for content in rows], at, found)
 
     def is_written(self) -> bool:
-        """Tell whether the process that writes is there; of another machine's, whether it wrote lately."""
+        """Tell whether the writer is there; of one on another machine, whether it wrote lately."""
         try:
             age_s = time.time() - self.path.stat().st_mtime
         except OSError:

@@ -12,7 +12,8 @@ from folkman.record.json_file import FORMAT, now, read_json, write_json
 
 __all__ = ["note_end", "note_start", "provenance"]
 
-PACKAGES = ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy", "torch")
+PACKAGES = ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy")
+PACKAGES += ("torch",)
 """The packages whose versions are kept."""
 
 

@@ -10,8 +10,8 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING", "STOPPED", "Run"]
-__all__ += ["WAITING", "jsonable", "known", "read_table", "runs_of", "slug"]
+__all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
+__all__ += ["STOPPED", "WAITING", "Run", "jsonable", "known", "read_table", "runs_of", "slug"]
 
 WAITING = "waiting"
 """The status of a run, a job or a sweep that has not begun."""
@@ -118,7 +118,7 @@ class Run:
         return notebook.show([self])
 
     def save(self, folder: str | Path) -> Path:
-        """Write this run as a run folder, which `read_results` and `folkman report` open; return where."""
+        """Write this run as a run folder, for `read_results` and `folkman report`; return where."""
         from folkman.record.folder import save_runs
 
         return save_runs(Path(folder), [self])
@@ -132,9 +132,10 @@ class Run:
     def __repr__(self) -> str:
         """Return two lines; rows and arrays are told by their sizes."""
         arrays = {name: getattr(self, name) for name in ("model", "nodes")}
-        sizes = [f"{name} {tuple(array.shape)}" for name, array in arrays.items() if array is not None]
-        kept = [name for name in ("timeline", "scene") if getattr(self, name) is not None]
-        return f"<Run of {self.algorithm}: {self}\n {', '.join([f'{len(self.rows)} rows', *sizes, *kept])}>"
+        told = [f"{len(self.rows)} rows"]
+        told += [f"{name} {array.shape}" for name, array in arrays.items() if array is not None]
+        told += [name for name in ("timeline", "scene") if getattr(self, name) is not None]
+        return f"<Run of {self.algorithm}: {self}\n {', '.join(told)}>"
 
 
 def slug(label: str, seed: int) -> str:

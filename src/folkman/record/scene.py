@@ -148,7 +148,7 @@ def load_scene(path: Path) -> Scene | None:
 
 
 def scene_of(run: Run) -> Scene | None:
-    """Return the scene of a run: as its folder kept it, or as its timeline tells; None where there is neither."""
+    """Return the scene of a run: as its folder kept it, or by its timeline; None without both."""
     if run.scene is not None or not hasattr(run.timeline, "held"):
         return run.scene
     slot_s = run.last("seconds") / run.last("slots") if run.rows and run.last("slots") else 1.0

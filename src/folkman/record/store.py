@@ -88,7 +88,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.root.mkdir(parents=True, exist_ok=True)
-        while (known := store_id(self.root)) is None:  # two that find it empty must not name it twice
+        while (known := store_id(self.root)) is None:  # two must not name it
             with claim(self.root / "store.lock") as mine:
                 if mine and store_id(self.root) is None:
                     write_json(self.root / MARK, {"format": FORMAT, "id": uuid.uuid4().hex})

@@ -36,7 +36,9 @@ def is_sweep(root: Path) -> bool:
     if RunFolder(root).config.is_file():
         return False
     what = "a folder" if root.is_dir() else "no folder"
-    raise FileNotFoundError(f"expected a run or a sweep folder, {root} is {what} with neither; check the path")
+    raise FileNotFoundError(
+        f"expected a run or a sweep folder, {root} is {what} with neither; check the path",
+    )
 
 
 def job_folder(folder: SweepFolder, job: Mapping[str, Any]) -> JobFolder:
@@ -66,10 +68,9 @@ def read_sweep(root: Path) -> Sweep:
 
 def _gathered(sweep: Sweep) -> list[Run]:
     """Return the runs of `results.parquet`, each with the state and the message of its job."""
-    table = read_table(sweep.folder.results, f"make it again: folkman sweep --resume {sweep.folder.root}")
-    rows = table.to_pylist()
-    heads = [{"algorithm": row["algorithm"], "label": row["arm"], "seed": row["seed"]} for row in rows]
-    runs = runs_of(head | known(row) for head, row in zip(heads, rows, strict=True))
+    remedy = f"make it again: folkman sweep --resume {sweep.folder.root}"
+    rows = read_table(sweep.folder.results, remedy).to_pylist()
+    runs = runs_of(map(_labelled, rows))
     jobs = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
     for run in runs:
         job = jobs.get((run.label, run.seed), {})
@@ -77,12 +78,18 @@ def _gathered(sweep: Sweep) -> list[Run]:
     return runs
 
 
+def _labelled(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the gathered table as one of a run, which is labelled by its arm."""
+    return {"algorithm": row["algorithm"], "label": row["arm"], "seed": row["seed"]} | known(row)
+
+
 def _job_by_job(sweep: Sweep) -> list[Run]:
-    """Return the runs of the jobs' own folders, which know more than the table while a sweep goes on."""
+    """Return the runs of the jobs' folders: while a sweep goes on they know more than the table."""
     runs = []
     for job in sweep.jobs:
         if job.get("state") in (*ENDED, RUNNING):
-            run = job_folder(sweep.folder, job).read_run(job["algorithm"], job["label"], job["seed"])
+            folder = job_folder(sweep.folder, job)
+            run = folder.read_run(job["algorithm"], job["label"], job["seed"])
             run.label = job["arm"]
             runs += [run] if run.rows else []
     return runs
