@@ -68,8 +68,8 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_as_if_never_interrupted(
     assert [run.status for run in runs] == ["finished"] * 4
     exact = np.array_equal(table(saved), table(whole[2].rows)[:3], equal_nan=True)
     for run, other in zip(runs, whole, strict=True):
-        close = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-4, "atol": 1e-6}
-        np.testing.assert_allclose(table(run.rows), table(other.rows), **close)
+        rtol, atol = (0, 0) if exact else (1e-4, 1e-6)
+        np.testing.assert_allclose(table(run.rows), table(other.rows), rtol, atol)
     assert not list((before / "run" / "live").glob("*"))
 
 

@@ -26,7 +26,8 @@ def node_of(root, state, *, age_s=0.0, pid=None):
     home.config.touch()
     if state is not None:
         home.health.write_text(json.dumps({"node": "node-0", "state": state, "steps": 4}))
-        os.utime(home.health, (time.time() - age_s,) * 2)
+        then_s = time.time() - age_s
+        os.utime(home.health, (then_s, then_s))
     if pid is not None:
         home.pid.write_text(f"{pid}\n")
     return home

@@ -29,7 +29,7 @@ from folkman.checks import require
 from folkman.files import save_tensors, write_whole
 from folkman.record.json_file import read_json, write_json, write_text
 from folkman.record.provenance import note_start
-from folkman.record.run import DIVERGED, FINISHED, RUNNING, WAITING, Run, known, read_table, runs_of, slug
+from folkman.record.run import DIVERGED, FINISHED, RUNNING, WAITING, Run, known, read_table, rows_of, runs_of, slug
 
 if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
@@ -175,9 +175,7 @@ class RunFolder:
     def save_results(self, runs: Iterable[Run]) -> None:
         """Write `metrics.parquet` and `summary.json`."""
         runs = list(runs)
-        heads = [{"algorithm": run.algorithm, "label": run.label, "seed": run.seed} for run in runs]
-        rows = [head | row for head, run in zip(heads, runs, strict=True) for row in run.rows]
-        _write_table(self.metrics, rows)
+        _write_table(self.metrics, rows_of(runs))
         summary = {"folder": str(self.root), "runs": [run.summary() for run in runs]}
         write_json(self.summary, summary, indent=2)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
-__all__ += ["STOPPED", "WAITING", "Run", "jsonable", "known", "read_table", "runs_of", "slug"]
+__all__ += ["STOPPED", "WAITING", "Run", "jsonable", "known", "read_table", "rows_of", "runs_of", "slug"]
 
 WAITING = "waiting"
 """The status of a run, a job or a sweep that has not begun."""
@@ -165,6 +165,12 @@ def read_table(path: Path, remedy: str) -> Any:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
+
+
+def rows_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return the rows of runs as `metrics.parquet` holds them."""
+    heads = [({"algorithm": run.algorithm, "label": run.label, "seed": run.seed}, run) for run in runs]
+    return [head | row for head, run in heads for row in run.rows]
 
 
 def runs_of(rows: Iterable[dict[str, Any]]) -> list[Run]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.run import Run
+from folkman.record.run import Run, rows_of
 from folkman.record.scene import Scene, scene_of
 from folkman.record.sweep import is_sweep, read_sweep
 from folkman.report.figures import check_target, draw_curves, new_figure, save
@@ -124,8 +124,7 @@ def to_pandas(runs: Sequence[Run]) -> "pd.DataFrame":
         import pandas as pd
     except ImportError:
         raise RuntimeError("expected pandas, it is not installed; pip install 'folkman[notebook]'") from None
-    heads = [{"algorithm": run.algorithm, "label": run.label, "seed": run.seed} for run in runs]
-    return pd.DataFrame([head | row for head, run in zip(heads, runs, strict=True) for row in run.rows])
+    return pd.DataFrame(rows_of(runs))
 
 
 def show(runs: Sequence[Run]) -> str:
