@@ -2,7 +2,7 @@
 
     python benchmarks/page.py --minutes 10 [--lines 20000] [--out soak.json]
 
-A run's own observer writes the rows, and rewrites their file when it has `--lines` of them; scenes are replaced beside
+Rows are written as a run writes them, and their file again when it has `--lines` of them; scenes are replaced beside
 them; `folkman dash` serves both; the browser draws them. Every update has its number: the browser notes when it has
 which and when it has drawn which, so that each one's lag is known. Every five seconds the browser collects its garbage
 and tells its memory. Ends with one JSON line, and with exit code 1 if the page reported an error, memory grew, an
@@ -20,13 +20,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
-from folkman.experiment import observer
+from folkman.record import live
+from folkman.record.folder import RunFolder
 from folkman.record.run import Run
 
 NODES, RATE_HZ, SCENE_EVERY = 16, 50, 5
@@ -128,14 +128,11 @@ def scene(index: int, rng: np.random.Generator) -> dict[str, object]:
 
 
 def write(root: Path, stop: threading.Event, written: Written) -> None:
-    """Tell a run's observer a row every fiftieth of a second, and replace the scene every fifth time."""
-    rng, moment = np.random.default_rng(0), root / "live/algorithm-1-seed0.json"
-    run = Run("async_sharing", "Algorithm 1", 0)
-    simulation: Any = SimpleNamespace(recording=SimpleNamespace(every=1), problem=SimpleNamespace(num_nodes=NODES))
-    watcher = observer.Observer(root, run, simulation, 10**8)
-    watcher.begin(0)
-    watcher.next_scene_s = math.inf  # there is no network to look at: scenes are made here
-    nothing: Any = None
+    """Write a row every fiftieth of a second, and replace the scene every fifth time."""
+    rng, run = np.random.default_rng(0), Run("async_sharing", "Algorithm 1", 0)
+    lines, moment = files = RunFolder(root).live(run)
+    writer = live.LiveWriter(files, run, 10**8, NODES)
+    writer.begin()
     begun_s, index, size = time.monotonic(), 0, 0
     while not stop.is_set():
         index += 1
@@ -144,10 +141,9 @@ def write(root: Path, stop: threading.Event, written: Written) -> None:
             part.write_text(json.dumps(scene(index, rng)))
             part.replace(moment)
         run.rows.append(row(index))
-        watcher.next_line_s = 0.0  # every row is an update, also one that comes a little early
         written.at_ms.append(1000 * time.time())
-        watcher.see(nothing, run.rows[-1])
-        before, size = size, watcher.lines.stat().st_size
+        writer.add(last=True)  # every row is an update, also one that comes a little early
+        before, size = size, lines.stat().st_size
         if size < before:
             written.shrunk.append(index)
         stop.wait(max(0.0, begun_s + index / RATE_HZ - time.monotonic()))
@@ -233,11 +229,11 @@ def main() -> None:
     """Run the soak."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=10.0)
-    options.add_argument("--lines", type=int, default=observer.MOST_LINES, help="of the file before it is rewritten")
+    options.add_argument("--lines", type=int, default=live.MOST_LINES, help="of the file before it is rewritten")
     options.add_argument("--out", type=Path)
     options.add_argument("--screenshot", type=Path)
     given = options.parse_args()
-    observer.MOST_LINES = given.lines
+    live.MOST_LINES = given.lines
     written = Written([], [])
     with tempfile.TemporaryDirectory() as place:
         root, stop = Path(place) / "soak", threading.Event()

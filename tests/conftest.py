@@ -86,7 +86,8 @@ def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from folkman.config.comparison import resolve, to_toml
     from folkman.config.text import override
     from folkman.experiment.compare import compare
-    from folkman.record.folder import RunFolder, provenance
+    from folkman.record.folder import RunFolder
+    from folkman.record.provenance import note_start
 
     tables = {
         "name": "a small cell",
@@ -100,6 +101,6 @@ def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = ["slots=40", "record_every=4", "seeds=[0,1]", "data.train_size=120", "nodes=5", "keep_timelines=true"]
     comparison = resolve(override(tables, [*small, "slot_s=0.0004"]))
     folder = RunFolder.create(tmp_path_factory.mktemp("radio") / "cell", to_toml(comparison))
-    folder.write_json("provenance.json", provenance(["run", "cell.toml"], folder))
+    note_start(folder.provenance, ["run", "cell.toml"])
     compare(comparison, folder)
     return folder.root

@@ -40,7 +40,7 @@ def test_a_tail_tells_every_line_once_wherever_it_is_cut(tmp_path_factory, cuts,
             file.write(data[begin:end])
         news = tail.look()
         told += news.rows if news else []
-    assert [each["row"]["slots"] for each in told] == list(range(6))
+    assert [each["slots"] for each in told] == list(range(6))
     assert tail.head["slots"] == 40
     if again:
         other = path.with_suffix(".part")
@@ -63,7 +63,7 @@ def test_a_line_that_is_no_json_is_left_out(tmp_path):
     news = Tail(path).look()
 
     assert news is not None
-    assert [each["row"]["slots"] for each in news.rows] == [0, 1]
+    assert [each["slots"] for each in news.rows] == [0, 1]
 
 
 @given(length=st.integers(0, 500), most=st.integers(2, 100))

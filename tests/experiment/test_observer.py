@@ -7,12 +7,11 @@ import pytest
 
 from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import override
-from folkman.experiment import observer as module
 from folkman.experiment.compare import compare
 from folkman.radio.trace import PeerTimeline
 from folkman.radio.trace import load as load_timeline
+from folkman.record import live as module
 from folkman.record.folder import RunFolder
-from folkman.record.reading import read_folder
 from folkman.record.scene import MOST_FRAMES, load_scene
 
 PEERS, STAR = "algorithm-1-seed0", "fedavg-seed0"
@@ -54,7 +53,7 @@ def test_what_is_on_the_air_shares_the_whole_band(radio_folder):
 
 
 def test_disagreement_and_gradients_are_the_metrics_of_the_same_slot(radio_folder):
-    run = next(run for run in read_folder(radio_folder).runs if run.label == "Algorithm <1>" and run.seed == 0)
+    run = next(run for run in RunFolder(radio_folder).read().runs if run.label == "Algorithm <1>" and run.seed == 0)
     scene = scene_of(radio_folder, PEERS)
     rows = {row["slots"]: row for row in run.rows}
 

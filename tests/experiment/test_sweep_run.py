@@ -52,7 +52,7 @@ class Here:
     def __init__(self, run=run_order):
         self.run, self.ran = run, []
 
-    def map(self, orders, started, until_s=None):
+    def map(self, orders, started, until_s=None):  # noqa: ARG002
         for order in orders:
             started(order["key"], "here")
             self.ran.append(order["key"])
@@ -319,7 +319,7 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["sweep", "--grid", "nodes=2", "--out", "later"], "has content"),
         (["sweep", "--resume", "later/sweep"], "upgrade"),
         (["compare", "later"], "upgrade folkman"),
-        (["compare", "."], "expected a run folder"),
+        (["compare", "."], "expected a run or a sweep folder"),
         (["compare", "later", "--at", "noon"], "--at looks like seconds=100"),
     ],
 )

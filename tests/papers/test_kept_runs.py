@@ -82,7 +82,7 @@ def test_the_command_line_tells_every_level_and_a_reading_is_the_least_favourabl
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("arms.json", "{}", "earlier folkman; convert it: python -m folkman.papers.convert"),
+        ("arms.json", "{}", "earlier folkman; convert it: python -m folkman.record.convert"),
         ("index.json", "{", "there is none or it is damaged"),
         ("index.json", '{"jobs": []}', "it is a sweep"),
         ("index.json", '{"jobs": [], "paper": "xie2024", "size": "huge"}', "expected a size of"),

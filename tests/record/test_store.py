@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from folkman.config.comparison import resolve, to_toml
-from folkman.record.folder import FORMAT, RunFolder
-from folkman.record.store import Store, SweepFolder, claim, ended, write_json
+from folkman.record.folder import RunFolder
+from folkman.record.json_file import FORMAT, write_json
+from folkman.record.store import Store, SweepFolder, claim, ended
 
 
 def holder(lock):
@@ -83,7 +84,7 @@ def test_a_run_folder_of_a_later_folkman_is_refused(tmp_path, version):
     folder = RunFolder.create(tmp_path / "run", to_toml(resolve({})))
     folder.write_json("provenance.json", {"format": version, "versions": {"folkman": "9.9"}})
 
-    with pytest.raises(ValueError, match=r"written by folkman 9\.9; this one reads up to 1: upgrade"):
+    with pytest.raises(ValueError, match=r"reads up to 1; it was written by folkman 9\.9: upgrade"):
         RunFolder.open(folder.root)
 
 

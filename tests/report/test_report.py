@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from folkman.record.reading import read_folder, read_sweep
+from folkman.record.folder import RunFolder
 from folkman.record.run import Run
+from folkman.record.sweep import read_sweep
 from folkman.report.write import write_job_reports, write_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -82,7 +83,7 @@ def test_a_label_is_text_and_never_markup(page):
 
 
 def test_the_table_has_the_values_of_the_folder(radio_folder, page):
-    runs = [run for run in read_folder(radio_folder).runs if run.label == "FedAvg"]
+    runs = [run for run in RunFolder(radio_folder).read().runs if run.label == "FedAvg"]
     mean = sum(run.last("train_loss") for run in runs) / len(runs)
 
     assert any(word.startswith(f"{mean:.4g}") for word in page.words)
@@ -105,7 +106,8 @@ def test_without_parts_the_rows_come_from_the_metrics(radio_folder, tmp_path):
     shutil.copytree(radio_folder, folder)
     shutil.rmtree(folder / "parts")
 
-    assert [str(run) for run in read_folder(folder).runs] == [str(run) for run in read_folder(radio_folder).runs]
+    cut, whole = (RunFolder(root).read().runs for root in (folder, radio_folder))
+    assert [str(run) for run in cut] == [str(run) for run in whole]
 
 
 def test_a_damaged_part_is_named_with_its_remedy(radio_folder, tmp_path):
@@ -201,7 +203,7 @@ def test_the_jobs_of_a_run_folder_are_refused(radio_folder):
 
 
 def test_a_sweep_of_a_later_format_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"format 1, .* has 7; read it with the version that wrote it"):
+    with pytest.raises(ValueError, match=r"has format 7, this folkman reads up to 1; .*upgrade"):
         write_report(make_sweep(tmp_path, format_=7))
 
 
@@ -213,4 +215,4 @@ def test_a_run_without_rows_makes_no_figure(radio_folder, tmp_path):
 
     assert "No run has begun." in text
     assert "4 waiting" in text
-    assert isinstance(read_folder(tmp_path).runs[0], Run)
+    assert isinstance(RunFolder(tmp_path).read().runs[0], Run)

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from folkman.record.reading import read_folder
+from folkman.record.folder import RunFolder
 from folkman.report.figures import COLOURS
 from folkman.report.scenes import draw_scene
 from folkman.report.style import STYLES, dressed
@@ -82,7 +82,7 @@ def lab(linear):
 
 
 def test_a_square_map_stays_square_in_a_column(radio_folder):
-    scene = next(run.scene for run in read_folder(radio_folder).runs if run.scene is not None)
+    scene = next(run.scene for run in RunFolder(radio_folder).read().runs if run.scene is not None)
 
     figure = dressed(STYLES["ieee"], lambda: draw_scene(scene))
 

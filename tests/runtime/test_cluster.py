@@ -141,7 +141,7 @@ def test_a_cluster_starts_tells_and_stops(tmp_path, monkeypatch):
         source = page.ClusterSource(tmp_path / "cluster")
         healthy = source.state()["nodes"]
         os.kill(states(tmp_path)[1]["pid"], signal.SIGKILL)
-        while (lost := source.state()["nodes"][1])["state"] != "silent":
+        while (lost := source.state()["nodes"][1])["state"] != "gone":
             assert time.monotonic() < end_s, lost
             time.sleep(0.5)
     finally:

@@ -24,6 +24,7 @@ from folkman.cli.common import Track
 from folkman.cli.look import register as register_look
 from folkman.cli.theory import theory_app
 from folkman.files import keep_programs
+from folkman.record import run as record
 
 if TYPE_CHECKING:
     from folkman.config.comparison import Comparison
@@ -126,7 +127,7 @@ def _run(
         if config is not None or settings or out is not None:
             raise ValueError("--resume takes everything from the folder; leave out the file, --set and --out")
         folder = RunFolder.open(resume)
-        comparison = resolve(read(folder.config))
+        comparison = resolve(read(folder.configuration()))
         problems = _problems(comparison)
     else:
         comparison = resolve(override(read(config) if config else {}, settings))
@@ -139,7 +140,7 @@ def _run(
     _report(runs, folder, comparison, problems, quiet=as_json)
     if as_json:
         print(json.dumps({"folder": str(folder.root), "runs": [run.summary() for run in runs]}, allow_nan=False))
-    if any(run.status == "diverged" for run in runs):
+    if any(run.status == record.DIVERGED for run in runs):
         sys.exit(DIVERGED)
 
 
@@ -162,10 +163,9 @@ def _compare(
     """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.compare import compare
     from folkman.experiment.trackers import tracking
-    from folkman.record.folder import provenance
+    from folkman.record.provenance import note_end, note_start
 
-    facts = provenance(sys.argv[1:], folder)
-    folder.write_json("provenance.json", facts)
+    note_start(folder.provenance, sys.argv[1:])
     advice = f"go on with: folkman run --resume {folder.root}"
     try:
         with (
@@ -178,9 +178,7 @@ def _compare(
     except OSError as error:
         _say(f"error: {_plain(error)}; what was written is whole; free the disk, then {advice}")
         sys.exit(DISK)
-    folder.write_json(
-        "provenance.json", facts | {"finished": datetime.now().astimezone().isoformat(timespec="seconds")}
-    )
+    note_end(folder.provenance)
     return runs
 
 
@@ -254,7 +252,7 @@ def _progress(slots_in_all: int) -> Iterator[Callable[..., None]]:
         return
 
     def tell(run: Any, done: int, slots: int) -> None:
-        if done == slots or run.status == "diverged":
+        if done == slots or run.status == record.DIVERGED:
             _say(f"{run.label}, seed {run.seed}: {done} slots, training loss {run.last('train_loss'):.4g}")
 
     yield tell

@@ -39,6 +39,7 @@ def plot(
 ) -> None:
     """Draw a metric against an axis, with mean and 95 % interval over seeds; or what one run's network did."""
     from folkman.checks import nearest
+    from folkman.record.folder import RunFolder
     from folkman.report.figures import check_target, draw_curves, save
     from folkman.report.style import STYLES, caption, dressed
 
@@ -55,7 +56,7 @@ def plot(
         scene, name = _scene(runs, label), kind
         draw = lambda: _draw(kind, scene, colour)  # noqa: E731
     figure = dressed(STYLES[style], draw)
-    target = out or runs[0] / "figures" / (name if style == "screen" else f"{name}-{style}")
+    target = out or RunFolder(runs[0]).figures / (name if style == "screen" else f"{name}-{style}")
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in save(figure, target, STYLES[style].kinds):
         print(path)
@@ -83,11 +84,11 @@ KINDS = ("map", "ages", "shares", "disagreement")
 def _scene(roots: Sequence[Path], label: str | None) -> "Scene":
     """Return the scene of one run of one folder."""
     from folkman.checks import nearest
-    from folkman.record.reading import read_folder
+    from folkman.record.folder import RunFolder
 
     if len(roots) > 1:
         raise ValueError(f"a map, ages and shares are of one run folder, got {len(roots)}; give one")
-    runs = read_folder(roots[0]).runs
+    runs = RunFolder.open(roots[0]).read().runs
     labels = list(dict.fromkeys(run.label for run in runs))
     if label is not None and label not in labels:
         raise ValueError(f"there is no algorithm '{label}' in {roots[0]}; {nearest(label, labels)}")

@@ -77,13 +77,14 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
 
 def _wait(root: Path) -> None:
     """Stay until no node is alive; complain of those who did not come to their end."""
-    from folkman.runtime import cluster as deploy
+    from folkman.record.cluster import DONE, ClusterFolder
 
-    found = deploy.status(root)
+    cluster = ClusterFolder(root)
+    found = cluster.standing()
     while any(each["alive"] for each in found):
         time.sleep(0.5)
-        found = deploy.status(root)
-    early = [f"{each['node']} ({each['state']})" for each in found if each["state"] != "done"]
+        found = cluster.standing()
+    early = [f"{each['node']} ({each['state']})" for each in found if each["state"] != DONE]
     if early:
         raise RuntimeError(f"{', '.join(early)} ended early; see nodes/*/node.log in {root}")
 
@@ -99,9 +100,9 @@ def _evaluate(root: Path, *, quiet: bool) -> dict[str, Any]:
 
 def status(root: Folder, as_json: AsJson = False) -> None:
     """Tell how each node of a cluster stands."""
-    from folkman.runtime import cluster as deploy
+    from folkman.record.cluster import ClusterFolder
 
-    found = deploy.status(root)
+    found = ClusterFolder(root).standing()
     if as_json:
         print(json.dumps({"nodes": found}, allow_nan=False))
         return

@@ -14,6 +14,7 @@ import typer
 
 from folkman.cli import common
 from folkman.cli.common import AsJson, Track, print_json, say, stream
+from folkman.record.run import DIVERGED, ENDED, FAILED, FINISHED
 
 if TYPE_CHECKING:
     from folkman.experiment.batch import Batch, Progress, Watch
@@ -86,8 +87,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     batch = _swept(prepared, crew, track or [])
     _report(batch, prepared.folder, crew.workers if reports else 0, quiet=as_json)
     if as_json:
-        counts = {state: len(batch.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
-        print_json({"folder": str(prepared.folder.root), "state": batch.state, **counts, "jobs": batch.jobs})
+        head = {"folder": str(prepared.folder.root), "state": batch.state}
+        print_json({**head, **batch.counts, "jobs": batch.jobs})
     sys.exit(exit_code(batch))
 
 
@@ -139,10 +140,10 @@ def job_progress(in_all: int) -> "Iterator[Watch]":
 
         def watch(told: "Progress") -> None:
             job = told.job
-            why = f": {job['message']}" if job["state"] == "failed" else ""
+            why = f": {job['message']}" if job["state"] == FAILED else ""
             head = f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
             line = f"{head} ({job['seconds']:.1f} s, {job['rss_mb']:.0f} MB)"
-            show(told.done, job["arm"], line, left_s=told.left_s, urgent=job["state"] != "finished")
+            show(told.done, job["arm"], line, left_s=told.left_s, urgent=job["state"] != FINISHED)
 
         yield watch
 
@@ -154,7 +155,7 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
     memory = f"; memory of a worker {min(grown):.0f} to {max(grown):.0f} MB" if grown else ""
     print(f"{len(batch.jobs)} jobs: {_counted(batch)}{memory}", file=place)
     tell_failed(batch, folder, f"folkman sweep --resume {folder.root}")
-    if folder.results.is_file() and (batch.having("finished") or batch.having("diverged")):
+    if folder.results.is_file() and batch.having(*ENDED):
         from folkman.record.table import arms_of
         from folkman.report.comparison import compare_arms, render
 
@@ -167,11 +168,13 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
 
 def tell_failed(batch: "Batch", folder: "SweepFolder", again: str) -> None:
     """Say which jobs failed, where their logs are, and how to run them again."""
-    failed = batch.having("failed")
+    from folkman.record.sweep import job_folder
+
+    failed = batch.failed
     if failed:
         say(f"{len(failed)} of {len(batch.jobs)} jobs failed; run them again: {again}")
     for job in failed:
-        say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {folder.root / job['folder'] / 'job.log'}")
+        say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {job_folder(folder, job).log}")
 
 
 def write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
@@ -187,17 +190,16 @@ def write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
 
 
 def _counted(batch: "Batch") -> str:
-    counts = {state: len(batch.having(state)) for state in ("finished", "diverged", "failed", "waiting")}
-    return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    return ", ".join(f"{count} {state}" for state, count in batch.counts.items() if count)
 
 
 def exit_code(batch: "Batch") -> int:
     """Return the exit code of a batch: what is worst of what happened."""
     if batch.disk:
         return common.DISK
-    if batch.having("failed"):
+    if batch.failed:
         return common.FAILED
-    return common.DIVERGED if batch.having("diverged") else 0
+    return common.DIVERGED if batch.having(DIVERGED) else 0
 
 
 def _megabytes(text: str) -> float:

@@ -71,7 +71,7 @@ def bound(
     if plot_file is not None:
         check_target(plot_file)
     folder = RunFolder.open(run)
-    comparison = _comparison(folder.config)
+    comparison = _comparison(folder.configuration())
     console, answers, figure = _console(quiet=as_json), [], plot_file
     for part in _chosen(comparison, label, comparison.seeds[0] if seed is None else seed):
         found, (path, bounds, kind) = _examine(part, comparison, folder)
@@ -234,9 +234,9 @@ def _stamps(part: "Part", folder: Any) -> tuple[Any, float | None]:
     """Return the stamps of a run, from its saved timeline or by running it again, and how its loss then differs."""
     from folkman.engine.simulate import Recording, simulate
     from folkman.radio.trace import PeerTimeline, load
-    from folkman.record.run import slug
+    from folkman.record.run import DIVERGED
 
-    saved = folder.root / "timelines" / f"{slug(part.run.label, part.run.seed)}.npz"
+    saved = folder.timeline(part.run)
     if saved.is_file():
         timeline = load(saved)
         if isinstance(timeline, PeerTimeline):
@@ -253,7 +253,7 @@ def _stamps(part: "Part", folder: Any) -> tuple[Any, float | None]:
         recording=recording,
         faults=faults,
     )
-    if not folder.metrics.is_file() or again.status == "diverged":
+    if not folder.metrics.is_file() or again.status == DIVERGED:
         return again.timeline.held, None
     known = [r for r in folder.load_results() if (r.label, r.seed) == (part.run.label, part.run.seed)]
     before = known[0].last("train_loss") if known else again.last("train_loss")

@@ -1,16 +1,15 @@
 """What the live page knows of a run folder, finished or not, killed and resumed as it may be."""
 
-import os
-import socket
 import time
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from folkman.record.live import Tail, read_json
-from folkman.record.reading import known, read_folder, read_part
-from folkman.record.run import AXES, METRICS, Run, slug
-from folkman.record.scene import Scene, frame_json, load_scene
+from folkman.record.folder import RunFolder
+from folkman.record.json_file import read_json
+from folkman.record.live import Tail
+from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, RUNNING, STOPPED, Run, slug
+from folkman.record.scene import Scene, frame_json
 
 __all__ = ["RunSource"]
 
@@ -21,16 +20,15 @@ MOST_KEPT = 20_000
 """Rows of one run that the page's server remembers; of more, every second is let go."""
 CHECK_S = 1.0
 """Seconds between two looks at files that change rarely: parts, and whether the process still lives."""
-ENDED = ("finished", "diverged")
 
 
 class Watched:
     """One run and the files that tell of it."""
 
-    def __init__(self, root: Path, run: Run) -> None:
-        self.root, self.run, self.name = root, run, slug(run.label, run.seed)
-        self.tail = Tail(root / "live" / f"{self.name}.jsonl")
-        self.moment, self.part = root / "live" / f"{self.name}.json", root / "parts" / f"{self.name}.parquet"
+    def __init__(self, folder: RunFolder, run: Run) -> None:
+        self.folder, self.run, self.name = folder, run, slug(run.label, run.seed)
+        lines, self.moment = folder.live(run)
+        self.tail, self.part = Tail(lines), folder.part(run)
         self.part_seen = _stamp(self.part)
         self.moment_seen: Any = None
         self.step = 1  # rows of the run for each one kept here
@@ -45,22 +43,20 @@ class Watched:
         if self.run.status in ENDED and (live is None or (self.part_seen and live[1] <= self.part_seen[1])):
             return None  # what is left of a live file that is older than the end
         if news := self.tail.look():
-            rows = [known(each["row"]) for each in news.rows]
             if news.again:
                 self.run.rows, self.step = [], 1
-            self.run.rows.extend(rows)
+            self.run.rows.extend(news.rows)
             while len(self.run.rows) > MOST_KEPT:
                 self.run.rows, self.step = self.run.rows[::2], 2 * self.step
-            self.run.status = "running"
-            kept, step = thinned(rows, MOST_POINTS)
-            found = {"again": news.again, "columns": columns(kept), "step": step}
-            found["at"] = news.rows[-1]["at"] if news.rows else None
-        if thorough and self.run.status in ("running", "stopped"):
-            status = "running" if _lives(self.tail.head, self.tail.path) else "stopped"
+            self.run.status = RUNNING
+            kept, step = thinned(news.rows, MOST_POINTS)
+            found = {"again": news.again, "columns": columns(kept), "step": step, "at": news.at}
+        if thorough and self.run.status in (RUNNING, STOPPED):
+            status = RUNNING if self.tail.is_written() else STOPPED
             found |= {"status": status} if status != self.run.status else {}
             self.run.status = status
         if (stamp := _stamp(self.moment)) is not None and stamp != self.moment_seen:
-            self.moment_seen, self.scene = stamp, read_json(self.moment) or None
+            self.moment_seen, self.scene = stamp, read_json(self.moment)
             found["scene"] = self.scene
         return {"id": self.name, "status": self.run.status, "done": self._done(), **found} if found else None
 
@@ -70,7 +66,7 @@ class Watched:
         if stamp is None or stamp == self.part_seen:
             return False
         self.part_seen = stamp
-        fresh = read_part(self.root, self.run.algorithm, self.run.label, self.run.seed)
+        fresh = self.folder.read_run(self.run.algorithm, self.run.label, self.run.seed)
         if fresh.status not in ENDED or (fresh.status == self.run.status and len(fresh.rows) == len(self.run.rows)):
             return False
         self.run = fresh
@@ -92,22 +88,23 @@ class RunSource:
     """The source of a run folder."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.folder = read_folder(root)
-        self.runs = [Watched(root, run) for run in self.folder.runs]
+        self.folder = RunFolder.open(root)
+        contents = self.folder.read()
+        self.config = contents.config
+        self.runs = [Watched(self.folder, run) for run in contents.runs]
         self._next_check_s = 0.0
         self.poll()
 
     def state(self) -> dict[str, Any]:
         """Return everything."""
-        config, most = self.folder.config, MOST_VALUES // max(1, len(self.runs) * (len(AXES) + len(METRICS)))
+        most = MOST_VALUES // max(1, len(self.runs) * len(COLUMNS))
         most = max(LEAST_POINTS, min(MOST_POINTS, most))
         return {
             "kind": "run",
-            "name": config.get("name", self.root.name),
-            "folder": self.root.name,
-            "nodes": config.get("nodes"),
-            "slots": config.get("slots"),
+            "name": self.config.get("name", self.folder.root.name),
+            "folder": self.folder.root.name,
+            "nodes": self.config.get("nodes"),
+            "slots": self.config.get("slots"),
             "axes": AXES,
             "metrics": METRICS,
             "runs": [watched.told(most) for watched in self.runs],
@@ -123,9 +120,8 @@ class RunSource:
 
     def scene(self, name: str) -> dict[str, Any] | None:
         """Return the scene that a run has kept, all frames."""
-        if name not in {watched.name for watched in self.runs}:
-            return None
-        scene = load_scene(self.root / "network" / f"{name}.npz")
+        run = next((watched.run for watched in self.runs if watched.name == name), None)
+        scene = None if run is None else self.folder.load_scene(run)
         return None if scene is None else _frames(scene)
 
 
@@ -135,7 +131,7 @@ def _frames(scene: Scene) -> dict[str, Any]:
 
 def columns(rows: list[dict[str, float]]) -> dict[str, list[float | None]]:
     """Return rows as columns for JSON, without those that no row defines."""
-    names = [name for name in (*AXES, *METRICS) if any(isfinite(row.get(name, float("nan"))) for row in rows)]
+    names = [name for name in COLUMNS if any(isfinite(row.get(name, float("nan"))) for row in rows)]
     return {name: [_number(row.get(name)) for row in rows] for name in names}
 
 
@@ -157,18 +153,3 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return facts.st_ino, facts.st_mtime_ns, facts.st_size
-
-
-def _lives(head: dict[str, Any], path: Path) -> bool:
-    """Tell whether the process that writes a live file is there; of another machine's, whether it wrote lately."""
-    if not path.exists():
-        return False
-    if head.get("host") != socket.gethostname() or not isinstance(head.get("pid"), int):
-        return time.time() - path.stat().st_mtime < 60
-    try:
-        os.kill(head["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -60,9 +60,9 @@ def make_source(folder: Path, *, cluster: bool) -> Any:
         from folkman.dash.cluster import ClusterSource
 
         return ClusterSource(folder)
-    from folkman.record.reading import kind_of
+    from folkman.record.sweep import is_sweep
 
-    if kind_of(folder) == "sweep":
+    if is_sweep(folder):
         from folkman.dash.sweep import SweepSource
 
         return SweepSource(folder)

@@ -1,15 +1,15 @@
 """What the live page knows of a sweep folder: its jobs, and a small curve of each."""
 
-import fcntl
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from folkman.dash.run import columns, thinned
-from folkman.record.live import Tail, read_json
-from folkman.record.reading import check_sweep, known, read_part
-from folkman.record.run import METRICS, Run, slug
+from folkman.record.json_file import read_json
+from folkman.record.live import Tail
+from folkman.record.run import ENDED, METRICS, RUNNING, STOPPED, Run
+from folkman.record.store import SweepFolder
+from folkman.record.sweep import is_held, job_folder
 
 __all__ = ["SweepSource"]
 
@@ -23,23 +23,22 @@ MOST_READ = 20
 class Job:
     """One job of the index and its curve."""
 
-    def __init__(self, root: Path, entry: dict[str, Any]) -> None:
+    def __init__(self, folder: SweepFolder, entry: dict[str, Any]) -> None:
         self.entry = entry
-        self.folder = root / str(entry.get("folder"))
+        self.folder = job_folder(folder, entry)
         self.run = Run(str(entry.get("algorithm")), str(entry.get("label")), int(entry.get("seed", 0)))
-        self.tail = Tail(self.folder / "live" / f"{slug(self.run.label, self.run.seed)}.jsonl")
+        self.tail = Tail(self.folder.live(self.run).lines)
         self.read_as = ""  # the state under which its rows were read
 
     def look(self) -> bool:
         """Read new rows; tell whether there are any."""
         state = str(self.entry.get("state"))
-        if state in ("finished", "diverged") and self.read_as != state:
-            self._keep(read_part(self.folder, self.run.algorithm, self.run.label, self.run.seed).rows)
+        if state in ENDED and self.read_as != state:
+            self._keep(self.folder.read_run(self.run.algorithm, self.run.label, self.run.seed).rows)
             self.read_as = state
             return True
-        if state == "running" and (news := self.tail.look()):
-            rows = [known(each["row"]) for each in news.rows]
-            self.run.rows = rows if news.again else self.run.rows + rows
+        if state == RUNNING and (news := self.tail.look()):
+            self.run.rows = news.rows if news.again else self.run.rows + news.rows
             return True
         return False
 
@@ -59,21 +58,20 @@ class SweepSource:
     """The source of a sweep folder."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.folder = SweepFolder(root)
         self.jobs: dict[str, Job] = {}
         self.index: dict[str, Any] = {}
         self._next_check_s = 0.0
-        check_sweep(root, read_json(root / "index.json"))
         self._renew()
 
     def _renew(self) -> list[Job]:
         """Read the index; return the jobs that changed."""
-        index = read_json(self.root / "index.json")
+        index = read_json(self.folder.index) or {}
         changed = []
         for entry in index.get("jobs", []):
             job = self.jobs.get(entry["key"])
             if job is None or job.entry != entry:
-                job = self.jobs.setdefault(entry["key"], Job(self.root, entry))
+                job = self.jobs.setdefault(entry["key"], Job(self.folder, entry))
                 job.entry = entry
                 changed.append(job)
         self.index = index or self.index
@@ -81,9 +79,9 @@ class SweepSource:
 
     def _head(self) -> dict[str, Any]:
         kept = ("name", "state", "axes", "started", "updated", "engine", "workers")
-        head = {name: self.index.get(name) for name in kept} | {"kind": "sweep", "folder": self.root.name}
-        if head["state"] == "running" and not _is_swept(self.root):
-            head["state"] = "stopped"
+        head = {name: self.index.get(name) for name in kept} | {"kind": "sweep", "folder": self.folder.root.name}
+        if head["state"] == RUNNING and not is_held(self.folder):
+            head["state"] = STOPPED
         return head
 
     def state(self) -> dict[str, Any]:
@@ -107,14 +105,3 @@ class SweepSource:
         if not changed and before == after:
             return None
         return self._head() | {"jobs": [job.told() for job in changed.values()]}
-
-
-def _is_swept(root: Path) -> bool:
-    """Tell whether a process holds the sweep's lock; where that cannot be told, take its index at its word."""
-    with suppress(OSError), (root / "sweep.lock").open("rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
-    return True

@@ -30,7 +30,7 @@ from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.delivery import Network, check_horizon
 from folkman.radio.trace import PeerTimeline, StarTimeline
-from folkman.record.run import Run
+from folkman.record.run import DIVERGED, FINISHED, Run
 
 __all__ = [
     "Clock",
@@ -136,9 +136,9 @@ def simulate(  # noqa: PLR0913 - all but three by name
 def note(run: Run, row: dict[str, float]) -> None:
     """Add a row to a run, and its end if the row is not finite."""
     run.rows.append(row)
-    run.status = "finished"
+    run.status = FINISHED
     if not np.isfinite(row["train_loss"]):
-        run.status = "diverged"
+        run.status = DIVERGED
         run.message = (
             f"the training loss of '{run.label}' (seed {run.seed}) was no longer finite at slot {row['slots']:.0f}; "
             "the rows before it are kept; try a smaller step or less delay"

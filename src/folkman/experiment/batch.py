@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 from folkman.experiment.engines import Engine, Told
 from folkman.experiment.jobs import OutOfTime, order_for
 from folkman.experiment.plan import Job, Plan
-from folkman.record.store import ENDED, Store, SweepFolder, ended, now
+from folkman.record.json_file import now
+from folkman.record.run import DIVERGED, ENDED, FAILED, FINISHED, RUNNING, STOPPED, WAITING
+from folkman.record.store import BUSY, DISK, Store, SweepFolder, ended
 from folkman.record.table import save_results
 
 __all__ = ["Asked", "Batch", "Progress", "Watch", "run_batch"]
@@ -62,9 +64,19 @@ class Batch(NamedTuple):
     stopped: str = ""  # why it ended early
     made: tuple[str, ...] = ()  # keys of the jobs that ended during this call
 
-    def having(self, state: str) -> list[dict[str, Any]]:
-        """Return the jobs in a state."""
-        return [job for job in self.jobs if job["state"] == state]
+    def having(self, *states: str) -> list[dict[str, Any]]:
+        """Return the jobs in one of these states."""
+        return [job for job in self.jobs if job["state"] in states]
+
+    @property
+    def failed(self) -> list[dict[str, Any]]:
+        """Return the jobs that ended in an error."""
+        return self.having(FAILED)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs are in each state."""
+        return {state: len(self.having(state)) for state in (FINISHED, DIVERGED, FAILED, WAITING)}
 
 
 def run_batch(
@@ -74,13 +86,13 @@ def run_batch(
     store = Store(folder.store_root)
     board = _Board(plan, folder, store, engine.name, asked)
     orders = _orders(plan, folder, store, board, asked)
-    state, why, disk = "stopped", "", ""
+    state, why, disk = STOPPED, "", ""
     try:
-        board.write("running")
+        board.write(RUNNING)
         disk, why = _run(orders, board, engine, watch, asked.budget_s)
-        open_jobs = any(job["state"] not in (*ENDED, "failed") for job in board.entries.values())
-        failed = any(job["state"] == "failed" for job in board.entries.values())
-        state = "stopped" if disk or why or open_jobs else "failed" if failed else "finished"
+        open_jobs = any(job["state"] not in (*ENDED, FAILED) for job in board.entries.values())
+        failed = any(job["state"] == FAILED for job in board.entries.values())
+        state = STOPPED if disk or why or open_jobs else FAILED if failed else FINISHED
         if not disk:
             board.write(state)
             save_results(folder)
@@ -120,11 +132,11 @@ def _run(
         left, busy = set(waiting), []
         try:
             for told in engine.map([orders[key] for key in waiting], board.started, until_s):
-                if told["state"] == "disk":
+                if told["state"] == DISK:
                     return told["message"], ""
                 left.discard(told["key"])
-                if told["state"] == "busy":
-                    board.entries[told["key"]].update(state="running", message=told["message"])
+                if told["state"] == BUSY:
+                    board.entries[told["key"]].update(state=RUNNING, message=told["message"])
                     busy.append(told["key"])
                     continue
                 watch(board.ended(told))
@@ -167,7 +179,7 @@ class _Board:
 
     def started(self, key: str, worker: str) -> None:
         """Note that a job was handed out."""
-        self.entries[key].update(state="running", worker=worker)
+        self.entries[key].update(state=RUNNING, worker=worker)
         self._perhaps_write()
 
     def ended(self, told: Told) -> Progress:
@@ -185,7 +197,7 @@ class _Board:
 
     def _perhaps_write(self) -> None:
         if time.monotonic() > self._next_s:
-            self.write("running")
+            self.write(RUNNING)
 
     def write(self, state: str) -> None:
         """Write the index; jobs that are not ours are looked at again."""
@@ -202,10 +214,10 @@ class _Board:
     def close(self, state: str) -> None:
         """Leave an index that says how the batch ended; jobs in the middle wait for the next one."""
         for entry in self.entries.values():
-            if entry["state"] == "running":
-                entry["state"] = "waiting"
+            if entry["state"] == RUNNING:
+                entry["state"] = WAITING
         # a full disk is told of, not hidden by another error
-        with suppress(OSError) if state == "stopped" else nullcontext():
+        with suppress(OSError) if state == STOPPED else nullcontext():
             self.write(state)
 
 
@@ -226,7 +238,7 @@ def _entry(job: Job, folder: SweepFolder, known: Mapping[str, Any] | None) -> di
 
 def _standing(known: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return how a job stands by its `job.json`."""
-    state = {"state": "waiting", "message": ""}
+    state = {"state": WAITING, "message": ""}
     return {**state, **{key: known[key] for key in state}, **_costs(known)} if known else {**state, **_costs({})}
 
 

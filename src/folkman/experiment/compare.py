@@ -40,7 +40,7 @@ from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.delivery import Network
 from folkman.record.folder import RunFolder
-from folkman.record.run import Run
+from folkman.record.run import ENDED, RUNNING, Run
 from folkman.theory.stability import stability_warning
 
 __all__ = ["Part", "Watch", "check", "compare", "make", "parts", "step_warnings"]
@@ -131,7 +131,7 @@ def compare(
     runs = []
     for part in parts(comparison, problems, build):
         folder.load_part(part.run, part.fingerprint)
-        if part.run.status not in ("finished", "diverged"):
+        if part.run.status not in ENDED:
             make(part, folder, watch)
         runs.append(part.run)
     folder.save_results(runs)
@@ -141,6 +141,7 @@ def compare(
 def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     """Run one part from its checkpoint, or from the start, to its end."""
     run, simulation, slots, fingerprint = part
+    folder.prepare()
     place = folder.checkpoint(run)
     mark = start(simulation, run.seed)
     events: list[Any] = []
@@ -149,7 +150,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     else:
         run.rows = []
     saved_s = time.monotonic()
-    observer = Observer(folder.root, run, simulation, slots)
+    observer = Observer(folder, run, simulation, slots)
     observer.begin(int(mark.carry.slot))
     try:
         for reached, row in march(simulation, mark, slots, events):
@@ -183,7 +184,7 @@ def _resumed(part: Part, saved: Mark, fresh: Mark) -> Mark:
 
 def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
     """Save the rows first: a checkpoint is then never ahead of them."""
-    unfinished = Run(part.run.algorithm, part.run.label, part.run.seed, part.run.rows, "running")
+    unfinished = Run(part.run.algorithm, part.run.label, part.run.seed, part.run.rows, RUNNING)
     folder.save_part(unfinished, part.fingerprint)
     checkpoint.save(mark, folder.checkpoint(part.run), f"{part.fingerprint} {part.run.label} {part.run.seed}")
 
@@ -197,4 +198,6 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) 
     save_tensors(folder.model(run), tensors)
     if simulation.recording.timeline and events:
         run.timeline = join_timeline(events, simulation.problem.num_nodes)
-        trace.save(run.timeline, folder.timeline(run))
+        place = folder.timeline(run)
+        place.parent.mkdir(exist_ok=True)
+        trace.save(run.timeline, place)

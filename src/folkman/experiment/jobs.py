@@ -25,7 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from folkman.files import keep_programs
-from folkman.record.store import DISK_ERRORS, FORMAT, claim, ended, now, read_json, write_json
+from folkman.record.folder import JobFolder
+from folkman.record.json_file import FORMAT, now, read_json, write_json
+from folkman.record.provenance import note_start
+from folkman.record.run import FAILED
+from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended, store_id
 
 if TYPE_CHECKING:
     from folkman.config.comparison import Comparison
@@ -104,31 +108,31 @@ def run_order(order: Mapping[str, Any], until_s: float | None = None, *, here: b
         started_s = time.monotonic()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with claim(folder / "job.lock") as mine:
+            with claim(JobFolder(folder).lock) as mine:
                 if not mine:
-                    return _told(order, "busy", started_s, message=_holder(folder))
+                    return _told(order, BUSY, started_s, message=_holder(folder))
                 return ended(folder) or _attempt(order, folder, started_s, until_s, here=here)
         except OSError as error:
-            state = "disk" if error.errno in DISK_ERRORS else "failed"
+            state = DISK if error.errno in DISK_ERRORS else FAILED
             return _told(order, state, started_s, message=f"{error.strerror or error}: {error.filename or folder}")
         except ValueError as error:
-            return _told(order, "failed", started_s, message=str(error))
+            return _told(order, FAILED, started_s, message=str(error))
 
 
 def run_anywhere(order: Mapping[str, Any]) -> dict[str, Any]:
     """Run a job on a machine that may not see the store: it then works in a folder of its own and sends the files."""
     try:
-        seen = read_json(Path(order["store"]) / "store.json")
+        seen = store_id(Path(order["store"]))
     except OSError:  # a path of another user's
         seen = None
-    if seen is not None and seen.get("id") == order["store_id"]:
+    if seen == order["store_id"]:
         return run_order(order)
     with tempfile.TemporaryDirectory(prefix="folkman-job-") as place:
         told = run_order({**order, "folder": place, "track_root": place})
         files = {
             str(path.relative_to(place)): path.read_bytes()
             for path in sorted(Path(place).rglob("*"))
-            if path.is_file() and path.name != "job.lock"
+            if path.is_file() and path != JobFolder(Path(place)).lock
         }
     return {**told, "files": files}
 
@@ -137,8 +141,9 @@ def _attempt(
     order: Mapping[str, Any], folder: Path, started_s: float, until_s: float | None, *, here: bool
 ) -> dict[str, Any]:
     """Run a claimed job; what it prints goes into its log, and how it ended into `job.json`."""
+    job = JobFolder(folder)
     with ExitStack() as stack:
-        log = stack.enter_context((folder / "job.log").open("a", encoding="utf-8"))
+        log = stack.enter_context(job.log.open("a", encoding="utf-8"))
         if not here:
             stack.enter_context(redirect_stdout(log))
             stack.enter_context(redirect_stderr(log))
@@ -152,7 +157,7 @@ def _attempt(
         except Exception as error:  # whatever a job does, the others go on
             told = _failed(order, error, started_s, log)
         print(f"{now()} {told['state']} after {told['seconds']:.1f} s", file=log, flush=True)
-    write_json(folder / "job.json", told)
+    write_json(job.job, told)
     return told
 
 
@@ -176,7 +181,9 @@ def _run(
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
     if not keep:
         _WORKSHOP.enter(order["group"])
-    run_folder, compute_s = _run_folder(folder, order["config"]), time.monotonic()
+    run_folder, compute_s = JobFolder(folder), time.monotonic()
+    run_folder.renew(order["config"])
+    note_start(run_folder.provenance, ["run", run_folder.config.name])
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
     with seen as watch:
         run = _make(order, comparison, run_folder, _until(watch, until_s))
@@ -210,21 +217,6 @@ def _until(watch: "Watch", until_s: float | None) -> "Watch":
             raise OutOfTime
 
     return look
-
-
-def _run_folder(root: Path, config: str) -> "RunFolder":
-    """Open the run folder of a job, and make what of it is missing; parts under another path of the data go."""
-    from folkman.record.folder import RunFolder, provenance
-
-    known = root / "config.toml"
-    if known.is_file() and known.read_text(encoding="utf-8") != config:
-        for part in (root / "parts").glob("*"):
-            part.unlink()
-    folder = RunFolder(root)
-    folder.write_text("config.toml", config)
-    folder = RunFolder.open(root)
-    folder.write_json("provenance.json", provenance(["run", "config.toml"], folder))
-    return folder
 
 
 class _Workshop:
@@ -282,7 +274,7 @@ _WORKSHOP = _Workshop()
 def _failed(order: Mapping[str, Any], error: BaseException, started_s: float, log: TextIO) -> dict[str, Any]:
     traceback.print_exception(error, file=log)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _told(order, "failed", started_s, message=first[:500])
+    return _told(order, FAILED, started_s, message=first[:500])
 
 
 def _told(
@@ -304,7 +296,7 @@ def _told(
 
 
 def _holder(folder: Path) -> str:
-    known = read_json(folder / "job.lock") or {}
+    known = read_json(JobFolder(folder).lock) or {}
     return f"process {known.get('pid')} on {known.get('host')} runs it"
 
 

@@ -15,6 +15,7 @@ from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.replay import replay, replay_rounds, replay_star
+from folkman.record.cluster import ClusterFolder, NodeFolder
 from folkman.runtime import journal
 from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task
 from folkman.runtime.causal import Retold, around_server, between_peers
@@ -31,12 +32,12 @@ def retell(root: Path) -> dict[str, Any]:
     configs, task, problem, algorithm = _cluster(root)
     logs = {}
     for config in configs:
-        path = config.folder / "timeline.bin"
+        path = NodeFolder(config.folder).journal
         require(path.is_file(), f"expected a journal, there is no {path}; run the nodes with timeline = true")
         logs[config.number] = journal.read(path)
     retold = _timeline(logs, algorithm, problem, paced=configs[0].radio == "emulated")
     slots = len(retold.awake)
-    trace.save(retold.timeline, root / "timeline.npz")
+    trace.save(retold.timeline, ClusterFolder(root).timeline)
     run = simulate(
         problem,
         _network(retold, algorithm),
@@ -71,9 +72,7 @@ def _number(value: float) -> float | None:
 
 
 def _cluster(root: Path) -> tuple[list[NodeConfig], Task, Problem, Algorithm]:
-    files = sorted((root / "nodes").glob("*/node.toml"))
-    require(bool(files), f"expected a cluster that `folkman up` made, {root} is none; check the path")
-    configs = [read_node(path) for path in files]
+    configs = [read_node(node.config) for node in ClusterFolder(root).nodes()]
     task = read_task(configs[0].config, configs[0].label, configs[0].seed)
     jax.config.update("jax_enable_x64", task.comparison.precision == "float64")
     problem = build_problem(task.comparison, task.seed)
@@ -82,9 +81,10 @@ def _cluster(root: Path) -> tuple[list[NodeConfig], Task, Problem, Algorithm]:
 
 def _last(config: NodeConfig, task: Task) -> Any:
     """Return a node's last parameters: its result, or where it was stopped."""
-    for name in ("final.safetensors", "state.safetensors"):
-        if (config.folder / name).is_file():
-            return read_arrays(config.folder / name, task.fingerprint)["params"]
+    files = NodeFolder(config.folder)
+    for path in (files.final, files.state):
+        if path.is_file():
+            return read_arrays(path, task.fingerprint)["params"]
     raise ValueError(f"{config.folder} has no result yet; wait for the node, or stop it: folkman down")
 
 

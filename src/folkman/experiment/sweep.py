@@ -127,7 +127,7 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
         prepared = prepare(config, grid=grid, together=together, settings=settings, **places)
     batch = carry_out(prepared, crew, track=track)
     root = prepared.folder.root
-    failed = batch.having("failed")
+    failed = batch.failed
     require(not batch.disk, f"{batch.disk}; what was written is whole; free the disk, then resume {root}")
     require(not failed, f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see {root}")
     write_report(root)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from folkman.checks import nearest, require
-from folkman.record.run import Run, slug
+from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run, slug
 
 __all__ = ["TRACKERS", "check_packages", "ignore", "make_shared", "tracking"]
 
@@ -111,7 +111,7 @@ class MLflow:
 
     def close(self, status: str) -> None:
         """Mark the run as it ended."""
-        ends = {"finished": "FINISHED", "diverged": "FAILED"}
+        ends = {FINISHED: "FINISHED", DIVERGED: "FAILED"}
         self._client.set_terminated(self._run_id, ends.get(status, "KILLED"))
 
 
@@ -142,7 +142,7 @@ class WeightsAndBiases:
 
     def close(self, status: str) -> None:
         """Finish the run; one that was interrupted counts as failed."""
-        self._run.finish(exit_code=0 if status == "finished" else 1)
+        self._run.finish(exit_code=0 if status == FINISHED else 1)
 
 
 TRACKERS: dict[str, tuple[Callable[[Scene], Sink], tuple[str, ...]]] = {
@@ -192,8 +192,8 @@ def tracking(
 
     def watch(run: Run, done: int, slots: int) -> None:
         scene = Scene(root, project, slug(arm or run.label, run.seed), config)
-        over = done >= slots or run.status == "diverged"
-        ends[scene.name] = run.status if over else "running"
+        over = done >= slots or run.status == DIVERGED
+        ends[scene.name] = run.status if over else RUNNING
         for name in (name for name in names if name not in given_up):
             with _at_a_distance(name, given_up):
                 place = (name, scene.name)

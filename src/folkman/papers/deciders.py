@@ -23,6 +23,7 @@ import numpy as np
 from folkman.checks import require
 from folkman.papers.paper import Formula, Found
 from folkman.papers.results import at
+from folkman.record import run as record
 from folkman.record.run import Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
@@ -124,7 +125,7 @@ def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
 
 def reach(runs: Sequence[Found], axis: str) -> float:
     """Return the largest value of an axis that all runs reach; those that diverged are not waited for."""
-    ends = [found.run.last(axis) for found in runs if found.run.status != "diverged"]
+    ends = [found.run.last(axis) for found in runs if found.run.status != record.DIVERGED]
     return min(ends, default=nan)
 
 

@@ -26,8 +26,8 @@ from folkman.papers.paper import DEFAULT, Paper, known_papers
 from folkman.papers.plan import plan, share_of
 from folkman.papers.results import read_results
 from folkman.record.folder import RunFolder
-from folkman.record.run import Run, jsonable
-from folkman.record.store import ENDED, Store, SweepFolder, ended
+from folkman.record.run import ENDED, Run, jsonable
+from folkman.record.store import Store, SweepFolder, ended
 
 __all__ = ["Amount", "Made", "chosen", "default_folder", "draw", "planned", "reproduce", "verify"]
 
@@ -123,10 +123,10 @@ def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = No
     """Draw the figures of a folder's runs, and write where every curve ends."""
     results = read_results(source, paper)
     figures = [name for name in chosen(results.paper, names) if name not in results.paper.measured]
-    place = SweepFolder(out).figures
-    written = draw_all(results, figures, place)
+    place = SweepFolder(out)
+    written = draw_all(results, figures, place.figures)
     if written:
-        table = place / "ends.md"
+        table = place.ends
         write_whole(table, lambda part: part.write_text(final_values(results, figures), encoding="utf-8"))
         written.append(table)
     return written

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folkman.papers.paper import Found, Paper, find
-from folkman.record.run import Run
-from folkman.record.store import ENDED, SweepFolder
+from folkman.record.convert import is_old
+from folkman.record.run import DIVERGED, ENDED, Run
+from folkman.record.store import SweepFolder
 from folkman.record.table import read_rows
 
 __all__ = ["Results", "at", "read_results", "select", "trailing"]
@@ -51,9 +52,9 @@ def read_results(folder: Path, paper: Paper | None = None) -> Results:
 
 def _opened(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the index of a reproduction and what was measured, or say what is there instead."""
-    if (folder / "arms.json").is_file():
+    if is_old(folder):
         raise ValueError(
-            f"{folder} was made by an earlier folkman; convert it: python -m folkman.papers.convert {folder}"
+            f"{folder} was made by an earlier folkman; convert it: python -m folkman.record.convert {folder}"
         )
     place = SweepFolder(folder)
     if not place.index.is_file():
@@ -90,7 +91,7 @@ def at(run: Run, axis: str, where: float, metric: str) -> float:
     """Return a metric at a point of an axis, between two records in proportion; not a number beyond the last one."""
     x, y = np.array(run.column(axis)), np.array(run.column(metric))
     if not len(x) or where > x[-1] * (1 + 1e-9):
-        return float("inf") if run.status == "diverged" and metric == "train_loss" else float("nan")
+        return float("inf") if run.status == DIVERGED and metric == "train_loss" else float("nan")
     keep = _moved(x)
     return float(np.interp(where, x[keep], y[keep]))
 

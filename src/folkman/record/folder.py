@@ -1,4 +1,4 @@
-"""The run folder: what is written, where, and never half.
+"""The run folder: what is written, where, and never half; and how a folder stands, finished or not.
 
     config.toml          the resolved configuration
     provenance.json      versions, machine, commit, command, times
@@ -9,36 +9,54 @@
     timelines/           who held what when, if asked for
     parts/               the rows of each run, and the checkpoint of one that is not finished
     network/             where nodes were, how old copies, who was on the air: at most sixty frames of each run
-    live/                what a run tells while it goes on; gone when it has ended
+    live/                what a run writes while it goes on (`folkman.record.live`)
     report.html          all of it on one page
 
 Files appear by rename. A run that ended is never run again; one that was interrupted goes on from its checkpoint.
+A reader takes a run from its part, which says how it ended; from its live files, if those are
+further; or, where the parts are gone, from `metrics.parquet`. NumPy and pyarrow are imported inside
+functions: a worker sets up its threads before the first, a device node does not need the second.
 """
 
 import json
-import os
-import platform
-import subprocess
-import sys
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from folkman.checks import require
+from folkman.files import save_tensors, write_whole
+from folkman.record.json_file import read_json, write_json, write_text
+from folkman.record.provenance import note_start
+from folkman.record.run import DIVERGED, FINISHED, RUNNING, WAITING, Run, known, read_table, rows_of, runs_of, slug
 
-from folkman.files import write_whole
-from folkman.record.run import Run, read_table, runs_of, slug
+if TYPE_CHECKING:
+    from folkman.record.live import LiveFiles
+    from folkman.record.scene import Scene
 
-__all__ = ["FORMAT", "RunFolder", "list_runs", "provenance"]
+__all__ = ["Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
+
+UNFINISHED, DAMAGED = "unfinished", "damaged"
+"""How a run folder stands in a listing, besides finished and diverged."""
+
+MADE_IN_PYTHON = "made_in_python"
+"""The key of `config.toml` in a folder that was saved from Python, without a configuration."""
 
 
-FOLDERS = ("parts", "figures", "models")
+class Contents(NamedTuple):
+    """A run folder as it stands: what was asked for, with what, and what came of it."""
 
-FORMAT = 1
-"""Of a run folder, kept in `provenance.json`; a folder of a larger one was written by a later folkman."""
+    folder: "RunFolder"
+    config: dict[str, Any]
+    config_text: str
+    provenance: dict[str, Any]
+    runs: list[Run]  # in the order of the configuration; status "waiting" for one not begun
+
+    @property
+    def made_in_python(self) -> bool:
+        """Tell whether there is no configuration that could be run again."""
+        return bool(self.config.get(MADE_IN_PYTHON))
 
 
 class RunFolder:
@@ -47,9 +65,11 @@ class RunFolder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.config = root / "config.toml"
+        self.provenance = root / "provenance.json"
         self.metrics = root / "metrics.parquet"
         self.summary = root / "summary.json"
         self.figures = root / "figures"
+        self.report = root / "report.html"
 
     @classmethod
     def create(cls, root: Path, config: str) -> "RunFolder":
@@ -62,29 +82,46 @@ class RunFolder:
                 f"choose another --out, or go on with --resume {root}"
             )
         folder = cls(root)
-        root.mkdir(parents=True, exist_ok=True)
-        for name in FOLDERS:
-            (root / name).mkdir(exist_ok=True)
-        folder.write_text("config.toml", config)
+        folder.prepare()
+        write_text(folder.config, config)
         return folder
 
     @classmethod
     def open(cls, root: Path) -> "RunFolder":
-        """Open a folder that `create` made."""
-        if not (root / "config.toml").is_file():
+        """Open a folder that `create` made; refuse one that a later folkman wrote."""
+        folder = cls(root)
+        if not folder.config.is_file():
             raise FileNotFoundError(f"expected a run folder with a config.toml, {root} is none; check the path")
-        _check_format(root / "provenance.json")
-        for name in FOLDERS:
-            (root / name).mkdir(exist_ok=True)
-        return cls(root)
+        read_json(folder.provenance)
+        return folder
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a text file, whole or not at all."""
-        write_whole(self.root / name, lambda part: part.write_text(text, encoding="utf-8"))
+    def prepare(self) -> None:
+        """Make the folders that runs are written into."""
+        for name in ("parts", "figures", "models"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+
+    def configuration(self) -> Path:
+        """Return the file to make the runs from again; refuse a folder saved from Python."""
+        require(
+            not _read_toml(self.config)[1].get(MADE_IN_PYTHON),
+            f"expected a configuration, {self.root} was saved from Python and has none; run the script that made it",
+        )
+        return self.config
+
+    def renew(self, config: str) -> None:
+        """Write the configuration of a folder, new or not; drop parts of another configuration."""
+        if self.config.is_file() and self.config.read_text(encoding="utf-8") != config:
+            for part in (self.root / "parts").glob("*"):
+                part.unlink()
+        write_text(self.config, config)
 
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file, whole or not at all."""
-        self.write_text(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        write_json(self.root / name, content, indent=2)
+
+    def part(self, run: Run) -> Path:
+        """Return where the rows of a run stand."""
+        return self.root / "parts" / f"{slug(run.label, run.seed)}.parquet"
 
     def checkpoint(self, run: Run) -> Path:
         """Return where the checkpoint of a run stands."""
@@ -96,40 +133,51 @@ class RunFolder:
 
     def timeline(self, run: Run) -> Path:
         """Return where the timeline of a run stands."""
-        path = self.root / "timelines" / f"{slug(run.label, run.seed)}.npz"
-        path.parent.mkdir(exist_ok=True)
-        return path
+        return self.root / "timelines" / f"{slug(run.label, run.seed)}.npz"
+
+    def scene(self, run: Run) -> Path:
+        """Return where the scene of a run stands."""
+        return self.root / "network" / f"{slug(run.label, run.seed)}.npz"
+
+    def live(self, run: Run) -> "LiveFiles":
+        """Return where a run writes while it goes on."""
+        from folkman.record.live import LiveFiles
+
+        name = slug(run.label, run.seed)
+        return LiveFiles(self.root / "live" / f"{name}.jsonl", self.root / "live" / f"{name}.json")
 
     def save_part(self, run: Run, fingerprint: str) -> None:
         """Write the rows of one run and how it stands, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
-        table = pa.Table.from_pylist(run.rows).replace_schema_metadata({"folkman": json.dumps(notes)})
-        write_whole(self._part(run), lambda part: pq.write_table(table, part))
+        _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
         """Fill a run with the rows written so far, if any; refuse those of another configuration."""
-        path = self._part(run)
-        if not path.is_file():
+        found = self._read_part(run)
+        if found is None:
             return
-        table = read_table(path, "delete it to run this part again")
-        notes = json.loads((table.schema.metadata or {}).get(b"folkman", b"{}"))
+        rows, notes = found
         if notes.get("fingerprint") != fingerprint:
             raise ValueError(
-                f"{path} was made under another configuration than {self.config}; "
+                f"{self.part(run)} was made under another configuration than {self.config}; "
                 "restore that file, or run the new one into a new folder"
             )
-        run.rows, run.status, run.message = table.to_pylist(), notes["status"], notes["message"]
+        run.rows, run.status, run.message = rows, notes["status"], notes["message"]
 
-    def _part(self, run: Run) -> Path:
-        return self.root / "parts" / f"{slug(run.label, run.seed)}.parquet"
+    def _read_part(self, run: Run) -> tuple[list[dict[str, Any]], dict[str, str]] | None:
+        """Return the rows and notes of a part, if there is one."""
+        path = self.part(run)
+        if not path.is_file():
+            return None
+        table = read_table(path, "delete it to run this part again")
+        return table.to_pylist(), json.loads((table.schema.metadata or {}).get(b"folkman", b"{}"))
 
     def save_results(self, runs: Iterable[Run]) -> None:
         """Write `metrics.parquet` and `summary.json`."""
         runs = list(runs)
-        heads = [{"algorithm": run.algorithm, "label": run.label, "seed": run.seed} for run in runs]
-        table = pa.Table.from_pylist([head | row for head, run in zip(heads, runs, strict=True) for row in run.rows])
-        write_whole(self.metrics, lambda part: pq.write_table(table, part))
-        self.write_json("summary.json", {"folder": str(self.root), "runs": [run.summary() for run in runs]})
+        _write_table(self.metrics, rows_of(runs))
+        summary = {"folder": str(self.root), "runs": [run.summary() for run in runs]}
+        write_json(self.summary, summary, indent=2)
 
     def load_results(self) -> list[Run]:
         """Read the runs of a finished folder."""
@@ -140,94 +188,143 @@ class RunFolder:
             )
         return runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
 
+    def read(self) -> Contents:
+        """Read the folder as it stands now, without columns that this version does not know."""
+        text, config = _read_toml(self.config)
+        whole = all(isinstance(config.get(key), list) for key in ("algorithm", "seeds"))
+        require(whole, f"expected [[algorithm]] and seeds in {self.config}; is it of a later one?")
+        runs = [
+            self.read_run(str(table.get("name")), str(table.get("label")), int(seed))
+            for seed in config["seeds"]
+            for table in config["algorithm"]
+        ]
+        if all(run.status == WAITING for run in runs) and self.metrics.is_file():
+            runs = self.load_results()
+            for run in runs:
+                run.scene = self.load_scene(run)
+        contents = Contents(self, config, text, read_json(self.provenance) or {}, runs)
+        if contents.made_in_python:  # a saved run need not have been made under every seed
+            return contents._replace(runs=[run for run in runs if run.status != WAITING])
+        return contents
 
-def _check_format(provenance_file: Path) -> None:
-    """Refuse a folder that a later folkman wrote; one that does not say is of the first format."""
+    def read_run(self, algorithm: str, label: str, seed: int) -> Run:
+        """Read one run as it stands now."""
+        from folkman.record.live import read_live
+
+        run = Run(algorithm, label, seed, status=WAITING)
+        found = self._read_part(run)
+        if found is not None:
+            rows, notes = found
+            run.rows = [known(row) for row in rows]
+            run.status, run.message = notes.get("status", FINISHED), notes.get("message", "")
+        if run.status in (WAITING, RUNNING):
+            read_live(self.live(run), run)
+        run.scene = self.load_scene(run)
+        return run
+
+    def load_scene(self, run: Run) -> "Scene | None":
+        """Read what a run has kept of its network; None where it kept nothing."""
+        from folkman.record.scene import load_scene
+
+        return load_scene(self.scene(run))
+
+
+class JobFolder(RunFolder):
+    """The folder of one job of a store: a run folder of one run, and how the job ended."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.job = root / "job.json"
+        self.log = root / "job.log"
+        self.lock = root / "job.lock"
+
+
+def _read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a configuration and what it says."""
+    text = path.read_text(encoding="utf-8")
     try:
-        known = json.loads(provenance_file.read_text(encoding="utf-8"))
-        version, by = known.get("format", FORMAT), (known.get("versions") or {}).get("folkman")
-    except (FileNotFoundError, ValueError, AttributeError):
-        return
-    if not isinstance(version, int) or version > FORMAT:
-        raise ValueError(
-            f"{provenance_file.parent} has format {version!r}, written by folkman {by}; this one reads up to {FORMAT}: "
-            "upgrade folkman to read it"
-        )
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"expected TOML in {path}: {error}; restore the file") from None
+
+
+def _write_table(path: Path, rows: list[dict[str, Any]], **notes: str) -> None:
+    """Write rows and notes as Parquet, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist(rows)
+    if notes:
+        table = table.replace_schema_metadata({"folkman": json.dumps(notes)})
+    write_whole(path, lambda part: pq.write_table(table, part))
+
+
+def save_runs(root: Path, runs: Sequence[Run]) -> Path:
+    """Write runs that were made in Python as a new run folder; return where.
+
+    `config.toml` says that there is no configuration, and what is known of the runs. A timeline is
+    kept as its scene.
+    """
+    import numpy as np
+
+    from folkman.record.scene import MOST_NODES, save_scene, scene_of
+
+    named = {slug(run.label, run.seed) for run in runs}
+    apart = len(named) == len(runs) > 0
+    require(apart, "expected runs, each with a label and seed of its own; rename them")
+    require(all(run.rows for run in runs), "expected runs with rows, one has none; simulate it")
+    folder = RunFolder.create(root, _described(root.name, runs))
+    note_start(folder.provenance, None)
+    for run in runs:
+        folder.save_part(run, MADE_IN_PYTHON)
+        if run.model is not None:
+            save_tensors(folder.model(run), {"model": np.asarray(run.model)})
+        if (scene := scene_of(run)) is not None and scene.age_slots.shape[1] <= MOST_NODES:
+            save_scene(scene, folder.scene(run))
+    folder.save_results(runs)
+    return root
+
+
+def _described(name: str, runs: Sequence[Run]) -> str:
+    """Return what is known of runs without a configuration, as TOML."""
+    nodes = {len(run.nodes) for run in runs if run.nodes is not None}
+    lines = [
+        "# Saved from Python: there is no configuration here that could be run again.",
+        f"{MADE_IN_PYTHON} = true",
+        f"name = {_quoted(name)}",
+        *(f"nodes = {count}" for count in nodes if len(nodes) == 1),
+        f"slots = {max(int(run.last('slots')) for run in runs)}",
+        f"seeds = {list(dict.fromkeys(run.seed for run in runs))}",
+    ]
+    for label, algorithm in {run.label: run.algorithm for run in runs}.items():
+        lines += ["", "[[algorithm]]", f"name = {_quoted(algorithm)}", f"label = {_quoted(label)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return text as TOML writes it: as JSON does, but for one sign."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """Return a line for each run folder under `root`, newest first."""
+    folders = [folder for folder in map(RunFolder, root.iterdir()) if folder.config.is_file()]
     found = []
-    for config in sorted(root.glob("*/config.toml"), key=lambda path: path.stat().st_mtime, reverse=True):
-        state, runs = _state(config.parent / "summary.json")
-        changed = datetime.fromtimestamp(config.stat().st_mtime, UTC)
-        found.append({"folder": str(config.parent), "state": state, "made": f"{changed:%Y-%m-%d %H:%M}", "runs": runs})
+    for folder in sorted(folders, key=lambda each: each.config.stat().st_mtime, reverse=True):
+        state, runs = _state(folder)
+        changed = datetime.fromtimestamp(folder.config.stat().st_mtime, UTC)
+        made = f"{changed:%Y-%m-%d %H:%M}"
+        found.append({"folder": str(folder.root), "state": state, "made": made, "runs": runs})
     return found
 
 
-def _state(summary: Path) -> tuple[str, list[dict[str, Any]]]:
+def _state(folder: RunFolder) -> tuple[str, list[dict[str, Any]]]:
     """Tell how a folder stands by its summary; one damaged file does not spoil the listing."""
-    if not summary.is_file():
-        return "unfinished", []
+    if not folder.summary.is_file():
+        return UNFINISHED, []
     try:
-        runs = json.loads(summary.read_text(encoding="utf-8"))["runs"]
-        diverged = any(run["status"] == "diverged" for run in runs)
+        runs = (read_json(folder.summary) or {})["runs"]
+        diverged = any(run["status"] == DIVERGED for run in runs)
     except (ValueError, KeyError, TypeError):
-        return "damaged", []
-    return "diverged" if diverged else "finished", runs
-
-
-def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
-    """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it."""
-    facts = {
-        "format": FORMAT,
-        "command": arguments,
-        **_machine(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    first = folder.root / "provenance.json"
-    if not first.is_file():
-        return facts
-    known = json.loads(first.read_text(encoding="utf-8"))
-    return {**known, "resumed": [*known.get("resumed", []), facts]}
-
-
-@lru_cache(maxsize=1)
-def _machine() -> dict[str, Any]:
-    """Return the software and the machine of this process."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    import jax
-
-    versions = {}
-    for package in ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy", "torch"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    return {
-        "commit": _commit(),
-        "versions": versions,
-        "xla_flags": os.environ.get("XLA_FLAGS", ""),  # they choose kernels, and so the last bits
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "devices": [device.device_kind for device in jax.devices()],
-    }
-
-
-def _commit() -> str | None:
-    """Return the commit of the source tree that is running, if git tracks this very file."""
-    here = Path(__file__).resolve()
-    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
-        return None
-    return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40")
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() or None if answer.returncode == 0 else None
+        return DAMAGED, []
+    return DIVERGED if diverged else FINISHED, runs

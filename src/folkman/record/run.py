@@ -10,7 +10,21 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AXES", "METRICS", "Run", "jsonable", "read_table", "runs_of", "slug"]
+__all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
+__all__ += ["STOPPED", "WAITING", "Run", "jsonable", "known", "read_table", "rows_of", "runs_of", "slug"]
+
+WAITING = "waiting"
+"""The status of a run, a job or a sweep that has not begun."""
+RUNNING = "running"
+STOPPED = "stopped"
+"""It was interrupted, or its process is gone; it can go on."""
+FINISHED = "finished"
+DIVERGED = "diverged"
+FAILED = "failed"
+"""Of a job or a sweep: an error ended it."""
+
+ENDED = (FINISHED, DIVERGED)
+"""How a run ends that is not run again."""
 
 AXES: dict[str, str] = {
     "seconds": "simulated time (s)",
@@ -41,8 +55,14 @@ METRICS: dict[str, str] = {
 }
 """What a curve can show. `w` is the network's model: sum_i alpha_i w_i, or the server's."""
 
+COLUMNS = (*AXES, *METRICS)
+"""The columns of a run's rows."""
 
-@dataclass
+SHOWN = ("slots", "train_loss", "test_accuracy")
+"""The last values that a run is shown by, in a line."""
+
+
+@dataclass(repr=False)
 class Run:
     """One algorithm under one seed: its rows, how it ended, and its last model."""
 
@@ -50,7 +70,7 @@ class Run:
     label: str
     seed: int
     rows: list[dict[str, float]] = field(default_factory=list)
-    status: str = "running"  # running, finished, diverged
+    status: str = RUNNING
     message: str = ""
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
@@ -97,13 +117,25 @@ class Run:
 
         return notebook.show([self])
 
+    def save(self, folder: str | Path) -> Path:
+        """Write this run as a run folder, for `read_results` and `folkman report`; return where."""
+        from folkman.record.folder import save_runs
+
+        return save_runs(Path(folder), [self])
+
     def __str__(self) -> str:
         """Return a line for people."""
         values: Mapping[str, float] = self.rows[-1] if self.rows else {}
-        shown = ", ".join(
-            f"{name} {values[name]:.4g}" for name in ("slots", "train_loss", "test_accuracy") if name in values
-        )
-        return f"{self.label} (seed {self.seed}): {self.status} at {shown}"
+        shown = ", ".join(f"{name} {values[name]:.4g}" for name in SHOWN if name in values)
+        return f"{self.label} (seed {self.seed}): {self.status}" + (f" at {shown}" if shown else "")
+
+    def __repr__(self) -> str:
+        """Return two lines; rows and arrays are told by their sizes."""
+        arrays = {name: getattr(self, name) for name in ("model", "nodes")}
+        told = [f"{len(self.rows)} rows"]
+        told += [f"{name} {array.shape}" for name, array in arrays.items() if array is not None]
+        told += [name for name in ("timeline", "scene") if getattr(self, name) is not None]
+        return f"<Run of {self.algorithm}: {self}\n {', '.join(told)}>"
 
 
 def slug(label: str, seed: int) -> str:
@@ -119,6 +151,11 @@ def jsonable(value: float) -> float | int | None:
     return int(value) if float(value).is_integer() else float(value)
 
 
+def known(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the columns that this version knows; a value that is not there is not a number."""
+    return {name: nan if row[name] is None else row[name] for name in COLUMNS if name in row}
+
+
 def read_table(path: Path, remedy: str) -> Any:
     """Read a Parquet file of rows, or say that it is damaged and what to do."""
     import pyarrow as pa
@@ -128,6 +165,12 @@ def read_table(path: Path, remedy: str) -> Any:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
+
+
+def rows_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return the rows of runs as `metrics.parquet` holds them."""
+    heads = [({"algorithm": run.algorithm, "label": run.label, "seed": run.seed}, run) for run in runs]
+    return [head | row for head, run in heads for row in run.rows]
 
 
 def runs_of(rows: Iterable[dict[str, Any]]) -> list[Run]:

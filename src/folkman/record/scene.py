@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.files import write_whole
+from folkman.record.run import Run
 
 __all__ = [
     "MOST_FRAMES",
@@ -28,6 +29,7 @@ __all__ = [
     "load_scene",
     "plain",
     "save_scene",
+    "scene_of",
     "take",
 ]
 
@@ -123,6 +125,7 @@ def plain(value: Any) -> Any:
 def save_scene(scene: Scene, path: Path) -> None:
     """Write a scene, whole or not at all."""
     arrays = {name: np.asarray(value) for name, value in scene._asdict().items()}
+    path.parent.mkdir(exist_ok=True)
     write_whole(path, partial(_write, arrays=arrays))
 
 
@@ -142,6 +145,14 @@ def load_scene(path: Path) -> Scene | None:
         return None
     plain = {name: arrays[name].item() for name in STATIC[2:]}
     return Scene(**(arrays | plain))
+
+
+def scene_of(run: Run) -> Scene | None:
+    """Return the scene of a run: as its folder kept it, or by its timeline; None without both."""
+    if run.scene is not None or not hasattr(run.timeline, "held"):
+        return run.scene
+    slot_s = run.last("seconds") / run.last("slots") if run.rows and run.last("slots") else 1.0
+    return from_timeline(run.timeline.held, run.timeline.finished, slot_s)
 
 
 def from_timeline(held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: float = 1.0) -> Scene:

@@ -14,49 +14,20 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from folkman.files import write_whole
+from folkman.record.folder import JobFolder
+from folkman.record.json_file import FORMAT, now, read_json, write_json, write_text
+from folkman.record.run import ENDED, WAITING
 
-__all__ = ["DISK_ERRORS", "ENDED", "Store", "SweepFolder", "claim", "ended", "is_sweep", "now", "write_json"]
+__all__ = ["BUSY", "DISK", "DISK_ERRORS", "Store", "SweepFolder", "claim", "ended", "store_id"]
 
-FORMAT = 1
-"""Of `index.json` and `job.json`; a larger one was written by a later folkman."""
-
-ENDED = ("finished", "diverged")
-"""How a job ends that is not run again."""
+BUSY, DISK = "busy", "disk"
+"""What a worker answers of a job that it did not end: another runs it; the disk refused."""
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a full disk, a used-up quota and a limit on the size of files answer."""
-
-
-def now() -> str:
-    """Return the time in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, whole or not at all."""
-    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; nothing if there is none or it is damaged. One of a later format is refused."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    if not isinstance(found, dict):
-        return None
-    version = found.get("format", FORMAT)
-    if not isinstance(version, int) or version > FORMAT:
-        raise ValueError(
-            f"{path} has format {version!r}, this folkman reads up to {FORMAT}; it was written by a later one: upgrade"
-        )
-    return found
 
 
 @contextmanager
@@ -98,9 +69,19 @@ def _locked(handle: int, until_s: float, how: int) -> bool:
 
 def ended(folder: Path) -> dict[str, Any] | None:
     """Return the `job.json` of a job that need not run again."""
-    found = read_json(folder / "job.json")
-    whole = found is not None and found.get("state") in ENDED and (folder / "metrics.parquet").is_file()
+    job = JobFolder(folder)
+    found = read_json(job.job)
+    whole = found is not None and found.get("state") in ENDED and job.metrics.is_file()
     return found if whole else None
+
+
+MARK = "store.json"
+"""The file that names a store."""
+
+
+def store_id(root: Path) -> str | None:
+    """Return the name of the store in a folder; None if there is none."""
+    return (read_json(root / MARK) or {}).get("id")
 
 
 class Store:
@@ -109,13 +90,12 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.root.mkdir(parents=True, exist_ok=True)
-        self.mark = self.root / "store.json"
-        while (known := read_json(self.mark)) is None:  # two that find it empty must not name it twice
+        while (known := store_id(self.root)) is None:  # two must not name it
             with claim(self.root / "store.lock") as mine:
-                if mine and read_json(self.mark) is None:
-                    write_json(self.mark, {"format": FORMAT, "id": uuid.uuid4().hex})
+                if mine and store_id(self.root) is None:
+                    write_json(self.root / MARK, {"format": FORMAT, "id": uuid.uuid4().hex})
             time.sleep(0 if mine else 0.05)
-        self.id: str = known["id"]
+        self.id: str = known
 
     def job(self, key: str) -> Path:
         """Return the folder of a job."""
@@ -130,8 +110,10 @@ class SweepFolder:
         self.definition = root / "sweep.toml"
         self.index = root / "index.json"
         self.results = root / "results.parquet"
+        self.report = root / "report.html"
         self.lock = root / "sweep.lock"
         self.figures = root / "figures"
+        self.ends = self.figures / "ends.md"
         self.measured, self.verified = root / "measured.json", root / "verified.json"
         self.store_root = store or root / "jobs"
 
@@ -152,8 +134,8 @@ class SweepFolder:
             raise FileExistsError(f"expected a new or empty folder, {root} has content; choose another --out")
         root.mkdir(parents=True, exist_ok=True)
         if store is not None:  # known from the start: a sweep that dies before its first job still finds it again
-            folder.write_index({"name": root.name, "axes": [], "metrics": [], "state": "waiting", "workers": []}, [])
-        write_whole(folder.definition, lambda part: part.write_text(definition, encoding="utf-8"))
+            folder.write_index({"name": root.name, "axes": [], "metrics": [], "state": WAITING, "workers": []}, [])
+        write_text(folder.definition, definition)
         return folder
 
     @classmethod
@@ -208,8 +190,3 @@ class SweepFolder:
     def note_verified(self, key: str, worst: float) -> None:
         """Note that a job was made a second time, and the largest relative difference of any of its numbers."""
         write_json(self.verified, (read_json(self.verified) or {}) | {key: worst})
-
-
-def is_sweep(root: Path) -> bool:
-    """Tell a sweep folder from a run folder."""
-    return (root / "sweep.toml").is_file()

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from folkman.checks import nearest, require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.run import AXES, METRICS, Run, read_table
-from folkman.record.store import ENDED, SweepFolder, is_sweep
+from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, Run, read_table
+from folkman.record.store import SweepFolder
+from folkman.record.sweep import is_sweep
 
 __all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results"]
 
@@ -35,7 +36,7 @@ def gather(folder: SweepFolder) -> pa.Table:
     jobs = [job for job in index["jobs"] if job["state"] in ENDED]
     known, tables = {}, []
     for job in jobs:
-        path = folder.root / job["folder"] / "metrics.parquet"
+        path = RunFolder(folder.root / job["folder"]).metrics
         if path.is_file():
             tables.append(_tidy(read_table(path, "delete its folder and resume"), job))
             continue
@@ -96,7 +97,7 @@ def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
     if not path.is_file():
         return {}
     columns = read_table(path, "make it again: what is finished is not run again").to_pydict()
-    names, rows = [name for name in columns if name in run_columns()], {}
+    names, rows = [name for name in columns if name in COLUMNS], {}
     for index, key in enumerate(columns["job"]):
         row = {name: nan if columns[name][index] is None else columns[name][index] for name in names}
         rows.setdefault(key, []).append(row)
@@ -123,16 +124,11 @@ def _runs(root: Path) -> list[Run]:
     runs: dict[tuple[str, int], Run] = {}
     for row in gather(folder).to_pylist():
         run = runs.setdefault((row["arm"], row["seed"]), Run(row["algorithm"], row["arm"], row["seed"]))
-        run.rows.append({key: value for key, value in row.items() if key in run_columns()})
+        run.rows.append({key: value for key, value in row.items() if key in COLUMNS})
     require(bool(runs), f"{root} has no finished job yet; go on with: folkman sweep --resume {root}")
     return list(runs.values())
 
 
-def run_columns() -> frozenset[str]:
-    """Return the columns of a run's rows."""
-    return frozenset([*AXES, *METRICS])
-
-
 def check_metric(name: str) -> None:
     """Refuse a metric that no run has."""
-    require(name in run_columns(), f"there is no metric '{name}'; {nearest(name, METRICS)}")
+    require(name in COLUMNS, f"there is no metric '{name}'; {nearest(name, METRICS)}")

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.files import write_whole
-from folkman.record.reading import kind_of, read_folder, read_sweep
-from folkman.record.run import Run
-from folkman.record.scene import Scene, from_timeline
+from folkman.record.folder import RunFolder
+from folkman.record.run import Run, rows_of
+from folkman.record.scene import Scene, scene_of
+from folkman.record.sweep import is_sweep, read_sweep
 from folkman.report.figures import check_target, draw_curves, new_figure, save
 from folkman.report.html import drawing, table
 from folkman.report.scenes import best_paint, paint_scene
@@ -35,6 +36,8 @@ __all__ = ["Animation", "Drawing", "Results", "animate", "plot", "read_results",
 
 MOVING = (".png", ".gif", ".webp")
 FRAME_MS = 200
+MOST_SHOWN = 6
+"""Runs that a line is printed of."""
 
 
 class Drawing:
@@ -92,6 +95,11 @@ class Results(list[Run]):
         """Return one row a recorded slot of each run."""
         return to_pandas(self)
 
+    def __repr__(self) -> str:
+        """Return a line a run, of the first few."""
+        rest = [f"... and {len(self) - MOST_SHOWN} more"] if len(self) > MOST_SHOWN else []
+        return "\n".join([f"Results of {len(self)} runs", *map(str, self[:MOST_SHOWN]), *rest])
+
     def _repr_html_(self) -> str:
         return show(self)
 
@@ -99,9 +107,8 @@ class Results(list[Run]):
 def read_results(root: str | Path) -> Results:
     """Read the runs of a run or sweep folder, finished or not."""
     folder = Path(root)
-    if kind_of(folder) == "sweep":
-        return Results(read_sweep(folder).runs)
-    return Results(run for run in read_folder(folder).runs if run.rows)
+    runs = read_sweep(folder).runs if is_sweep(folder) else RunFolder.open(folder).read().runs
+    return Results(run for run in runs if run.rows)
 
 
 def plot(runs: Sequence[Run], x: str, y: str, style: str) -> Drawing:
@@ -117,8 +124,7 @@ def to_pandas(runs: Sequence[Run]) -> "pd.DataFrame":
         import pandas as pd
     except ImportError:
         raise RuntimeError("expected pandas, it is not installed; pip install 'folkman[notebook]'") from None
-    heads = [{"algorithm": run.algorithm, "label": run.label, "seed": run.seed} for run in runs]
-    return pd.DataFrame([head | row for head, run in zip(heads, runs, strict=True) for row in run.rows])
+    return pd.DataFrame(rows_of(runs))
 
 
 def show(runs: Sequence[Run]) -> str:
@@ -132,22 +138,14 @@ def show(runs: Sequence[Run]) -> str:
 def animate(run: Run, paint: str | None = None, frames: int = 30) -> Animation:
     """Return the map of a run over time, coloured by `sinr`, `age` or `disagreement`."""
     scene = scene_of(run)
+    if scene is None:
+        raise ValueError(
+            f"'{run.label}' has kept nothing of its network; read it from a run folder, or between peers "
+            "simulate with recording=Recording(timeline=True)"
+        )
     colour = paint or best_paint(scene)
     chosen = np.unique(np.linspace(0, len(scene.slot) - 1, max(frames, 1)).astype(int))
     return Animation([_picture(scene, int(frame), colour) for frame in chosen])
-
-
-def scene_of(run: Run) -> Scene:
-    """Return the scene of a run: as its folder kept it, or as its timeline tells."""
-    if run.scene is not None:
-        return run.scene
-    if run.timeline is not None and hasattr(run.timeline, "held"):
-        slot_s = run.last("seconds") / run.last("slots") if run.rows and run.last("slots") else 1.0
-        return from_timeline(run.timeline.held, run.timeline.finished, slot_s)
-    raise ValueError(
-        f"'{run.label}' has kept nothing of its network; read it from a run folder, or between peers "
-        "simulate with recording=Recording(timeline=True)"
-    )
 
 
 def _picture(scene: Scene, frame: int, paint: str) -> Any:

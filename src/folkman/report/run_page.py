@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record.reading import Folder
+from folkman.record.folder import Contents
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
 from folkman.report.figures import draw_curves
@@ -25,24 +25,20 @@ MOST_SCENES = 3
 """Algorithms whose cell is drawn; the tables have all."""
 
 
-def run_page(folder: Folder) -> str:
+def run_page(contents: Contents) -> str:
     """Return the page of a run folder as it stands."""
-    begun = [run for run in folder.runs if run.rows]
-    config = folder.config
-    title = str(config.get("name", folder.root.name))
-    subtitle = (
-        f"{config.get('nodes')} nodes, {config.get('slots')} slots, {len(config['seeds'])} seeds, "
-        f"data {_name(config, 'data')}, model {_name(config, 'model')}, network {_name(config, 'network')}"
-    )
+    begun = [run for run in contents.runs if run.rows]
+    title = str(contents.config.get("name", contents.folder.root.name))
+    name = contents.folder.config.name
     sections = [
         Section("results", "Results", _results(begun)),
         curves_section(begun),
         *network_sections(begun),
-        Section("configuration", "Configuration", details("config.toml", preformatted(folder.config_text))),
-        provenance_section(folder.provenance),
-        Section("repeat", "To repeat it", _commands(folder)),
+        Section("configuration", "Configuration", details(name, preformatted(contents.config_text))),
+        provenance_section(contents.provenance),
+        Section("repeat", "To repeat it", _commands(contents)),
     ]
-    return page(title, subtitle, headline(folder.runs), sections)
+    return page(title, _subtitle(contents.config), headline(contents.runs), sections)
 
 
 def network_sections(runs: Sequence[Run]) -> list[Section]:
@@ -57,9 +53,12 @@ def network_sections(runs: Sequence[Run]) -> list[Section]:
     ]
 
 
-def _name(config: dict[str, Any], key: str) -> str:
-    value = config.get(key)
-    return str(value.get("name")) if isinstance(value, dict) else "?"
+def _subtitle(config: dict[str, Any]) -> str:
+    """Return what was run, as far as the configuration says."""
+    counts = [f"{config[key]} {key}" for key in ("nodes", "slots") if key in config]
+    tables = {key: config.get(key) for key in ("data", "model", "network")}
+    names = [f"{key} {table.get('name')}" for key, table in tables.items() if isinstance(table, dict)]
+    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names])
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -229,14 +228,14 @@ def _when(value: Any) -> str:
         return str(value)
 
 
-def _commands(folder: Folder) -> str:
-    command = folder.provenance.get("command")
+def _commands(contents: Contents) -> str:
+    command, folder = contents.provenance.get("command"), contents.folder
     made = f"folkman {shlex.join(map(str, command))}\n" if isinstance(command, list) else ""
     place = shlex.quote(str(folder.root))
-    again = f"folkman run {shlex.quote(str(folder.root / 'config.toml'))}"
+    again = "" if contents.made_in_python else f"folkman run {shlex.quote(str(folder.config))} --out again\n"
     lines = [
         ("The command that made it", made),
-        ("The same bits again, from the resolved configuration", f"{again} --out again\n"),
+        ("The same bits again, from the resolved configuration", again),
         ("Figures for a paper", f"folkman plot {place} --x bits --y test_accuracy --style ieee\n"),
         ("This run, to look around in", f"folkman dash {place}\n"),
     ]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folkman.record.live import read_json
-from folkman.record.reading import Sweep
-from folkman.record.run import METRICS, Run, slug
-from folkman.record.scene import load_scene
+from folkman.record.json_file import read_json
+from folkman.record.run import DIVERGED, FAILED, METRICS, Run
+from folkman.record.sweep import Sweep, job_folder
 from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
 from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
 from folkman.report.run_page import MOST_SCENES, curves_section, headline, network_sections, provenance_section
@@ -30,7 +29,7 @@ LOG_LINES = 15
 
 def sweep_page(sweep: Sweep) -> str:
     """Return the page of a sweep folder as it stands."""
-    index, jobs = sweep.jobs_index, sweep.jobs
+    jobs, folder = sweep.jobs, sweep.folder
     states = {state: sum(job.get("state") == state for job in jobs) for state in _in_order(jobs, "state")}
     arms = _in_order(jobs, "arm")
     subtitle = f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: " + ", ".join(
@@ -43,14 +42,16 @@ def sweep_page(sweep: Sweep) -> str:
         *network_sections(_with_scenes(sweep)),
         Section("failures", "Failures", _failures(sweep)),
         Section("jobs", "Jobs", _jobs(sweep)),
-        Section(
-            "configuration", "Configuration", details("sweep.toml", preformatted(sweep.text)) if sweep.text else ""
-        ),
+        Section("configuration", "Configuration", _definition(sweep)),
         provenance_section(_provenance(sweep)),
         Section("repeat", "To repeat it", _commands(sweep)),
     ]
     lead = headline(sweep.runs) if sweep.runs else facts([("Jobs", str(len(jobs)), "none has ended")])
-    return page(str(index.get("name", sweep.root.name)), subtitle, lead, sections)
+    return page(str(sweep.facts.get("name", folder.root.name)), subtitle, lead, sections)
+
+
+def _definition(sweep: Sweep) -> str:
+    return details(sweep.folder.definition.name, preformatted(sweep.text)) if sweep.text else ""
 
 
 def _in_order(jobs: Sequence[dict[str, Any]], key: str) -> list[Any]:
@@ -66,8 +67,8 @@ def _results(runs: Sequence[Run]) -> str:
 
 def _responses(sweep: Sweep) -> str:
     blocks = []
-    for number, axis in enumerate(sweep.jobs_index.get("axes", [])):
-        for metric in sweep.jobs_index.get("metrics", ["train_loss", "test_accuracy"]):
+    for number, axis in enumerate(sweep.facts.get("axes", [])):
+        for metric in sweep.facts.get("metrics", ["train_loss", "test_accuracy"]):
             figure = draw_response(sweep, axis, metric) if metric in METRICS else None
             if figure is not None:
                 blocks.append(figure_block(f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"))
@@ -146,8 +147,8 @@ def _with_scenes(sweep: Sweep) -> list[Run]:
         first = next(run for run in runs if run.label == arm)
         job = folders.get((arm, first.seed))
         if job is not None:
-            name = slug(str(job.get("label")), first.seed)
-            first.scene = load_scene(sweep.root / str(job.get("folder")) / "network" / f"{name}.npz")
+            kept = Run(first.algorithm, str(job.get("label")), first.seed)
+            first.scene = job_folder(sweep.folder, job).load_scene(kept)
     return runs
 
 
@@ -166,8 +167,8 @@ def _multiples(runs: Sequence[Run]) -> Section:
 def _failures(sweep: Sweep) -> str:
     parts = []
     for job in sweep.jobs:
-        if job.get("state") in ("failed", "diverged"):
-            log = sweep.root / str(job.get("folder")) / "job.log"
+        if job.get("state") in (FAILED, DIVERGED):
+            log = job_folder(sweep.folder, job).log
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
             title = f"{job.get('arm')}, seed {job.get('seed')}: {job.get('message') or job.get('state')}"
             parts.append(details(title, preformatted("\n".join(lines[-LOG_LINES:]) or "no log")))
@@ -177,10 +178,9 @@ def _failures(sweep: Sweep) -> str:
 def _jobs(sweep: Sweep) -> str:
     lines = []
     for job in sweep.jobs:
-        folder = str(job.get("folder"))
-        page_there = sweep.root / folder / "report.html"
-        name = escape(str(job.get("key"))[:12])
-        link = f'<a href="{escape(folder, quote=True)}/report.html">{name}</a>' if page_there.is_file() else name
+        report = job_folder(sweep.folder, job).report
+        place, name = f"{job.get('folder')}/{report.name}", escape(str(job.get("key"))[:12])
+        link = f'<a href="{escape(place, quote=True)}">{name}</a>' if report.is_file() else name
         cells = [str(job.get("arm")), str(job.get("seed")), str(job.get("state"))]
         cells += [_number(job.get("seconds"), "s"), _number(job.get("rss_mb"), "MB"), str(job.get("worker") or "-")]
         lines.append(f"<tr><td>{link}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
@@ -197,17 +197,17 @@ def _number(value: Any, unit: str) -> str:
 def _provenance(sweep: Sweep) -> dict[str, Any]:
     """Return where the first job was made: the others share its versions."""
     for job in sweep.jobs:
-        found = read_json(sweep.root / str(job.get("folder")) / "provenance.json")
+        found = read_json(job_folder(sweep.folder, job).provenance)
         if found:
             return {key: value for key, value in found.items() if key not in ("started", "finished")}
     return {}
 
 
 def _commands(sweep: Sweep) -> str:
-    place = shlex.quote(str(sweep.root))
+    place = shlex.quote(str(sweep.folder.root))
     lines = [
         ("Finish what is not finished", f"folkman sweep --resume {place}\n"),
-        ("The same sweep again", f"folkman sweep {shlex.quote(str(sweep.root / 'sweep.toml'))} --out again\n"),
+        ("The same sweep again", f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n"),
         ("The table, for a paper", f"folkman compare {place} --format latex\n"),
         ("A page like this of every job, linked from the table above", f"folkman report {place} --jobs\n"),
         ("This sweep, to look around in", f"folkman dash {place}\n"),

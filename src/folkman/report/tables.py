@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from folkman.record.run import Run
+from folkman.record.run import DIVERGED, Run
 from folkman.report.statistics import half_width
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for label in labels:
         group = [run for run in runs if run.label == label]
-        ended = sum(run.status == "diverged" for run in group)
+        ended = sum(run.status == DIVERGED for run in group)
         cells = [_cell(np.array([run.last(name) for run in group if run.rows], float)) for name in columns]
         rows.append([label + (f" ({ended} diverged)" if ended else ""), *cells])
     return ["algorithm", *(COLUMNS[name] for name in columns)], rows

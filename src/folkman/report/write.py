@@ -5,13 +5,13 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from folkman.files import write_whole
-from folkman.record.live import read_json
-from folkman.record.reading import check_sweep, kind_of, read_folder, read_sweep
+from folkman.record.folder import JobFolder, RunFolder
+from folkman.record.json_file import read_json, write_text
+from folkman.record.run import ENDED
+from folkman.record.store import SweepFolder
+from folkman.record.sweep import is_sweep, job_folder, read_sweep
 
 __all__ = ["JobReports", "write_job_reports", "write_report"]
-
-ENDED = ("finished", "diverged")
 
 
 class JobReports(NamedTuple):
@@ -30,16 +30,16 @@ class JobReports(NamedTuple):
 
 def write_report(root: Path, target: Path | None = None) -> Path:
     """Write the report of a folder as it stands, into it unless told otherwise, and return where."""
-    if kind_of(root) == "sweep":
+    if is_sweep(root):
         from folkman.report.sweep_page import sweep_page
 
-        text = sweep_page(read_sweep(root))
+        text, own = sweep_page(read_sweep(root)), SweepFolder(root).report
     else:
         from folkman.report.run_page import run_page
 
-        text = run_page(read_folder(root))
-    path = target or root / "report.html"
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+        text, own = run_page(RunFolder.open(root).read()), RunFolder(root).report
+    path = target or own
+    write_text(path, text)
     return path
 
 
@@ -48,27 +48,27 @@ def write_job_reports(root: Path, workers: int = 1) -> JobReports:
 
     Returns the pages written, in the order of the index, and what was wrong with the others.
     """
-    if kind_of(root) != "sweep":
+    if not is_sweep(root):
         raise ValueError(f"expected a sweep folder, {root} is a run folder and has no jobs; leave out --jobs")
-    index = read_json(root / "index.json")
-    check_sweep(root, index)
-    ended = [root / str(job.get("folder")) for job in index.get("jobs", []) if job.get("state") in ENDED]
+    sweep = SweepFolder(root)
+    jobs = (read_json(sweep.index) or {}).get("jobs", [])
+    ended = [job_folder(sweep, job) for job in jobs if job.get("state") in ENDED]
     wanted = [folder for folder in ended if not _is_current(folder)]
     if not wanted:
         return JobReports([], {})
     failed: dict[Path, str] = {}
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     with ProcessPoolExecutor(min(workers, len(wanted)), spawn) as pool:
-        pages = {pool.submit(write_report, folder): folder for folder in wanted}
+        pages = {pool.submit(write_report, folder.root): folder.root for folder in wanted}
         for done in as_completed(pages):
             try:
                 done.result()
             except (OSError, ValueError, KeyError, TypeError, BrokenExecutor) as error:  # the others are written
                 failed[pages[done]] = str(error)
-    return JobReports([folder / "report.html" for folder in wanted if folder not in failed], failed)
+    return JobReports([folder.report for folder in wanted if folder.root not in failed], failed)
 
 
-def _is_current(folder: Path) -> bool:
+def _is_current(folder: JobFolder) -> bool:
     """Tell whether a job's report is of its last end."""
-    page, end = folder / "report.html", folder / "job.json"
+    page, end = folder.report, folder.job
     return page.is_file() and (not end.is_file() or page.stat().st_mtime_ns >= end.stat().st_mtime_ns)

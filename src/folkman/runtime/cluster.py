@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import faulthandler
-import json
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ from folkman.checks import require
 from folkman.config.build import build_problem, slot_seconds
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
+from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
 from folkman.runtime import loops
 from folkman.runtime.assembly import (
@@ -45,12 +45,10 @@ from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.telemetry import Logger, MetricsServer
 from folkman.runtime.transport import Security
 
-__all__ = ["down", "make_cluster", "run_node", "start", "status"]
+__all__ = ["down", "make_cluster", "run_node", "start"]
 
 PORT = 7440
 """Where nodes on machines of their own listen."""
-FRESH_S = 10.0
-"""A health file older than this is of a node that hangs or is gone."""
 
 
 def run_node(path: Path) -> int:
@@ -179,35 +177,36 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
     algorithm, _ = build(task, problem)
     from folkman.config.comparison import to_toml
 
-    folder = RunFolder.create(root, to_toml(comparison))
+    RunFolder.create(root, to_toml(comparison))
+    cluster = ClusterFolder(root)
     numbers = [*range(comparison.nodes), *([SERVER] if algorithm.server is not None else [])]
     places = [(host, PORT) for host in hosts] or [("127.0.0.1", port) for port in _free_ports(len(numbers))]
     require(len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}")
     at = dict(zip(numbers, places, strict=True))
     secure = not options.get("insecure")
     if secure:
-        init(folder.root / "certs", days=365)
+        init(cluster.certs, days=365)
     made = []
     for number in numbers:
-        home = folder.root / "nodes" / name_of(number)
-        home.mkdir(parents=True)
+        home = cluster.node(name_of(number))
+        home.root.mkdir(parents=True)
         if secure:
-            issue(folder.root / "certs", number, (at[number][0], "localhost"))
-        save_shard(home / "shard.npz", problem, None if number == SERVER else number, _classes(problem))
+            issue(cluster.certs, number, (at[number][0], "localhost"))
+        save_shard(home.shard, problem, None if number == SERVER else number, _classes(problem))
         table = {
             "node": "server" if number == SERVER else number,
-            "config": "../../config.toml",
+            "config": f"../../{RunFolder(root).config.name}",
             "label": task.label,
             "seed": task.seed,
-            "shard": "shard.npz",
+            "shard": home.shard.name,
             "samples": [int(count) for count in problem.count],
             "listen": f"{at[number][0]}:{at[number][1]}",
-            "certs": "../../certs" if secure else None,
+            "certs": f"../../{cluster.certs.name}" if secure else None,
             **options,
             "peers": {name_of(other): f"{host}:{port}" for other, (host, port) in at.items() if other != number},
         }
-        write_toml(home / "node.toml", table)
-        made.append(home)
+        write_toml(home.config, table)
+        made.append(home.root)
     return made
 
 
@@ -233,62 +232,31 @@ def start(
     home: Path, environment: dict[str, str] | None = None, within: Sequence[str] = ()
 ) -> "subprocess.Popen[bytes]":
     """Start the node of a folder as a process of its own, by a command `within` if given; its log goes to node.log."""
-    with (home / "node.log").open("ab") as log:
+    files = NodeFolder(home)
+    with files.log.open("ab") as log:
         process = subprocess.Popen(
-            [*within, sys.executable, "-m", "folkman", "node", "--config", str(home / "node.toml")],
+            [*within, sys.executable, "-m", "folkman", "node", "--config", str(files.config)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
             env=environment,
         )
-    (home / "pid").write_text(f"{process.pid}\n")
+    files.pid.write_text(f"{process.pid}\n")
     return process
-
-
-def status(root: Path) -> list[dict[str, Any]]:
-    """Return how each node of a cluster stands."""
-    homes = sorted((root / "nodes").glob("*/node.toml"))
-    require(bool(homes), f"expected a cluster that `folkman up` made, {root} is none; check the path")
-    return [_standing(home.parent) for home in homes]
-
-
-def _standing(home: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((home / "health.json").read_text(encoding="utf-8"))
-        age_s = time.time() - (home / "health.json").stat().st_mtime
-    except (FileNotFoundError, ValueError):
-        found, age_s = {"node": home.name, "state": "starting"}, 0.0
-    pid = int((home / "pid").read_text()) if (home / "pid").is_file() else None
-    alive = pid is not None and _alive(pid)
-    state = found["state"]
-    if not alive and state in ("starting", "learning"):
-        state = "gone"
-    elif alive and age_s > FRESH_S:
-        state = "silent"
-    return {**found, "state": state, "alive": alive, "pid": pid, "health_age_s": round(age_s, 1)}
-
-
-def _alive(pid: int) -> bool:
-    """Tell whether a process is a running folkman node: a number may have been given to another since."""
-    try:
-        status_text = Path(f"/proc/{pid}/stat").read_text()
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return status_text.rpartition(")")[2].split()[0] != "Z" and b"folkman" in command
 
 
 def down(root: Path, patience_s: float = 15.0) -> list[dict[str, Any]]:
     """Ask the nodes of a cluster to stop; end those that do not."""
-    standing = status(root)
+    cluster = ClusterFolder(root)
+    standing = cluster.standing()
     pids = [each["pid"] for each in standing if each["alive"]]
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     end_s = time.monotonic() + patience_s
-    while any(_alive(pid) for pid in pids) and time.monotonic() < end_s:
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < end_s:
         time.sleep(0.1)
     for pid in pids:
-        if _alive(pid):
+        if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
-    return status(root)
+    return cluster.standing()

@@ -20,6 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from folkman.record import run as record
+from folkman.record.cluster import DONE, LEARNING, STARTING, NodeFolder
+from folkman.record.json_file import write_json
 from folkman.runtime import control, journal
 from folkman.runtime import state as saved
 from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
@@ -31,7 +34,7 @@ from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.outbox import Outbox
 from folkman.runtime.saver import Saver
 from folkman.runtime.settings import Settings
-from folkman.runtime.telemetry import Logger, write_health
+from folkman.runtime.telemetry import Logger
 from folkman.runtime.transport import Transport
 
 __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "Settings"]
@@ -57,11 +60,12 @@ class Daemon:
         trips: Trips | None = None,
     ) -> None:
         self.node, self.transport, self.settings, self.logger = node, transport, settings, logger
+        self.files = NodeFolder(settings.folder)
         self.members, self.emulation, self.trips = members, emulation, trips
         self.clock = SlotClock(settings.slot_s or 1.0)
         self.links = Links(node.neighbours, settings.threshold_bit_s)
         self.outbox = Outbox(node.neighbours, transport)
-        self.state = "starting"
+        self.state = STARTING
         self.code = 0
         self.asked = ""  # why a signal wants us to stop
         self.stopping, self.arrived, self.moved = threading.Event(), threading.Event(), threading.Event()
@@ -73,8 +77,7 @@ class Daemon:
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
-        path = settings.folder / "state.safetensors"
-        self.saver = Saver(path, settings.fingerprint, settings.save_every_s, logger)
+        self.saver = Saver(self.files.state, settings.fingerprint, settings.save_every_s, logger)
         self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0, "control_dropped": 0}
         self.began_s = time.monotonic()
 
@@ -118,16 +121,15 @@ class Daemon:
 
     def _take_up(self) -> None:
         """Go on from the last save, if there is one, under a new life's number."""
-        folder = self.settings.folder
-        state = folder / "state.safetensors"
+        state = self.files.state
         if state.is_file():
             saved.restore(self.node, saved.read_arrays(state, self.settings.fingerprint))
         spoken = 0 if self.in_rounds else self.node.sequence >> control.LIFE_BITS
-        self.incarnation = saved.begin_life(folder / "incarnation", spoken)
+        self.incarnation = saved.begin_life(self.files.incarnation, spoken)
         if not self.in_rounds:
             self.node.sequence = max(self.node.sequence, self.incarnation << control.LIFE_BITS)
         self.saver.steps = self.node.steps
-        path = folder / "timeline.bin" if self.settings.timeline else None
+        path = self.files.journal if self.settings.timeline else None
         self.journal = journal.Journal(path, self.node.index, len(self.node.mailbox.sequence))
         wire, verify = self.node.wire, self.members.verify if self.members else None
         self.voice = control.Voice(wire.run, self.node.index, self.incarnation, wire.sign, verify, self.transport.tell)
@@ -148,8 +150,8 @@ class Daemon:
             self.stopping.wait(0.02)
         self.clock.restart(self.node.slot)
         self._greet()
-        self.state = "learning"
-        self.logger.say("learning", linked=sorted(name_of(j) for j in self.transport.links()))
+        self.state = LEARNING
+        self.logger.say(self.state, linked=sorted(name_of(j) for j in self.transport.links()))
         loop(self)
         if not self.stopping.is_set():
             self._finish()
@@ -163,24 +165,24 @@ class Daemon:
         self.saver.now(self.node)  # a disk that refuses must not keep the neighbours waiting: it costs the exit code
         try:
             final = {"params": self.node.params(), "model": self.node.model()}
-            saved.write_arrays(self.settings.folder / "final.safetensors", final, self.settings.fingerprint)
+            saved.write_arrays(self.files.final, final, self.settings.fingerprint)
         except OSError as error:
             self.logger.say("not saved", level="error", reason="disk", text=str(error))
             self.code = DISK
-        self.state = "done"
-        self.logger.say("done", steps=self.node.steps, slot=self.node.slot)
+        self.state = DONE
+        self.logger.say(self.state, steps=self.node.steps, slot=self.node.slot)
         end_s = time.monotonic() + self.settings.linger_s
         self._tell_all(control.Done(self.node.steps))
         while time.monotonic() < end_s and not set(self.node.neighbours) <= self.done:
             if self.stopping.wait(0.1):
                 return
         time.sleep(min(2 * KEEP_EVERY_S, self.settings.linger_s))  # our last Done may still be on its way
-        self.stop("done")
+        self.stop(DONE)
 
     def _last_words(self) -> None:
-        ended = {FAULT: "failed", DIVERGED: "diverged"}.get(self.code, "stopped")
-        self.state = "done" if self.state == "done" else ended
-        settled = self.state == "done" or not self.in_rounds  # in rounds the last save is from before the last message
+        ended = {FAULT: record.FAILED, DIVERGED: record.DIVERGED}.get(self.code, record.STOPPED)
+        self.state = DONE if self.state == DONE else ended
+        settled = self.state == DONE or not self.in_rounds  # in rounds the last save is from before the last message
         if self.code == 0 and settled and self.settings.folder.is_dir():
             self.saver.now(self.node)
         self._keep()
@@ -315,7 +317,7 @@ class Daemon:
             if self._lives.setdefault(peer, body.incarnation) != body.incarnation:  # it may have lost what it heard
                 self._lives[peer] = body.incarnation
                 self.outbox.again(peer)
-            if self.state == "learning":
+            if self.state == LEARNING:
                 self.clock.follow(body.clock_s)
         elif isinstance(body, control.Period):
             self.links.note_rate(peer, body.rate)
@@ -363,7 +365,7 @@ class Daemon:
             self.voice.say(peer, body)
 
     def _hello(self) -> control.Hello:
-        clock_s = self.clock.elapsed_s() if self.state == "learning" else 0.0
+        clock_s = self.clock.elapsed_s() if self.state == LEARNING else 0.0
         return control.Hello(max(clock_s, 0.0), self.node.steps, self.incarnation)
 
     def _greet(self) -> None:
@@ -382,12 +384,12 @@ class Daemon:
         self._greet()
         if self.links.goodput_bit_s:
             self._tell_all(control.Quality(self.links.table()))
-        if self.state == "done":
+        if self.state == DONE:
             self._tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.settings.retry_s)
         self.journal.flush()
         try:
-            write_health(self.settings.folder / "health.json", self.facts())
+            write_json(self.files.health, self.facts(), indent=None)
         except OSError as error:
             self.logger.say("health", level="error", reason="disk", text=str(error))
 

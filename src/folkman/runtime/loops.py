@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from folkman.record.cluster import LEARNING
 from folkman.runtime.codec import sequence_of
 from folkman.runtime.daemon import DIVERGED, Daemon
 from folkman.runtime.emulation import Emulation
@@ -42,7 +43,7 @@ def alone(daemon: Daemon) -> None:
 def _send(daemon: Daemon) -> None:
     """Start a broadcast when there is something new, the last period is over, and our share of the medium allows."""
     sent_after, due_s = -1, 0.0
-    while not daemon.stopping.is_set() and daemon.state == "learning":
+    while not daemon.stopping.is_set() and daemon.state == LEARNING:
         daemon.moved.wait(0.05)
         daemon.moved.clear()
         if daemon.node.slot == sent_after or daemon.pending() or time.monotonic() < due_s:

@@ -1,4 +1,4 @@
-"""What a node says of itself: JSON lines, a health file, and metrics in Prometheus' text form."""
+"""What a node says of itself: JSON lines, and metrics in Prometheus' text form."""
 
 import contextlib
 import json
@@ -7,12 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, TextIO
 
-from folkman.files import write_whole
+from folkman.record.cluster import DONE, LEARNING
 
-__all__ = ["Logger", "MetricsServer", "prometheus", "write_health"]
+__all__ = ["Logger", "MetricsServer", "prometheus"]
 
 REPEAT_S = 5.0
 """An event of one kind and reason is logged at most once in this time; what was left out is counted."""
@@ -49,12 +48,6 @@ class Logger:
         return True
 
 
-def write_health(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write the health file, whole."""
-    text = json.dumps(facts, allow_nan=False) + "\n"
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
 def prometheus(facts: Mapping[str, Any]) -> str:
     """Return facts as Prometheus text: numbers as gauges, tables of numbers by label."""
     lines = []
@@ -80,7 +73,7 @@ class MetricsServer:
                 if self.path == "/metrics":
                     self._answer(200, "text/plain; version=0.0.4", prometheus(found))
                 elif self.path == "/health":
-                    healthy = found["state"] in ("learning", "done")
+                    healthy = found["state"] in (LEARNING, DONE)
                     self._answer(200 if healthy else 503, "application/json", json.dumps(found))
                 else:
                     self._answer(404, "text/plain", "ask for /metrics or /health\n")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from folkman.checks import require
+from folkman.record.run import FAILED
 
 __all__ = ["Crew", "Engine", "Order", "Started", "Told", "check_crew", "choose", "engine_for", "lost"]
 
@@ -52,7 +53,7 @@ def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | No
 def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
     """Tell of a job that no worker lived to tell of."""
     none: dict[str, Any] = {"seconds": 0.0, "compute_s": None, "rss_mb": peak_mb, "peak_mb": peak_mb, "worker": ""}
-    return {"key": order["key"], "state": "failed", "message": message, **none}
+    return {"key": order["key"], "state": FAILED, "message": message, **none}
 
 
 class Crew(NamedTuple):

@@ -19,7 +19,9 @@ from urllib.parse import urlparse
 from folkman.checks import require
 from folkman.experiment.engines import lost
 from folkman.experiment.jobs import run_anywhere
-from folkman.record.store import DISK_ERRORS, claim, ended
+from folkman.record.folder import JobFolder
+from folkman.record.run import FAILED
+from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended
 
 if TYPE_CHECKING:
     from folkman.experiment.engines import Crew, Order, Started, Told
@@ -168,16 +170,17 @@ def unpack(order: "Order", told: "Told") -> "Told":
     if files is None:
         return told
     folder = Path(order["folder"])
+    job = JobFolder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with claim(folder / "job.lock") as mine:
+        with claim(job.lock) as mine:
             if not mine:
-                return {**told, "state": "busy"}
+                return {**told, "state": BUSY}
             if ended(folder) is None:
-                for name in sorted(files, key=lambda name: name == "job.json"):
+                for name in sorted(files, key=lambda name: name == job.job.name):
                     _write(folder, name, files[name])
     except OSError as error:
-        state = "disk" if error.errno in DISK_ERRORS else "failed"
+        state = DISK if error.errno in DISK_ERRORS else FAILED
         return {**told, "state": state, "message": f"{error.strerror}: {error.filename}"}
     return told
 

@@ -25,8 +25,9 @@ def main() -> None:
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(orders,), daemon=True).start()
     prepare()
-    import folkman.experiment.compare
-    import folkman.record.folder  # noqa: F401 - the first job should not wait for imports
+    import pyarrow.parquet  # noqa: F401 - the first job should not wait for imports
+
+    import folkman.experiment.compare  # noqa: F401
 
     _say(replies, {"ready": True})
     while True:

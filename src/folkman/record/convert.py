@@ -1,6 +1,6 @@
 """Convert the packed results of folkman 0.1 (arms.json, metrics.parquet, theory.json) to a reproduction's folder.
 
-    python -m folkman.papers.convert FOLDER
+    python -m folkman.record.convert FOLDER
 
 Writes sweep.toml, index.json, results.parquet and measured.json, and takes the old files away. Runs that had not ended
 are not converted: reproduce them again.
@@ -14,20 +14,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from folkman.config.text import dump
 from folkman.files import write_whole
-from folkman.papers.paper import DEFAULT
-from folkman.record.run import read_table
+from folkman.record.run import FINISHED, read_table
 from folkman.record.store import SweepFolder
 
-__all__ = ["convert"]
+__all__ = ["convert", "is_old"]
+
+PAPER = "xie2024"
+"""The only paper that folkman 0.1 knew."""
 
 OLD = ("arms.json", "metrics.parquet", "theory.json")
 
 
+def is_old(root: Path) -> bool:
+    """Tell whether a folder has the packed results of folkman 0.1."""
+    return (root / OLD[0]).is_file()
+
+
 def convert(root: Path) -> int:
     """Convert a folder; return how many runs it has."""
-    content = json.loads((root / "arms.json").read_text(encoding="utf-8"))
+    content = json.loads((root / OLD[0]).read_text(encoding="utf-8"))
     folder, jobs = SweepFolder(root), []
     for key, arm in content["arms"].items():
         facts, kind = arm["facts"], arm["kind"]
@@ -36,15 +42,15 @@ def convert(root: Path) -> int:
         job |= {"kind": "descent" if kind == "descent" else "run", "figures": arm["figures"]}
         job |= {"variant": arm["variant"], "state": arm["status"], "message": "", "seconds": arm["wall_s"]}
         jobs.append(job | ({"clock": True} if kind == "clock" else {}))
-    head = {"name": DEFAULT, "axes": [], "metrics": ["train_loss", "test_accuracy"], "state": "finished"}
-    head |= {"workers": [], "paper": DEFAULT, "size": content["size"]}
+    head = {"name": PAPER, "axes": [], "metrics": ["train_loss", "test_accuracy"], "state": FINISHED}
+    head |= {"workers": [], "paper": PAPER, "size": content["size"]}
     table = _tidy(read_table(root / "metrics.parquet", "restore it"), {job["key"]: job for job in jobs})
     write_whole(folder.results, lambda part: pq.write_table(table, part, compression="zstd"))
     if (root / "theory.json").is_file():
         measured = json.loads((root / "theory.json").read_text(encoding="utf-8"))
         folder.write_measured(measured["rows"])
     folder.write_index(head, jobs)
-    definition = dump({"paper": DEFAULT, "size": content["size"]})
+    definition = f'paper = "{PAPER}"\nsize = "{content["size"]}"\n'
     write_whole(folder.definition, lambda part: part.write_text(definition, encoding="utf-8"))
     for name in OLD:
         (root / name).unlink(missing_ok=True)

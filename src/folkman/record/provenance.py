@@ -1,0 +1,76 @@
+"""Provenance: with what, where and when a run was made, in `provenance.json` of its folder."""
+
+import os
+import platform
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from folkman.record.json_file import FORMAT, now, read_json, write_json
+
+__all__ = ["note_end", "note_start", "provenance"]
+
+PACKAGES = ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy")
+PACKAGES += ("torch",)
+"""The packages whose versions are kept."""
+
+
+def provenance(command: list[str] | None) -> dict[str, Any]:
+    """Return what is needed to repeat a run elsewhere; a run made in Python has no command."""
+    return {"format": FORMAT, "command": command, **_machine(), "started": now()}
+
+
+def note_start(path: Path, command: list[str] | None) -> None:
+    """Write the provenance of a folder; one that is resumed keeps what first made it."""
+    facts, known = provenance(command), read_json(path)
+    if known is not None:
+        facts = {**known, "resumed": [*known.get("resumed", []), facts]}
+    write_json(path, facts, indent=2)
+
+
+def note_end(path: Path) -> None:
+    """Add to the provenance of a folder when its runs ended."""
+    write_json(path, {**(read_json(path) or {}), "finished": now()}, indent=2)
+
+
+@lru_cache(maxsize=1)
+def _machine() -> dict[str, Any]:
+    """Return the software and the machine of this process."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    import jax
+
+    versions: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return {
+        "commit": _commit(),
+        "versions": versions,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),  # they choose kernels, and so the last bits
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "devices": [device.device_kind for device in jax.devices()],
+    }
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree that is running, if git tracks this very file."""
+    here = Path(__file__).resolve()
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return None
+    return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None if answer.returncode == 0 else None

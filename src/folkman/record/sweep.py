@@ -1,0 +1,95 @@
+"""A sweep folder as it stands: what a report and a live page read of it, finished or not."""
+
+import fcntl
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from folkman.record.folder import JobFolder, RunFolder
+from folkman.record.json_file import read_json
+from folkman.record.run import ENDED, FAILED, FINISHED, RUNNING, Run, known, read_table, runs_of
+from folkman.record.store import SweepFolder
+
+__all__ = ["Sweep", "is_held", "is_sweep", "job_folder", "read_sweep"]
+
+
+class Sweep(NamedTuple):
+    """A sweep folder as it stands."""
+
+    folder: SweepFolder
+    facts: dict[str, Any]  # index.json
+    text: str  # sweep.toml
+    runs: list[Run]  # of the jobs that have rows, labelled by their arm
+
+    @property
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs of the index."""
+        return [job for job in self.facts.get("jobs", []) if isinstance(job, dict)]
+
+
+def is_sweep(root: Path) -> bool:
+    """Tell a sweep folder from a run folder; refuse what is neither."""
+    folder = SweepFolder(root)
+    if folder.index.is_file() or folder.definition.is_file():
+        return True
+    if RunFolder(root).config.is_file():
+        return False
+    what = "a folder" if root.is_dir() else "no folder"
+    raise FileNotFoundError(
+        f"expected a run or a sweep folder, {root} is {what} with neither; check the path",
+    )
+
+
+def job_folder(folder: SweepFolder, job: Mapping[str, Any]) -> JobFolder:
+    """Return the folder of a job of the index."""
+    return JobFolder(folder.root / str(job.get("folder")))
+
+
+def is_held(folder: SweepFolder) -> bool:
+    """Tell whether a process sweeps a folder; where that cannot be told, its index is believed."""
+    with suppress(OSError), folder.lock.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+    return True
+
+
+def read_sweep(root: Path) -> Sweep:
+    """Read a sweep folder as it stands now."""
+    folder = SweepFolder(root)
+    text = folder.definition.read_text(encoding="utf-8") if folder.definition.is_file() else ""
+    sweep = Sweep(folder, read_json(folder.index) or {}, text, [])
+    gathered = folder.results.is_file() and sweep.facts.get("state") in (FINISHED, FAILED)
+    return sweep._replace(runs=_gathered(sweep) if gathered else _job_by_job(sweep))
+
+
+def _gathered(sweep: Sweep) -> list[Run]:
+    """Return the runs of `results.parquet`, each with the state and the message of its job."""
+    remedy = f"make it again: folkman sweep --resume {sweep.folder.root}"
+    rows = read_table(sweep.folder.results, remedy).to_pylist()
+    runs = runs_of(map(_labelled, rows))
+    jobs = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
+    for run in runs:
+        job = jobs.get((run.label, run.seed), {})
+        run.status, run.message = job.get("state", run.status), job.get("message", "")
+    return runs
+
+
+def _labelled(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the gathered table as one of a run, which is labelled by its arm."""
+    return {"algorithm": row["algorithm"], "label": row["arm"], "seed": row["seed"]} | known(row)
+
+
+def _job_by_job(sweep: Sweep) -> list[Run]:
+    """Return the runs of the jobs' folders: while a sweep goes on they know more than the table."""
+    runs = []
+    for job in sweep.jobs:
+        if job.get("state") in (*ENDED, RUNNING):
+            folder = job_folder(sweep.folder, job)
+            run = folder.read_run(job["algorithm"], job["label"], job["seed"])
+            run.label = job["arm"]
+            runs += [run] if run.rows else []
+    return runs
