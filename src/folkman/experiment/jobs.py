@@ -26,6 +26,7 @@ from folkman.record.store import DISK_ERRORS, FORMAT, claim, ended, now, read_js
 
 if TYPE_CHECKING:
     from folkman.config.comparison import Comparison
+    from folkman.experiment.parts import Part
     from folkman.experiment.plan import Job
     from folkman.problem.problem import Problem
     from folkman.record.folder import RunFolder
@@ -130,7 +131,7 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     import jax
 
     from folkman.config.comparison import resolve
-    from folkman.experiment.compare import compare
+    from folkman.experiment.parts import make_all
     from folkman.experiment.plan import job_key
     from folkman.experiment.trackers import tracking
 
@@ -144,10 +145,10 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     shop = _shop(order["group"])
     run_folder = _run_folder(folder, order["config"])
     compute_s = time.monotonic()
-    problem = shop.open(comparison)
+    wanted = shop.parts(comparison)
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
     with seen as watch:
-        runs = compare(comparison, run_folder, watch, {comparison.seeds[0]: problem}, shop.pairs)
+        runs = make_all(wanted, run_folder, watch)
     compute_s = time.monotonic() - compute_s
     run = runs[0]
     print(str(run), flush=True)
@@ -175,15 +176,15 @@ class _Shop:
     def __init__(self) -> None:
         self._built: dict[float, Any] = {}
 
-    def open(self, comparison: "Comparison") -> "Problem":
-        """Build the problem of a job; of an arm's first, also refuse what does not fit."""
-        from folkman.config.build import build_problem
-        from folkman.experiment.compare import check
+    def parts(self, comparison: "Comparison") -> "list[Part]":
+        """Return the run of a job; of an arm's first, also refuse what does not fit."""
+        from folkman.experiment.parts import check, parts
 
-        problem = build_problem(comparison, comparison.seeds[0])
-        if not self._built:
-            check(comparison, problem)
-        return problem
+        fresh = not self._built
+        wanted = list(parts(comparison, build=self.pairs))
+        if fresh:
+            check(wanted)
+        return wanted
 
     def pairs(self, comparison: "Comparison", problem: "Problem") -> Any:
         """Build as `compare.pairs` does, once an arm; where a slot's seconds follow the split, once for each."""

@@ -25,7 +25,7 @@ from folkman.algorithm.base import Algorithm
 from folkman.config.build import build_problem, slot_seconds
 from folkman.config.comparison import to_toml
 from folkman.engine.simulate import note
-from folkman.experiment.compare import Part, make, parts
+from folkman.experiment.parts import Part, make, parts
 from folkman.keys import Stream, make_key
 from folkman.papers.arms import Arm
 from folkman.problem.problem import Problem

@@ -177,8 +177,11 @@ def _state(summary: Path) -> tuple[str, list[dict[str, Any]]]:
     return "diverged" if diverged else "finished", runs
 
 
-def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
-    """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it."""
+def provenance(arguments: list[str] | None, folder: RunFolder) -> dict[str, Any]:
+    """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it.
+
+    `arguments` are those of the command line; None if a Python program made the folder.
+    """
     facts = {
         "format": FORMAT,
         "command": arguments,

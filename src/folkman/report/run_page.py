@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record.reading import Folder
+from folkman.record.reading import FROM_PYTHON, Folder
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
 from folkman.report.figures import draw_curves
-from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
+from folkman.report.html import Keep, Section, details, escape, facts, figure_block, page, preformatted, table
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
 from folkman.report.tables import final_rows
 
@@ -25,8 +25,8 @@ MOST_SCENES = 3
 """Algorithms whose cell is drawn; the tables have all."""
 
 
-def run_page(folder: Folder) -> str:
-    """Return the page of a run folder as it stands."""
+def run_page(folder: Folder, keep: Keep | None = None) -> str:
+    """Return the page of a run folder as it stands; `keep` is given every curve that is drawn for it."""
     begun = [run for run in folder.runs if run.rows]
     config = folder.config
     title = str(config.get("name", folder.root.name))
@@ -36,7 +36,7 @@ def run_page(folder: Folder) -> str:
     )
     sections = [
         Section("results", "Results", _results(begun)),
-        curves_section(begun),
+        curves_section(begun, keep),
         *network_sections(begun),
         Section("configuration", "Configuration", details("config.toml", preformatted(folder.config_text))),
         provenance_section(folder.provenance),
@@ -102,14 +102,15 @@ def _results(runs: Sequence[Run]) -> str:
     return table(headings, rows, best) + note
 
 
-def curves_section(runs: Sequence[Run]) -> Section:
+def curves_section(runs: Sequence[Run], keep: Keep | None = None) -> Section:
     """Return every goal that the problem defines against four axes."""
     blocks = []
     for y in GOALS:
         if any(isfinite(value) for run in runs for value in run.column(y)):
             for x in FOUR_AXES:
                 caption = f"{METRICS[y]} against {AXES[x]}"
-                blocks.append(figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption[0].upper() + caption[1:]))
+                caption = caption[0].upper() + caption[1:]
+                blocks.append(figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption, keep))
     return Section("curves", "Curves", _grid(blocks))
 
 
@@ -233,10 +234,11 @@ def _commands(folder: Folder) -> str:
     command = folder.provenance.get("command")
     made = f"folkman {shlex.join(map(str, command))}\n" if isinstance(command, list) else ""
     place = shlex.quote(str(folder.root))
-    again = f"folkman run {shlex.quote(str(folder.root / 'config.toml'))}"
+    config = shlex.quote(str(folder.root / "config.toml"))
+    again = "" if FROM_PYTHON in folder.config else f"folkman run {config} --out again\n"
     lines = [
         ("The command that made it", made),
-        ("The same bits again, from the resolved configuration", f"{again} --out again\n"),
+        ("The same bits again, from the resolved configuration", again),
         ("Figures for a paper", f"folkman plot {place} --x bits --y test_accuracy --style ieee\n"),
         ("This run, to look around in", f"folkman dash {place}\n"),
     ]

@@ -1,13 +1,18 @@
 """`report.html` of a run or sweep folder, and of every job of a sweep."""
 
 import multiprocessing
+import re
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.files import write_whole
 from folkman.record.live import read_json
 from folkman.record.reading import check_sweep, kind_of, read_folder, read_sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["JobReports", "write_job_reports", "write_report"]
 
@@ -28,8 +33,11 @@ class JobReports(NamedTuple):
         return "\n".join(lines)
 
 
-def write_report(root: Path, target: Path | None = None) -> Path:
-    """Write the report of a folder as it stands, into it unless told otherwise, and return where."""
+def write_report(root: Path, target: Path | None = None, *, figures: bool = False) -> Path:
+    """Write the report of a folder as it stands, into it unless told otherwise, and return where.
+
+    With `figures` the curves of a run folder are also kept in its `figures/`, PNG and SVG; each is drawn once.
+    """
     if kind_of(root) == "sweep":
         from folkman.report.sweep_page import sweep_page
 
@@ -37,10 +45,23 @@ def write_report(root: Path, target: Path | None = None) -> Path:
     else:
         from folkman.report.run_page import run_page
 
-        text = run_page(read_folder(root))
+        text = run_page(read_folder(root), partial(_keep, root / "figures") if figures else None)
     path = target or root / "report.html"
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path
+
+
+def _keep(place: Path, name: str, figure: "Figure", svg: str) -> None:
+    """Keep a curve of the page as figures: the SVG on white, and the same layout as PNG."""
+    if name.endswith("-rounds"):  # on the page alone
+        return
+    from folkman.report.figures import save
+
+    place.mkdir(exist_ok=True)
+    figure.set_layout_engine("none")  # it has been laid out for the page: as expensive as drawing
+    save(figure, place / f"{name}.png")
+    on_white = re.sub(r"(<svg[^>]*>)", r'\1\n <rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+    write_whole(place / f"{name}.svg", lambda part: part.write_text(on_white, encoding="utf-8"))
 
 
 def write_job_reports(root: Path, workers: int = 1) -> JobReports:

@@ -25,7 +25,7 @@ def main() -> None:
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(orders,), daemon=True).start()
     prepare()
-    import folkman.experiment.compare
+    import folkman.experiment.parts
     import folkman.record.folder  # noqa: F401 - the first job should not wait for imports
 
     _say(replies, {"ready": True})
