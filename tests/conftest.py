@@ -85,7 +85,7 @@ def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a small finished run folder on the radio: peers and a server, two seeds, timelines kept."""
     from folkman.config.comparison import resolve, to_toml
     from folkman.config.text import override
-    from folkman.experiment.compare import compare
+    from folkman.experiment.parts import make_all, parts
     from folkman.record.folder import RunFolder
     from folkman.record.provenance import note_start
 
@@ -102,5 +102,5 @@ def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     comparison = resolve(override(tables, [*small, "slot_s=0.0004"]))
     folder = RunFolder.create(tmp_path_factory.mktemp("radio") / "cell", to_toml(comparison))
     note_start(folder.provenance, ["run", "cell.toml"])
-    compare(comparison, folder)
+    make_all(parts(comparison), folder)
     return folder.root

@@ -1,28 +1,62 @@
 """Decentralized federated learning with asynchronous parameter sharing: simulate it, run it, check it.
 
-The public names, nothing else. They are imported on first use, so that `import folkman` and the command line
-start at once.
+    import folkman as fm
+
+    results = fm.run()                    # the demo; or a TOML file, or a dictionary
+    results.plot("bits", "test_accuracy")
+
+The public names, nothing else. They are imported on first use, so that `import folkman` and the command line start at
+once.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Place, Server, async_sharing, dpsgd, fedavg
+    from folkman.algorithm import (
+        ALGORITHMS,
+        Algorithm,
+        Assumption,
+        Inbox,
+        Mixing,
+        Place,
+        Server,
+        adafl,
+        adpsgd,
+        async_sharing,
+        cga,
+        compcga,
+        dfedavgm,
+        dispfl,
+        dpsgd,
+        fedap,
+        fedasync,
+        fedavg,
+        fedbuff,
+        fedsa,
+        sgp,
+        swift,
+        twafl,
+    )
     from folkman.engine.cells import simulate_cells
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
+    from folkman.experiment.run import compare, run
+    from folkman.experiment.sweep import sweep
     from folkman.faults import Faults
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
     from folkman.problem.learnable import Analysable, Evaluation, Learnable
-    from folkman.problem.models import MODELS, Model
-    from folkman.problem.partition import split
+    from folkman.problem.models import MODELS, Model, cnn, linear, logistic, mlp, quadratic, softmax, svm
+    from folkman.problem.partition import PARTITIONS, split
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
     from folkman.radio import NETWORKS
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
+    from folkman.radio.delivery import Network
+    from folkman.radio.loss import Lossy
+    from folkman.radio.network import RadioNetwork
     from folkman.radio.replay import replay
     from folkman.radio.trace import record_timeline
     from folkman.record.run import Run
@@ -34,43 +68,43 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "folkman.algorithm": (
-        "ALGORITHMS",
-        "Algorithm",
-        "Assumption",
-        "Inbox",
-        "Place",
-        "Server",
-        "async_sharing",
-        "dpsgd",
-        "fedavg",
+        "ALGORITHMS Algorithm Assumption Inbox Mixing Place Server adafl adpsgd async_sharing cga compcga dfedavgm "
+        "dispfl dpsgd fedap fedasync fedavg fedbuff fedsa sgp swift twafl"
     ),
-    "folkman.engine.cells": ("simulate_cells",),
-    "folkman.faults": ("Faults",),
-    "folkman.engine.reference": ("reference",),
-    "folkman.engine.simulate": ("Clock", "Recording", "simulate"),
-    "folkman.problem.cores": ("use_cores",),
-    "folkman.problem.data": ("DataSet", "load"),
-    "folkman.problem.field": ("Field", "make_field"),
-    "folkman.problem.learnable": ("Analysable", "Evaluation", "Learnable"),
-    "folkman.problem.models": ("MODELS", "Model"),
-    "folkman.problem.partition": ("split",),
-    "folkman.problem.problem": ("Problem", "make_problem"),
-    "folkman.problem.projection": ("PROJECTIONS",),
-    "folkman.radio": ("NETWORKS",),
-    "folkman.radio.delay": ("constant", "ideal", "iid", "pipelined", "snapshot"),
-    "folkman.radio.replay": ("replay",),
-    "folkman.radio.trace": ("record_timeline",),
-    "folkman.record.run": ("Run",),
-    "folkman.report.figures": ("draw_curves", "draw_labels"),
-    "folkman.report.notebook": ("Results", "read_results"),
-    "folkman.runtime.node": ("Node", "ServerNode"),
+    "folkman.engine.cells": "simulate_cells",
+    "folkman.engine.reference": "reference",
+    "folkman.engine.simulate": "Clock Recording simulate",
+    "folkman.experiment.run": "compare run",
+    "folkman.experiment.sweep": "sweep",
+    "folkman.faults": "Faults",
+    "folkman.problem.cores": "use_cores",
+    "folkman.problem.data": "DataSet load",
+    "folkman.problem.field": "Field make_field",
+    "folkman.problem.learnable": "Analysable Evaluation Learnable",
+    "folkman.problem.models": "MODELS Model cnn linear logistic mlp quadratic softmax svm",
+    "folkman.problem.partition": "PARTITIONS split",
+    "folkman.problem.problem": "Problem make_problem",
+    "folkman.problem.projection": "PROJECTIONS",
+    "folkman.radio": "NETWORKS",
+    "folkman.radio.delay": "constant ideal iid pipelined snapshot",
+    "folkman.radio.delivery": "Network",
+    "folkman.radio.loss": "Lossy",
+    "folkman.radio.network": "RadioNetwork",
+    "folkman.radio.replay": "replay",
+    "folkman.radio.trace": "record_timeline",
+    "folkman.record.run": "Run",
+    "folkman.report.figures": "draw_curves draw_labels",
+    "folkman.report.notebook": "Results read_results",
+    "folkman.runtime.node": "Node ServerNode",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+"""Where each public name lives; type checkers read the imports above, and a test holds the two together."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ALGORITHMS",
     "MODELS",
     "NETWORKS",
+    "PARTITIONS",
     "PROJECTIONS",
     "Algorithm",
     "Analysable",
@@ -82,35 +116,62 @@ __all__ = [
     "Field",
     "Inbox",
     "Learnable",
+    "Lossy",
+    "Mixing",
     "Model",
+    "Network",
     "Node",
     "Place",
     "Problem",
+    "RadioNetwork",
     "Recording",
     "Results",
     "Run",
     "Server",
     "ServerNode",
+    "adafl",
+    "adpsgd",
     "async_sharing",
+    "cga",
+    "cnn",
+    "compare",
+    "compcga",
     "constant",
+    "dfedavgm",
+    "dispfl",
     "dpsgd",
     "draw_curves",
     "draw_labels",
+    "fedap",
+    "fedasync",
     "fedavg",
+    "fedbuff",
+    "fedsa",
     "ideal",
     "iid",
+    "linear",
     "load",
+    "logistic",
     "make_field",
     "make_problem",
+    "mlp",
     "pipelined",
+    "quadratic",
     "read_results",
     "record_timeline",
     "reference",
     "replay",
+    "run",
+    "sgp",
     "simulate",
     "simulate_cells",
     "snapshot",
+    "softmax",
     "split",
+    "svm",
+    "sweep",
+    "swift",
+    "twafl",
     "use_cores",
 ]
 

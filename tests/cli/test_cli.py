@@ -1,4 +1,4 @@
-"""The command line as a person meets it: real processes, real signals, wrong input."""
+"""The command line as a person meets it: answers, wrong input, and in real processes signals and a full disk."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,13 +17,31 @@ from folkman.cli import main
 FAST = ["--set", "slots=20", "--set", "seeds=[0]", "--set", "data.train_size=100", "--set", "model.name=softmax"]
 
 
-def folkman(*arguments, cwd, env=None):
-    command = [sys.executable, "-m", "folkman", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False, env=env)
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_json_is_the_last_line_with_the_promised_keys(tmp_path):
-    done = folkman("run", *FAST, "--out", "r", "--json", cwd=tmp_path)
+@pytest.fixture
+def folkman(tmp_path, monkeypatch, capsys):
+    """Return a caller of the command line, in this process: starting Python takes longer than most commands."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["folkman", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Done(int(ended.value.code or 0), *capsys.readouterr())
+
+    return call
+
+
+def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
+    done = folkman("run", *FAST, "--out", "r", "--json")
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -35,17 +54,21 @@ def test_json_is_the_last_line_with_the_promised_keys(tmp_path):
     made = {path.name for path in (tmp_path / "r").iterdir()}
     assert {"config.toml", "metrics.parquet", "summary.json", "figures", "provenance.json"} <= made
     assert (tmp_path / "r" / "figures" / "train_loss-seconds.png").read_bytes().startswith(b"\x89PNG")
+    assert "FedAvg, seed 0: 20 slots, training loss " in done.stderr
+    assert json.loads((tmp_path / "r" / "provenance.json").read_text())["command"] == [
+        "run", *FAST, "--out", "r", "--json"
+    ]  # fmt: skip
 
-    listed = folkman("ls", ".", cwd=tmp_path)
+    listed = folkman("ls", ".")
     assert "finished" in listed.stdout
     assert "Algorithm 1" in listed.stdout
-    drawn = folkman("plot", "r", "--x", "bits", "--y", "consensus", "--out", "c.svg", cwd=tmp_path)
+    drawn = folkman("plot", "r", "--x", "bits", "--y", "consensus", "--out", "c.svg")
     assert drawn.stdout.strip() == "c.svg"
     assert (tmp_path / "c.svg").read_text().startswith("<?xml")
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(tmp_path):
+def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path):
     arguments = [*FAST, "--set", "slots=8000", "--set", "record_every=50"]
     # a shell that runs the tests in the background has SIGINT ignored in all its children: take it back
     code = (
@@ -64,9 +87,9 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(tmp_path):
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert "go on with: folkman run --resume stopped" in errors
-    resumed = folkman("run", "--resume", "stopped", cwd=tmp_path)
+    resumed = folkman("run", "--resume", "stopped")
     assert resumed.returncode == 0, resumed.stderr
-    whole = folkman("run", *arguments, "--out", "whole", cwd=tmp_path)
+    whole = folkman("run", *arguments, "--out", "whole")
     assert whole.returncode == 0, whole.stderr
     one, two = ((tmp_path / name / "metrics.parquet").read_bytes() for name in ("stopped", "whole"))
     assert one == two
@@ -99,8 +122,7 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(tmp_path):
         (["data", "fetch", "mnist", "--source", "ftp", "--folder", "empty"], "there is no 'ftp'"),
     ],
 )
-def test_wrong_input_is_answered_in_one_sentence(tmp_path, monkeypatch, capsys, arguments, complaint):
-    """In this process, as `main` answers: twenty starts of Python would take longer than all the answers."""
+def test_wrong_input_is_answered_in_one_sentence(folkman, tmp_path, arguments, complaint):
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -111,20 +133,17 @@ def test_wrong_input_is_answered_in_one_sentence(tmp_path, monkeypatch, capsys, 
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["folkman", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
+    done = folkman(*arguments)
 
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
+    assert done.returncode == 2
+    assert complaint in done.stderr
     assert before <= {path for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_a_divergent_run_is_told_and_kept(tmp_path):
+def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):
     settings = ["--set", "algorithm.0.step=1e30", "--set", "model.name=mlp"]
 
-    done = folkman("run", *FAST, *settings, "--out", "r", "--json", cwd=tmp_path)
+    done = folkman("run", *FAST, *settings, "--out", "r", "--json")
 
     assert done.returncode == 3, done.stderr
     assert "no longer finite" in done.stderr
@@ -136,7 +155,7 @@ def test_a_divergent_run_is_told_and_kept(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [2000, 3000])
-def test_a_full_disk_is_told_and_can_be_resumed(tmp_path, limit):
+def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
     """A limit on the size of a written file stands in for the disk: below a model's, then below a table's."""
     code = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
@@ -151,11 +170,11 @@ def test_a_full_disk_is_told_and_can_be_resumed(tmp_path, limit):
     assert "Traceback" not in done.stderr
     assert "folkman run --resume r" in done.stderr
     assert not list((tmp_path / "r").rglob("*.part*"))
-    resumed = folkman("run", "--resume", "r", cwd=tmp_path)
+    resumed = folkman("run", "--resume", "r")
     assert resumed.returncode == 0, resumed.stderr
 
 
-def test_help_answers_without_the_heavy_packages(tmp_path):
+def test_help_answers_without_the_heavy_packages():
     code = (
         "import sys\nfrom folkman.cli import app\nimport typer.testing\n"
         "done = typer.testing.CliRunner().invoke(app, ['--help'])\nassert done.exit_code == 0\n"
@@ -167,15 +186,15 @@ def test_help_answers_without_the_heavy_packages(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_data_listing_says_what_is_missing(tmp_path):
-    done = folkman("data", "ls", "--folder", tmp_path, cwd=tmp_path)
+def test_the_data_listing_says_what_is_missing(folkman, tmp_path):
+    done = folkman("data", "ls", "--folder", tmp_path)
 
     assert done.returncode == 0
     assert "digits" in done.stdout
     assert "folkman data fetch mnist" in done.stdout
 
 
-def test_the_installed_command_is_the_module(tmp_path):
+def test_the_installed_command_is_the_module():
     script = Path(sys.executable).with_name("folkman")
     done = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60, check=False, env=os.environ)
 

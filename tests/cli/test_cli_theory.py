@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from folkman.cli.theory import theory_app
 from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import override
-from folkman.experiment.compare import compare
+from folkman.experiment.parts import make_all, parts
 from folkman.record.folder import RunFolder
 
 QUADRATIC = ["data.name=quadratic", "data.dim=4", "nodes=3", "slots=40", "seeds=[0]"]
@@ -35,7 +35,7 @@ def folder(tmp_path):
     def make(*settings):
         comparison = resolve(override({}, [*SETTINGS, *settings]))
         root = tmp_path / "run"
-        compare(comparison, RunFolder.create(root, to_toml(comparison)))
+        make_all(parts(comparison), RunFolder.create(root, to_toml(comparison)))
         return root
 
     return make

@@ -7,7 +7,7 @@ import pytest
 
 from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import override
-from folkman.experiment.compare import compare
+from folkman.experiment.parts import make_all, parts
 from folkman.radio.trace import PeerTimeline
 from folkman.radio.trace import load as load_timeline
 from folkman.record import live as module
@@ -85,7 +85,7 @@ def long():
 
 def test_an_interrupted_run_keeps_the_same_frames_as_a_whole_one(long, tmp_path):
     whole = RunFolder.create(tmp_path / "whole", to_toml(long))
-    compare(long, whole)
+    make_all(parts(long), whole)
     cut = RunFolder.create(tmp_path / "cut", to_toml(long))
 
     def interrupt(run, done, slots):
@@ -93,10 +93,10 @@ def test_an_interrupted_run_keeps_the_same_frames_as_a_whole_one(long, tmp_path)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(long, cut, interrupt)
+        make_all(parts(long), cut, interrupt)
     told = (cut.root / "live" / "async_sharing-seed0.jsonl").read_text().splitlines()
     assert json.loads(told[0])["slots"] == 150
-    compare(long, cut)
+    make_all(parts(long), cut)
 
     for left, right in zip(*(scene_of(f.root, "async_sharing-seed0") for f in (whole, cut)), strict=True):
         np.testing.assert_array_equal(left, right)
@@ -114,6 +114,6 @@ def test_lines_are_bounded_and_the_last_is_always_told(long, tmp_path, monkeypat
         most.append(len(lines))
         assert json.loads(lines[-1])["row"]["slots"] > done - 16
 
-    compare(long, folder, count)
+    make_all(parts(long), folder, count)
 
     assert 15 < max(most) <= 22

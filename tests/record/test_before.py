@@ -13,7 +13,7 @@ import pytest
 from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import read
 from folkman.dash.serve import make_source
-from folkman.experiment.compare import compare, parts
+from folkman.experiment.parts import make_all, parts
 from folkman.experiment.plan import axes_of, plan
 from folkman.record.folder import RunFolder, list_runs
 from folkman.record.run import COLUMNS, Run

@@ -34,7 +34,7 @@ from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.run import slug
 
-__all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "resolve", "to_toml"]
+__all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "check_labels", "resolve", "to_toml"]
 
 _SIZE = (int | None, Field(default=None, ge=1))
 CHOICES: dict[str, Choice] = {
@@ -167,11 +167,11 @@ def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str
             alike = [other for other in found if other["name"] == table["name"]]
             apart = [key for key in table if key != "label" and any(other[key] != table[key] for other in alike)]
             table["label"] = " ".join([table["name"], *(f"{key}={_short(table[key])}" for key in apart)])
-    _check_labels([table["label"] for table in found])
+    check_labels([table["label"] for table in found])
     return found
 
 
-def _check_labels(labels: Sequence[str]) -> None:
+def check_labels(labels: Sequence[str]) -> None:
     """Refuse labels that cannot be told apart, on paper or as file names, or cannot be shown."""
     names: dict[str, str] = {}
     for label in labels:

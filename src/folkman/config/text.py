@@ -9,7 +9,7 @@ from typing import Any
 from folkman.config.choices import ConfigError
 from folkman.config.default import DEFAULT
 
-__all__ = ["dump", "literal", "override", "parse_value", "put", "read"]
+__all__ = ["dump", "gather", "literal", "override", "parse_value", "put", "read"]
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -22,6 +22,21 @@ def read(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"expected a configuration file, {path} is a folder; name the .toml in it") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"expected TOML in {path}: {error}") from None
+
+
+def gather(
+    config: str | Path | Mapping[str, Any] | None = None, settings: Sequence[str] | Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the tables of a file, of a dictionary, or none for the demo, with settings applied.
+
+    Settings are `a.b=value`, one string each, or a dictionary of values by dotted key.
+    """
+    if isinstance(settings, str):
+        raise ConfigError(
+            f"settings are a list of texts or a dictionary, got the text '{settings}'; write ['{settings}']"
+        )
+    raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
+    return put(raw, settings) if isinstance(settings, Mapping) else override(raw, settings or ())
 
 
 def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:

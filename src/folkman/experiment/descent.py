@@ -12,7 +12,7 @@ from jax import Array
 from folkman.config.build import slot_seconds
 from folkman.config.comparison import Comparison
 from folkman.engine.simulate import note
-from folkman.experiment.compare import Watch
+from folkman.experiment.parts import Watch
 from folkman.keys import Stream, make_key
 from folkman.problem.problem import Problem
 from folkman.record.run import AXES, METRICS, Run

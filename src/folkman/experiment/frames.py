@@ -39,7 +39,8 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     pairs = size if size <= MOST_NODES else 0
     slot = int(carry.slot)
     w, models = node_models(simulation, mark)
-    apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so itself
+        apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
     on_air, left, share = _on_air(state, radio, nodes, star)
     least_db = _least_db(carry.medium.network, radio)
     sinr_db = _sinr_db(state, radio, on_air, carry.seed, least_db) if pairs else np.full(on_air.shape, np.nan)

@@ -33,7 +33,7 @@ from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended, store_id
 
 if TYPE_CHECKING:
     from folkman.config.comparison import Comparison
-    from folkman.experiment.compare import Watch
+    from folkman.experiment.parts import Part, Watch
     from folkman.experiment.plan import Job
     from folkman.problem.problem import Problem
     from folkman.record.folder import RunFolder
@@ -193,8 +193,8 @@ def _run(
 
 def _make(order: Mapping[str, Any], comparison: "Comparison", folder: "RunFolder", watch: "Watch") -> "Run":
     """Make the run of a job, by the engine or by plain descent, and write its results."""
-    from folkman.experiment.compare import compare
     from folkman.experiment.descent import descend
+    from folkman.experiment.parts import make_all, parts
 
     problem = _WORKSHOP.problem(comparison)
     if order["kind"] == "descent":
@@ -202,7 +202,9 @@ def _make(order: Mapping[str, Any], comparison: "Comparison", folder: "RunFolder
         folder.save_results([run])
         return run
     build = partial(_WORKSHOP.pairs, order["group"])
-    run = compare(comparison, folder, watch, {comparison.seeds[0]: problem}, build)[0]
+    wanted = list(parts(comparison, {comparison.seeds[0]: problem}, build))
+    _WORKSHOP.check(order["group"], wanted)
+    run = make_all(wanted, folder, watch)[0]
     if order["lean"]:
         folder.model(run).unlink(missing_ok=True)
     return run
@@ -226,6 +228,7 @@ class _Workshop:
         self._group = ""
         self._problems: dict[str, Problem] = {}
         self._built: dict[tuple[str, float], Any] = {}
+        self._checked: set[str] = set()
 
     def enter(self, group: str) -> None:
         """Give back the memory of the last arm where another begins."""
@@ -236,6 +239,7 @@ class _Workshop:
         self._group = group
         self._problems.clear()
         self._built.clear()
+        self._checked.clear()
         jax.clear_caches()
         gc.collect()
         with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless told otherwise
@@ -254,18 +258,21 @@ class _Workshop:
         return self._problems[key]
 
     def pairs(self, group: str, comparison: "Comparison", problem: "Problem") -> Any:
-        """Build as `config.build.pairs` does, once per arm; where a slot's seconds follow the split, once for each.
-
-        What does not fit is refused when it is first built.
-        """
+        """Build as `config.build.pairs` does, once per arm; where a slot's seconds follow the split, once for each."""
         from folkman.config.build import pairs, slot_seconds
-        from folkman.experiment.compare import check
 
         place = (group, slot_seconds(comparison, problem))
         if place not in self._built:
             self._built[place] = pairs(comparison, problem)
-            check(comparison, problem, self._built[place])
         return self._built[place]
+
+    def check(self, group: str, wanted: "list[Part]") -> None:
+        """Refuse what does not fit, when an arm is first met."""
+        from folkman.experiment.parts import check
+
+        if group not in self._checked:
+            check(wanted)
+            self._checked.add(group)
 
 
 _WORKSHOP = _Workshop()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
     from folkman.record.scene import Scene
 
-__all__ = ["Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
+__all__ = ["MADE_IN_PYTHON", "Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
 
 UNFINISHED, DAMAGED = "unfinished", "damaged"
 """How a run folder stands in a listing, besides finished and diverged."""
@@ -104,7 +104,7 @@ class RunFolder:
         """Return the file to make the runs from again; refuse a folder saved from Python."""
         require(
             not _read_toml(self.config)[1].get(MADE_IN_PYTHON),
-            f"expected a configuration, {self.root} was saved from Python and has none; run the script that made it",
+            f"expected a configuration, {self.root} was made from Python objects and has none; run the script again",
         )
         return self.config
 

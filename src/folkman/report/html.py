@@ -5,17 +5,21 @@ Drawings take the colour of the text around them, so that one page serves light 
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Section", "details", "drawing", "escape", "facts", "figure_block", "page", "preformatted", "table"]
+__all__ = ["Keep", "Section", "details", "drawing", "escape", "facts", "figure_block", "page", "preformatted", "table"]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+Keep: TypeAlias = Callable[[str, "Figure", str], None]
+"""Given the name, the figure and the SVG text of what is drawn for a page."""
 
 
 class Section(NamedTuple):
@@ -94,12 +98,12 @@ def details(title: str, body: str, *, opened: bool = False) -> str:
     return f"{opening}<summary>{escape(title)}</summary>{body}</details>"
 
 
-def figure_block(name: str, figure: "Figure", caption: str) -> str:
+def figure_block(name: str, figure: "Figure", caption: str, keep: Keep | None = None) -> str:
     """Return a figure with its caption."""
-    return f"<figure>{drawing(name, figure, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure>{drawing(name, figure, caption, keep)}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def drawing(name: str, figure: "Figure", description: str) -> str:
+def drawing(name: str, figure: "Figure", description: str, keep: Keep | None = None) -> str:
     """Return a figure as SVG for the inside of a page, without margins; `name` tells it from the others there."""
     from matplotlib import rc_context
 
@@ -107,6 +111,8 @@ def drawing(name: str, figure: "Figure", description: str) -> str:
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         options: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.03, "metadata": {"Date": None}}
         figure.savefig(text, format="svg", transparent=True, **options)
+    if keep is not None:
+        keep(name, figure, text.getvalue())
     found = re.search(r"<svg.*</svg>", text.getvalue(), re.DOTALL)
     assert found is not None  # noqa: S101 - matplotlib wrote it
     return embedded(found.group(), name, description)

@@ -11,7 +11,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,11 @@ class Animation:
 
 
 class Results(list[Run]):
-    """The runs of a folder."""
+    """The runs of a folder, and where it is."""
+
+    def __init__(self, runs: Iterable[Run] = (), folder: Path | None = None) -> None:
+        super().__init__(runs)
+        self.folder = folder
 
     def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Drawing:
         """Draw a metric against an axis, with mean and 95 % interval over seeds."""
@@ -108,7 +112,7 @@ def read_results(root: str | Path) -> Results:
     """Read the runs of a run or sweep folder, finished or not."""
     folder = Path(root)
     runs = read_sweep(folder).runs if is_sweep(folder) else RunFolder.open(folder).read().runs
-    return Results(run for run in runs if run.rows)
+    return Results((run for run in runs if run.rows), folder)
 
 
 def plot(runs: Sequence[Run], x: str, y: str, style: str) -> Drawing:

@@ -13,7 +13,7 @@ from folkman.record.folder import Contents
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
 from folkman.report.figures import draw_curves
-from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
+from folkman.report.html import Keep, Section, details, escape, facts, figure_block, page, preformatted, table
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
 from folkman.report.tables import final_rows
 
@@ -25,14 +25,14 @@ MOST_SCENES = 3
 """Algorithms whose cell is drawn; the tables have all."""
 
 
-def run_page(contents: Contents) -> str:
-    """Return the page of a run folder as it stands."""
+def run_page(contents: Contents, keep: Keep | None = None) -> str:
+    """Return the page of a run folder as it stands; `keep` is given every curve that is drawn for it."""
     begun = [run for run in contents.runs if run.rows]
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
     sections = [
         Section("results", "Results", _results(begun)),
-        curves_section(begun),
+        curves_section(begun, keep),
         *network_sections(begun),
         Section("configuration", "Configuration", details(name, preformatted(contents.config_text))),
         provenance_section(contents.provenance),
@@ -101,14 +101,15 @@ def _results(runs: Sequence[Run]) -> str:
     return table(headings, rows, best) + note
 
 
-def curves_section(runs: Sequence[Run]) -> Section:
+def curves_section(runs: Sequence[Run], keep: Keep | None = None) -> Section:
     """Return every goal that the problem defines against four axes."""
     blocks = []
     for y in GOALS:
         if any(isfinite(value) for run in runs for value in run.column(y)):
             for x in FOUR_AXES:
                 caption = f"{METRICS[y]} against {AXES[x]}"
-                blocks.append(figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption[0].upper() + caption[1:]))
+                caption = caption[0].upper() + caption[1:]
+                blocks.append(figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption, keep))
     return Section("curves", "Curves", _grid(blocks))
 
 

@@ -1,15 +1,20 @@
 """`report.html` of a run or sweep folder, and of every job of a sweep."""
 
 import multiprocessing
+import re
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.record.folder import JobFolder, RunFolder
 from folkman.record.json_file import read_json, write_text
 from folkman.record.run import ENDED
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, job_folder, read_sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["JobReports", "write_job_reports", "write_report"]
 
@@ -28,8 +33,11 @@ class JobReports(NamedTuple):
         return "\n".join(lines)
 
 
-def write_report(root: Path, target: Path | None = None) -> Path:
-    """Write the report of a folder as it stands, into it unless told otherwise, and return where."""
+def write_report(root: Path, target: Path | None = None, *, figures: bool = False) -> Path:
+    """Write the report of a folder as it stands, into it unless told otherwise, and return where.
+
+    With `figures` the curves of a run folder are also kept in its `figures/`, PNG and SVG; each is drawn once.
+    """
     if is_sweep(root):
         from folkman.report.sweep_page import sweep_page
 
@@ -37,10 +45,24 @@ def write_report(root: Path, target: Path | None = None) -> Path:
     else:
         from folkman.report.run_page import run_page
 
-        text, own = run_page(RunFolder.open(root).read()), RunFolder(root).report
+        folder = RunFolder.open(root)
+        text, own = run_page(folder.read(), partial(_keep, folder.figures) if figures else None), folder.report
     path = target or own
     write_text(path, text)
     return path
+
+
+def _keep(place: Path, name: str, figure: "Figure", svg: str) -> None:
+    """Keep a curve of the page as figures: the SVG on white, and the same layout as PNG."""
+    if name.endswith("-rounds"):  # on the page alone
+        return
+    from folkman.report.figures import save
+
+    place.mkdir(exist_ok=True)
+    figure.set_layout_engine("none")  # it has been laid out for the page: as expensive as drawing
+    save(figure, place / f"{name}.png")
+    on_white = re.sub(r"(<svg[^>]*>)", r'\1\n <rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+    write_text(place / f"{name}.svg", on_white)
 
 
 def write_job_reports(root: Path, workers: int = 1) -> JobReports:

@@ -27,7 +27,7 @@ def main() -> None:
     prepare()
     import pyarrow.parquet  # noqa: F401 - the first job should not wait for imports
 
-    import folkman.experiment.compare  # noqa: F401
+    import folkman.experiment.parts  # noqa: F401
 
     _say(replies, {"ready": True})
     while True:

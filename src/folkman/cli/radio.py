@@ -1,0 +1,62 @@
+"""The command line of the radio: `folkman radio`.
+
+Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from folkman.cli.common import AsJson, ending_at_once, print_json, print_paths, say
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(radio)
+
+
+def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
+    nodes: Annotated[int, typer.Option(help="Nodes in the cell.")] = 5,
+    threshold_db: Annotated[
+        list[float] | None, typer.Option(help="SINR threshold. May be repeated; -15, 0, 15.")
+    ] = None,
+    allocation: Annotated[list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")] = None,
+    period: Annotated[str, typer.Option(help="epoch or node")] = "epoch",
+    drops: Annotated[int, typer.Option(help="Independent cells to draw.")] = 600,
+    slots: Annotated[int, typer.Option(help="Slots that each drop is run for; waiting and ages come from them.")] = 200,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    slot_s: Annotated[float, typer.Option(help="T, seconds of one local gradient.")] = 1.0,
+    parameters: Annotated[int, typer.Option(help="Parameters in a message; the paper's CNN.")] = 430_698,
+    objective: Annotated[str, typer.Option(help="Of the best threshold: duration or age.")] = "duration",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A key of [radio]: --set bandwidth_hz=1e6. May be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw a map here, and ages beside it.")] = None,
+) -> None:
+    """Plan a cell before any learning: who hears whom, how long transfers take, how old copies get."""
+    from folkman.experiment.survey import Question, survey
+    from folkman.radio.planning import Drops
+    from folkman.report.cells import draw_ages, draw_map, print_survey
+    from folkman.report.figures import check_target, save
+
+    if plot_file is not None:
+        check_target(plot_file)
+    thresholds_db, allocations = threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"]
+    amount = Drops(drops, slots, seed)
+    question = Question(
+        nodes, thresholds_db, allocations, period, amount, slot_s, parameters, objective, settings or []
+    )
+    with ending_at_once():
+        found = survey(question, say)
+        print_survey(found, quiet=as_json)
+        if plot_file is not None:
+            ages = plot_file.with_name(f"{plot_file.stem}-ages{plot_file.suffix}")
+            drawn = save(draw_map(found.picture), plot_file) + save(draw_ages(found.picture), ages)
+            print_paths(drawn, quiet=as_json)
+    if as_json:
+        answer = {"rows": found.rows, "best_threshold_db": found.best_threshold_db}
+        print_json(answer | {"best_thresholds_db": found.best_thresholds_db})

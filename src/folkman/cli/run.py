@@ -1,0 +1,127 @@
+"""The command line of runs: `folkman run`, `ls`.
+
+Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from folkman.cli.common import (
+    DISK,
+    DIVERGED,
+    AsJson,
+    Settings,
+    Track,
+    Update,
+    console,
+    ending_at_once,
+    leave,
+    plain,
+    print_json,
+    progress,
+    say,
+)
+
+if TYPE_CHECKING:
+    from folkman.experiment.parts import Watch
+    from folkman.experiment.run import Prepared
+    from folkman.record.run import Run
+    from folkman.report.notebook import Results
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(run)
+    app.command(name="ls")(list_command)
+
+
+def run(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")] = None,
+    settings: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run folder.")] = None,
+    track: Track = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
+    with ending_at_once():
+        from folkman.experiment.run import prepare
+
+        prepared = prepare(config, settings=settings, out=out, resume=resume, track=track or ())
+        for warning in prepared.warnings:
+            say(f"warning: {warning}")
+        results = _carried_out(prepared, track or [])
+        _print(results, prepared, quiet=as_json)
+    if as_json:
+        print_json({"folder": str(results.folder), "runs": [run.summary() for run in results]})
+    if any(run.status == "diverged" for run in results):
+        sys.exit(DIVERGED)
+
+
+def _carried_out(prepared: "Prepared", track: list[str]) -> "Results":
+    """Run with progress shown; when stopped, say how to go on."""
+    from folkman.experiment.run import carry_out
+
+    advice = f"go on with: folkman run --resume {prepared.folder.root}"
+    try:
+        with progress(prepared.slots, "slots") as show:
+            return carry_out(prepared, track=track, watch=_shown(show), command=sys.argv[1:])
+    except KeyboardInterrupt:
+        leave(f"interrupted; {advice}")
+    except OSError as error:
+        say(f"error: {plain(error)}; what was written is whole; free the disk, then {advice}")
+        sys.exit(DISK)
+
+
+def _shown(show: Update) -> "Watch":
+    """Return a watcher that shows the slots done in all runs, and each run's end as a line."""
+    reached: dict[tuple[str, int], int] = {}
+
+    def watch(run: "Run", done: int, slots: int) -> None:
+        name = f"{run.label}, seed {run.seed}"
+        ended = done == slots or run.status == "diverged"
+        reached[run.label, run.seed] = slots if ended else done
+        line = f"{name}: {done} slots, training loss {run.last('train_loss'):.4g}" if ended else ""
+        show(sum(reached.values()), name, line)
+
+    return watch
+
+
+def _print(results: "Results", prepared: "Prepared", *, quiet: bool) -> None:
+    """Print the table, what went wrong, and where things are."""
+    from folkman.report.tables import final_table
+
+    screen, folder, first = console(quiet=quiet), prepared.folder, prepared.first[0]
+    title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
+    screen.print(final_table(results, title))
+    for each in results:
+        if each.message:
+            screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
+    figure = folder.figures / "train_loss-seconds.png"
+    lines = f"folder  {folder.root}\nfigure  {figure if figure.is_file() else folder.figures}\n"
+    screen.print(f"{lines}report  {folder.root / 'report.html'}", highlight=False, soft_wrap=True, markup=False)
+
+
+def list_command(
+    root: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """List the run folders, newest first."""
+    from folkman.record.folder import list_runs
+
+    if not root.is_dir():
+        raise FileNotFoundError(f"expected a folder of runs, there is no {root}; make one with: folkman run")
+    found = list_runs(root)
+    if as_json:
+        print_json({"folders": found})
+        return
+    for entry in found:
+        labels = ", ".join(dict.fromkeys(run["label"] for run in entry["runs"]))
+        print(f"{entry['made']}  {entry['state']:<10}  {entry['folder']}  {labels}".rstrip())
+    if not found:
+        print(f"no run folders in {root}")

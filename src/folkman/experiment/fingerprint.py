@@ -1,0 +1,77 @@
+"""A digest of objects that were built in Python, so that a folder is not continued with something else.
+
+Numbers, texts, arrays, containers and the fields of objects count by value; a function by its code, its defaults and
+the values that it closes over. Module globals and files that a function reads are not looked at.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["fingerprint"]
+
+
+def fingerprint(*things: Any) -> str:
+    """Return the SHA-256 of what can be known of objects, the same in every process."""
+    digest = hashlib.sha256()
+    for piece in _pieces(things, ()):
+        digest.update(len(piece).to_bytes(8, "little"))
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(thing: Any, above: tuple[int, ...]) -> Iterator[bytes]:
+    """Yield what a thing is made of; `above` are those that hold it, for an object that holds itself."""
+    if id(thing) in above:
+        yield b"again"
+        return
+    yield type(thing).__qualname__.encode()
+    if thing is None or isinstance(thing, (bool, int, float, complex, str, bytes)):
+        yield repr(thing).encode()
+    elif isinstance(thing, (np.ndarray, np.generic, jax.Array)):
+        array = np.asarray(jax.random.key_data(thing) if _is_key(thing) else thing)
+        yield f"{array.dtype} {array.shape}".encode()
+        yield array.tobytes()
+    else:
+        for part in _parts(thing):
+            yield from _pieces(part, (*above, id(thing)))
+
+
+def _is_key(thing: Any) -> bool:
+    return isinstance(thing, jax.Array) and jax.dtypes.issubdtype(thing.dtype, jax.dtypes.prng_key)
+
+
+_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    (Mapping, lambda thing: [part for item in thing.items() for part in item]),
+    ((set, frozenset), lambda thing: sorted(map(str, thing))),
+    ((tuple, list), lambda thing: thing),
+    (partial, lambda thing: (thing.func, thing.args, thing.keywords)),
+    (FunctionType, lambda thing: _parts_of_function(thing)),
+    (CodeType, lambda thing: (thing.co_code, thing.co_names, thing.co_consts)),
+    (MethodType, lambda thing: (thing.__func__, thing.__self__)),
+    ((type, ModuleType), lambda thing: (thing.__name__,)),
+)
+"""What things are made of, by kind."""
+
+
+def _parts(thing: Any) -> Iterable[Any]:
+    """Return the parts of a thing that is no plain value."""
+    for kind, parts in _PARTS:
+        if isinstance(thing, kind):
+            return parts(thing)
+    if hasattr(thing, "__wrapped__"):  # a compiled function
+        return (thing.__wrapped__,)
+    if is_dataclass(thing):
+        return [getattr(thing, field.name) for field in fields(thing)]
+    return (getattr(thing, "__qualname__", ""), getattr(thing, "__dict__", {}))
+
+
+def _parts_of_function(function: FunctionType) -> Iterable[Any]:
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return (function.__qualname__, function.__code__, function.__defaults__, function.__kwdefaults__, *cells)

@@ -1,0 +1,261 @@
+"""From a configuration, or from objects built in Python, to a finished run folder.
+
+    import folkman as fm
+
+    results = fm.run("mine.toml", settings={"network.gamma": 10})
+    results = fm.compare(problem, network, {"ours": fm.async_sharing(0.2), "FedAvg": fm.fedavg(0.2)}, slots=300)
+    results.folder, results.plot("bits", "test_accuracy")
+
+Both are two steps, which the command line takes one by one: `prepare` checks everything, builds it once and makes the
+folder; `carry_out` makes the runs and writes results, figures and report. What is wrong is found before the folder is
+made.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from folkman.algorithm.base import Algorithm
+from folkman.checks import require
+from folkman.config.comparison import check_labels, resolve, to_toml
+from folkman.config.text import dump, gather
+from folkman.engine.presence import Presence
+from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
+from folkman.experiment.fingerprint import fingerprint
+from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all, parts
+from folkman.experiment.theory import step_warnings
+from folkman.experiment.trackers import check_packages, ignore, tracking
+from folkman.faults import NO_FAULTS
+from folkman.problem.problem import Problem
+from folkman.radio.delivery import Network, check_horizon
+from folkman.record.folder import MADE_IN_PYTHON, RunFolder
+from folkman.record.provenance import note_end, note_start
+from folkman.record.run import Run
+from folkman.report.figures import draw_labels, save
+from folkman.report.notebook import Results
+from folkman.report.write import write_report
+
+__all__ = ["Prepared", "carry_out", "compare", "prepare", "run"]
+
+
+class Prepared(NamedTuple):
+    """A run folder and all that goes into it."""
+
+    folder: RunFolder
+    config: Mapping[str, Any]  # the content of config.toml
+    first: list[Part]  # the runs of the first seed, built
+    rest: Iterator[Part]  # those of the other seeds, built when their turn comes
+    precision: str
+    warnings: list[str]
+
+    @property
+    def slots(self) -> int:
+        """Return the slots of all runs together."""
+        return self.first[0].slots * len(self.config["algorithm"]) * len(self.config["seeds"])
+
+
+def run(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    settings: Sequence[str] | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    track: Sequence[str] = (),
+    watch: Watch | None = None,
+) -> Results:
+    """Compare algorithms over seeds on the same draws, as `folkman run` does, and return the runs.
+
+    `config` is a TOML file, a dictionary of the same keys, or nothing for the demo on the digits. `settings` override
+    keys of it: a list of "network.gamma=10", or a dictionary of values by dotted key. The run folder is `out`, else
+    runs/DATE-TIME-NAME; `results.folder` says where. `resume` goes on with an interrupted folder and takes everything
+    from it. `track` names trackers (tensorboard, mlflow, wandb). `watch(run, slots done, slots in all)` is called at
+    every recorded slot. A step beyond the stability limit is a Python warning.
+    """
+    prepared = prepare(config, settings=settings, out=out, resume=resume, track=track)
+    for text in prepared.warnings:
+        warnings.warn(text, stacklevel=2)
+    return carry_out(prepared, track=track, watch=watch)
+
+
+def prepare(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    settings: Sequence[str] | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    track: Sequence[str] = (),
+) -> Prepared:
+    """Check a configuration, build what the first seed needs, and make or open the folder; see `run`."""
+    check_packages(track)
+    folder = None
+    if resume is not None:
+        if config is not None or settings or out is not None:
+            raise ValueError("--resume takes everything from the folder; leave out the configuration, --set and --out")
+        folder = RunFolder.open(Path(resume))
+        comparison = comparison_of(folder)
+    else:
+        comparison = resolve(gather(config, settings), try_builders=False)
+    with jax.enable_x64(comparison.precision == "float64"):
+        wanted = parts(comparison)
+        first = list(islice(wanted, len(comparison.algorithm)))
+        check(first)
+        if folder is not None:
+            return Prepared(folder, comparison.model_dump(), first, wanted, comparison.precision, [])
+        folder = RunFolder.create(_place(out, comparison.name), to_toml(comparison))
+        found = list(step_warnings(comparison, first))
+    return Prepared(folder, comparison.model_dump(), first, wanted, comparison.precision, found)
+
+
+def _place(out: str | Path | None, name: str) -> Path:
+    """Return the folder to make: as asked for, or named by the time."""
+    return Path(out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name.replace(' ', '-')}")
+
+
+def carry_out(
+    prepared: Prepared,
+    *,
+    track: Sequence[str] = (),
+    watch: Watch | None = None,
+    command: list[str] | None = None,
+) -> Results:
+    """Make every run that its folder lacks, write results, figures and report, and return the runs.
+
+    `command` are the arguments of the command line, for the record of how to repeat it.
+    """
+    folder, config = prepared.folder, prepared.config
+    folder.prepare()
+    note_start(folder.provenance, command)
+    with jax.enable_x64(prepared.precision == "float64"):
+        with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
+            runs = make_all(chain(prepared.first, prepared.rest), folder, told)
+        note_end(folder.provenance)
+        _draw_labels(prepared.first[0].simulation.problem, folder)
+        write_report(folder.root, figures=True)
+    return Results(runs, folder.root)
+
+
+def _draw_labels(problem: Problem, folder: RunFolder) -> None:
+    """Draw which node holds which labels under the first seed, where there are labels."""
+    if not np.issubdtype(problem.y.dtype, np.integer):
+        return
+    labels = np.asarray(problem.y)
+    counts = [np.bincount(labels[i, : problem.count[i]], minlength=labels.max() + 1) for i in range(problem.num_nodes)]
+    save(draw_labels(np.stack(counts)), folder.figures / "labels")
+
+
+def compare(  # noqa: PLR0913 - all but three by name
+    problem: Problem | Callable[[int], Problem],
+    network: Network | Mapping[str, Network],
+    algorithms: Mapping[str, Algorithm] | Sequence[Algorithm],
+    *,
+    slots: int,
+    seeds: Sequence[int] = (0,),
+    clock: Clock | None = None,
+    recording: Recording = Recording(),  # noqa: B008 - immutable
+    faults: Presence = NO_FAULTS,
+    out: str | Path | None = None,
+    name: str = "comparison",
+    track: Sequence[str] = (),
+    watch: Watch | None = None,
+) -> Results:
+    """Compare algorithms that were built in Python, and return the runs; the folder is as `run` makes it.
+
+    `problem` is one for all seeds, or a function from a seed to its problem. `network` is one for all algorithms, or
+    one for each label. `algorithms` are named by their labels, or in a list by their own names. Without a clock a slot
+    lasts as long as the networks say, else a second.
+
+    Calling it again with the same `out` goes on with an interrupted folder, or reads a finished one. A folder that was
+    made from something else is refused, as far as can be known: numbers, arrays and code are compared, whatever a
+    function reads from elsewhere is not.
+    """
+    check_packages(track)
+    named = algorithms if isinstance(algorithms, Mapping) else {each.name: each for each in algorithms}
+    require(len(named) == len(algorithms), "two algorithms of a list have one name; give a dictionary of labels")
+    check_labels(list(named))
+    networks = network if isinstance(network, Mapping) else dict.fromkeys(named, network)
+    require(set(networks) == set(named), f"expected a network for each of {list(named)}, got {list(networks)}")
+    time = clock or Clock(next((each.slot_s for each in networks.values() if hasattr(each, "slot_s")), 1.0))
+
+    def all_parts() -> Iterator[Part]:
+        for seed in seeds:
+            own = problem(seed) if callable(problem) else problem
+            for label, algorithm in named.items():
+                simulation = Simulation(own, networks[label], algorithm, time, recording, faults)
+                yield Part(Run(algorithm.name, label, seed), simulation, slots, fingerprint(simulation, slots))
+
+    wanted = all_parts()
+    _check_seeds(seeds)
+    first = list(islice(wanted, len(named)))
+    _check_built(first)
+    config = _described(first, name, seeds)
+    precision = "float64" if jax.config.jax_enable_x64 else "float32"  # pyright: ignore[reportAttributeAccessIssue]
+    prepared = Prepared(_folder_for(out, name, dump(config)), config, first, wanted, precision, [])
+    return carry_out(prepared, track=track, watch=watch)
+
+
+def _check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse seeds that are none, or not told apart."""
+    require(len(seeds) > 0, "expected at least one seed, got none")
+    require(len(set(seeds)) == len(seeds), f"seeds must differ, got {list(seeds)}")
+    for seed in seeds:
+        require(isinstance(seed, int) and 0 <= seed < 2**32, f"a seed must lie in 0 .. 2^32 - 1, got {seed!r}")
+
+
+def _check_built(first: Sequence[Part]) -> None:
+    """Refuse, before a folder is made, what a simulation would refuse."""
+    require(bool(first), "expected at least one algorithm, got none")
+    for part in first:
+        _, network, _, clock, recording, _ = part.simulation
+        check_length(part.slots, recording.every)
+        check_horizon(network, part.slots)
+        check_clock(network, clock)
+        clock.per_node(part.simulation.problem.num_nodes)
+    check(first)
+
+
+def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return what can be said of objects in the words of a configuration, with their fingerprint."""
+    problem, _, _, clock, recording, _ = first[0].simulation
+    tables = [
+        {"name": part.run.algorithm, "label": part.run.label, "network": _named(part.simulation.network)}
+        for part in first
+    ]
+    return {
+        "name": name,
+        MADE_IN_PYTHON: fingerprint([part.fingerprint for part in first]),
+        "nodes": problem.num_nodes,
+        "slots": first[0].slots,
+        "seeds": list(seeds),
+        **clock._asdict(),
+        "record_every": recording.every,
+        "evaluate_nodes": recording.nodes,
+        "keep_timelines": recording.timeline,
+        "data": {"name": problem.name},
+        "model": {"name": type(problem.model.network).__name__},
+        "network": tables[0]["network"],
+        "algorithm": tables,
+    }
+
+
+def _named(network: Network) -> dict[str, str]:
+    return {"name": str(getattr(network, "name", type(network).__name__))}
+
+
+def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:
+    """Make the folder of a comparison of objects, or open the one that an earlier call with the same objects made."""
+    place = _place(out, name)
+    if not RunFolder(place).config.is_file():
+        return RunFolder.create(place, config)
+    folder = RunFolder.open(place)
+    if folder.config.read_text(encoding="utf-8") != config:
+        raise FileExistsError(
+            f"expected a folder made from these objects, {place} was made from something else; "
+            "choose another `out`, or call with what it was made from"
+        )
+    return folder

@@ -1,0 +1,213 @@
+"""The theory held against a comparison: bounds on the runs of a folder, stable steps, warnings before a run.
+
+    found = examine("runs/first")              # what `folkman theory bound` prints
+    rows = advise_steps(resolve(read("mine.toml")))
+
+The theory is about Algorithm 1 with a constant step and full gradients; what lies outside is left out, with the reason.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.checks import nearest, require
+from folkman.config.comparison import Comparison, FaultTable
+from folkman.engine.simulate import Recording, simulate
+from folkman.experiment.parts import Part, comparison_of, parts
+from folkman.radio.trace import PeerTimeline, load, record_timeline
+from folkman.record.folder import RunFolder
+from folkman.record.run import jsonable
+from folkman.theory.convergence import Bound, all_bounds, effective_age, measured, without_running
+from folkman.theory.efficiency import Setting, compare_efficiency
+from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
+from folkman.theory.smoothness import ceiling, curvatures
+from folkman.theory.stability import advise, stability_warning
+from folkman.theory.trajectory import retell
+
+__all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
+
+MOST_NODES_WARNED = 200
+"""Nodes up to which the stability limit is looked at: a timeline has nodes x nodes entries per slot."""
+
+
+class Examined(NamedTuple):
+    """One run and the theory: the answer as `--json` prints it, and the curves to draw."""
+
+    answer: dict[str, Any]
+    measured: NDArray[np.float64]  # (slot,)
+    bounds: dict[str, NDArray[np.float64]]  # name -> (slot,); NaN where a bound says nothing
+    smoothness: str  # which L the curves use: "ceiling", a proof, or "measured", an estimate
+
+
+class Examination(NamedTuple):
+    """The runs of Algorithm 1 in a folder, Table I's quantities of all its runs, and what was left out and why."""
+
+    runs: list[Examined]
+    efficiency: list[dict[str, Any]]
+    left_out: str
+
+
+def examine(root: str | Path, label: str | None = None, seed: int | None = None) -> Examination:
+    """Check the convergence theory on the runs of a folder under one seed; what the folder lacks is run again.
+
+    Without a label all of Algorithm 1 are examined, without a seed those of the first.
+    """
+    folder = RunFolder.open(Path(root))
+    comparison = comparison_of(folder)
+    with jax.enable_x64(comparison.precision == "float64"):
+        chosen, left_out = _chosen(comparison, label, comparison.seeds[0] if seed is None else seed)
+        runs = [_examine(part, _table_of(comparison, part.run.label), folder) for part in chosen]
+        return Examination(runs, _efficiency(comparison, folder), left_out)
+
+
+def advise_steps(comparison: Comparison) -> tuple[list[dict[str, Any]], str]:
+    """Return a row of advice for each step of Algorithm 1, and what was left out and why."""
+    rows = []
+    with jax.enable_x64(comparison.precision == "float64"):
+        chosen, left_out = _chosen(comparison, None, comparison.seeds[0])
+        for part in chosen:
+            table = _table_of(comparison, part.run.label)
+            advice = advise(part.simulation.problem, _first_stamps(part, 300), table["scaling"])
+            beyond = bool(table["step"] > advice.stable_below)
+            rows.append({"label": part.run.label, "step": table["step"], "beyond_limit": beyond, **advice._asdict()})
+    return rows, left_out
+
+
+def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterator[str]:
+    """Yield a sentence for each step of Algorithm 1 that is beyond the stability limit of its losses and ages."""
+    if comparison.nodes > MOST_NODES_WARNED or comparison.faults != FaultTable():
+        return
+    for part in first_seed:
+        table = _table_of(comparison, part.run.label)
+        if table["name"] != "async_sharing" or table["delay_policy"] != "none":
+            continue
+        warning = stability_warning(part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"])
+        if warning is not None:
+            yield f"'{part.run.label}': {warning}"
+
+
+def _first_stamps(part: Part, most: int) -> NDArray[np.int32]:
+    """Return the stamps (slot, rx, tx) of the first slots of a run's network, at most so many."""
+    problem, network, *_ = part.simulation
+    slots = min(part.slots, most, network.horizon or most)
+    bits = problem.dim * network.bits_per_parameter
+    return record_timeline(network, problem.num_nodes, slots, part.run.seed, bits).held
+
+
+def _table_of(comparison: Comparison, label: str) -> dict[str, Any]:
+    return next(table for table in comparison.algorithm if table["label"] == label)
+
+
+def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Sequence[Part], str]:
+    """Return the runs of Algorithm 1 that the theory is about, and what the others lack."""
+    labels = [table["label"] for table in comparison.algorithm]
+    require(label is None or label in labels, f"there is no label '{label}'; {nearest(label or '', labels)}")
+    require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
+    wanted = [table for table in comparison.algorithm if label in (None, table["label"])]
+    lacking = {table["label"]: _outside(comparison, table) for table in wanted}
+    fit = [name for name, reason in lacking.items() if not reason]
+    reasons = "; ".join(f"'{name}' has {reason}" for name, reason in lacking.items() if reason)
+    require(bool(fit), f"the theory is about Algorithm 1 with a constant step and full gradients: {reasons}")
+    under_seed = parts(comparison.model_copy(update={"seeds": (seed,)}))
+    return [part for part in under_seed if part.run.label in fit], reasons
+
+
+def _outside(comparison: Comparison, table: dict[str, Any]) -> str:
+    """Return what puts an algorithm of a comparison outside the theory; nothing if it is inside."""
+    if table["name"] != "async_sharing":
+        return f"the method {table['name']}"
+    plain = {"decay": "constant", "rule": "mean", "delay_policy": "none", "max_age": None}
+    found = [f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value]
+    found += [f"batch = {comparison.batch}"] if comparison.batch is not None else []
+    found += [f"projection {comparison.projection['name']}"] if comparison.projection["name"] != "none" else []
+    slow = comparison.compute_slots not in (1, (1,) * comparison.nodes)
+    found += ["compute_slots above 1"] if slow else []
+    found += ["faulty nodes"] if comparison.faults.faults() != FaultTable().faults() else []
+    return ", ".join(found)
+
+
+def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
+    """Follow one run again and hold the theory against it."""
+    run, problem = part.run, part.simulation.problem
+    held, off = _stamps(part, folder)
+    path = retell(problem, held, table["step"], table["scaling"])
+    if not np.isfinite(path.loss).all():
+        raise ValueError(f"'{run.label}' (seed {run.seed}) diverged; no bound can hold: try folkman theory step")
+    smooth = np.max([curvatures(problem, w) for w in (*path.points, path.last)], axis=0)
+    smooth = np.maximum(smooth, path.secant.max(axis=0))
+    above = ceiling(problem)
+    known = {"measured": smooth} | ({"ceiling": above} if np.isfinite(above).all() else {})
+    curves = {kind: all_bounds(path, each) for kind, each in known.items()}
+    trivial = {kind: without_running(path, each) for kind, each in known.items()}
+    c = constants_of(path, float(smooth.max()))
+    ages = {"max_age": int(path.ages.max()), "effective_age": effective_age(path.ages, path.weights)}
+    printed = {key: value for key, value in theorem_2(path, c).items() if key != "curve"}
+    found = {
+        "label": run.label,
+        "seed": run.seed,
+        "slots": len(path.slope_sq),
+        "measured": float(measured(path)[-1]),
+        "constants": _finite(c._asdict()) | ages,
+        "ceiling": jsonable(float(above.max())),
+        "bounds": {kind: [_verdict(b, path, trivial[kind]) for b in each] for kind, each in curves.items()},
+        "theorem_2": _finite(printed),
+        "corollary_2": _finite(corollary_2(c)),
+        "checks": [check._asdict() for check in assumptions(problem, path, c)],
+        "differs_from_folder": off,
+    }
+    best = "ceiling" if "ceiling" in known else "measured"  # a proof where there is one, else an estimate
+    drawn = {b.name: np.where(b.curve < trivial[best], b.curve, np.nan) for b in curves[best] if not b.reason}
+    return Examined(found, measured(path), drawn, best)
+
+
+def _verdict(bound: Bound, path: Any, trivial: float) -> dict[str, Any]:
+    """Return a bound at the end of a run: whether it holds, and whether it says anything."""
+    last = float(bound.curve[-1])
+    head = {"name": bound.name, "value": jsonable(last), "holds": bound.holds(path)}
+    return head | {"vacuous": None if bound.reason else last >= trivial, "reason": bound.reason}
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values that JSON can hold."""
+    return {key: value if isinstance(value, str | bool) else jsonable(float(value)) for key, value in values.items()}
+
+
+def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | None]:
+    """Return the stamps of a run, from its saved timeline or by running it again, and how its loss then differs."""
+    saved = folder.timeline(part.run)
+    if saved.is_file():
+        timeline = load(saved)
+        if isinstance(timeline, PeerTimeline):
+            return timeline.held, None
+    problem, network, algorithm, clock, _, faults = part.simulation
+    options: dict[str, Any] = {"slots": part.slots, "seed": part.run.seed, "clock": clock, "faults": faults}
+    again = simulate(problem, network, algorithm, recording=Recording(part.slots, timeline=True), **options)
+    if not folder.metrics.is_file() or again.status == "diverged":
+        return again.timeline.held, None
+    known = [r for r in folder.load_results() if (r.label, r.seed) == (part.run.label, part.run.seed)]
+    before = known[0].last("train_loss") if known else again.last("train_loss")
+    return again.timeline.held, abs(again.last("train_loss") - before) / max(abs(before), 1e-12)
+
+
+def _efficiency(comparison: Comparison, folder: RunFolder) -> list[dict[str, Any]]:
+    """Return Table I's quantities for the runs of a folder whose networks have a fixed Gamma."""
+    if not folder.metrics.is_file():
+        return []
+    runs, rows = folder.load_results(), []
+    first_seed = parts(comparison.model_copy(update={"seeds": comparison.seeds[:1]}))
+    for table, part in zip(comparison.algorithm, first_seed, strict=True):
+        problem, network, *_ = part.simulation
+        own = table["network"] or comparison.network
+        gamma = own.get("gamma")
+        if not gamma or own["name"] not in ("snapshot", "pipelined"):  # the formulas are of rounds of Gamma slots
+            continue
+        tau = table.get("tau")
+        steps = tau if isinstance(tau, int) else table.get("local_steps", 1)
+        setting = Setting(problem.num_nodes, gamma, problem.dim * network.bits_per_parameter, steps)
+        first = next(each for each in runs if each.label == table["label"])
+        rows += [_finite(row._asdict()) for row in compare_efficiency(first, setting)]
+    return rows
