@@ -57,12 +57,12 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_as_if_never_interrupted(
     folder = RunFolder.open(before / "run")
     comparison = resolve(read(folder.configuration()))
     assert to_toml(comparison) == folder.config.read_text()
-    whole = compare(comparison, RunFolder.create(tmp_path / "whole", to_toml(comparison)))
+    whole = make_all(parts(comparison), RunFolder.create(tmp_path / "whole", to_toml(comparison)))
     saved = folder.read_run("async_sharing", "Algorithm 1", 1).rows
     assert len(saved) == 3
     seen: list[tuple[str, int, int]] = []
 
-    runs = compare(comparison, folder, lambda run, done, _: seen.append((run.label, run.seed, done)))
+    runs = make_all(parts(comparison), folder, lambda run, done, _: seen.append((run.label, run.seed, done)))
 
     assert seen[0] == ("Algorithm 1", 1, 15)  # nothing before the checkpoint was run again
     assert [run.status for run in runs] == ["finished"] * 4
