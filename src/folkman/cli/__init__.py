@@ -120,6 +120,7 @@ def _run(
     config: Path | None, settings: list[str], out: Path | None, resume: Path | None, track: list[str], *, as_json: bool
 ) -> None:
     from folkman.config.comparison import resolve, to_toml
+    from folkman.config.plugins import check_unchanged
     from folkman.config.text import override, read
     from folkman.experiment.compare import step_warnings
     from folkman.record.folder import RunFolder
@@ -128,6 +129,7 @@ def _run(
         if config is not None or settings or out is not None:
             raise ValueError("--resume takes everything from the folder; leave out the file, --set and --out")
         folder = RunFolder.open(resume)
+        check_unchanged(folder.own_code())
         comparison = resolve(read(folder.config))
         problems = _problems(comparison)
     else:
@@ -162,11 +164,12 @@ def _compare(
     comparison: "Comparison", folder: "RunFolder", problems: "dict[int, Problem]", track: list[str]
 ) -> "list[Run]":
     """Run with progress shown; when stopped, say how to go on."""
+    from folkman.config.own_code import digests
     from folkman.experiment.compare import compare
     from folkman.experiment.trackers import tracking
     from folkman.record.folder import provenance
 
-    facts = provenance(sys.argv[1:], folder)
+    facts = provenance(sys.argv[1:], folder, digests(comparison))
     folder.write_json("provenance.json", facts)
     advice = f"go on with: folkman run --resume {folder.root}"
     try:

@@ -21,6 +21,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from folkman.config.plugins import unpacked
 from folkman.files import keep_programs
 from folkman.record.store import DISK_ERRORS, FORMAT, claim, ended, now, read_json, write_json
 
@@ -54,7 +55,9 @@ def prepare() -> None:
 
 def order_for(job: "Job", folder: "SweepFolder", store: "Store", project: str, track: Sequence[str]) -> dict[str, Any]:
     """Return the order of a job: what a worker is sent."""
+    from folkman.config.build import seedless
     from folkman.config.comparison import to_toml
+    from folkman.config.own_code import by_content, parcel
 
     return {
         "key": job.key,
@@ -63,7 +66,8 @@ def order_for(job: "Job", folder: "SweepFolder", store: "Store", project: str, t
         "store_id": store.id,
         "arm": job.arm,
         "config": to_toml(job.config),
-        "group": hashlib.sha256(to_toml(job.config.model_copy(update={"seeds": (0,)})).encode()).hexdigest(),
+        "group": hashlib.sha256(to_toml(by_content(seedless(job.config))).encode()).hexdigest(),
+        "own_code": parcel(job.config),
         "project": project,
         "track": list(track),
         "track_root": str(folder.root.resolve()),
@@ -112,7 +116,8 @@ def _attempt(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[s
     with (folder / "job.log").open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
         print(f"{now()} {order['arm']} on {_worker()}", flush=True)
         try:
-            told = _run(order, folder, started_s)
+            with unpacked(order.get("own_code", {})):
+                told = _run(order, folder, started_s)
         except OSError as error:
             if error.errno in DISK_ERRORS:
                 raise
@@ -130,6 +135,7 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     import jax
 
     from folkman.config.comparison import resolve
+    from folkman.config.own_code import digests
     from folkman.experiment.compare import compare
     from folkman.experiment.plan import job_key
     from folkman.experiment.trackers import tracking
@@ -137,12 +143,12 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     comparison = resolve(tomllib.loads(order["config"]))
     if job_key(comparison) != order["key"]:
         raise ValueError(
-            "this job is not what was planned: a data file has changed, or this worker has another version of folkman; "
+            "this job is not what was planned: a data file or an installed module has changed, or this worker has another version of folkman; "
             "sweep again, with the same folkman everywhere"
         )
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
     shop = _shop(order["group"])
-    run_folder = _run_folder(folder, order["config"])
+    run_folder = _run_folder(folder, order["config"], digests(comparison))
     compute_s = time.monotonic()
     problem = shop.open(comparison)
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
@@ -154,7 +160,7 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
 
 
-def _run_folder(root: Path, config: str) -> "RunFolder":
+def _run_folder(root: Path, config: str, own_code: Mapping[str, str]) -> "RunFolder":
     """Open the run folder of a job, and make what of it is missing; parts under another path of the data go."""
     from folkman.record.folder import RunFolder, provenance
 
@@ -165,7 +171,7 @@ def _run_folder(root: Path, config: str) -> "RunFolder":
     folder = RunFolder(root)
     folder.write_text("config.toml", config)
     folder = RunFolder.open(root)
-    folder.write_json("provenance.json", provenance(["run", "config.toml"], folder))
+    folder.write_json("provenance.json", provenance(["run", "config.toml"], folder, own_code))
     return folder
 
 
@@ -185,13 +191,13 @@ class _Shop:
             check(comparison, problem)
         return problem
 
-    def pairs(self, comparison: "Comparison", problem: "Problem") -> Any:
+    def pairs(self, comparison: "Comparison", problem: "Problem", seed: int) -> Any:
         """Build as `compare.pairs` does, once an arm; where a slot's seconds follow the split, once for each."""
         from folkman.config.build import pairs, slot_seconds
 
         slot_s = slot_seconds(comparison, problem)
         if slot_s not in self._built:
-            self._built[slot_s] = pairs(comparison, problem)
+            self._built[slot_s] = pairs(comparison, problem, seed)
         return self._built[slot_s]
 
 

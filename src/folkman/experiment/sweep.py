@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, TypeAlias
 
+from folkman.config.own_code import digests
+from folkman.config.plugins import check_unchanged
 from folkman.experiment.engines.processes import Engine, Told
 from folkman.experiment.jobs import order_for
 from folkman.experiment.plan import Plan
@@ -58,6 +60,7 @@ def sweep(
     track: Sequence[str] = (),
 ) -> Outcome:
     """Run what is not finished, keep the index, and gather the results."""
+    check_unchanged(folder.own_code())
     store = Store(folder.store_root)
     board = _Board(plan, folder, store, engine.name)
     orders = {job.key: order_for(job, folder, store, plan.name, track) for job in plan.jobs}
@@ -101,12 +104,14 @@ class _Board:
 
     def __init__(self, plan: Plan, folder: SweepFolder, store: Store, engine: str) -> None:
         self._folder = folder
+        own_code = {path: digest for job in plan.jobs for path, digest in digests(job.config).items()}
         self._facts = {
             "name": plan.name,
             "axes": plan.axes.keys,
             "metrics": ["train_loss", "test_accuracy"],
             "started": now(),
             "engine": engine,
+            **({"own_code": own_code} if own_code else {}),
         }
         self.entries = {job.key: _entry(job, folder, ended(store.job(job.key))) for job in plan.jobs}
         self._to_do = sum(entry["state"] not in ENDED for entry in self.entries.values())

@@ -14,7 +14,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from folkman.checks import pick, require
+from folkman.config.build import seedless
 from folkman.config.comparison import Comparison, resolve, to_toml
+from folkman.config.own_code import by_content
 
 __all__ = ["BEYOND", "FIGURES", "SIZES", "Arm", "Figure", "figure", "plan", "read_table", "settle", "share"]
 
@@ -87,7 +89,7 @@ def share(arms: Sequence[Arm], text: str) -> list[Arm]:
 
 def _program(arm: Arm) -> str:
     """Return what a run has compiled: its configuration, whatever the seed."""
-    return arm.kind + to_toml(arm.comparison.model_copy(update={"seeds": (0,)}))
+    return arm.kind + to_toml(seedless(arm.comparison))
 
 
 def settle(value: Any, known: Mapping[str, Any]) -> Any:
@@ -139,7 +141,7 @@ def _group(
             rank = group["rank"] if early else group.get("late", group["rank"])
             rank += table.get("later", {}).get(variant, 0)
             one = comparison.model_copy(update={"seeds": (seed,)})
-            key = hashlib.sha256(f"{kind}\n{to_toml(one)}".encode()).hexdigest()[:16]
+            key = hashlib.sha256(f"{kind}\n{to_toml(by_content(one))}".encode()).hexdigest()[:16]
             yield Arm(key, table["figure"], variant, rank, facts, seed, one, kind)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm
-from folkman.config.build import build_problem, slot_seconds
+from folkman.config.build import build_problem, seedless, slot_seconds
 from folkman.config.comparison import to_toml
 from folkman.engine.simulate import note
 from folkman.experiment.compare import Part, make, parts
@@ -190,7 +190,7 @@ class Workshop:
         """Return the run to be made, with an algorithm that all seeds share."""
         problem = self.problem(arm)
         part = next(iter(parts(arm.comparison, {arm.seed: problem})))
-        key = to_toml(arm.comparison.model_copy(update={"seeds": (0,)}))
+        key = to_toml(seedless(arm.comparison))
         algorithm, network = self.pairs.setdefault(key, (part.simulation.algorithm, part.simulation.network))
         simulation = part.simulation._replace(algorithm=algorithm, network=network)
         return Part(Run(algorithm.name, arm.key, arm.seed), simulation, part.slots, arm.key)

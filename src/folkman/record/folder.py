@@ -20,7 +20,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -77,6 +77,11 @@ class RunFolder:
         for name in FOLDERS:
             (root / name).mkdir(exist_ok=True)
         return cls(root)
+
+    def own_code(self) -> dict[str, str]:
+        """Return the digests of own code that the runs here were begun with."""
+        first = self.root / "provenance.json"
+        return json.loads(first.read_text(encoding="utf-8")).get("own_code", {}) if first.is_file() else {}
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file, whole or not at all."""
@@ -177,13 +182,17 @@ def _state(summary: Path) -> tuple[str, list[dict[str, Any]]]:
     return "diverged" if diverged else "finished", runs
 
 
-def provenance(arguments: list[str], folder: RunFolder) -> dict[str, Any]:
-    """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it."""
+def provenance(arguments: list[str], folder: RunFolder, own_code: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return what is needed to repeat a run elsewhere; a resumed folder keeps what first made it.
+
+    `own_code` has the SHA-256 of every file from outside the package, by its path.
+    """
     facts = {
         "format": FORMAT,
         "command": arguments,
         **_machine(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        **({"own_code": dict(own_code)} if own_code else {}),
     }
     first = folder.root / "provenance.json"
     if not first.is_file():
