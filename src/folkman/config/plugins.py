@@ -18,7 +18,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -94,7 +94,7 @@ def anchored(value: Any, here: Path, key: str = "", *, warn: bool = False) -> An
     return f"{path}:{found['builder']}"
 
 
-@lru_cache(maxsize=None)  # once per process and file
+@cache  # once per process and file
 def _warn(path: str) -> None:
     print(f"warning: this configuration runs code from outside its folder: {path}", file=sys.stderr, flush=True)
 

@@ -143,8 +143,8 @@ def _run(order: Mapping[str, Any], folder: Path, started_s: float) -> dict[str, 
     comparison = resolve(tomllib.loads(order["config"]))
     if job_key(comparison) != order["key"]:
         raise ValueError(
-            "this job is not what was planned: a data file or an installed module has changed, or this worker has another version of folkman; "
-            "sweep again, with the same folkman everywhere"
+            "this job is not what was planned: a data file has changed, or this worker has another version of folkman "
+            "or of a package with own code; sweep again, with the same versions everywhere"
         )
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
     shop = _shop(order["group"])
