@@ -15,6 +15,7 @@ from folkman.config.comparison import CHOICES, resolve, to_toml
 from folkman.config.own_code import bundled, by_content, digests, parcel, write_bundle
 from folkman.config.plugins import check_unchanged, unpacked
 from folkman.config.text import override, read
+from folkman.radio.delay import constant
 
 MINE = """
 import folkman as fm
@@ -249,7 +250,7 @@ def test_every_builder_is_given_what_it_asks_for_and_no_table_may_set_it(folder)
     assert asked["projection"] == {"limit": 1.0, **timed}
     assert callable(asked["algorithm"].pop("projection"))
     assert asked["algorithm"] == {"step": 0.1, **timed}
-    assert network.gamma == 2 + 5
+    assert network == constant(2 + 5)
     assert algorithm.name == "async_sharing"
     for kind in table:
         with pytest.raises(ConfigError, match=f"unknown key '{kind}.seed'"):
@@ -274,7 +275,8 @@ def test_seeds_share_what_is_built_unless_a_builder_asks_for_one(folder):
 
     one, two = (part.simulation for part in parts(plain))
     assert one.algorithm is two.algorithm
-    assert [part.simulation.network.gamma for part in parts(seeded)] == [2 + 4, 2 + 5]
+    delays = [part.simulation.network for part in parts(seeded)]
+    assert delays == [constant(2 + 4), constant(2 + 5)]
     assert seedless(plain).seeds == (0,)
     assert seedless(seeded).seeds == (4, 5)
 
@@ -401,7 +403,7 @@ def test_an_installed_package_is_found_by_plain_name(installed):
 
     assert comparison.algorithm[0] == {
         "name": "slow_gossip", "step": 0.5, "memory": 2, "label": "slow_gossip", "network": None}  # fmt: skip
-    assert network.gamma == 2 + 4
+    assert network == constant(2 + 4)
     assert [path.rpartition("/")[2] for path in digests(comparison)] == ["roundabout.py"]
     assert parcel(comparison) == {}
     assert resolve(tomllib.loads(to_toml(comparison))) == comparison

@@ -1,14 +1,14 @@
 """From a checked comparison to what it is made of: the problem of a seed, the networks, the algorithms.
 
-Simulations and device nodes are built by the same functions. A builder, built in or one's own, takes what it asks for
-by the name of a parameter; such a parameter is never an option of its table:
+Simulations and device nodes are built by the same functions. A builder, built in or one's own,
+takes what it asks for by the name of a parameter. Such a parameter is never an option of its table:
 
-    seed, nodes, horizon      every builder         the seed of the run, the number of nodes, the number of slots
-    sample, classes           partition, model      the shape of a sample, the number of classes (0: regression)
-    labels, group             partition             the targets of the samples, the node each was made for or None
-    slot_s, shapes            projection, network,  the seconds of a slot, the shapes of the model's tensors
-                              algorithm
-    projection                algorithm             what the table [projection] builds
+    seed, nodes, horizon    every builder         seed of the run, number of nodes, number of slots
+    sample, classes         partition, model      shape of a sample, number of classes (0: numbers)
+    labels, group           partition             targets, node each sample was made for or None
+    slot_s, shapes          projection, network,  seconds of a slot, shapes of the model's tensors
+                            algorithm
+    projection              algorithm             what the table [projection] builds
 """
 
 from typing import Any
@@ -77,7 +77,7 @@ def slot_seconds(comparison: Comparison, problem: Problem) -> float:
 
 
 def pairs(comparison: Comparison, problem: Problem, seed: int | None = None) -> list[tuple[Algorithm, Network]]:
-    """Build every algorithm of a comparison with its network, for a seed (default the first) if one asks for it."""
+    """Build every algorithm of a comparison with its network, under a seed; default the first."""
     given = _always(comparison, comparison.seeds[0] if seed is None else seed)
     given["slot_s"] = slot_seconds(comparison, problem)
     given["shapes"] = tuple(shape for _, shape in problem.model.layout.shapes)
@@ -104,5 +104,5 @@ def takes_seed(comparison: Comparison) -> bool:
 
 
 def seedless(comparison: Comparison) -> Comparison:
-    """Return what runs that share what `pairs` builds have in common: the seeds are left out where none enters."""
+    """Return a comparison without its seeds, if all seeds share what `pairs` builds."""
     return comparison if takes_seed(comparison) else comparison.model_copy(update={"seeds": (0,)})

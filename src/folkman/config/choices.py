@@ -48,8 +48,8 @@ class Choice(NamedTuple):
                 if key not in fields:
                     hint = nearest(key, fields) if fields else "it has no options"
                     raise ConfigError(f"unknown key '{where}.{key}' for '{name}'; {hint}")
-            config = ConfigDict(extra="forbid")
-            schema = create_model(f"{self.table}_{plugins.title(name)}", __config__=config, **fields)  # type: ignore[call-overload]
+            kind, config = f"{self.table}_{plugins.title(name)}", ConfigDict(extra="forbid")
+            schema = create_model(kind, __config__=config, **fields)  # type: ignore[call-overload]
             return {"name": name, **schema(**rest).model_dump()}
         except ValidationError as error:
             raise ConfigError(describe(error, where)) from None
@@ -62,7 +62,7 @@ class Choice(NamedTuple):
             raise ConfigError(f"[{where}] {error}") from None
 
     def options(self, name: str) -> dict[str, tuple[Any, Any]]:
-        """Return the options of a builder: key -> (type, default); without an annotation any type will do."""
+        """Return the options of a builder: key -> (type, default); any type if it names none."""
         try:
             hints = get_type_hints(self._builder(name))
         except NameError as error:
@@ -79,7 +79,7 @@ class Choice(NamedTuple):
         return frozenset(self._parameters(name))
 
     def needs(self, name: str) -> frozenset[str]:
-        """Return what a builder must be given: the parameters without a default that are no options."""
+        """Return what a builder must be given: parameters without a default, no options."""
         found = self._parameters(name).items()
         return frozenset(key for key, each in found if key in self.given and each.default is each.empty)
 

@@ -41,7 +41,7 @@ __all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "resolve", "to_toml
 
 _SIZE = (int | None, Field(default=None, ge=1))
 ALWAYS = frozenset({"seed", "nodes", "horizon"})
-"""What every builder that asks for it is given: the seed of the run, the number of nodes, the number of slots."""
+"""What every builder is given that asks for it; `folkman.config.build` has the meaning of each."""
 TIMED = ALWAYS | {"slot_s", "shapes"}
 CHOICES: dict[str, Choice] = {
     "data": Choice("data", BUILDERS, returned.data, ALWAYS, {"train_size": _SIZE, "test_size": _SIZE}),

@@ -1,4 +1,4 @@
-"""The own code of a comparison: which files it names, their digests, and how they travel with it."""
+"""The own code of a comparison: the files that it names, their digests, how they travel with it."""
 
 import base64
 from collections.abc import Callable
@@ -17,12 +17,12 @@ def digests(comparison: Comparison) -> dict[str, str]:
 
 
 def by_content(comparison: Comparison) -> Comparison:
-    """Return a comparison with own code named by its digest and not by its place: what decides its results."""
+    """Return a comparison with own code named by its digest: all that decides its results."""
     return _renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
 
 
 def parcel(comparison: Comparison) -> Parcel:
-    """Return the own files of a comparison as JSON holds them, for `folkman.config.plugins.unpacked`."""
+    """Return the own files of a comparison as JSON holds them; `plugins.unpacked` takes them."""
     return {
         place_of(name): {path: base64.b64encode(content).decode() for path, content in plugin.files.items()}
         for name, plugin in _plugins(comparison).items()
@@ -31,7 +31,7 @@ def parcel(comparison: Comparison) -> Parcel:
 
 
 def bundled(comparison: Comparison) -> Comparison:
-    """Return a comparison that names its own files relative to its folder, where `write_bundle` puts them."""
+    """Return a comparison that names its own files where `write_bundle` puts them."""
     return _renamed(comparison, lambda name, plugin: f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name)
 
 

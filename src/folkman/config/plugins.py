@@ -1,12 +1,13 @@
-"""Builders from outside the package: a file of one's own, an importable module, an installed package.
+"""Builders from outside the package: a file of one's own, a module, an installed package.
 
     name = "mine.py:gossip"           a function of a file, beside the configuration or by its path
     name = "package.module:gossip"    a function of a module that can be imported
-    name = "gossip"                   an entry point of the group `folkman.algorithm`, `folkman.model`, ...
+    name = "gossip"                   an entry point of the group `folkman.algorithm`, ...
 
-A file is compiled from the bytes that are hashed, under a private module name. Its folder is importable while the file
-is imported and no longer; modules that it imports from there belong to it, and are hashed and sent along with it.
-Importing a file runs it: a configuration is as trusted as the code that it names.
+A file is compiled from the bytes that are hashed, under a private module name. Its folder is
+importable while the file is imported and no longer. Modules that it imports from there belong to
+it: they are hashed and sent along with it. Importing a file runs it, so a configuration must be
+trusted as the code that it names.
 """
 
 import base64
@@ -34,7 +35,7 @@ Files: TypeAlias = dict[str, bytes]
 """The files of a plug-in by their path below its folder; the one that was named comes first."""
 
 Parcel: TypeAlias = Mapping[str, Mapping[str, str]]
-"""Own files on their way to another machine: place -> path below its folder -> content in base64."""
+"""Own files on their way elsewhere: place -> path below its folder -> content in base64."""
 
 OWN = re.compile(r"(?P<place>.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<builder>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 FORMS = "write FILE.py:FUNCTION or package.module:FUNCTION"
@@ -76,7 +77,7 @@ def title(name: Any) -> Any:
 
 
 def anchored(value: Any, here: Path, key: str = "", *, warn: bool = False) -> Any:
-    """Return tables with every `name` of an own file by its absolute path; a relative one is looked up in `here`.
+    """Return tables with every own file that a `name` gives by its absolute path, from `here`.
 
     With `warn`, a file outside `here` is named once on standard error: it will be run.
     """
@@ -100,7 +101,7 @@ def _warn(path: str) -> None:
 
 
 def looked_up(name: str, kind: str, built_in: Iterable[str]) -> Plugin:
-    """Find and import the builder of a name that is not built in, as it is now, or raise `ValueError`."""
+    """Import the builder of a name that is not built in, as it is now, or raise `ValueError`."""
     built_in = list(built_in)
     if OWN.fullmatch(name) is None:
         require(":" not in name and not name.endswith(".py"), f"has no '{name}'; for own code {FORMS}")
@@ -116,7 +117,7 @@ def looked_up(name: str, kind: str, built_in: Iterable[str]) -> Plugin:
 
 
 def load(name: str, kind: str) -> Plugin:
-    """Return the builder of a name as it was last looked up; a file that changes meanwhile is not read again."""
+    """Return the builder of a name as it was last looked up, also if its file changed since."""
     target = _ENTRIES.get((kind, name), name)
     place = place_of(target)
     if place not in _SOURCES:
@@ -144,7 +145,7 @@ def is_file(name: str) -> bool:
 
 
 def _registered(kind: str, built_in: Iterable[str] = ()) -> dict[str, EntryPoint]:
-    """Return the entry points of a kind by name; one that takes a built-in name, or another's, is refused."""
+    """Return the entry points of a kind; one with a built-in name, or another's, is refused."""
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=f"folkman.{kind}"):
         package = f"package '{entry.dist.name}'" if entry.dist else "a package"
@@ -243,7 +244,7 @@ def raised(error: BaseException, place: str) -> str:
 
 
 def check_unchanged(digests: Mapping[str, str]) -> None:
-    """Refuse to go on with what was begun under files that are not there or say something else now."""
+    """Refuse to go on with what was begun under files that have changed or are gone."""
     for path, before in digests.items():
         try:
             now = _digest(Path(path).read_bytes())

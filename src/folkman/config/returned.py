@@ -13,7 +13,7 @@ from folkman.radio.delivery import Network
 __all__ = ["Check", "algorithm", "data", "model", "network", "partition", "projection"]
 
 Check: TypeAlias = Callable[[Any, Mapping[str, Any]], str]
-"""(what a builder returned, what it was given) -> what was expected and what came; nothing if all is well."""
+"""(what a builder returned, what it was given) -> expected and found; nothing if all is well."""
 
 MEMBERS = sorted(name for name in vars(Network) if not name.startswith("_"))
 
@@ -64,7 +64,7 @@ def partition(value: Any, given: Mapping[str, Any]) -> str:
 
 
 def network(value: Any, given: Mapping[str, Any]) -> str:
-    """Check that a network was built: all members of the protocol, and a value that programs can be kept for."""
+    """Check that a network was built: all members of the protocol, and a hash."""
     del given
     lacks = [name for name in MEMBERS if not hasattr(value, name)]
     if lacks:

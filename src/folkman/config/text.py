@@ -16,7 +16,8 @@ __all__ = ["dump", "literal", "override", "parse_value", "put", "read"]
 def read(path: str | Path) -> dict[str, Any]:
     """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it."""
     try:
-        return anchored(tomllib.loads(Path(path).read_text(encoding="utf-8")), Path(path).resolve().parent, warn=True)
+        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return anchored(raw, Path(path).resolve().parent, warn=True)
     except FileNotFoundError:
         raise ConfigError(f"expected a configuration file, there is no {path}; check the path") from None
     except IsADirectoryError:
