@@ -15,6 +15,7 @@ from folkman.config.comparison import CHOICES, resolve, to_toml
 from folkman.config.own_code import bundled, by_content, digests, parcel, write_bundle
 from folkman.config.plugins import check_unchanged, unpacked
 from folkman.config.text import override, read
+from folkman.experiment.plan import axes_of, plan
 from folkman.radio.delay import constant
 
 MINE = """
@@ -108,14 +109,16 @@ def test_a_file_is_found_beside_its_configuration_and_by_its_path_from_then_on(f
 def test_a_file_in_a_setting_is_found_in_the_working_directory(folder, monkeypatch):
     monkeypatch.chdir(folder)
 
-    comparison = resolve(override({}, ["algorithm.0.name=mine.py:gossip"]))
+    raw = override({"network": {"name": "mine.py:fading"}}, ["algorithm.0.name=mine.py:gossip"])
+    axes = axes_of({}, ["algorithm.0.name=mine.py:gossip,fedavg"])
 
-    assert comparison.algorithm[0]["name"] == f"{folder}/mine.py:gossip"
+    assert raw["algorithm"][0]["name"] == f"{folder}/mine.py:gossip"
+    assert raw["network"]["name"] == f"{folder}/mine.py:fading"
+    assert axes.grid["algorithm.0.name"] == [f"{folder}/mine.py:gossip", "fedavg"]
+    assert resolve(raw).algorithm[0]["label"] == "gossip"
 
 
 def test_own_code_beside_a_sweep_file_may_be_an_axis(folder):
-    from folkman.experiment.plan import axes_of, plan
-
     text = '[[algorithm]]\nname = "fedavg"\n[grid]\nalgorithm.0.name = ["mine.py:gossip", "fedavg"]\n'
     raw = configured(folder, text + "nodes = [2, 3]\n")
 
@@ -433,6 +436,6 @@ def test_an_entry_point_that_shadows_or_leads_nowhere_is_refused(installed, entr
 
 
 def test_entry_points_are_not_read_for_built_in_names(monkeypatch):
-    monkeypatch.setattr("folkman.config.plugins.entry_points", lambda **_: pytest.fail("read"))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("read"))
 
     resolve(SMALL)

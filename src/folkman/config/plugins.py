@@ -20,12 +20,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from folkman.checks import nearest, require
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["Parcel", "Plugin", "anchored", "check_unchanged", "is_file", "load", "looked_up", "place_of", "raised"]
 __all__ += ["title", "unpacked", "write_files"]
@@ -144,8 +146,10 @@ def is_file(name: str) -> bool:
     return place_of(name).endswith(".py")
 
 
-def _registered(kind: str, built_in: Iterable[str] = ()) -> dict[str, EntryPoint]:
+def _registered(kind: str, built_in: Iterable[str]) -> "dict[str, EntryPoint]":
     """Return the entry points of a kind; one with a built-in name, or another's, is refused."""
+    from importlib.metadata import entry_points
+
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=f"folkman.{kind}"):
         package = f"package '{entry.dist.name}'" if entry.dist else "a package"

@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from folkman.config.own_code import digests
-from folkman.config.plugins import check_unchanged
+from folkman.config.plugins import check_unchanged, title
 from folkman.experiment.engines.processes import Engine, Told
 from folkman.experiment.jobs import order_for
 from folkman.experiment.plan import Plan
@@ -163,7 +163,7 @@ def _entry(job: Any, folder: SweepFolder, known: Mapping[str, Any] | None) -> di
         "key": job.key,
         "folder": folder.place(job.key),
         "arm": job.arm,
-        "algorithm": job.config.algorithm[0]["name"],
+        "algorithm": title(job.config.algorithm[0]["name"]),
         "label": job.label,
         "seed": job.seed,
         "settings": dict(job.settings),
