@@ -26,6 +26,14 @@ def having(language):
     return [pytest.param(p, id=str(p.relative_to(ROOT / "docs"))) for p in PAGES if blocks(p, language)]
 
 
+def write_files(page, folder):
+    """Write the blocks of a page that begin with a comment that names a file: `# mine.py`, `# study.toml`."""
+    for language in ("python", "toml"):
+        for source in blocks(page, language):
+            if name := re.match(r"# ([\w-]+\.(?:py|toml))\n", source):
+                (folder / name[1]).write_text(source)
+
+
 @pytest.mark.parametrize("page", having("python"))
 def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -36,10 +44,12 @@ def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", having("toml"))
-def test_configurations_resolve(page):
+def test_configurations_resolve(page, tmp_path, monkeypatch):
     from folkman.config.comparison import resolve
     from folkman.experiment.plan import axes_of, plan
 
+    monkeypatch.chdir(tmp_path)
+    write_files(page, tmp_path)
     for source in blocks(page, "toml"):
         tables = tomllib.loads(source)
         if "grid" in tables or "list" in tables:

@@ -12,7 +12,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from test_docs import PAGES, ROOT, blocks
+from test_docs import PAGES, ROOT, blocks, write_files
 
 HOURS = "takes hours; what it does is tested in tests/benchmark/test_runs.py::test_a_measured_row_has_every_figure"
 GPU = "needs a GPU, MNIST, and hours"
@@ -155,6 +155,7 @@ def test_commands_run_from_top_to_bottom(page, shell, before, tmp_path):
         (shutil.copytree if there.is_dir() else shutil.copy)(there, tmp_path / name)
     for name in ("docs", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
+    write_files(page, tmp_path)
 
     for line in commands(page):
         if found(line, PARSED_ONLY) is not None:

@@ -1,13 +1,23 @@
 """From a checked comparison to what it is made of: the problem of a seed, the networks, the algorithms.
 
-Builders take what they ask for by name: a data set or a partition with a parameter `seed` gets the seed of the run, one
-with `nodes` the number of nodes. Simulations and device nodes are built by the same functions.
+Simulations and device nodes are built by the same functions. A builder, built in or one's own,
+takes what it asks for by the name of a parameter. Such a parameter is never an option of its table:
+
+    seed, nodes, horizon    every builder         seed of the run, number of nodes, number of slots
+    sample, classes         partition, model      shape of a sample, number of classes (0: numbers)
+    labels, group           partition             targets, node each sample was made for or None
+    slot_s, shapes          projection, network,  seconds of a slot, shapes of the model's tensors
+                            algorithm
+    projection              algorithm             what the table [projection] builds
 """
+
+from typing import Any
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison
+from folkman.config.plugins import title
 from folkman.problem.data import DataSet, shorten
 from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
@@ -16,27 +26,35 @@ from folkman.radio.delivery import Network, check_horizon
 from folkman.radio.latency import training_latency_s
 from folkman.radio.loss import Lossy
 
-__all__ = ["build_problem", "model_problem", "pairs", "slot_seconds"]
+__all__ = ["build_problem", "model_problem", "pairs", "seedless", "slot_seconds", "takes_seed"]
 
 
 def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
     """Load, split and model the data of a comparison under one seed; `prepare` as in `make_problem`."""
     tables = comparison
-    full = CHOICES["data"].build(tables.data, seed=seed, nodes=tables.nodes)
+    full = CHOICES["data"].build(tables.data, **_always(tables, seed))
     samples = shorten(full, tables.data["train_size"], tables.data["test_size"])
     dealt = _deal(tables, samples, seed)
     parts = take(dealt, total=tables.partition["total"], per_node=tables.partition["per_node"])
     return model_problem(tables, samples, parts, seed, prepare=prepare)
 
 
+def _always(tables: Comparison, seed: int) -> dict[str, Any]:
+    return {"seed": seed, "nodes": tables.nodes, "horizon": tables.slots}
+
+
+def _of_samples(samples: DataSet) -> dict[str, Any]:
+    return {"sample": samples.x_train.shape[1:], "classes": samples.num_classes}
+
+
 def _deal(tables: Comparison, samples: DataSet, seed: int) -> Parts:
     """Return which samples each node holds, before they are thinned."""
-    choice, nothing = CHOICES["partition"], samples.group is None
+    choice, name = CHOICES["partition"], tables.partition["name"]
     require(
-        not (nothing and "group" in choice.takes(tables.partition["name"])),
-        "given: expected data that names its nodes, got no group; use another partition",
+        samples.group is not None or "group" not in choice.needs(name),
+        f"{title(name)}: expected data that names its nodes, got no group; use another partition",
     )
-    given = {"labels": samples.y_train, "group": samples.group, "nodes": tables.nodes, "seed": seed}
+    given = {"labels": samples.y_train, "group": samples.group, **_of_samples(samples), **_always(tables, seed)}
     return choice.build(tables.partition, **given)
 
 
@@ -45,7 +63,7 @@ def model_problem(
 ) -> Problem:
     """Build the problem of a comparison's model on given samples, `parts[i]` of them on node i."""
     tables = comparison
-    model = CHOICES["model"].build(tables.model, sample=samples.x_train.shape[1:], classes=samples.num_classes)
+    model = CHOICES["model"].build(tables.model, **_of_samples(samples), **_always(tables, seed))
     options = {"l2": tables.l2, "batch": tables.batch, "seed": seed, "dtype": tables.precision}
     return make_problem(samples, model, parts, prepare=prepare, **options)
 
@@ -59,19 +77,33 @@ def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
 
 
-def pairs(comparison: Comparison, problem: Learnable) -> list[tuple[Algorithm, Network]]:
-    """Build every algorithm of a comparison with its network."""
-    shapes = tuple(shape for _, shape in problem.layout.shapes)
-    slot_s, built = slot_seconds(comparison, problem), []
+def pairs(comparison: Comparison, problem: Learnable, seed: int | None = None) -> list[tuple[Algorithm, Network]]:
+    """Build every algorithm of a comparison with its network, under a seed; default the first."""
+    given = _always(comparison, comparison.seeds[0] if seed is None else seed)
+    given["slot_s"] = slot_seconds(comparison, problem)
+    given["shapes"] = tuple(shape for _, shape in problem.layout.shapes)
+    built = []
     for i, table in enumerate(comparison.algorithm):
         try:
-            projection = CHOICES["projection"].build(comparison.projection)
-            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=slot_s)
+            projection = CHOICES["projection"].build(comparison.projection, **given)
+            network = CHOICES["network"].build(table["network"] or comparison.network, **given)
             check_horizon(network, comparison.slots)
-            given = {"projection": projection, "shapes": shapes, "horizon": comparison.slots}
-            algorithm = CHOICES["algorithm"].build(table, **given)
+            algorithm = CHOICES["algorithm"].build(table, projection=projection, **given)
         except ValueError as error:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
         loss = comparison.faults.loss
         built.append((algorithm, Lossy(network, loss) if loss else network))
     return built
+
+
+def takes_seed(comparison: Comparison) -> bool:
+    """Tell whether `pairs` builds something else for every seed."""
+    tables = [("projection", comparison.projection)]
+    for table in comparison.algorithm:
+        tables += [("algorithm", table), ("network", table["network"] or comparison.network)]
+    return any("seed" in CHOICES[kind].takes(table["name"]) for kind, table in tables)
+
+
+def seedless(comparison: Comparison) -> Comparison:
+    """Return a comparison without its seeds, if all seeds share what `pairs` builds."""
+    return comparison if takes_seed(comparison) else comparison.model_copy(update={"seeds": (0,)})

@@ -1,18 +1,23 @@
 """Tables that choose a builder: `name` picks it, the other keys are its options.
 
 The options of a table are read off the builder's signature, so that a new data set, model, delay law or algorithm is
-configurable without a line here; an unknown key is refused with the nearest known one.
+configurable without a line here; an unknown key is refused with the nearest known one. A name that is not built in is
+looked up outside the package (`folkman.config.plugins`).
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, PydanticUserError, ValidationError, create_model
 
 from folkman.checks import nearest
+from folkman.config import plugins
+from folkman.config.returned import Check
 
 __all__ = ["Choice", "ConfigError", "describe"]
+
+ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class ConfigError(ValueError):
@@ -24,7 +29,8 @@ class Choice(NamedTuple):
 
     table: str
     builders: Mapping[str, Callable[..., Any]]
-    given: frozenset[str] = frozenset()  # parameters that come from elsewhere, never from the table
+    check: Check  # of what a builder from outside the package returns
+    given: frozenset[str]  # parameters that come from elsewhere, never from the table
     common: Mapping[str, tuple[Any, Any]] = {}  # key -> (type, default)
 
     def resolve(self, raw: Any, where: str | None = None) -> dict[str, Any]:
@@ -33,40 +39,76 @@ class Choice(NamedTuple):
         if not isinstance(raw, dict) or "name" not in raw:
             raise ConfigError(f"[{where}] must be a table with a name, got {raw!r}; {nearest('', self.builders)}")
         name = raw["name"]
-        if name not in self.builders:
-            raise ConfigError(f"[{where}] has no '{name}'; {nearest(str(name), self.builders)}")
-        fields = self.options(name)
-        rest = {key: value for key, value in raw.items() if key != "name"}
-        for key in rest:
-            if key not in fields:
-                hint = nearest(key, fields) if fields else "it has no options"
-                raise ConfigError(f"unknown key '{where}.{key}' for '{name}'; {hint}")
-        schema = create_model(f"{self.table}_{name}", __config__=ConfigDict(extra="forbid"), **fields)  # type: ignore[call-overload]
         try:
+            if not isinstance(name, str) or name not in self.builders:
+                plugins.looked_up(str(name), self.table, self.builders)
+            fields = self.options(name)
+            rest = {key: value for key, value in raw.items() if key != "name"}
+            for key in rest:
+                if key not in fields:
+                    hint = nearest(key, fields) if fields else "it has no options"
+                    raise ConfigError(f"unknown key '{where}.{key}' for '{name}'; {hint}")
+            kind, config = f"{self.table}_{plugins.title(name)}", ConfigDict(extra="forbid")
+            schema = create_model(kind, __config__=config, **fields)  # type: ignore[call-overload]
             return {"name": name, **schema(**rest).model_dump()}
         except ValidationError as error:
             raise ConfigError(describe(error, where)) from None
+        except PydanticUserError as error:
+            said = str(error).partition("\n")[0]
+            raise ConfigError(f"[{where}] '{name}' has an option that no configuration can hold: {said}") from None
+        except ConfigError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"[{where}] {error}") from None
 
     def options(self, name: str) -> dict[str, tuple[Any, Any]]:
-        """Return the options of a builder: key -> (type, default)."""
-        builder = self.builders[name]
-        hints = get_type_hints(builder)
+        """Return the options of a builder: key -> (type, default); any type if it names none."""
+        try:
+            hints = get_type_hints(self._builder(name))
+        except NameError as error:
+            raise ValueError(f"names '{name}', whose types cannot be read: {error}; import them") from None
         own = {
-            key: (hints[key], ... if parameter.default is parameter.empty else parameter.default)
-            for key, parameter in inspect.signature(builder).parameters.items()
+            key: (hints.get(key, Any), ... if parameter.default is parameter.empty else parameter.default)
+            for key, parameter in self._parameters(name).items()
             if key not in self.given
         }
         return {**own, **self.common}
 
     def takes(self, name: str) -> frozenset[str]:
         """Return the names of all that a builder takes, given ones too."""
-        return frozenset(inspect.signature(self.builders[name]).parameters)
+        return frozenset(self._parameters(name))
+
+    def needs(self, name: str) -> frozenset[str]:
+        """Return what a builder must be given: parameters without a default, no options."""
+        found = self._parameters(name).items()
+        return frozenset(key for key, each in found if key in self.given and each.default is each.empty)
 
     def build(self, table: Mapping[str, Any], **given: Any) -> Any:
         """Call the builder with the table's options and those of `given` that it takes."""
-        builder, takes = self.builders[table["name"]], self.takes(table["name"])
+        name, takes = table["name"], self.takes(table["name"])
         options = {key: value for key, value in table.items() if key != "name" and key not in self.common}
-        return builder(**options, **{key: value for key, value in given.items() if key in takes})
+        options |= {key: value for key, value in given.items() if key in takes}
+        if name in self.builders:
+            return self.builders[name](**options)
+        try:
+            built = self._builder(name)(**options)
+        except Exception as error:  # whatever it raises, the configuration that names it is wrong
+            place = name.rpartition(":")[0]
+            raise ConfigError(f"'{name}' {plugins.raised(error, place)}") from None
+        if wrong := self.check(built, given):
+            raise ConfigError(f"'{name}': {wrong}; correct what it returns")
+        return built
+
+    def own(self, name: str) -> plugins.Plugin | None:
+        """Return what a name outside the package stands for; nothing for a built-in one."""
+        return None if name in self.builders else plugins.load(name, self.table)
+
+    def _builder(self, name: str) -> Callable[..., Any]:
+        return self.builders[name] if name in self.builders else plugins.load(name, self.table).builder
+
+    def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
+        found = inspect.signature(self._builder(name)).parameters
+        return {key: each for key, each in found.items() if each.kind not in ANY_NUMBER}
 
 
 def describe(error: ValidationError, where: str) -> str:

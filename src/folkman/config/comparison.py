@@ -16,14 +16,17 @@ returns is what a run folder keeps as `config.toml`, and resolving that again ch
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
+from folkman.config import returned
 from folkman.config.choices import Choice, ConfigError, describe
 from folkman.config.default import DEFAULT
+from folkman.config.plugins import anchored, title
 from folkman.config.text import dump
 from folkman.faults import Faults
 from folkman.problem.data import BUILDERS
@@ -37,18 +40,26 @@ from folkman.record.run import slug
 __all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "check_labels", "resolve", "to_toml"]
 
 _SIZE = (int | None, Field(default=None, ge=1))
+ALWAYS = frozenset({"seed", "nodes", "horizon"})
+"""What every builder is given that asks for it; `folkman.config.build` has the meaning of each."""
+TIMED = ALWAYS | {"slot_s", "shapes"}
 CHOICES: dict[str, Choice] = {
-    "data": Choice("data", BUILDERS, frozenset({"nodes", "seed"}), {"train_size": _SIZE, "test_size": _SIZE}),
+    "data": Choice("data", BUILDERS, returned.data, ALWAYS, {"train_size": _SIZE, "test_size": _SIZE}),
     "partition": Choice(
-        "partition", PARTITIONS, frozenset({"labels", "nodes", "seed", "group"}), {"total": _SIZE, "per_node": _SIZE}
+        "partition",
+        PARTITIONS,
+        returned.partition,
+        ALWAYS | {"labels", "group", "sample", "classes"},
+        {"total": _SIZE, "per_node": _SIZE},
     ),
-    "model": Choice("model", MODELS, frozenset({"sample", "classes"})),
-    "projection": Choice("projection", PROJECTIONS),
-    "network": Choice("network", NETWORKS, frozenset({"slot_s"})),
+    "model": Choice("model", MODELS, returned.model, ALWAYS | {"sample", "classes"}),
+    "projection": Choice("projection", PROJECTIONS, returned.projection, TIMED),
+    "network": Choice("network", NETWORKS, returned.network, TIMED),
     "algorithm": Choice(
         "algorithm",
         ALGORITHMS,
-        frozenset({"projection", "shapes", "horizon"}),
+        returned.algorithm,
+        TIMED | {"projection"},
         {"label": (str | None, None), "network": (dict[str, Any] | None, None)},
     ),
 }
@@ -120,7 +131,7 @@ def resolve(raw: Mapping[str, Any], *, try_builders: bool = True) -> Comparison:
     for key in raw:
         if key not in Comparison.model_fields and key != "radio":
             raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
-    raw = _with_radio(raw)
+    raw = anchored(_with_radio(raw), Path.cwd())
     tables = {**DEFAULT, **_fitting(raw), **raw}
     resolved = {name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"}
     algorithms = tables["algorithm"]
@@ -166,7 +177,7 @@ def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str
         if table["label"] is None:
             alike = [other for other in found if other["name"] == table["name"]]
             apart = [key for key in table if key != "label" and any(other[key] != table[key] for other in alike)]
-            table["label"] = " ".join([table["name"], *(f"{key}={_short(table[key])}" for key in apart)])
+            table["label"] = " ".join([title(table["name"]), *(f"{key}={_short(table[key])}" for key in apart)])
     check_labels([table["label"] for table in found])
     return found
 
@@ -186,7 +197,7 @@ def check_labels(labels: Sequence[str]) -> None:
 
 
 def _short(value: Any) -> str:
-    return str(value["name"]) if isinstance(value, dict) else str(value)
+    return str(title(value["name"])) if isinstance(value, dict) else str(value)
 
 
 def _check(comparison: Comparison) -> None:
@@ -207,13 +218,20 @@ def _check(comparison: Comparison) -> None:
 
 
 def _try_builders(comparison: Comparison) -> None:
-    """Build everything once: a negative step is found here and not in the middle of a run."""
+    """Build everything once: a negative step is found here and not in the middle of a run.
+
+    A builder that needs to know the data or the model waits until they are there.
+    """
+    given = {"slot_s": 1.0, "nodes": comparison.nodes, "horizon": comparison.slots, "seed": comparison.seeds[0]}
     for i, table in enumerate(comparison.algorithm):
+        tables = {"algorithm": table, "network": table["network"] or comparison.network}
+        tables["projection"] = comparison.projection
         try:
-            CHOICES["algorithm"].build(table)
-            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=1.0)
-            check_horizon(network, comparison.slots)
-            CHOICES["projection"].build(comparison.projection)
+            for kind, each in tables.items():
+                if CHOICES[kind].needs(each["name"]) <= set(given):
+                    built = CHOICES[kind].build(each, **given)
+                    if kind == "network":
+                        check_horizon(built, comparison.slots)
         except ValueError as error:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 

@@ -8,14 +8,16 @@ from typing import Any
 
 from folkman.config.choices import ConfigError
 from folkman.config.default import DEFAULT
+from folkman.config.plugins import anchored
 
 __all__ = ["dump", "gather", "literal", "override", "parse_value", "put", "read"]
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file, or say where it is wrong."""
+    """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return anchored(raw, Path(path).resolve().parent, warn=True)
     except FileNotFoundError:
         raise ConfigError(f"expected a configuration file, there is no {path}; check the path") from None
     except IsADirectoryError:
@@ -40,7 +42,10 @@ def gather(
 
 
 def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh; `algorithm.0.step` counts from 0."""
+    """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh; `algorithm.0.step` counts from 0.
+
+    A file of own code in a setting is looked up in the working directory.
+    """
     tables: dict[str, Any] = {key: _copy(value) for key, value in raw.items()}
     for setting in settings:
         path, found, text = setting.partition("=")
@@ -48,7 +53,7 @@ def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         if not found or not all(keys):
             raise ConfigError(f"a setting looks like network.gamma=10, got '{setting}'")
         _put(tables, keys, parse_value(text.strip()), setting)
-    return tables
+    return anchored(tables, Path.cwd())
 
 
 def put(raw: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

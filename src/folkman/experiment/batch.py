@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, TypeAlias
 
+from folkman.config.own_code import digests
+from folkman.config.plugins import check_unchanged, title
 from folkman.experiment.engines import Engine, Told
 from folkman.experiment.jobs import OutOfTime, order_for
 from folkman.experiment.plan import Job, Plan
@@ -83,6 +85,7 @@ def run_batch(
     plan: Plan, folder: SweepFolder, engine: Engine, watch: Watch = lambda _: None, asked: Asked = NOTHING_MORE
 ) -> Batch:
     """Run what is not finished, keep the index, and gather the results."""
+    check_unchanged(folder.own_code())
     store = Store(folder.store_root)
     board = _Board(plan, folder, store, engine.name, asked)
     orders = _orders(plan, folder, store, board, asked)
@@ -156,12 +159,14 @@ class _Board:
 
     def __init__(self, plan: Plan, folder: SweepFolder, store: Store, engine: str, asked: Asked) -> None:
         self._folder, self._store, self._only = folder, store, asked.only
+        own_code = {path: digest for job in plan.jobs for path, digest in digests(job.config).items()}
         self._facts = {
             "name": plan.name,
             "axes": list(plan.keys),
             "metrics": ["train_loss", "test_accuracy"],
             "started": now(),
             "engine": engine,
+            **({"own_code": own_code} if own_code else {}),
             **asked.facts,
         }
         self.entries = {job.key: _entry(job, folder, ended(store.job(job.key))) for job in plan.jobs}
@@ -226,7 +231,7 @@ def _entry(job: Job, folder: SweepFolder, known: Mapping[str, Any] | None) -> di
         "key": job.key,
         "folder": folder.place(job.key),
         "arm": job.arm,
-        "algorithm": job.config.algorithm[0]["name"],
+        "algorithm": title(job.config.algorithm[0]["name"]),
         "label": job.label,
         "seed": job.seed,
         "settings": dict(job.settings),

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from folkman.config.plugins import unpacked
 from folkman.files import keep_programs
 from folkman.record.folder import JobFolder
 from folkman.record.json_file import FORMAT, now, read_json, write_json
@@ -75,9 +76,11 @@ def order_for(
     job: "Job", folder: "SweepFolder", store: "Store", project: str, track: Sequence[str] = (), *, lean: bool = False
 ) -> dict[str, Any]:
     """Return the order of a job: what a worker is sent. A `lean` job keeps its metrics and drops its model."""
+    from folkman.config.build import seedless
     from folkman.config.comparison import to_toml
+    from folkman.config.own_code import by_content, parcel
 
-    program = to_toml(job.config.model_copy(update={"seeds": (0,)}))
+    program = to_toml(by_content(seedless(job.config)))
     return {
         "key": job.key,
         "kind": job.kind,
@@ -89,6 +92,7 @@ def order_for(
         "arm": job.arm,
         "config": to_toml(job.config),
         "group": hashlib.sha256(f"{job.kind}\n{program}".encode()).hexdigest(),
+        "own_code": parcel(job.config),
         "project": project,
         "track": list(track),
         "track_root": str(folder.root.resolve()),
@@ -149,7 +153,8 @@ def _attempt(
             stack.enter_context(redirect_stderr(log))
         print(f"{now()} {order['arm']} on {_worker()}", file=log, flush=True)
         try:
-            told = _run(order, folder, started_s, until_s, keep=here)
+            with unpacked(order["own_code"]):
+                told = _run(order, folder, started_s, until_s, keep=here)
         except OSError as error:
             if error.errno in DISK_ERRORS:
                 raise
@@ -169,21 +174,22 @@ def _run(
     import jax
 
     from folkman.config.comparison import resolve
+    from folkman.config.own_code import digests
     from folkman.experiment.plan import job_key
     from folkman.experiment.trackers import tracking
 
     comparison = resolve(tomllib.loads(order["config"]), try_builders=False)
     if job_key(comparison, order["kind"]) != order["key"]:
         raise ValueError(
-            "this job is not what was planned: a data file has changed, or this worker has another version of folkman; "
-            "sweep again, with the same folkman everywhere"
+            "this job is not what was planned: a data file has changed, or this worker has another version of folkman "
+            "or of a package with own code; sweep again, with the same versions everywhere"
         )
     jax.config.update("jax_enable_x64", comparison.precision == "float64")
     if not keep:
         _WORKSHOP.enter(order["group"])
     run_folder, compute_s = JobFolder(folder), time.monotonic()
     run_folder.renew(order["config"])
-    note_start(run_folder.provenance, ["run", run_folder.config.name])
+    note_start(run_folder.provenance, ["run", run_folder.config.name], digests(comparison))
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
     with seen as watch:
         run = _make(order, comparison, run_folder, _until(watch, until_s))
@@ -257,13 +263,13 @@ class _Workshop:
             self._problems[key] = build_problem(comparison, comparison.seeds[0])
         return self._problems[key]
 
-    def pairs(self, group: str, comparison: "Comparison", problem: "Problem") -> Any:
+    def pairs(self, group: str, comparison: "Comparison", problem: "Problem", seed: int) -> Any:
         """Build as `config.build.pairs` does, once per arm; where a slot's seconds follow the split, once for each."""
         from folkman.config.build import pairs, slot_seconds
 
         place = (group, slot_seconds(comparison, problem))
         if place not in self._built:
-            self._built[place] = pairs(comparison, problem)
+            self._built[place] = pairs(comparison, problem, seed)
         return self._built[place]
 
     def check(self, group: str, wanted: "list[Part]") -> None:

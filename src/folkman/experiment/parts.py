@@ -16,9 +16,10 @@ import jax
 import numpy as np
 
 from folkman.algorithm.base import Algorithm
-from folkman.config.build import build_problem, pairs, slot_seconds
+from folkman.config.build import build_problem, pairs, slot_seconds, takes_seed
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, Latency, resolve, to_toml
+from folkman.config.own_code import by_content
 from folkman.config.text import read
 from folkman.engine import checkpoint
 from folkman.engine.medium import medium_of
@@ -51,7 +52,7 @@ Watch: TypeAlias = Callable[[Run, int, int], None]
 """Told of every recorded slot: (run, slots done, slots in all). May show it, and may raise to stop."""
 
 
-Build: TypeAlias = Callable[[Comparison, Problem], list[tuple[Algorithm, Network]]]
+Build: TypeAlias = Callable[[Comparison, Problem, int], list[tuple[Algorithm, Network]]]
 """Makes what `pairs` makes; one that returns the same objects again lets runs share compiled programs."""
 
 
@@ -89,17 +90,18 @@ def _first_inboxes(problem: Problem, network: Network, algorithm: Algorithm) -> 
 def parts(
     comparison: Comparison, problems: Mapping[int, Problem] | None = None, build: Build = pairs
 ) -> Iterator[Part]:
-    """Yield the runs of a comparison, seed by seed; algorithms and networks are built once and shared.
+    """Yield the runs of a comparison, seed by seed; algorithms and networks are shared as far as no seed enters.
 
     `problems` are those that were built already, by seed.
     """
     recording = Recording(comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines)
-    fingerprint = hashlib.sha256(to_toml(comparison).encode()).hexdigest()
+    fingerprint = hashlib.sha256(to_toml(by_content(comparison)).encode()).hexdigest()
+    by_seed = takes_seed(comparison) or isinstance(comparison.slot_s, Latency)  # other parts, another slot
     faults, built = comparison.faults.faults(), None
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
-        if built is None or isinstance(comparison.slot_s, Latency):  # parts of another seed may be larger
-            built = build(comparison, problem)
+        if built is None or by_seed:
+            built = build(comparison, problem, seed)
         clock = Clock(slot_seconds(comparison, problem), comparison.compute_slots)
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)

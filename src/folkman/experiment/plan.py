@@ -34,6 +34,8 @@ from typing import Any, NamedTuple, TypeAlias
 from folkman.checks import pick, require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, resolve
+from folkman.config.own_code import by_content
+from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 
 __all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "expand", "job_key", "plan", "settle"]
@@ -175,7 +177,8 @@ def _option(text: str, name: str) -> tuple[str, list[Any]]:
     key, found, values = text.partition("=")
     if not found or not all(part.strip() for part in key.split(".")):
         raise ConfigError(f"--{name} looks like network.gamma=5,10,15; got '{text}'")
-    return key.strip(), [parse_value(part) for part in _parted(values) if part]
+    found_values = [parse_value(part) for part in _parted(values) if part]
+    return key.strip(), anchored(found_values, Path.cwd(), key.strip().rpartition(".")[2])
 
 
 def _parted(text: str) -> list[str]:
@@ -274,7 +277,7 @@ def _jobs(settings: dict[str, Any], config: Comparison, keys: Sequence[str]) -> 
     shown = [
         f"{_short(key, keys)}={_show(value)}"
         for key, value in settings.items()
-        if not (key.startswith("algorithm.") and value == label)
+        if not (key.startswith("algorithm.") and title(value) == label)
     ]
     for seed in config.seeds:
         alone = config.model_copy(update={"seeds": (seed,)})
@@ -294,7 +297,7 @@ def _short(key: str, keys: Sequence[str]) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)  # two steps never get one name
-    return value if isinstance(value, str) else json.dumps(value)
+    return title(value) if isinstance(value, str) else json.dumps(value)
 
 
 def job_key(config: Comparison, kind: str = "run") -> str:
@@ -303,13 +306,13 @@ def job_key(config: Comparison, kind: str = "run") -> str:
     The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they are read.
     """
 
-    def by_content(value: Any) -> Any:
+    def content(value: Any) -> Any:
         if isinstance(value, dict):
-            held = {key: by_content(item) for key, item in value.items() if key != "folder"}
+            held = {key: content(item) for key, item in value.items() if key != "folder"}
             return held | ({"path": _file_hash(value["path"])} if value.get("path") is not None else {})
-        return [by_content(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    identity = {"format": JOB_FORMAT, "config": by_content(config.model_dump())}
+    identity = {"format": JOB_FORMAT, "config": content(by_content(config).model_dump())}
     identity |= {} if kind == "run" else {"kind": kind}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]

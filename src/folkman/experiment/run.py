@@ -24,6 +24,8 @@ import numpy as np
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
 from folkman.config.comparison import check_labels, resolve, to_toml
+from folkman.config.own_code import digests
+from folkman.config.plugins import check_unchanged
 from folkman.config.text import dump, gather
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
@@ -53,6 +55,7 @@ class Prepared(NamedTuple):
     rest: Iterator[Part]  # those of the other seeds, built when their turn comes
     precision: str
     warnings: list[str]
+    own_code: Mapping[str, str] = {}  # SHA-256 of files from outside the package, by path
 
     @property
     def slots(self) -> int:
@@ -98,6 +101,7 @@ def prepare(
         if config is not None or settings or out is not None:
             raise ValueError("--resume takes everything from the folder; leave out the configuration, --set and --out")
         folder = RunFolder.open(Path(resume))
+        check_unchanged(folder.own_code())
         comparison = comparison_of(folder)
     else:
         comparison = resolve(gather(config, settings), try_builders=False)
@@ -105,11 +109,10 @@ def prepare(
         wanted = parts(comparison)
         first = list(islice(wanted, len(comparison.algorithm)))
         check(first)
-        if folder is not None:
-            return Prepared(folder, comparison.model_dump(), first, wanted, comparison.precision, [])
-        folder = RunFolder.create(_place(out, comparison.name), to_toml(comparison))
-        found = list(step_warnings(comparison, first))
-    return Prepared(folder, comparison.model_dump(), first, wanted, comparison.precision, found)
+        found = [] if folder is not None else list(step_warnings(comparison, first))
+        folder = folder or RunFolder.create(_place(out, comparison.name), to_toml(comparison))
+    built = (comparison.model_dump(), first, wanted, comparison.precision)
+    return Prepared(folder, *built, found, digests(comparison))
 
 
 def _place(out: str | Path | None, name: str) -> Path:
@@ -130,7 +133,7 @@ def carry_out(
     """
     folder, config = prepared.folder, prepared.config
     folder.prepare()
-    note_start(folder.provenance, command)
+    note_start(folder.provenance, command, prepared.own_code)
     with jax.enable_x64(prepared.precision == "float64"):
         with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
             runs = make_all(chain(prepared.first, prepared.rest), folder, told)

@@ -13,13 +13,13 @@ docs/tutorials/own-paper.md writes one.
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module, metadata, resources
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from folkman.checks import nearest, require
 from folkman.config.comparison import Comparison
+from folkman.config.plugins import import_file
 from folkman.record.run import Run
 
 __all__ = ["DEFAULT", "Formula", "Found", "Own", "Paper", "find", "known_papers"]
@@ -198,12 +198,7 @@ def _code(folder: Path, name: str | None) -> ModuleType | None:
     require(path.is_file(), f"paper.toml names {name} as its code, there is no {path}; check the name")
     if folder.parent == HOME:
         return import_module(f"folkman.papers.{folder.name}.{path.stem}")
-    spec = spec_from_file_location(f"folkman_paper_{folder.name}_{path.stem}", path)
-    assert spec is not None  # noqa: S101 - it is a Python file
-    assert spec.loader is not None  # noqa: S101
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_file(path)
 
 
 def known_papers() -> dict[str, Path]:

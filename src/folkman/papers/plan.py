@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from folkman.checks import pick, require
+from folkman.config.build import seedless
 from folkman.config.comparison import Comparison, resolve, to_toml
 from folkman.config.default import DEFAULT
+from folkman.config.plugins import anchored, title
 from folkman.experiment.descent import METHOD
 from folkman.experiment.plan import Job, Plan, expand, job_key, settle
 from folkman.papers.paper import Paper
@@ -85,7 +87,7 @@ def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
 
 def program_of(job: Job) -> str:
     """Return what a job has compiled: its configuration, whatever the seed."""
-    return job.kind + to_toml(job.config.model_copy(update={"seeds": (0,)}))
+    return job.kind + to_toml(seedless(job.config))
 
 
 def _figure_jobs(paper: Paper, name: str, size: str, seeds: int | None, slots: int | None) -> Iterator[Job]:
@@ -98,7 +100,7 @@ def _figure_jobs(paper: Paper, name: str, size: str, seeds: int | None, slots: i
         draws = seeds or own.get("seeds", levels[table["draws"]])
         groups = [group for group in table["arm"] if variant in group.get("variants", variants)]
         for group, chosen, tables in expand(groups, levels):
-            comparison = _comparison(variant, own, {**tables, **chosen}, levels)
+            comparison = _comparison(paper, variant, own, {**tables, **chosen}, levels)
             kind = "descent" if group.get("descent") else CLOCK if group.get("clock") else "run"
             facts = _facts(paper, comparison, own["step"], kind)
             for seed in range(min(draws, group.get("seeds", draws))):
@@ -125,10 +127,10 @@ def _arm(paper: Paper, variant: str, facts: Mapping[str, Any], kind: str) -> str
 
 
 def _comparison(
-    variant: str, own: Mapping[str, Any], group: Mapping[str, Any], levels: Mapping[str, Any]
+    paper: Paper, variant: str, own: Mapping[str, Any], group: Mapping[str, Any], levels: Mapping[str, Any]
 ) -> Comparison:
     """Resolve the configuration of a group with one choice of its values, under seed 0."""
-    table = {**group["algorithm"], "label": group["algorithm"]["name"]}
+    table = {**group["algorithm"], "label": title(group["algorithm"]["name"])}
     raw: dict[str, Any] = {
         "name": "job",
         "nodes": group["nodes"],
@@ -145,7 +147,7 @@ def _comparison(
     raw |= {"compute_slots": group["compute_slots"]} if "compute_slots" in group else {}
     if group.get("clock"):
         raw |= _clock(variant, own, raw, levels)
-    return resolve(raw)
+    return resolve(anchored(raw, paper.folder))
 
 
 def _clock(variant: str, own: Mapping[str, Any], raw: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,11 +164,11 @@ def _facts(paper: Paper, comparison: Comparison, step: float, kind: str) -> dict
     """Return what a claim or a panel may ask of a run, read off its configuration."""
     table, network = comparison.algorithm[0], comparison.network
     facts = {
-        "method": METHOD if kind == "descent" else table["name"],
+        "method": METHOD if kind == "descent" else title(table["name"]),
         "nodes": comparison.nodes,
         "factor": 1.0 if kind == CLOCK else round(table["step"] / step, 9),
-        "network": network["name"],
-        "partition": comparison.partition["name"],
+        "network": title(network["name"]),
+        "partition": title(comparison.partition["name"]),
         "compute": "equal" if isinstance(comparison.compute_slots, int) else "unequal",
     }
     asked = paper.head.get("facts", {})

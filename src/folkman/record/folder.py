@@ -108,6 +108,10 @@ class RunFolder:
         )
         return self.config
 
+    def own_code(self) -> dict[str, str]:
+        """Return the digests of own code that the runs here were begun with."""
+        return (read_json(self.provenance) or {}).get("own_code", {})
+
     def renew(self, config: str) -> None:
         """Write the configuration of a folder, new or not; drop parts of another configuration."""
         if self.config.is_file() and self.config.read_text(encoding="utf-8") != config:

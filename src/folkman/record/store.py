@@ -163,6 +163,10 @@ class SweepFolder:
         own = self.store_root == self.root / "jobs"
         return f"jobs/{key}" if own else str(self.store_root.resolve() / key)
 
+    def own_code(self) -> dict[str, str]:
+        """Return the digests of own code that the sweep was begun with."""
+        return (read_json(self.index) or {}).get("own_code", {})
+
     def read_index(self) -> dict[str, Any]:
         """Read the index, or say that there is none."""
         found = read_json(self.index)

@@ -28,6 +28,7 @@ from folkman.checks import nearest, require
 from folkman.config.build import model_problem, pairs
 from folkman.config.choices import ConfigError, describe
 from folkman.config.comparison import Comparison, resolve, to_toml
+from folkman.config.own_code import by_content
 from folkman.config.text import read
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Learnable
@@ -130,7 +131,7 @@ def task_of(comparison: Comparison, label: str | None = None, seed: int | None =
     require(name in labels, f"there is no label '{name}'; {nearest(name, labels)}")
     seed = comparison.seeds[0] if seed is None else seed
     require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
-    text = f"{to_toml(comparison)}\n{name}\n{seed}"
+    text = f"{to_toml(by_content(comparison))}\n{name}\n{seed}"  # own code may lie elsewhere on another machine
     fingerprint = hashlib.sha256(text.encode()).hexdigest()
     return Task(comparison, name, seed, int(fingerprint[:16], 16), fingerprint)
 
@@ -142,8 +143,8 @@ def read_task(path: Path, label: str | None, seed: int | None) -> Task:
 
 def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
     """Build the algorithm and its network, and refuse what devices cannot run."""
-    built = dict(zip([t["label"] for t in task.comparison.algorithm], pairs(task.comparison, problem), strict=True))
-    algorithm, network = built[task.label]
+    labels = [table["label"] for table in task.comparison.algorithm]
+    algorithm, network = pairs(task.comparison, problem, task.seed)[labels.index(task.label)]
     mixing = algorithm.mixing
     require(
         mixing is None or mixing.waits or Assumption.LOCKSTEP not in algorithm.assumes,

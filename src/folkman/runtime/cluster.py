@@ -176,8 +176,10 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
     problem = build_problem(comparison, task.seed, prepare=False)
     algorithm, _ = build(task, problem)
     from folkman.config.comparison import to_toml
+    from folkman.config.own_code import bundled, write_bundle
 
-    RunFolder.create(root, to_toml(comparison))
+    RunFolder.create(root, to_toml(bundled(comparison)))
+    write_bundle(comparison, root)
     cluster = ClusterFolder(root)
     numbers = [*range(comparison.nodes), *([SERVER] if algorithm.server is not None else [])]
     places = [(host, PORT) for host in hosts] or [("127.0.0.1", port) for port in _free_ports(len(numbers))]

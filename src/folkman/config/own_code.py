@@ -1,0 +1,71 @@
+"""The own code of a comparison: the files that it names, their digests, how they travel with it."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from folkman.config.comparison import CHOICES, Comparison
+from folkman.config.plugins import Parcel, Plugin, is_file, place_of, title, write_files
+
+__all__ = ["bundled", "by_content", "digests", "parcel", "write_bundle"]
+
+
+def digests(comparison: Comparison) -> dict[str, str]:
+    """Return the SHA-256 of every file of own code by its path."""
+    return {path: digest for plugin in _plugins(comparison).values() for path, digest in plugin.digests.items()}
+
+
+def by_content(comparison: Comparison) -> Comparison:
+    """Return a comparison with own code named by its digest: all that decides its results."""
+    return _renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
+
+
+def parcel(comparison: Comparison) -> Parcel:
+    """Return the own files of a comparison as JSON holds them; `plugins.unpacked` takes them."""
+    return {
+        place_of(name): {path: base64.b64encode(content).decode() for path, content in plugin.files.items()}
+        for name, plugin in _plugins(comparison).items()
+        if is_file(name)
+    }
+
+
+def bundled(comparison: Comparison) -> Comparison:
+    """Return a comparison that names its own files where `write_bundle` puts them."""
+    return _renamed(comparison, lambda name, plugin: f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name)
+
+
+def write_bundle(comparison: Comparison, root: Path) -> None:
+    """Copy the own files of a comparison below a folder."""
+    for name, plugin in _plugins(comparison).items():
+        if is_file(name):
+            write_files(plugin.files, root / _home(plugin))
+
+
+def _home(plugin: Plugin) -> str:
+    return f"own_code/{plugin.digest[:12]}"
+
+
+def _plugins(comparison: Comparison) -> dict[str, Plugin]:
+    found: dict[str, Plugin] = {}
+
+    def collect(name: str, plugin: Plugin) -> str:
+        found[name] = plugin
+        return name
+
+    _renamed(comparison, collect)
+    return found
+
+
+def _renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:
+    """Return a comparison with another name for each builder from outside the package."""
+
+    def renamed(kind: str, table: dict[str, Any]) -> dict[str, Any]:
+        plugin = CHOICES[kind].own(table["name"])
+        table = table if plugin is None else {**table, "name": rename(table["name"], plugin)}
+        own = table.get("network") if kind == "algorithm" else None
+        return {**table, "network": renamed("network", own)} if own else table
+
+    tables = {kind: renamed(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"}
+    algorithms = tuple(renamed("algorithm", table) for table in comparison.algorithm)
+    return comparison.model_copy(update={**tables, "algorithm": algorithms})
