@@ -6,11 +6,11 @@ from pathlib import Path
 import folkman
 
 SOURCE = Path(folkman.__file__).parent
-BASE = {"checks", "faults", "files", "keys", "machine", "units"}
+BASE = {"builders", "checks", "faults", "files", "keys", "machine", "units"}
 ROOMS = BASE | {"problem", "radio", "algorithm"}
 HOUSE = ROOMS | {"record", "config", "engine", "runtime", "theory", "report", "torch"}
 MAY_IMPORT = {
-    **{name: BASE for name in BASE},
+    **dict.fromkeys(BASE, BASE),
     "record": BASE | {"report"},  # within the methods of a run alone: see the test below
     "problem": BASE,
     "radio": BASE,

@@ -8,7 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Place, Server, async_sharing, dpsgd, fedavg
+    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Place, Server
+    from folkman.algorithm.async_sharing import async_sharing
+    from folkman.algorithm.dpsgd import dpsgd
+    from folkman.algorithm.fedavg import fedavg
     from folkman.engine.cells import simulate_cells
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
@@ -38,10 +41,10 @@ _HOMES = {
         "Inbox",
         "Place",
         "Server",
-        "async_sharing",
-        "dpsgd",
-        "fedavg",
     ),
+    "folkman.algorithm.async_sharing": ("async_sharing",),
+    "folkman.algorithm.dpsgd": ("dpsgd",),
+    "folkman.algorithm.fedavg": ("fedavg",),
     "folkman.engine.cells": ("simulate_cells",),
     "folkman.faults": ("Faults",),
     "folkman.engine.reference": ("reference",),
