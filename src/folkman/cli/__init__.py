@@ -67,6 +67,9 @@ def main() -> None:
     except OSError as error:
         _say(f"error: {_plain(error)}; files are never written half, so what is there is whole")
         sys.exit(DISK)
+    except ModuleNotFoundError as error:  # a node's installation has no simulator
+        _say(f"error: this needs '{error.name}', which is not installed here; pip install folkman brings all commands")
+        sys.exit(WRONG_INPUT)
     except (ValueError, RuntimeError, OverflowError) as error:
         _say(f"error: {error}")
         sys.exit(WRONG_INPUT)

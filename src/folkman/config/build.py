@@ -12,10 +12,8 @@ from folkman.problem.data import DataSet, shorten
 from folkman.problem.partition import Parts, take
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network, check_horizon
-from folkman.radio.latency import training_latency_s
-from folkman.radio.loss import Lossy
 
-__all__ = ["build_problem", "model_problem", "pairs", "slot_seconds"]
+__all__ = ["build_problem", "model_problem", "pair", "pairs", "slot_seconds"]
 
 
 def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
@@ -54,23 +52,37 @@ def slot_seconds(comparison: Comparison, problem: Problem) -> float:
     law = comparison.slot_s
     if isinstance(law, float | int):
         return float(law)
+    from folkman.radio.latency import training_latency_s  # here and not above: only the law needs it
+
     samples = min(max(problem.count), problem.batch or max(problem.count))
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
 
 
 def pairs(comparison: Comparison, problem: Problem) -> list[tuple[Algorithm, Network]]:
     """Build every algorithm of a comparison with its network."""
+    return [pair(comparison, problem, number) for number in range(len(comparison.algorithm))]
+
+
+def pair(comparison: Comparison, problem: Problem, number: int) -> tuple[Algorithm, Network]:
+    """Build one algorithm of a comparison, counted from 0, with its network."""
+    table = comparison.algorithm[number]
     shapes = tuple(shape for _, shape in problem.model.layout.shapes)
-    slot_s, built = slot_seconds(comparison, problem), []
-    for i, table in enumerate(comparison.algorithm):
-        try:
-            projection = CHOICES["projection"].build(comparison.projection)
-            network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=slot_s)
-            check_horizon(network, comparison.slots)
-            given = {"projection": projection, "shapes": shapes, "horizon": comparison.slots}
-            algorithm = CHOICES["algorithm"].build(table, **given)
-        except ValueError as error:
-            raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
-        loss = comparison.faults.loss
-        built.append((algorithm, Lossy(network, loss) if loss else network))
-    return built
+    try:
+        projection = CHOICES["projection"].build(comparison.projection)
+        slot_s = slot_seconds(comparison, problem)
+        network = CHOICES["network"].build(table["network"] or comparison.network, slot_s=slot_s)
+        check_horizon(network, comparison.slots)
+        given = {"projection": projection, "shapes": shapes, "horizon": comparison.slots}
+        algorithm = CHOICES["algorithm"].build(table, **given)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.{number} ({table['label']}): {error}") from None
+    return algorithm, _with_losses(network, comparison.faults.loss)
+
+
+def _with_losses(network: Network, loss: float) -> Network:
+    """Return the network, with a share `loss` of its messages lost."""
+    if not loss:
+        return network
+    from folkman.radio.loss import Lossy  # here and not above: a node on a network without losses does not need it
+
+    return Lossy(network, loss)

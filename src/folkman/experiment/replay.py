@@ -1,94 +1,59 @@
-"""`folkman replay`: what real nodes did, done again by the simulator; and what their model is worth."""
+"""`folkman replay`: what real nodes did, done again by the simulator."""
 
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
-from folkman.config.build import build_problem
 from folkman.engine.presence import Asleep
 from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.replay import replay_rounds, replay_star
 from folkman.runtime import journal
-from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task
-from folkman.runtime.causal import Retold, around_server, between_peers
+from folkman.runtime.causal import CausalTimeline, around_server, between_peers
+from folkman.runtime.cluster import last_params, read_cluster
 from folkman.runtime.codec import SERVER
-from folkman.runtime.state import read_arrays
 
-__all__ = ["evaluate", "retell"]
+__all__ = ["replay"]
 
 TOLERANCE = 1e-5
 
 
-def retell(root: Path) -> dict[str, Any]:
+def replay(root: Path) -> dict[str, Any]:
     """Replay the recorded timeline of a cluster and compare every node's last parameters."""
-    configs, task, problem, algorithm = _cluster(root)
+    configs, task, problem, algorithm = read_cluster(root)
     logs = {}
     for config in configs:
         path = config.folder / "timeline.bin"
         require(path.is_file(), f"expected a journal, there is no {path}; run the nodes with timeline = true")
         logs[config.number] = journal.read(path)
-    retold = _timeline(logs, algorithm, problem, paced=configs[0].radio == "emulated")
-    slots = len(retold.awake)
-    trace.save(retold.timeline, root / "timeline.npz")
+    joined = _timeline(logs, algorithm, problem, paced=configs[0].radio == "emulated")
+    slots = len(joined.awake)
+    trace.save(joined.timeline, root / "timeline.npz")
     run = simulate(
         problem,
-        _network(retold, algorithm),
+        _network(joined, algorithm),
         algorithm,
         slots=slots,
         seed=task.seed,
         clock=Clock(1.0),
         recording=Recording(every=slots),
-        faults=Asleep(retold.awake),
+        faults=Asleep(joined.awake),
     )
     difference = {}
     for config in configs:
         expected = run.model if config.number == SERVER else run.nodes[config.number]
-        found = _last(config, task)
+        found = last_params(config, task)
         scale = max(float(np.abs(expected).max()), 1e-30)
         difference[config.folder.name] = float(np.abs(found - expected).max()) / scale
     return {"folder": str(root), "slots": slots, "difference": difference, "tolerance": TOLERANCE}
 
 
-def evaluate(root: Path) -> dict[str, Any]:
-    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's."""
-    configs, task, problem, _ = _cluster(root)
-    last = {config.number: _last(config, task) for config in configs}
-    share = np.asarray(problem.share)
-    model = last[SERVER] if SERVER in last else sum(share[i] * last[i] for i in range(problem.num_nodes))
-    worth = problem.evaluate(jnp.asarray(model, problem.initial.dtype))
-    return {name: _number(float(value)) for name, value in worth._asdict().items()}
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
-def _cluster(root: Path) -> tuple[list[NodeConfig], Task, Problem, Algorithm]:
-    files = sorted((root / "nodes").glob("*/node.toml"))
-    require(bool(files), f"expected a cluster that `folkman up` made, {root} is none; check the path")
-    configs = [read_node(path) for path in files]
-    task = read_task(configs[0].config, configs[0].label, configs[0].seed)
-    jax.config.update("jax_enable_x64", task.comparison.precision == "float64")
-    problem = build_problem(task.comparison, task.seed)
-    return configs, task, problem, build(task, problem)[0]
-
-
-def _last(config: NodeConfig, task: Task) -> Any:
-    """Return a node's last parameters: its result, or where it was stopped."""
-    for name in ("final.safetensors", "state.safetensors"):
-        if (config.folder / name).is_file():
-            return read_arrays(config.folder / name, task.fingerprint)["params"]
-    raise ValueError(f"{config.folder} has no result yet; wait for the node, or stop it: folkman down")
-
-
-def _timeline(logs: dict[int, journal.Log], algorithm: Algorithm, problem: Problem, *, paced: bool) -> Retold:
+def _timeline(logs: dict[int, journal.Log], algorithm: Algorithm, problem: Problem, *, paced: bool) -> CausalTimeline:
     if algorithm.server is not None:
         return around_server(logs)
     count = problem.num_nodes
@@ -99,8 +64,8 @@ def _timeline(logs: dict[int, journal.Log], algorithm: Algorithm, problem: Probl
     return between_peers(logs, near, paced=paced and not rounds, rounds=rounds)
 
 
-def _network(retold: Retold, algorithm: Algorithm) -> Any:
-    timeline = retold.timeline
+def _network(joined: CausalTimeline, algorithm: Algorithm) -> Any:
+    timeline = joined.timeline
     if isinstance(timeline, trace.StarTimeline):
         return replay_star(timeline)
     if Assumption.LOCKSTEP in algorithm.assumes:
