@@ -14,8 +14,6 @@
 Paths are relative to the file. Nothing but parameters leaves a node.
 """
 
-import contextlib
-import ctypes
 import faulthandler
 import hashlib
 import signal
@@ -34,6 +32,7 @@ from folkman.config.build import pair, slot_seconds
 from folkman.config.choices import ConfigError, describe
 from folkman.config.comparison import Comparison, resolve, to_toml
 from folkman.config.text import read
+from folkman.machine import hold_little
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
 from folkman.runtime import loops
@@ -265,7 +264,8 @@ def _transport(config: NodeConfig, task: Task, node: Node | ServerNode, security
 
 def run_node(path: Path) -> int:
     """Be the node of a file until done or stopped; return the exit code."""
-    _give_memory_back()
+    hold_little()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start that compiles nothing is small
     config = read_node(path)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
@@ -286,16 +286,3 @@ def run_node(path: Path) -> int:
     if metrics:
         metrics.close()
     return code
-
-
-def _give_memory_back() -> None:
-    """Let glibc return freed megabytes to the system at once.
-
-    By default it raises its own limit with every large block that is freed, and a hundred threads each keep a heap:
-    sixteen nodes of the paper's CNN then hold twice what they use.
-    """
-    mmap_threshold, arena_max = -3, -8  # M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(mmap_threshold, 1 << 20)
-        library.mallopt(arena_max, 2)

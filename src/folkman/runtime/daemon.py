@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from folkman.machine import trim
 from folkman.runtime import control, journal, state
 from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
 from folkman.runtime.emulation import Emulation, SlotClock, Trips
@@ -107,6 +108,7 @@ class Daemon:
         """Live until done, stopped or diverged; `loop` is the learner's."""
         self._take_up()
         self.node.warm()
+        trim()
         self.transport.open(self)
         works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self.saver.work}
         threads = [threading.Thread(target=self.guarded, args=(each,), name=n) for n, each in works.items()]

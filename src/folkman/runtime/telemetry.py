@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from folkman.files import write_whole
+from folkman.machine import resident_bytes
 from folkman.runtime.identity import name_of
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def health_of(daemon: "Daemon") -> dict[str, Any]:
         "incarnation": daemon.incarnation,
         "uptime_s": round(time.monotonic() - daemon.began_s, 3),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
-        "memory_bytes": _memory_bytes(),
-        "memory_peak_bytes": usage.ru_maxrss * 1024,
+        "memory_bytes": resident_bytes(),
+        "memory_peak_bytes": resident_bytes(peak=True),
         "linked": sorted(name_of(j) for j in transport.links()),
         "num_linked": len(transport.links()),
         "refused": dict(node.mailbox.refused),
@@ -87,14 +88,6 @@ def health_of(daemon: "Daemon") -> dict[str, Any]:
         "timeline": daemon.journal.ended or "recorded",
         "insecure": daemon.members is None,
     }
-
-
-def _memory_bytes() -> int:
-    """Return the resident set, where the system tells."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
 
 
 def write_health(path: Path, facts: Mapping[str, Any]) -> None:
