@@ -18,11 +18,7 @@ import typer
 
 from folkman.cli import node as cli_node
 from folkman.cli import sweep as cli_sweep
-from folkman.cli.bench import bench
-from folkman.cli.certs import certs_app
-from folkman.cli.look import register as register_look
-from folkman.cli.paper import audit, reproduce
-from folkman.cli.theory import theory_app
+from folkman.cli.lazy import LazyGroup
 from folkman.files import keep_programs
 
 if TYPE_CHECKING:
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,12 +39,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
-app.add_typer(theory_app, name="theory")
-app.command()(reproduce)
-app.command()(audit)
-app.command()(bench)
 cli_sweep.register(app)
-app.add_typer(certs_app, name="certs")
 cli_node.register(app)
 
 WRONG_INPUT, DIVERGED, DISK, INTERRUPTED = 2, 3, 4, 130
@@ -390,6 +382,3 @@ def data_fetch(
 
     for name in names:
         print(f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}", flush=True)
-
-
-register_look(app)
