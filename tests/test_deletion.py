@@ -28,9 +28,9 @@ def copy_without(folder, *rooms):
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def command(environment, *arguments, folder):
+def command(environment, *arguments, folder, python=sys.executable):
     return subprocess.Popen(
-        [sys.executable, "-m", "folkman", *arguments],
+        [python, "-m", "folkman", *arguments],
         cwd=folder,
         env=environment,
         text=True,
@@ -44,10 +44,11 @@ def cluster(folder, nodes, **options):
     return make_cluster(folder, task(nodes=nodes), {"transport": "tcp", "radio": "measured", "steps": 8, **options})
 
 
-def to_their_end(environment, homes):
-    """Run nodes as processes; return how many modules each imported, and check how they ended."""
+def to_their_end(environment, homes, python=sys.executable):
+    """Run nodes as processes; check how they ended, and return the modules that each imported."""
     environment = {**environment, "PYTHONPROFILEIMPORTTIME": "1"}
-    nodes = [command(environment, "node", "--config", str(home / "node.toml"), folder=home) for home in homes]
+    files = [str(home / "node.toml") for home in homes]
+    nodes = [command(environment, "node", "--config", file, folder=homes[0], python=python) for file in files]
     imported = []
     for process, home in zip(nodes, homes, strict=True):
         _, log = process.communicate(timeout=120)
