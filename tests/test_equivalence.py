@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from folkman import ALGORITHMS, async_sharing, constant, dpsgd, fedavg, ideal, iid, pipelined, simulate, snapshot
-from folkman.algorithm import adafl, cga, dfedavgm, dispfl, fedap, fedasync, fedbuff, fedsa, sgp, swift, twafl
+from folkman.algorithm.adafl import adafl
+from folkman.algorithm.cga import cga
+from folkman.algorithm.dfedavgm import dfedavgm
+from folkman.algorithm.dispfl import dispfl
+from folkman.algorithm.fedap import fedap
+from folkman.algorithm.fedasync import fedasync
+from folkman.algorithm.fedbuff import fedbuff
+from folkman.algorithm.fedsa import fedsa
+from folkman.algorithm.sgp import sgp
+from folkman.algorithm.swift import swift
+from folkman.algorithm.twafl import twafl
 from folkman.problem.data import quadratic
 from folkman.radio import bandwidth, schedule
 from reference import plain

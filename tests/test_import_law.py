@@ -6,7 +6,7 @@ from pathlib import Path
 import folkman
 
 SOURCE = Path(folkman.__file__).parent
-BASE = {"checks", "faults", "files", "keys", "machine", "units"}
+BASE = {"builders", "checks", "faults", "files", "keys", "machine", "units"}
 ROOMS = BASE | {"problem", "radio", "algorithm"}
 HOUSE = ROOMS | {"record", "config", "engine", "runtime", "theory", "report", "torch"}
 MAY_IMPORT = {

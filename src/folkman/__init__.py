@@ -13,31 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from folkman.algorithm import (
-        ALGORITHMS,
-        Algorithm,
-        Assumption,
-        Inbox,
-        Mixing,
-        Place,
-        Server,
-        adafl,
-        adpsgd,
-        async_sharing,
-        cga,
-        compcga,
-        dfedavgm,
-        dispfl,
-        dpsgd,
-        fedap,
-        fedasync,
-        fedavg,
-        fedbuff,
-        fedsa,
-        sgp,
-        swift,
-        twafl,
-    )
+    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Mixing, Place, Server
+    from folkman.algorithm.adafl import adafl
+    from folkman.algorithm.adpsgd import adpsgd
+    from folkman.algorithm.async_sharing import async_sharing
+    from folkman.algorithm.cga import cga
+    from folkman.algorithm.compcga import compcga
+    from folkman.algorithm.dfedavgm import dfedavgm
+    from folkman.algorithm.dispfl import dispfl
+    from folkman.algorithm.dpsgd import dpsgd
+    from folkman.algorithm.fedap import fedap
+    from folkman.algorithm.fedasync import fedasync
+    from folkman.algorithm.fedavg import fedavg
+    from folkman.algorithm.fedbuff import fedbuff
+    from folkman.algorithm.fedsa import fedsa
+    from folkman.algorithm.sgp import sgp
+    from folkman.algorithm.swift import swift
+    from folkman.algorithm.twafl import twafl
     from folkman.engine.cells import simulate_cells
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
@@ -66,11 +58,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_METHODS = (
+    "adafl adpsgd async_sharing cga compcga dfedavgm dispfl dpsgd fedap fedasync fedavg fedbuff fedsa sgp swift twafl"
+)
+"""Each lives in a file of its own name."""
+
 _HOMES = {
-    "folkman.algorithm": (
-        "ALGORITHMS Algorithm Assumption Inbox Mixing Place Server adafl adpsgd async_sharing cga compcga dfedavgm "
-        "dispfl dpsgd fedap fedasync fedavg fedbuff fedsa sgp swift twafl"
-    ),
+    "folkman.algorithm": "ALGORITHMS Algorithm Assumption Inbox Mixing Place Server",
+    **{f"folkman.algorithm.{name}": name for name in _METHODS.split()},
     "folkman.engine.cells": "simulate_cells",
     "folkman.engine.reference": "reference",
     "folkman.engine.simulate": "Clock Recording simulate",

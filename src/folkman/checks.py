@@ -2,9 +2,11 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
 
-__all__ = ["nearest", "pick", "require"]
+__all__ = ["nearest", "need", "pick", "require"]
 
 Entry = TypeVar("Entry")
 
@@ -13,6 +15,18 @@ def require(holds: bool, message: str) -> None:
     """Raise ValueError unless `holds`; a message says what was expected, what came, what to do."""
     if not holds:
         raise ValueError(message)
+
+
+@cache
+def need(module: str, install: str = "folkman[devices]") -> Any:
+    """Return an optional module, or say what to install."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.split(".")[0]
+        raise RuntimeError(
+            f"this needs the package '{package}', which is not installed; pip install '{install}'"
+        ) from None
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

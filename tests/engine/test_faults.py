@@ -18,7 +18,12 @@ from folkman import (
     simulate,
     snapshot,
 )
-from folkman.algorithm import adpsgd, cga, fedap, fedasync, fedbuff, fedsa
+from folkman.algorithm.adpsgd import adpsgd
+from folkman.algorithm.cga import cga
+from folkman.algorithm.fedap import fedap
+from folkman.algorithm.fedasync import fedasync
+from folkman.algorithm.fedbuff import fedbuff
+from folkman.algorithm.fedsa import fedsa
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
 

@@ -9,8 +9,8 @@ import pytest
 
 import folkman as fm
 from folkman.problem import blocks, fused
+from folkman.problem.cnn import CNN
 from folkman.problem.models import MODELS
-from folkman.problem.networks import CNN
 from folkman.problem.normalisation import local_response_norm
 
 IMAGES = [(28, 28, 1), (8, 8, 1), (12, 8, 3)]

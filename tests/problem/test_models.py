@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from folkman.problem.cnn import CNN
 from folkman.problem.models import MODELS, cnn
-from folkman.problem.networks import CNN
 from folkman.problem.normalisation import local_response_norm
 from reference import plain
 

@@ -19,10 +19,10 @@ from folkman.runtime import identity, journal, loops
 from folkman.runtime import state as saved
 from folkman.runtime.causal import around_server, between_peers
 from folkman.runtime.codec import SERVER, Message, encode
-from folkman.runtime.daemon import DISK, DIVERGED, Daemon, Settings
+from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
-from folkman.runtime.saver import Saver
+from folkman.runtime.state import Saver
 from folkman.runtime.telemetry import Logger, MetricsServer, prometheus
 from folkman.runtime.transport import Local, LocalExchange
 
@@ -45,9 +45,9 @@ def build(problem, algorithm, folder, exchange, steps, number):
     else:
         node = Node(number, problem.of_node(number), algorithm, shares, seed=1, wire=Wire(RUN))
         loop = loops.in_rounds if algorithm.server is not None or node.mailbox.round else loops.alone
-    settings = Settings(home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0)
+    config = DaemonConfig(home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0)
     logger = Logger(str(number), insecure=True, stream=io.StringIO())
-    return Daemon(node, Local(number, node.neighbours, exchange), settings, logger, members=None), loop
+    return Daemon(node, Local(number, node.neighbours, exchange), config, logger, members=None), loop
 
 
 def live(problem, algorithm, folder, steps, numbers=None):
@@ -147,7 +147,7 @@ def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(problem, 
         raise OSError(28, "No space left on device", str(path))
 
     daemon, loop = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
-    daemon.settings = daemon.settings._replace(start_wait_s=0.1, linger_s=0.1)
+    daemon.config = daemon.config._replace(start_wait_s=0.1, linger_s=0.1)
     monkeypatch.setattr(saved, "write_arrays", refuse)
 
     assert daemon.run(loop) == DISK
@@ -158,7 +158,7 @@ def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(problem, 
 def test_in_rounds_nothing_is_sent_before_it_is_saved(problem, tmp_path, monkeypatch):
     algorithm, write, failed = dpsgd(0.1, topology="complete"), saved.write_arrays, []
     daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0)
-    daemon.settings = daemon.settings._replace(start_wait_s=0.1)
+    daemon.config = daemon.config._replace(start_wait_s=0.1)
     pushed = []
     monkeypatch.setattr(daemon.outbox, "push", lambda *message: pushed.append((message, len(failed))))
 
@@ -245,7 +245,7 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
     wire = Wire(RUN, identity.Identity(tmp_path / "certs", 0).sign, Checks(members.verify))
     daemon.node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), seed=1, wire=wire)
     daemon.members, daemon.logger = members, Logger("node-0", insecure=False, stream=logs)
-    daemon.settings = daemon.settings._replace(start_wait_s=0.0, slot_s=0.02)
+    daemon.config = daemon.config._replace(start_wait_s=0.0, slot_s=0.02)
     thief = Thief(2, exchange, 0, identity.Identity(tmp_path / "certs", 2).sign)
     living = threading.Thread(target=daemon.run, args=(loop,))
     living.start()
@@ -276,7 +276,7 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
 def test_a_node_alone_learns_and_ends(problem, tmp_path):
     exchange = LocalExchange()
     daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, 6, 0)
-    daemon.settings = daemon.settings._replace(start_wait_s=0.1, linger_s=0.1)
+    daemon.config = daemon.config._replace(start_wait_s=0.1, linger_s=0.1)
 
     assert daemon.run(loop) == 0
     assert daemon.node.steps == 6
@@ -287,7 +287,7 @@ def test_a_node_alone_learns_and_ends(problem, tmp_path):
 def test_a_node_that_diverges_ends_with_its_last_good_state(problem, tmp_path):
     exchange = LocalExchange()
     daemon, loop = build(problem, async_sharing(1e38), tmp_path, exchange, 50, 0)
-    daemon.settings = daemon.settings._replace(start_wait_s=0.0, linger_s=0.0)
+    daemon.config = daemon.config._replace(start_wait_s=0.0, linger_s=0.0)
 
     assert daemon.run(loop) == DIVERGED
     state = tmp_path / "node-0" / "state.safetensors"

@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server
@@ -64,6 +63,8 @@ def fedavg(
         raise ValueError(f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent")
     check_rule(rule, trim)
     eta = step_size(step, decay, decay_steps)
+    import optax  # here and not above: a node that only reads the options does not need it
+
     known = {"sgd": optax.identity(), "momentum": optax.trace(0.9), "adam": optax.scale_by_adam()}
     local = known.get(optimizer)
     if local is None:

@@ -9,29 +9,20 @@ import sys
 
 import typer
 
-from folkman.cli import look, methods, node, paper, radio, run, sweep
-from folkman.cli.certs import certs_app
 from folkman.cli.common import DISK, WRONG_INPUT, plain, say
-from folkman.cli.data import data_app
-from folkman.cli.theory import theory_app
+from folkman.cli.lazy import LazyGroup
 from folkman.files import keep_programs
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
     help="Decentralized federated learning with asynchronous parameter sharing: simulate, compare, plot.",
 )
-for group in (run, look, sweep, paper):
-    group.register(app)
-for group in (radio, methods, node):
-    group.register(app)
-app.add_typer(data_app, name="data")
-app.add_typer(theory_app, name="theory")
-app.add_typer(certs_app, name="certs")
 
 
 def main(commands: typer.Typer = app) -> None:
@@ -48,6 +39,9 @@ def main(commands: typer.Typer = app) -> None:
     except OSError as error:
         say(f"error: {plain(error)}; files are never written half, so what is there is whole")
         sys.exit(DISK)
+    except ModuleNotFoundError as error:  # a node's installation has no simulator
+        say(f"error: this needs '{error.name}', which is not installed here; pip install folkman brings all commands")
+        sys.exit(WRONG_INPUT)
     except (ValueError, RuntimeError, OverflowError) as error:
         say(f"error: {error}")
         sys.exit(WRONG_INPUT)

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.record.scene import Scene
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    for command in (plot, report, dash):
-        app.command()(command)
+__all__ = ["dash", "plot", "report"]
 
 
 def plot(

@@ -9,13 +9,7 @@ import typer
 
 from folkman.cli.common import AsJson, print_json
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(algorithms)
-    app.command()(cite)
+__all__ = ["algorithms", "cite"]
 
 
 def algorithms(as_json: AsJson = False) -> None:

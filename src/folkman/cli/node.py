@@ -13,25 +13,35 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["register"]
+__all__ = ["down", "node", "replay", "status", "up"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Folder = Annotated[Path, typer.Argument(help="A cluster that `folkman up` made.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (node, up, status, down, replay):
-        app.command()(command)
-
-
-def node(config: Annotated[Path, typer.Option(help="The node's own TOML file.")]) -> None:
-    """Be one node: learn, send, hear, until done or told to stop. Logs are JSON lines on standard error."""
-    from folkman.runtime.cluster import run_node
+def node(
+    config: Annotated[Path, typer.Option(help="The node's own TOML file.")],
+    check: Annotated[bool, typer.Option("--check", help="Read and build everything, say what it is, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --check: print one JSON object.")] = False,
+) -> None:
+    """Run one node until it is done or stopped by a signal. Logs are JSON lines on standard error."""
+    if check:
+        _check(config, as_json=as_json)
+        return
+    if as_json:
+        raise ValueError("--json goes with --check; a node that runs logs JSON lines anyway")
+    from folkman.runtime.assembly import run_node
 
     code = run_node(config)
     sys.stdout.flush()
     os._exit(code)  # compiled programs may still run in threads of their own
+
+
+def _check(config: Path, *, as_json: bool) -> None:
+    from folkman.runtime.preview import preview, sentences
+
+    found = preview(config)
+    print(json.dumps(found, allow_nan=False) if as_json else sentences(found))
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -90,7 +100,7 @@ def _wait(root: Path) -> None:
 
 
 def _evaluate(root: Path, *, quiet: bool) -> dict[str, Any]:
-    from folkman.experiment.replay import evaluate
+    from folkman.runtime.cluster import evaluate
 
     found = evaluate(root)
     text = f"train loss {found['train_loss']:.4f}, test accuracy {found['test_accuracy']}"
@@ -125,9 +135,9 @@ def down(root: Folder) -> None:
 
 def replay(root: Folder, as_json: AsJson = False) -> None:
     """Feed the timeline that the nodes recorded to the simulator, and compare the parameters."""
-    from folkman.experiment.replay import retell
+    from folkman.experiment.replay import replay as repeat
 
-    found = retell(root)
+    found = repeat(root)
     worst = max(found["difference"].values())
     lines = [f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items()]
     lines.append(f"{found['slots']} slots replayed; largest relative difference {worst:.2e}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from folkman.papers.reproduce import Made
     from folkman.papers.results import Results
 
-__all__ = ["register"]
+__all__ = ["audit", "papers", "reproduce"]
 
 QUICK_COMPILE = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 """For sizes whose time is compilation."""
@@ -39,12 +39,6 @@ Budget = Annotated[float | None, typer.Option(min=0, help="Seconds after which t
 Out = Annotated[Path | None, typer.Option(help="Folder of the runs; default runs/paper-SIZE. Goes on if it is there.")]
 Share = Annotated[str | None, typer.Option(help="K/N: the K-th of N processes that share the work and the folder.")]
 Redraw = Annotated[Path | None, typer.Option(help="Draw from this folder's runs; run nothing.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of papers."""
-    for command in (reproduce, audit, papers):
-        app.command()(command)
 
 
 def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one

@@ -10,12 +10,7 @@ import typer
 
 from folkman.cli.common import AsJson, ending_at_once, print_json, print_paths, say
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(radio)
+__all__ = ["radio"]
 
 
 def radio(  # noqa: PLR0913, PLR0917 - the options, one by one

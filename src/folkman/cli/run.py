@@ -31,13 +31,7 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.report.notebook import Results
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(run)
-    app.command(name="ls")(list_command)
+__all__ = ["list_command", "run"]
 
 
 def run(

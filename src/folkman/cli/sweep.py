@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from folkman.experiment.sweep import Prepared
     from folkman.record.store import SweepFolder
 
-__all__ = ["Engine", "Memory", "TlsCa", "TlsCert", "TlsKey", "Workers", "job_progress", "register"]
+__all__ = ["Engine", "Memory", "TlsCa", "TlsCert", "TlsKey", "Workers", "compare", "job_progress", "sweep"]
 
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a key of all arms. May be repeated.")]
 Engine = Annotated[str, typer.Option(help="here, processes, dask, or tls://scheduler:8786")]
@@ -31,12 +31,6 @@ Memory = Annotated[str | None, typer.Option(help="Most memory of a worker: 4GB; 
 TlsCa = Annotated[Path | None, typer.Option(help="The cluster's authority, PEM.")]
 TlsCert = Annotated[Path | None, typer.Option(help="Our certificate, PEM.")]
 TlsKey = Annotated[Path | None, typer.Option(help="Its private key, PEM.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of sweeps."""
-    app.command()(sweep)
-    app.command()(compare)
 
 
 def crew_of(engine: str, workers: int | None, memory: str | None, *tls: Path | None) -> "Crew":

@@ -23,10 +23,8 @@ from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network, check_horizon
-from folkman.radio.latency import training_latency_s
-from folkman.radio.loss import Lossy
 
-__all__ = ["build_problem", "model_problem", "pairs", "seedless", "slot_seconds", "takes_seed"]
+__all__ = ["build_problem", "model_problem", "pair", "pairs", "seedless", "slot_seconds", "takes_seed"]
 
 
 def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
@@ -73,27 +71,39 @@ def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
     law = comparison.slot_s
     if isinstance(law, float | int):
         return float(law)
+    from folkman.radio.latency import training_latency_s  # here and not above: only the law needs it
+
     samples = min(max(problem.count), problem.batch or max(problem.count))
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
 
 
 def pairs(comparison: Comparison, problem: Learnable, seed: int | None = None) -> list[tuple[Algorithm, Network]]:
     """Build every algorithm of a comparison with its network, under a seed; default the first."""
+    return [pair(comparison, problem, number, seed) for number in range(len(comparison.algorithm))]
+
+
+def pair(comparison: Comparison, problem: Learnable, number: int, seed: int | None = None) -> tuple[Algorithm, Network]:
+    """Build one algorithm of a comparison, counted from 0, with its network, under a seed; default the first."""
+    table = comparison.algorithm[number]
     given = _always(comparison, comparison.seeds[0] if seed is None else seed)
     given["slot_s"] = slot_seconds(comparison, problem)
     given["shapes"] = tuple(shape for _, shape in problem.layout.shapes)
-    built = []
-    for i, table in enumerate(comparison.algorithm):
-        try:
-            projection = CHOICES["projection"].build(comparison.projection, **given)
-            network = CHOICES["network"].build(table["network"] or comparison.network, **given)
-            check_horizon(network, comparison.slots)
-            algorithm = CHOICES["algorithm"].build(table, projection=projection, **given)
-        except ValueError as error:
-            raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
-        loss = comparison.faults.loss
-        built.append((algorithm, Lossy(network, loss) if loss else network))
-    return built
+    try:
+        projection = CHOICES["projection"].build(comparison.projection, **given)
+        network = CHOICES["network"].build(table["network"] or comparison.network, **given)
+        check_horizon(network, comparison.slots)
+        algorithm = CHOICES["algorithm"].build(table, projection=projection, **given)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.{number} ({table['label']}): {error}") from None
+    return algorithm, _with_losses(network, comparison.faults.loss)
+
+
+def _with_losses(network: Network, loss: float) -> Network:
+    if not loss:
+        return network
+    from folkman.radio.loss import Lossy
+
+    return Lossy(network, loss)
 
 
 def takes_seed(comparison: Comparison) -> bool:

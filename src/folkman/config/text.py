@@ -38,7 +38,9 @@ def gather(
             f"settings are a list of texts or a dictionary, got the text '{settings}'; write ['{settings}']"
         )
     raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
-    return put(raw, settings) if isinstance(settings, Mapping) else override(raw, settings or ())
+    if isinstance(settings, Mapping):
+        return anchored(put(raw, settings), Path.cwd())
+    return override(raw, settings or ())
 
 
 def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from jax import Array
 from jax.core import Tracer
 
 from folkman.problem.heads import CROSS_ENTROPY
-from folkman.problem.networks import CNN
 
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
@@ -37,6 +36,10 @@ class Kernel(Protocol):
 def kernel_for(problem: "Problem", point: Array) -> Kernel | None:
     """Return a kernel that beats JAX at this problem's gradients and agrees with it to rounding, or None."""
     network, head = problem.model.network, problem.model.head
+    if not problem.model.convolutional:
+        return None
+    from folkman.problem.cnn import CNN  # here and not above: other models do not need it
+
     if not isinstance(network, CNN) or network.in_blocks or head is not CROSS_ENTROPY:
         return None
     arrays = (point, problem.x, problem.y, problem.count)

@@ -13,7 +13,7 @@ from jax import Array
 from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Head
 from folkman.problem.layout import Layout
-from folkman.problem.networks import CNN, PRECISIONS, Dense, Offset, Precision, ScoreNetwork
+from folkman.problem.networks import PRECISIONS, Dense, Offset, Precision, ScoreNetwork
 
 __all__ = ["MODELS", "Model", "cnn", "linear", "logistic", "mlp", "quadratic", "softmax", "svm"]
 
@@ -92,6 +92,8 @@ def cnn(sample: tuple[int, ...], classes: int, *, precision: Precision = "float3
             f"the CNN expects samples of shape (height, width, channels), got {sample}; "
             "use a data set of images or another model"
         )
+    from folkman.problem.cnn import CNN  # here and not above: its kernels are a third of this folder
+
     return Model(CNN((sample[0], sample[1], sample[2]), classes, precision), CROSS_ENTROPY, convolutional=True)
 
 

@@ -253,11 +253,11 @@ def make_problem(
     return Problem(
         x=_prepared(model, padded(data.x_train)) if prepare else padded(data.x_train),
         y=padded(data.y_train),
-        count=jnp.asarray(counts, jnp.int32),
-        share=jnp.asarray(counts / counts.sum(), dtype),
-        node=jnp.arange(len(parts), dtype=jnp.int32),
+        count=jax.device_put(counts.astype(np.int32)),  # unlike jnp.asarray it compiles no program
+        share=jax.device_put((counts / counts.sum()).astype(dtype)),
+        node=jax.device_put(np.arange(len(parts), dtype=np.int32)),
         initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
-        x_test=_prepared(model, x_test[None])[0] if prepare else x_test,
+        x_test=_prepared(model, x_test[None])[0] if prepare and len(x_test) else x_test,
         y_test=_as_array(data.y_test, dtype),
         optimum=_optimum(data, model, parts, l2, dtype),
         name=data.name,

@@ -1,13 +1,15 @@
 """Who hears whom, when, at what cost."""
 
-from collections.abc import Callable
-
-from folkman.radio.delay import DELAYS
+from folkman.builders import Builders
 from folkman.radio.delivery import Network
-from folkman.radio.network import RadioNetwork
-from folkman.radio.replay import from_file
 
 __all__ = ["NETWORKS"]
 
-NETWORKS: dict[str, Callable[..., Network]] = {**DELAYS, "radio": RadioNetwork, "trace": from_file}
+NETWORKS: Builders[Network] = Builders(
+    {
+        **{name: f"folkman.radio.delay:{name}" for name in ("ideal", "constant", "snapshot", "iid", "pipelined")},
+        "radio": "folkman.radio.network:RadioNetwork",
+        "trace": "folkman.radio.replay:from_file",
+    }
+)
 """Builders by name."""

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from folkman.radio.geometry import Points, distances, require_positive
-from folkman.units import dbm_to_watt
+from folkman.radio.geometry import Points, distances
+from folkman.units import dbm_to_watt, require_positive
 
 __all__ = [
     "interferer_gain",

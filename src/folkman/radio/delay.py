@@ -34,7 +34,6 @@ from folkman.checks import require
 from folkman.radio.delivery import Delivery, Transfer
 
 __all__ = [
-    "DELAYS",
     "DelayNetwork",
     "DelayState",
     "LockstepState",
@@ -277,13 +276,3 @@ def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
 def pipelined(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build the pipelined law: transfers of `gamma` slots, back to back."""
     return DelayNetwork("pipelined", _at_least("gamma", gamma, 1), _pipelined_law, _fixed_trip, 2, bits_per_parameter)
-
-
-DELAYS: dict[str, Callable[..., DelayNetwork]] = {
-    "ideal": ideal,
-    "constant": constant,
-    "snapshot": snapshot,
-    "iid": iid,
-    "pipelined": pipelined,
-}
-"""Builders by name."""

@@ -16,15 +16,18 @@ a band in every other cell, density 1 / (pi R^2), because the paper gives no den
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
-from scipy.spatial import KDTree
+
+from folkman.units import require_positive
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
 
 __all__ = [
     "Placement",
@@ -44,7 +47,6 @@ __all__ = [
     "placement",
     "poisson_points",
     "poisson_stations",
-    "require_positive",
     "waypoint_start",
     "waypoint_step",
 ]
@@ -70,18 +72,6 @@ class Waypoint(NamedTuple):
 
     positions_m: Array  # (node, 2)
     targets_m: Array  # (node, 2)
-
-
-def require_positive(name: str, value: ArrayLike, remedy: str) -> None:
-    """Raise ValueError unless `value` is positive and finite; a traced value is let through.
-
-    The numeric core checks here, where values enter: under `jit` there is no number to look at.
-    """
-    if isinstance(value, Tracer):
-        return
-    concrete = np.asarray(value)
-    if not np.all((concrete > 0) & np.isfinite(concrete)):
-        raise ValueError(f"expected {name} positive and finite, got {name} = {value}; {remedy}")
 
 
 def cell_density_per_m2(radius_m: float) -> float:
@@ -264,6 +254,12 @@ def nodes_in_discs(stations_m: Array, nodes_per_cell: int, radius_m: ArrayLike, 
     return stations_m[:, None, :] + offsets_m.reshape(num_cells, nodes_per_cell, 2)
 
 
+def _tree(sites_m: np.ndarray) -> "KDTree":
+    from scipy.spatial import KDTree  # here and not above: only networks of many cells need it
+
+    return KDTree(sites_m)
+
+
 def nodes_in_voronoi_cells(stations_m: Array, nodes_per_cell: int, radius_m: float, key: Array) -> Array:
     """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`, (cell, node, 2).
 
@@ -272,7 +268,7 @@ def nodes_in_voronoi_cells(stations_m: Array, nodes_per_cell: int, radius_m: flo
     """
     require_positive("radius_m", radius_m, "give the largest distance served in metres")
     sites_m = np.asarray(stations_m, np.float64)
-    tree = KDTree(sites_m)
+    tree = _tree(sites_m)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     kept_m = np.zeros((len(sites_m), nodes_per_cell, 2))
     num_kept = np.zeros(len(sites_m), int)
@@ -296,7 +292,7 @@ def nodes_in_voronoi_cells(stations_m: Array, nodes_per_cell: int, radius_m: flo
 
 
 def _accept(
-    tree: KDTree, sites_m: np.ndarray, owner: np.ndarray, radius_m: float, rng: np.random.Generator
+    tree: "KDTree", sites_m: np.ndarray, owner: np.ndarray, radius_m: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     reach_m = radius_m * np.sqrt(rng.random(owner.size))
     angle = rng.uniform(0.0, 2 * math.pi, owner.size)
@@ -312,7 +308,7 @@ def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
     if count == 0:
         return jnp.zeros((len(sites_m), 0), jnp.int32)
     # One more than asked for: the nearest station to a station is itself, wherever ties put it.
-    found = np.asarray(KDTree(sites_m).query(sites_m, k=count + 1)[1])
+    found = np.asarray(_tree(sites_m).query(sites_m, k=count + 1)[1])
     is_self = found == np.arange(len(sites_m))[:, None]
     is_self[:, -1] |= ~is_self.any(axis=1)  # coinciding stations may push the cell itself off the list
     return jnp.asarray(found[~is_self].reshape(len(sites_m), count), jnp.int32)

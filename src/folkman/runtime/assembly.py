@@ -1,4 +1,4 @@
-"""From a configuration to nodes: what `folkman node`, `up` and `replay` are told, and what they build from it.
+"""One node from its file: what `folkman node` reads, what it builds from it, and the process that it becomes.
 
     node = 0                          # or "server"
     config = "config.toml"            # what is learnt: the very file that `folkman run` takes
@@ -14,29 +14,42 @@
 Paths are relative to the file. Nothing but parameters leaves a node.
 """
 
+import faulthandler
 import hashlib
-import runpy
-import tomllib
+import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
+import jax
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import nearest, require
-from folkman.config.build import model_problem, pairs
+from folkman.config.build import pair, slot_seconds
 from folkman.config.choices import ConfigError, describe
 from folkman.config.comparison import Comparison, resolve, to_toml
 from folkman.config.own_code import by_content
 from folkman.config.text import read
-from folkman.problem.data import DataSet
+from folkman.machine import hold_little
 from folkman.problem.learnable import Learnable
-from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network
-from folkman.runtime.codec import SERVER
+from folkman.runtime import loops
+from folkman.runtime.codec import HEADER_BYTES, SERVER
+from folkman.runtime.daemon import Daemon, DaemonConfig
+from folkman.runtime.emulation import Emulation, Trips
+from folkman.runtime.identity import Identity, Members, name_of, number_of
+from folkman.runtime.mailbox import Checks
+from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.shards import load_guest, load_shard
+from folkman.runtime.telemetry import Logger, MetricsServer, health_of
+from folkman.runtime.transport import Security, Transport
 
-__all__ = ["NodeConfig", "Task", "address", "load_guest", "load_shard", "read_node", "save_shard", "task_of"]
+__all__ = ["NodeConfig", "Task", "address", "assemble", "build", "read_node", "read_task", "run_node", "task_of"]
+
+Loop: TypeAlias = Callable[[Daemon], None]
 
 
 class NodeConfig(BaseModel):
@@ -137,14 +150,19 @@ def task_of(comparison: Comparison, label: str | None = None, seed: int | None =
 
 
 def read_task(path: Path, label: str | None, seed: int | None) -> Task:
-    """Read what is learnt from a file."""
-    return task_of(resolve(read(path)), label, seed)
+    """Read what is learnt from a file; `build` tries the builders."""
+    return task_of(resolve(read(path), try_builders=False), label, seed)
+
+
+def use_precision(task: Task) -> None:
+    """Let JAX compute in the precision of a task; call it before any array is made."""
+    jax.config.update("jax_enable_x64", task.comparison.precision == "float64")
 
 
 def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
     """Build the algorithm and its network, and refuse what devices cannot run."""
     labels = [table["label"] for table in task.comparison.algorithm]
-    algorithm, network = pairs(task.comparison, problem, task.seed)[labels.index(task.label)]
+    algorithm, network = pair(task.comparison, problem, labels.index(task.label), task.seed)
     mixing = algorithm.mixing
     require(
         mixing is None or mixing.waits or Assumption.LOCKSTEP not in algorithm.assumes,
@@ -153,68 +171,119 @@ def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
     return algorithm, network
 
 
-def save_shard(path: Path, problem: Problem, node: int | None, num_classes: int) -> None:
-    """Write the samples of one node; of None, a server, the shape of a sample and no more."""
-    from folkman.files import write_whole
-
-    if node is None:
-        x, y = (np.zeros((1, *each.shape[2:]), each.dtype) for each in (problem.x, problem.y))
-    else:
-        count = int(problem.count[node])
-        x, y = np.asarray(problem.x[node, :count]), np.asarray(problem.y[node, :count])
-
-    def write(part: Path) -> None:
-        with part.open("wb") as file:
-            np.savez_compressed(file, x=x, y=y, classes=np.array(num_classes))
-
-    write_whole(path, write)
-
-
-def load_shard(path: Path, task: Task) -> Problem:
-    """Build the problem of one node from its own samples; the common first model comes from the seed."""
-    x, y, classes = _read_shard(path)
-    data = DataSet(path.stem, x, y, x[:0], y[:0], classes)
-    return model_problem(task.comparison, data, [np.arange(len(x))], task.seed)
-
-
-def load_guest(path: Path, shard: Path, task: Task) -> Learnable:
-    """Build the problem of a PyTorch guest: `guest()` of its file returns the module and the loss.
-
-    The seed is set before, so that all nodes begin with the same model; the model of the configuration is not used.
-    """
-    from folkman.torch import import_torch, problem
-
-    require(path.is_file(), f"expected a guest's Python file, there is no {path}; name it as guest")
-    torch = import_torch()
-    x, y, _ = _read_shard(shard)
-    space = runpy.run_path(str(path))
-    require(callable(space.get("guest")), f"expected a function guest() in {path} that returns a module and its loss")
-    torch.manual_seed(task.seed)
-    module, loss = space["guest"]()
-    labels = torch.from_numpy(y)
-    labels = labels.long() if np.issubdtype(y.dtype, np.integer) else labels
-    return problem(module, loss, [(torch.from_numpy(x), labels)], batch=task.comparison.batch, name=path.stem)
+def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Loop]:
+    """Build a node with everything around it, and the loop of its learner. Nothing is opened or written yet."""
+    problem = _problem(config, task)
+    algorithm, network = build(task, problem)
+    security = _security(config)
+    node = _node(config, task, problem, algorithm, security)
+    slot_s = config.slot_s if config.slot_s is not None else slot_seconds(task.comparison, problem)
+    paced = config.radio == "emulated" or bool(config.slot_s)
+    steps = task.comparison.slots if config.steps is None else config.steps or None
+    settled = DaemonConfig(
+        config.folder,
+        task.fingerprint,
+        steps=None if config.number == SERVER else steps,
+        slot_s=slot_s if paced else 0.0,
+        save_every_s=config.save_every_s,
+        period_timeout_s=config.period_timeout_s,
+        start_wait_s=config.start_wait_s,
+        linger_s=config.linger_s,
+        threshold_bit_s=config.threshold_bit_s,
+        shared_medium=config.shared_medium,
+        timeline=config.timeline,
+    )
+    transport = _transport(config, task, node, security)
+    air, trips = _air(config, task, network, node)
+    members = security.members if security else None
+    daemon = Daemon(node, transport, settled, logger, members=members, emulation=air, trips=trips)
+    return daemon, _loop_of(algorithm, node, air)
 
 
-def _read_shard(path: Path) -> tuple[Any, Any, int]:
-    require(path.is_file(), f"expected the node's samples, there is no {path}; name its .npz as shard")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return file["x"], file["y"], int(file["classes"])
-    except (ValueError, KeyError, OSError) as error:
-        raise ValueError(f"expected x, y and classes in {path}: {error}") from None
+def _problem(config: NodeConfig, task: Task) -> Learnable:
+    if config.guest is None:
+        return load_shard(config.shard, task.comparison, task.seed)
+    return load_guest(config.guest, config.shard, task.comparison.batch, task.seed)
 
 
-def write_toml(path: Path, table: dict[str, Any]) -> None:
-    """Write a node's file; None is left out."""
-    from folkman.config.text import literal
-    from folkman.files import write_whole
+def _security(config: NodeConfig) -> Security | None:
+    if config.certs is None:
+        return None
+    identity = Identity(config.certs, config.number)
+    return Security(identity, Members(config.certs / "members.json", identity.ca))
 
-    plain = {key: value for key, value in table.items() if value is not None and not isinstance(value, dict)}
-    lines = [f"{key} = {literal(value)}" for key, value in plain.items()]
-    for key, value in table.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{key}]", *(f"{name} = {literal(each)}" for name, each in value.items())]
-    text = "\n".join(lines) + "\n"
-    tomllib.loads(text)
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+def _node(
+    config: NodeConfig, task: Task, problem: Learnable, algorithm: Algorithm, security: Security | None
+) -> Node | ServerNode:
+    me, shares = config.number, np.array(config.samples) / sum(config.samples)
+    require((algorithm.server is not None) or me != SERVER, f"'{task.label}' has no server; leave this node out")
+    checks = Checks(security.members.verify if security else None, config.largest)
+    dtype = config.wire if config.wire == "float16" else None
+    wire = Wire(task.run, security.identity.sign if security else None, checks, dtype)
+    if me == SERVER:
+        return ServerNode(problem.initial, algorithm, shares, seed=task.seed, wire=wire)
+    return Node(me, problem, algorithm, shares, seed=task.seed, wire=wire)
+
+
+def _air(
+    config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
+) -> tuple[Emulation | None, Trips | None]:
+    if config.radio != "emulated":
+        return None, None
+    algorithm, nodes = node.algorithm, len(config.samples)
+    bits = node.mailbox.payload.shape[1] * network.bits_per_parameter
+    if algorithm.server is not None or node.mailbox.round:
+        star = algorithm.server is not None
+        return None, Trips(network, nodes, star=star, seed=task.seed, message_bits=bits)
+    return Emulation(network, nodes, node.index, seed=task.seed, message_bits=bits), None
+
+
+def _loop_of(algorithm: Algorithm, node: Node | ServerNode, air: Emulation | None) -> Loop:
+    if isinstance(node, ServerNode):
+        return loops.serving
+    if algorithm.server is not None or node.mailbox.round:
+        return loops.in_rounds
+    return loops.emulated if air is not None else loops.alone
+
+
+def _transport(config: NodeConfig, task: Task, node: Node | ServerNode, security: Security | None) -> Transport:
+    addresses = {number_of(name): address(text) for name, text in config.peers.items()}
+    lacking = [name_of(j) for j in node.neighbours if j not in addresses]
+    require(not lacking, f"[peers] lacks {', '.join(lacking)}; every neighbour needs an address")
+    near = {j: addresses[j] for j in node.neighbours}
+    largest = HEADER_BYTES + 8 * max(node.mailbox.payload.shape[1], 8192)
+    options = {"run": task.run, "largest_bytes": largest, "security": security}
+    if config.transport == "tcp":
+        from folkman.runtime.tcp import TcpTransport
+
+        return TcpTransport(config.number, address(config.listen), near, **options)
+    from folkman.runtime.zenoh import ZenohTransport
+
+    return ZenohTransport(config.number, address(config.listen), near, scouting=config.scouting, **options)
+
+
+def run_node(path: Path) -> int:
+    """Be the node of a file until done or stopped; return the exit code."""
+    hold_little()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start that compiles nothing is small
+    config = read_node(path)
+    task = read_task(config.config, config.label, config.seed)
+    use_precision(task)
+    logger = Logger(name_of(config.number), insecure=config.insecure)
+    daemon, loop = assemble(config, task, logger)
+
+    def ask(number: int, _: object) -> None:
+        daemon.asked = signal.Signals(number).name
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+    faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
+    metrics = MetricsServer(address(config.metrics), partial(health_of, daemon)) if config.metrics else None
+    if metrics:
+        logger.say("metrics", port=metrics.port)
+    code = daemon.run(loop)
+    if metrics:
+        metrics.close()
+    return code

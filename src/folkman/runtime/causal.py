@@ -1,4 +1,4 @@
-"""From the journals of real nodes to a timeline that a simulator can repeat.
+"""The journals of real nodes in causal order: a timeline that a simulator can repeat.
 
 Nodes have no common slots, so each slot that a node lived gets a number of its own here, as small as possible with
 
@@ -18,11 +18,11 @@ from folkman.radio.trace import PeerTimeline, StarTimeline
 from folkman.runtime.codec import SERVER
 from folkman.runtime.journal import ANSWER, SEND, START, WAKE, Log
 
-__all__ = ["Retold", "around_server", "between_peers"]
+__all__ = ["CausalTimeline", "around_server", "between_peers"]
 
 
-class Retold(NamedTuple):
-    """A timeline, and who was awake when, (slot, node) bool."""
+class CausalTimeline(NamedTuple):
+    """Journals in causal order: a timeline, and who was awake when, (slot, node) bool."""
 
     timeline: PeerTimeline | StarTimeline
     awake: NDArray[np.bool_]
@@ -65,7 +65,9 @@ def _formed(lives: Mapping[int, _Life], sender: int, sequence: int) -> int:
     return found
 
 
-def between_peers(logs: Mapping[int, Log], neighbours: NDArray[np.bool_], *, paced: bool, rounds: bool) -> Retold:
+def between_peers(
+    logs: Mapping[int, Log], neighbours: NDArray[np.bool_], *, paced: bool, rounds: bool
+) -> CausalTimeline:
     """Build the timeline of peers; `paced`: slots keep the numbers that nodes gave them; `rounds`: in lock-step."""
     lives = {node: _life(node, log) for node, log in logs.items()}
     count = len(lives)
@@ -100,10 +102,10 @@ def between_peers(logs: Mapping[int, Log], neighbours: NDArray[np.bool_], *, pac
         for wakes in life.formed.values():
             if wakes:
                 sends[times[node][wakes - 1], node] = True
-    return Retold(PeerTimeline(held, sends, finished), awake)
+    return CausalTimeline(PeerTimeline(held, sends, finished), awake)
 
 
-def around_server(logs: Mapping[int, Log]) -> Retold:
+def around_server(logs: Mapping[int, Log]) -> CausalTimeline:
     """Build the timeline around a server."""
     lives = {node: _life(node, log) for node, log in logs.items()}
     nodes = [node for node in lives if node != SERVER]
@@ -142,7 +144,7 @@ def around_server(logs: Mapping[int, Log]) -> Retold:
         wakes = int(np.searchsorted(server.slots, record["slot"], side="left"))
         tables["down_started"][times[SERVER][wakes - 1], record["sequence"] > 0] = True
     awake = tables.pop("awake")
-    return Retold(StarTimeline(**tables), awake)
+    return CausalTimeline(StarTimeline(**tables), awake)
 
 
 def _place(lives: Mapping[int, _Life], times: dict[int, list[int]], ready: Callable[[int], int | None]) -> None:

@@ -1,8 +1,5 @@
-"""Nodes put together and put on a machine: the process behind `folkman node`, and a local cluster of them."""
+"""Many nodes on this machine: `folkman up`, `status`, `down`, and what the model of a cluster is worth."""
 
-import contextlib
-import ctypes
-import faulthandler
 import os
 import signal
 import socket
@@ -11,160 +8,32 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
-from folkman.config.build import build_problem, slot_seconds
+from folkman.config.build import build_problem
+from folkman.config.comparison import to_toml
+from folkman.config.own_code import bundled, write_bundle
+from folkman.config.text import dump
 from folkman.problem.problem import Problem
-from folkman.radio.delivery import Network
 from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
-from folkman.runtime import loops
-from folkman.runtime.assembly import (
-    NodeConfig,
-    Task,
-    address,
-    build,
-    load_guest,
-    load_shard,
-    read_node,
-    read_task,
-    save_shard,
-    write_toml,
-)
-from folkman.runtime.codec import HEADER_BYTES, SERVER
-from folkman.runtime.daemon import Daemon, Settings
-from folkman.runtime.emulation import Emulation, Trips
-from folkman.runtime.identity import Identity, Members, init, issue, name_of, number_of
-from folkman.runtime.mailbox import Checks
-from folkman.runtime.node import Node, ServerNode, Wire
-from folkman.runtime.telemetry import Logger, MetricsServer
-from folkman.runtime.transport import Security
+from folkman.record.json_file import write_text
+from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task, use_precision
+from folkman.runtime.codec import SERVER
+from folkman.runtime.identity import init, issue, name_of
+from folkman.runtime.shards import save_shard
+from folkman.runtime.state import read_arrays
 
-__all__ = ["down", "make_cluster", "run_node", "start"]
+__all__ = ["Cluster", "down", "evaluate", "last_params", "make_cluster", "read_cluster", "start"]
 
 PORT = 7440
 """Where nodes on machines of their own listen."""
-
-
-def run_node(path: Path) -> int:
-    """Be the node of a file until done or stopped; return the exit code."""
-    _give_memory_back()
-    config = read_node(path)
-    task = read_task(config.config, config.label, config.seed)
-    jax.config.update("jax_enable_x64", task.comparison.precision == "float64")
-    logger = Logger(name_of(config.number), insecure=config.insecure)
-    daemon, loop = assemble(config, task, logger)
-
-    def ask(number: int, _: object) -> None:
-        daemon.asked = signal.Signals(number).name
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask)
-    faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
-    metrics = MetricsServer(address(config.metrics), daemon.facts) if config.metrics else None
-    if metrics:
-        logger.say("metrics", port=metrics.port)
-    code = daemon.run(loop)
-    if metrics:
-        metrics.close()
-    return code
-
-
-def _give_memory_back() -> None:
-    """Let glibc return freed megabytes to the system at once.
-
-    By default it raises its own limit with every large block that is freed, and a hundred threads each keep a heap:
-    sixteen nodes of the paper's CNN then hold twice what they use.
-    """
-    mmap_threshold, arena_max = -3, -8  # M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(mmap_threshold, 1 << 20)
-        library.mallopt(arena_max, 2)
-
-
-def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Any]:
-    """Build a node with everything around it, and the loop that it lives in."""
-    me, shares = config.number, np.array(config.samples) / sum(config.samples)
-    guest = config.guest
-    problem = load_shard(config.shard, task) if guest is None else load_guest(guest, config.shard, task)
-    algorithm, network = build(task, problem)
-    require((algorithm.server is not None) or me != SERVER, f"'{task.label}' has no server; leave this node out")
-    security = None
-    if config.certs is not None:
-        identity = Identity(config.certs, me)
-        security = Security(identity, Members(config.certs / "members.json", identity.ca))
-    checks = Checks(security.members.verify if security else None, config.largest)
-    dtype = config.wire if config.wire == "float16" else None
-    wire = Wire(task.run, security.identity.sign if security else None, checks, dtype)
-    if me == SERVER:
-        node: Node | ServerNode = ServerNode(problem.initial, algorithm, shares, seed=task.seed, wire=wire)
-    else:
-        node = Node(me, problem, algorithm, shares, seed=task.seed, wire=wire)
-    slot_s = config.slot_s if config.slot_s is not None else slot_seconds(task.comparison, problem)
-    config = config.model_copy(update={"slot_s": slot_s if config.radio == "emulated" or config.slot_s else 0.0})
-    air, trips = _air(config, task, network, node)
-    steps = task.comparison.slots if config.steps is None else config.steps or None
-    settings = Settings(
-        config.folder,
-        task.fingerprint,
-        steps=None if me == SERVER else steps,
-        slot_s=config.slot_s or 0.0,
-        save_every_s=config.save_every_s,
-        period_timeout_s=config.period_timeout_s,
-        start_wait_s=config.start_wait_s,
-        linger_s=config.linger_s,
-        threshold_bit_s=config.threshold_bit_s,
-        shared_medium=config.shared_medium,
-        timeline=config.timeline,
-    )
-    transport = _transport(config, task, node, security)
-    members = security.members if security else None
-    daemon = Daemon(node, transport, settings, logger, members=members, emulation=air, trips=trips)
-    return daemon, _loop_of(algorithm, node, air)
-
-
-def _air(
-    config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
-) -> tuple[Emulation | None, Trips | None]:
-    if config.radio != "emulated":
-        return None, None
-    algorithm, nodes = node.algorithm, len(config.samples)
-    bits = node.mailbox.payload.shape[1] * network.bits_per_parameter
-    if algorithm.server is not None or node.mailbox.round:
-        star = algorithm.server is not None
-        return None, Trips(network, nodes, star=star, seed=task.seed, message_bits=bits)
-    return Emulation(network, nodes, node.index, seed=task.seed, message_bits=bits), None
-
-
-def _loop_of(algorithm: Algorithm, node: Node | ServerNode, air: Emulation | None) -> Any:
-    if isinstance(node, ServerNode):
-        return loops.serving
-    if algorithm.server is not None or node.mailbox.round:
-        return loops.in_rounds
-    return loops.emulated if air is not None else loops.alone
-
-
-def _transport(config: NodeConfig, task: Task, node: Node | ServerNode, security: Security | None) -> Any:
-    addresses = {number_of(name): address(text) for name, text in config.peers.items()}
-    lacking = [name_of(j) for j in node.neighbours if j not in addresses]
-    require(not lacking, f"[peers] lacks {', '.join(lacking)}; every neighbour needs an address")
-    near = {j: addresses[j] for j in node.neighbours}
-    largest = HEADER_BYTES + 8 * max(node.mailbox.payload.shape[1], 8192)
-    options = {"run": task.run, "largest_bytes": largest, "security": security}
-    if config.transport == "tcp":
-        from folkman.runtime.tcp import TcpTransport
-
-        return TcpTransport(config.number, address(config.listen), near, **options)
-    from folkman.runtime.zenoh import ZenohTransport
-
-    return ZenohTransport(config.number, address(config.listen), near, scouting=config.scouting, **options)
 
 
 def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()) -> list[Path]:
@@ -175,9 +44,6 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
     comparison = task.comparison
     problem = build_problem(comparison, task.seed, prepare=False)
     algorithm, _ = build(task, problem)
-    from folkman.config.comparison import to_toml
-    from folkman.config.own_code import bundled, write_bundle
-
     RunFolder.create(root, to_toml(bundled(comparison)))
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)
@@ -207,7 +73,7 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
             **options,
             "peers": {name_of(other): f"{host}:{port}" for other, (host, port) in at.items() if other != number},
         }
-        write_toml(home.config, table)
+        write_text(home.config, dump(table))
         made.append(home.root)
     return made
 
@@ -262,3 +128,40 @@ def down(root: Path, patience_s: float = 15.0) -> list[dict[str, Any]]:
         if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
     return cluster.standing()
+
+
+class Cluster(NamedTuple):
+    """What a cluster was made of: its nodes' files, its task, and the problem of all of them."""
+
+    configs: list[NodeConfig]
+    task: Task
+    problem: Problem
+    algorithm: Algorithm
+
+
+def read_cluster(root: Path) -> Cluster:
+    """Read the files of a cluster and build its problem anew, test data too."""
+    configs = [read_node(node.config) for node in ClusterFolder(root).nodes()]
+    task = read_task(configs[0].config, configs[0].label, configs[0].seed)
+    use_precision(task)
+    problem = build_problem(task.comparison, task.seed)
+    return Cluster(configs, task, problem, build(task, problem)[0])
+
+
+def last_params(config: NodeConfig, task: Task) -> NDArray[Any]:
+    """Return a node's last parameters: its result, or where it was stopped."""
+    files = NodeFolder(config.folder)
+    for path in (files.final, files.state):
+        if path.is_file():
+            return read_arrays(path, task.fingerprint)["params"]
+    raise ValueError(f"{config.folder} has no result yet; wait for the node, or stop it: folkman down")
+
+
+def evaluate(root: Path) -> dict[str, float | None]:
+    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's. What is not finite is None."""
+    configs, task, problem, _ = read_cluster(root)
+    last = {config.number: last_params(config, task) for config in configs}
+    share = np.asarray(problem.share)
+    model = last[SERVER] if SERVER in last else sum(share[i] * last[i] for i in range(problem.num_nodes))
+    worth = problem.evaluate(jnp.asarray(model, problem.initial.dtype))
+    return {name: float(value) if np.isfinite(value) else None for name, value in worth._asdict().items()}

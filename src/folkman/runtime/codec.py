@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.runtime.extras import need
+from folkman.checks import need
 
 __all__ = [
     "CONTEXT",

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+from folkman.checks import need
 from folkman.runtime.codec import CodecError, Sign, Verify
-from folkman.runtime.extras import need
 
 __all__ = ["Ack", "Body", "Control", "Done", "Hello", "Period", "Quality", "Voice", "open_sealed", "seal"]
 

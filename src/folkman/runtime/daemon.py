@@ -16,33 +16,48 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from folkman.machine import trim
 from folkman.record import run as record
 from folkman.record.cluster import DONE, LEARNING, STARTING, NodeFolder
 from folkman.record.json_file import write_json
-from folkman.runtime import control, journal
-from folkman.runtime import state as saved
+from folkman.runtime import control, journal, state
 from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
 from folkman.runtime.emulation import Emulation, SlotClock, Trips
-from folkman.runtime.facts import facts_of
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.outbox import Outbox
-from folkman.runtime.saver import Saver
-from folkman.runtime.settings import Settings
-from folkman.runtime.telemetry import Logger
+from folkman.runtime.telemetry import Logger, health_of
 from folkman.runtime.transport import Transport
 
-__all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "Settings"]
+__all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
 FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
 MOST_TOLD = 256
 """Control messages of one neighbour that may wait for the receiver."""
+
+
+class DaemonConfig(NamedTuple):
+    """How a node lives. Times in seconds."""
+
+    folder: Path
+    fingerprint: str  # of the run: a state of another one is refused
+    steps: int | None = None  # gradients to take; None: for ever
+    slot_s: float = 0.0  # at most one gradient in this time; 0: as fast as it goes
+    save_every_s: float = 2.0
+    period_timeout_s: float = 10.0  # a receiver that has not acknowledged by then is no longer waited for
+    retry_s: float = 5.0  # in rounds: what was not acknowledged by then is sent again
+    start_wait_s: float = 30.0  # for the neighbours, at the first start
+    linger_s: float = 30.0  # for the neighbours, at the end
+    threshold_bit_s: float = 0.0
+    shared_medium: bool = True  # keep to our share of it; off where links do not disturb each other
+    timeline: bool = True
 
 
 class Daemon:
@@ -52,18 +67,18 @@ class Daemon:
         self,
         node: Node | ServerNode,
         transport: Transport,
-        settings: Settings,
+        config: DaemonConfig,
         logger: Logger,
         *,
         members: Members | None,
         emulation: Emulation | None = None,
         trips: Trips | None = None,
     ) -> None:
-        self.node, self.transport, self.settings, self.logger = node, transport, settings, logger
-        self.files = NodeFolder(settings.folder)
+        self.node, self.transport, self.config, self.logger = node, transport, config, logger
+        self.files = NodeFolder(config.folder)
         self.members, self.emulation, self.trips = members, emulation, trips
-        self.clock = SlotClock(settings.slot_s or 1.0)
-        self.links = Links(node.neighbours, settings.threshold_bit_s)
+        self.clock = SlotClock(config.slot_s or 1.0)
+        self.links = Links(node.neighbours, config.threshold_bit_s)
         self.outbox = Outbox(node.neighbours, transport)
         self.state = STARTING
         self.code = 0
@@ -77,7 +92,7 @@ class Daemon:
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
-        self.saver = Saver(self.files.state, settings.fingerprint, settings.save_every_s, logger)
+        self.saver = state.Saver(self.files.state, config.fingerprint, config.save_every_s, logger)
         self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0, "control_dropped": 0}
         self.began_s = time.monotonic()
 
@@ -96,6 +111,7 @@ class Daemon:
         """Live until done, stopped or diverged; `loop` is the learner's."""
         self._take_up()
         self.node.warm()
+        trim()
         self.transport.open(self)
         works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self.saver.work}
         threads = [threading.Thread(target=self.guarded, args=(each,), name=n) for n, each in works.items()]
@@ -121,21 +137,21 @@ class Daemon:
 
     def _take_up(self) -> None:
         """Go on from the last save, if there is one, under a new life's number."""
-        state = self.files.state
-        if state.is_file():
-            saved.restore(self.node, saved.read_arrays(state, self.settings.fingerprint))
+        kept = self.files.state
+        if kept.is_file():
+            state.restore(self.node, state.read_arrays(kept, self.config.fingerprint))
         spoken = 0 if self.in_rounds else self.node.sequence >> control.LIFE_BITS
-        self.incarnation = saved.begin_life(self.files.incarnation, spoken)
+        self.incarnation = state.begin_life(self.files.incarnation, spoken)
         if not self.in_rounds:
             self.node.sequence = max(self.node.sequence, self.incarnation << control.LIFE_BITS)
         self.saver.steps = self.node.steps
-        path = self.files.journal if self.settings.timeline else None
+        path = self.files.journal if self.config.timeline else None
         self.journal = journal.Journal(path, self.node.index, len(self.node.mailbox.sequence))
         wire, verify = self.node.wire, self.members.verify if self.members else None
         self.voice = control.Voice(wire.run, self.node.index, self.incarnation, wire.sign, verify, self.transport.tell)
         self.journal.note(journal.START, self.node.slot, self.node.mailbox.sequence)
         self.logger.say(
-            "start", incarnation=self.incarnation, steps=self.node.steps, slot=self.node.slot, resumed=state.is_file()
+            "start", incarnation=self.incarnation, steps=self.node.steps, slot=self.node.slot, resumed=kept.is_file()
         )
 
     @property
@@ -144,12 +160,12 @@ class Daemon:
         return self.node.algorithm.server is not None or self.node.mailbox.round > 0
 
     def _learn(self, loop: Callable[["Daemon"], None]) -> None:
-        patience_s = self.settings.start_wait_s if self.incarnation == 1 else min(self.settings.start_wait_s, 2.0)
+        patience_s = self.config.start_wait_s if self.incarnation == 1 else min(self.config.start_wait_s, 2.0)
         end_s = time.monotonic() + patience_s
         while not self.everyone_linked() and time.monotonic() < end_s and not self.stopping.is_set():
             self.stopping.wait(0.02)
         self.clock.restart(self.node.slot)
-        self._greet()
+        self._tell_all(self._hello())
         self.state = LEARNING
         self.logger.say(self.state, linked=sorted(name_of(j) for j in self.transport.links()))
         loop(self)
@@ -165,25 +181,25 @@ class Daemon:
         self.saver.now(self.node)  # a disk that refuses must not keep the neighbours waiting: it costs the exit code
         try:
             final = {"params": self.node.params(), "model": self.node.model()}
-            saved.write_arrays(self.files.final, final, self.settings.fingerprint)
+            state.write_arrays(self.files.final, final, self.config.fingerprint)
         except OSError as error:
             self.logger.say("not saved", level="error", reason="disk", text=str(error))
             self.code = DISK
         self.state = DONE
         self.logger.say(self.state, steps=self.node.steps, slot=self.node.slot)
-        end_s = time.monotonic() + self.settings.linger_s
+        end_s = time.monotonic() + self.config.linger_s
         self._tell_all(control.Done(self.node.steps))
         while time.monotonic() < end_s and not set(self.node.neighbours) <= self.done:
             if self.stopping.wait(0.1):
                 return
-        time.sleep(min(2 * KEEP_EVERY_S, self.settings.linger_s))  # our last Done may still be on its way
+        time.sleep(min(2 * KEEP_EVERY_S, self.config.linger_s))  # our last Done may still be on its way
         self.stop(DONE)
 
     def _last_words(self) -> None:
         ended = {FAULT: record.FAILED, DIVERGED: record.DIVERGED}.get(self.code, record.STOPPED)
         self.state = DONE if self.state == DONE else ended
         settled = self.state == DONE or not self.in_rounds  # in rounds the last save is from before the last message
-        if self.code == 0 and settled and self.settings.folder.is_dir():
+        if self.code == 0 and settled and self.config.folder.is_dir():
             self.saver.now(self.node)
         self._keep()
         self.transport.close()
@@ -272,7 +288,7 @@ class Daemon:
             slots = self._trip(peer, data)
             own = [entry for entry in self._later if entry[1] == peer][-1:]  # of a neighbour the last two
             self._later = [entry for entry in self._later if entry[1] != peer] + own
-            self._later.append((time.monotonic() + slots * self.settings.slot_s, peer, data))
+            self._later.append((time.monotonic() + slots * self.config.slot_s, peer, data))
 
     def _trip(self, peer: int, data: bytes) -> int:
         """Return the slots that a message is on the emulated air, in rounds."""
@@ -282,10 +298,8 @@ class Daemon:
             return self.trips.slots(max(round_, 1), peer)
         if isinstance(self.node, ServerNode):
             return self.trips.slots(self.node.steps + 1, peer)
-        return self.trips.slots(max(self._answers() + 1, 1), self.node.index, down=True)
-
-    def _answers(self) -> int:
-        return int(self.node.mailbox.sequence[0])
+        answers = int(self.node.mailbox.sequence[0])
+        return self.trips.slots(max(answers + 1, 1), self.node.index, down=True)
 
     def take(self, peer: int, data: bytes) -> None:
         """Hand a message to the node; acknowledge what was taken or is no longer needed."""
@@ -351,7 +365,7 @@ class Daemon:
         """Tell whether a receiver that is there still owes an acknowledgement, and has time to give it."""
         now = time.monotonic()
         for peer, (_, since_s, _) in list(self._pending.items()):
-            if now - since_s > self.settings.period_timeout_s and self._pending.pop(peer, None):
+            if now - since_s > self.config.period_timeout_s and self._pending.pop(peer, None):
                 self.links.note_loss(peer)
                 self.counts["periods_given_up"] += 1
         return bool(set(self._pending) & self.transport.links())
@@ -368,9 +382,6 @@ class Daemon:
         clock_s = self.clock.elapsed_s() if self.state == LEARNING else 0.0
         return control.Hello(max(clock_s, 0.0), self.node.steps, self.incarnation)
 
-    def _greet(self) -> None:
-        self._tell_all(self._hello())
-
     # -- keeping --------------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
@@ -381,18 +392,14 @@ class Daemon:
                 self.transport.revalidate()  # every time: a certificate may have expired
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
-        self._greet()
+        self._tell_all(self._hello())
         if self.links.goodput_bit_s:
             self._tell_all(control.Quality(self.links.table()))
         if self.state == DONE:
             self._tell_all(control.Done(self.node.steps))
-        self.outbox.retry(self.settings.retry_s)
+        self.outbox.retry(self.config.retry_s)
         self.journal.flush()
         try:
-            write_json(self.files.health, self.facts(), indent=None)
+            write_json(self.files.health, health_of(self), indent=None)
         except OSError as error:
             self.logger.say("health", level="error", reason="disk", text=str(error))
-
-    def facts(self) -> dict[str, Any]:
-        """Return how the node stands, for the health file and the metrics."""
-        return facts_of(self)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import Network
 
-__all__ = ["Emulation", "Plan", "SlotClock", "Trips"]
+__all__ = ["Emulation", "SlotClock", "SlotPlan", "Trips"]
 
 STRETCH = 64
 """Slots that are rolled out at once."""
@@ -35,7 +35,7 @@ MOST_AHEAD_S = 86_400.0
 """A neighbour's clock that is further ahead than this is not followed."""
 
 
-class Plan(NamedTuple):
+class SlotPlan(NamedTuple):
     """What one node has to know of a slot."""
 
     held: NDArray[np.int32]  # (tx,) number of the copy that it may use
@@ -92,7 +92,7 @@ class Emulation:
         self._air: dict[int, dict[int, bytes]] = {}  # sender -> number -> message
         self._lock = threading.Lock()
 
-    def plan(self, slot: int) -> Plan:
+    def plan(self, slot: int) -> SlotPlan:
         """Return what happens in a slot; earlier ones are forgotten but for the last stretches."""
         with self._lock:
             while self._rolled <= slot + 1:
@@ -101,7 +101,7 @@ class Emulation:
             held = self._held[max(at, 0)]
             sends = np.concatenate(self._sends)[max(at, 0)]
             linked = np.concatenate(self._linked)[max(at, 0)]
-        return Plan(held, bool(sends), [int(j) for j in np.flatnonzero(linked)])
+        return SlotPlan(held, bool(sends), [int(j) for j in np.flatnonzero(linked)])
 
     def _roll(self) -> None:
         self._state, (held, sends, linked) = _stretch(

@@ -13,6 +13,7 @@ made, so that a device whose clock is an hour slow can use them.
 import json
 import os
 import re
+import ssl
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -20,10 +21,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from folkman.checks import require
+from folkman.checks import need, require
 from folkman.files import write_whole
 from folkman.runtime.codec import SERVER
-from folkman.runtime.extras import need
 
 __all__ = ["Identity", "Member", "Members", "init", "issue", "name_of", "number_of", "revoke", "show"]
 
@@ -147,7 +147,7 @@ def read_members(path: Path, ca_path: Path) -> list[Member]:
 
 
 class Identity:
-    """A node's own signing key."""
+    """A node's own keys and certificate."""
 
     def __init__(self, folder: Path, node: int) -> None:
         serialization = need("cryptography.hazmat.primitives.serialization")
@@ -159,6 +159,20 @@ class Identity:
             mode = path.stat().st_mode & 0o777
             require(mode & 0o077 == 0, f"{path} can be read by others (mode {mode:o}); chmod 600 {path}")
         self._signing = serialization.load_pem_private_key((folder / f"{self.name}.sign.key").read_bytes(), None)
+
+    def certificate_until(self) -> datetime:
+        """Return when the certificate ends; refuse one that has ended, is not there, or is not that of the key."""
+        anew = f"make it anew: folkman certs issue {self.name}"
+        require(self.certificate.is_file(), f"expected a certificate, there is no {self.certificate}; {anew}")
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_cert_chain(self.certificate, self.key)
+            found = need("cryptography.x509").load_pem_x509_certificate(self.certificate.read_bytes())
+        except (ssl.SSLError, ValueError) as error:
+            raise ValueError(f"{self.certificate} is not the certificate of {self.key} ({error}); {anew}") from None
+        ends = found.not_valid_after_utc
+        require(datetime.now(UTC) < ends + CLOCK_SLACK, f"{self.certificate} ended {ends:%Y-%m-%d %H:%M}; {anew}")
+        return ends
 
     def sign(self, content: bytes) -> bytes:
         """Return 64 bytes."""

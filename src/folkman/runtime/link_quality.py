@@ -12,8 +12,9 @@
 import threading
 from collections.abc import Iterable
 
-import jax.numpy as jnp
+import jax
 import numpy as np
+from jax import Array
 
 from folkman.radio import bandwidth
 
@@ -87,10 +88,17 @@ class Links:
         if not np.isfinite(own):
             return 0.0
         with self._lock:
-            rates = np.array([own, *(r for r in self._rates.values() if 0 < r < np.inf)])
-        scale = rates.max()
-        share = bandwidth.optimal(jnp.asarray(rates / scale), jnp.ones(len(rates), bool), 1.0)
+            known = [own, *(r for r in self._rates.values() if 0 < r < np.inf)]
+        rates = np.ones(max(len(self.loss) + 1, len(known)))  # of one size whoever is there: one compiled program
+        rates[: len(known)] = known
+        scheduled = np.arange(len(rates)) < len(known)
+        share = _shares(rates / max(known), scheduled)
         return float(bits / (np.asarray(share)[0] * own))
+
+
+@jax.jit
+def _shares(rates: Array, scheduled: Array) -> Array:
+    return bandwidth.optimal(rates, scheduled, 1.0)
 
 
 def _averaged(old: float | None, new: float) -> float:

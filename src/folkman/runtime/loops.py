@@ -33,7 +33,7 @@ def alone(daemon: Daemon) -> None:
         _wake(daemon)
         daemon.moved.set()
         daemon.saver.maybe(daemon.node)
-        rest_s = daemon.settings.slot_s - (time.monotonic() - begun_s)
+        rest_s = daemon.config.slot_s - (time.monotonic() - begun_s)
         if rest_s > 0:
             daemon.stopping.wait(rest_s)
     if not daemon.stopping.is_set():
@@ -55,8 +55,8 @@ def _send(daemon: Daemon) -> None:
         sent_after, begun_s = daemon.node.slot, time.monotonic()
         daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
         bits = daemon.broadcast(receivers)
-        period_s = daemon.links.period_s(receivers, bits) if daemon.settings.shared_medium else 0.0
-        due_s = begun_s + min(period_s, daemon.settings.period_timeout_s)  # whatever rate a neighbour says it has
+        period_s = daemon.links.period_s(receivers, bits) if daemon.config.shared_medium else 0.0
+        due_s = begun_s + min(period_s, daemon.config.period_timeout_s)  # whatever rate a neighbour says it has
 
 
 def emulated(daemon: Daemon) -> None:
@@ -84,7 +84,7 @@ def emulated(daemon: Daemon) -> None:
 
 
 def _await_due(daemon: Daemon, emulation: Emulation, slot: int) -> None:
-    end_s = -GRACE * daemon.settings.slot_s
+    end_s = -GRACE * daemon.config.slot_s
     while emulation.missing(slot, daemon.transport.links()) and daemon.clock.until_s(slot) > end_s:
         daemon.arrived.wait(0.005)
         daemon.arrived.clear()
@@ -120,7 +120,7 @@ def in_rounds(daemon: Daemon) -> None:
             return
         begun_s = time.monotonic()
         _wake(daemon)
-        rest_s = daemon.settings.slot_s - (time.monotonic() - begun_s)
+        rest_s = daemon.config.slot_s - (time.monotonic() - begun_s)
         if rest_s > 0:
             daemon.stopping.wait(rest_s)
 
@@ -156,7 +156,7 @@ def serving(daemon: Daemon) -> None:
 
 
 def _goes_on(daemon: Daemon) -> bool:
-    most = daemon.settings.steps
+    most = daemon.config.steps
     return not daemon.stopping.is_set() and (most is None or daemon.node.steps < most)
 
 

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -148,15 +148,16 @@ class Mailbox:
 
     def _shown(self, weight: NDArray, own_weight: float, slot: int, heard: NDArray) -> Inbox:
         dtype = self.payload.dtype
-        return Inbox(
-            store=jnp.asarray(self.payload.copy()),  # NumPy's copy: JAX may read later, and the mailbox goes on
-            row=jnp.arange(len(self.payload)),
-            weight=jnp.asarray(weight, dtype),
-            own_weight=jnp.asarray(own_weight, dtype),
-            heard=jnp.asarray(heard),
-            age=jnp.asarray(np.maximum(slot - self.slot, 0), jnp.int32),  # a sender may have lived more slots
-            finite=jnp.asarray(self.finite.copy()),
-        )
+        shown = {
+            "store": self.payload.copy(),  # JAX may read later, and the mailbox goes on
+            "row": np.arange(len(self.payload)),
+            "weight": weight.astype(dtype),
+            "own_weight": np.asarray(own_weight, dtype),
+            "heard": heard,
+            "age": np.maximum(slot - self.slot, 0).astype(np.int32),  # a sender may have lived more slots
+            "finite": self.finite.copy(),
+        }
+        return Inbox(**jax.device_put(shown))  # unlike jnp.asarray it compiles no program
 
     def _begin_round(self) -> None:
         """Go on to the next round with what has come of it already."""

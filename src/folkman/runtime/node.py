@@ -46,6 +46,11 @@ class Wire(NamedTuple):
         return encode(message, self.sign)
 
 
+@partial(jax.jit, static_argnums=(1, 2))
+def _begin(initial: Array, algorithm: Algorithm, num_nodes: int, index: Array, key: Array) -> State:
+    return algorithm.init(initial, Place(index, num_nodes, key))
+
+
 @partial(jax.jit, static_argnums=1)
 def _hear(state: State, algorithm: Algorithm, inbox: Inbox) -> tuple[State, Array, Array]:
     state = algorithm.receive(state, inbox)
@@ -57,9 +62,16 @@ def _learn(state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: 
     return algorithm.update(state, inbox, loss, grad, key)
 
 
+@partial(jax.jit, static_argnums=1)
+def _deployed(state: State, algorithm: Algorithm, inbox: Inbox) -> Array:
+    assert algorithm.model is not None  # noqa: S101 - the caller looked
+    return algorithm.model(state, inbox)
+
+
 @jax.jit
-def _traced_gradients(problem: Learnable, point: Array, key: Array) -> tuple[Array, Array]:
-    return problem.gradients(point[None], key[None])
+def _traced_gradient(problem: Learnable, point: Array, key: Array) -> tuple[Array, Array]:
+    losses, grads = problem.gradients(point[None], key[None])
+    return losses[0], grads[0]
 
 
 class Node:
@@ -84,8 +96,8 @@ class Node:
             raise ValueError(f"node {index} is not among the {len(shares)} shares; number nodes from 0")
         self.index, self.problem, self.algorithm = index, problem, algorithm
         self.wire = wire or Wire(run)
-        place = Place(jnp.asarray(index, jnp.int32), len(shares), node_key(make_key(seed, Stream.START), index, 0))
-        self.state: State = algorithm.init(problem.initial, place)
+        key = node_key(make_key(seed, Stream.START), index, 0)
+        self.state: State = _begin(problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key)
         with_server = algorithm.server is not None
         self._waits = not with_server and Assumption.LOCKSTEP in algorithm.assumes
         self.mailbox = Mailbox(
@@ -136,8 +148,8 @@ class Node:
         state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
             loss, grad = self._gradient(point)
-            state = _learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM))
-            self.loss = float(loss[0])
+            state = _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
+            self.loss = float(loss)
         with self._lock:
             self.state, self.used = state, used
             self.steps += int(wants)
@@ -146,9 +158,10 @@ class Node:
 
     def _gradient(self, point: Array) -> tuple[Array, Array]:
         key = self._key(Stream.BATCH)
-        if self.problem.called_from_python:
-            return self.problem.gradients(point[None], key[None])
-        return _traced_gradients(self.problem, point, key)
+        if not self.problem.called_from_python:
+            return _traced_gradient(self.problem, point, key)
+        losses, grads = self.problem.gradients(point[None], key[None])
+        return losses[0], grads[0]
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step: it then hears all its neighbours at once, or none."""
@@ -180,7 +193,7 @@ class Node:
         inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
         state, _, point = _hear(self.state, self.algorithm, inbox)
         loss, grad = self._gradient(point)
-        jax.block_until_ready(_learn(state, self.algorithm, inbox, loss[0], grad[0], self._key(Stream.ALGORITHM)))
+        jax.block_until_ready(_learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM)))
 
     def params(self) -> NDArray[Any]:
         """Return the node's parameters w_i."""
@@ -191,7 +204,7 @@ class Node:
         if self.algorithm.model is None:
             return self.params()
         inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
-        return np.asarray(self.algorithm.model(self.state, inbox))
+        return np.asarray(_deployed(self.state, self.algorithm, inbox))
 
     def _key(self, stream: Stream) -> Array:
         return node_key(make_key(self._seed, stream), self.index, self.steps)
@@ -240,8 +253,8 @@ class ServerNode:
         self.algorithm, self.server = algorithm, algorithm.server
         self.wire = wire or Wire(run)
         self.state: State = self.server.init(initial, len(shares))
-        place = Place(jnp.zeros((), jnp.int32), len(shares), make_key(seed, Stream.START))
-        first = np.asarray(algorithm.message(algorithm.init(initial, place)))
+        key = make_key(seed, Stream.START)
+        first = np.asarray(algorithm.message(_begin(initial, algorithm, len(shares), jax.device_put(np.int32(0)), key)))
         self.mailbox = Mailbox(first, len(shares), self.wire.run, note_broken=True, checks=self.wire.checks)
         self._shares = np.asarray(shares)
         self._seed = seed

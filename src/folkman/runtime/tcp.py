@@ -77,7 +77,6 @@ class TcpTransport:
         self.me, self._listen, self._addresses = me, listen, dict(addresses)
         self._run, self._largest_bytes, self._security = run, largest_bytes, security
         self.counts: Counter[str] = Counter()
-        self._loop = asyncio.new_event_loop()
         self._peers: dict[int, _Peer] = {}
         self._up: frozenset[int] = frozenset()
         self._thread: threading.Thread | None = None
@@ -87,7 +86,7 @@ class TcpTransport:
 
     def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
-        self._events = events
+        self._events, self._loop = events, asyncio.new_event_loop()
         self._peers = {peer: _Peer() for peer in self._addresses}
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp", daemon=True)
         self._thread.start()

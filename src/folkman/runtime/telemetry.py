@@ -1,17 +1,25 @@
-"""What a node says of itself: JSON lines, and metrics in Prometheus' text form."""
+"""What a node says of itself: JSON lines, a health file, and metrics in Prometheus' text form."""
 
 import contextlib
 import json
+import math
+import os
+import resource
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from folkman.machine import resident_bytes
 from folkman.record.cluster import DONE, LEARNING
+from folkman.runtime.identity import name_of
 
-__all__ = ["Logger", "MetricsServer", "prometheus"]
+if TYPE_CHECKING:
+    from folkman.runtime.daemon import Daemon
+
+__all__ = ["Logger", "MetricsServer", "health_of", "prometheus"]
 
 REPEAT_S = 5.0
 """An event of one kind and reason is logged at most once in this time; what was left out is counted."""
@@ -46,6 +54,39 @@ class Logger:
             return False
         self._last[kind] = now
         return True
+
+
+def health_of(daemon: "Daemon") -> dict[str, Any]:
+    """Return what a health file says; every key is stable."""
+    node, links, transport = daemon.node, daemon.links, daemon.transport
+    loss = getattr(node, "loss", math.nan)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "node": name_of(node.index),
+        "state": daemon.state,
+        "pid": os.getpid(),
+        "steps": node.steps,
+        "slot": node.slot,
+        "round": node.mailbox.round,
+        "loss": loss if math.isfinite(loss) else None,
+        "saved_steps": daemon.saver.steps,
+        "incarnation": daemon.incarnation,
+        "uptime_s": round(time.monotonic() - daemon.began_s, 3),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+        "memory_bytes": resident_bytes(),
+        "memory_peak_bytes": resident_bytes(peak=True),
+        "linked": sorted(name_of(j) for j in transport.links()),
+        "num_linked": len(transport.links()),
+        "refused": dict(node.mailbox.refused),
+        "counts": daemon.counts | daemon.saver.counts,
+        "transport": dict(transport.counts),
+        "goodput_bit_s": {name_of(j): round(v) for j, v in list(links.goodput_bit_s.items())},
+        "latency_s": {name_of(j): round(v, 6) for j, v in list(links.latency_s.items())},
+        "loss_share": {name_of(j): round(v, 4) for j, v in list(links.loss.items())},
+        "goodput_here_bit_s": {name_of(j): round(rate) for j, (rate, _) in list(daemon.qualities.items())},
+        "timeline": daemon.journal.ended or "recorded",
+        "insecure": daemon.members is None,
+    }
 
 
 def prometheus(facts: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
-from folkman.runtime.extras import need
+from folkman.checks import need
 from folkman.runtime.identity import name_of
 from folkman.runtime.tcp import Address
 from folkman.runtime.transport import MOST_CONTROL, Events, Security, Slot

@@ -20,6 +20,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Mixing
+from folkman.checks import need
 
 __all__ = ["Topology", "graph", "metropolis", "mixing"]
 
@@ -43,7 +44,7 @@ def graph(topology: Topology, num_nodes: int, degree: int = 4, graph_seed: int =
     elif topology == "star":
         found = (nodes[:, None] == 0) | (nodes[None] == 0)
     elif topology == "regular":
-        import networkx as nx  # here and not above: no other graph needs it
+        nx = need("networkx", "networkx")  # no other graph needs it
 
         if degree >= num_nodes or (degree * num_nodes) % 2:
             raise ValueError(

@@ -1,0 +1,134 @@
+"""`folkman node --check`: what the node of a file would do, without a socket opened or a file written.
+
+Everything is read and built as for the node itself: its file, the configuration, the samples, keys and certificates, a
+saved state. Whatever would stop the node at its start stops the check, with the same words.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from folkman.checks import need, require
+from folkman.runtime.assembly import NodeConfig, Task, assemble, read_node, read_task, use_precision
+from folkman.runtime.codec import HEADER_BYTES
+from folkman.runtime.daemon import Daemon
+from folkman.runtime.identity import Identity, Members, name_of, number_of
+from folkman.runtime.node import Node
+from folkman.runtime.state import read_arrays
+from folkman.runtime.telemetry import Logger
+
+__all__ = ["preview", "sentences"]
+
+STATE, FINAL, JOURNAL = "state.safetensors", "final.safetensors", "timeline.bin"
+WRITES = (STATE, FINAL, "incarnation", "health.json")
+"""What every node writes to its folder; `timeline.bin` too, unless it is switched off."""
+
+
+def preview(path: Path) -> dict[str, Any]:
+    """Return what the node of a file would do; every key is stable. Wrong input is a ValueError."""
+    config = read_node(path)
+    task = read_task(config.config, config.label, config.seed)
+    use_precision(task)
+    daemon, _ = assemble(config, task, Logger(name_of(config.number), insecure=config.insecure))
+    require(config.folder.is_dir(), f"expected a folder to write to, there is no {config.folder}; make it")
+    if config.transport == "zenoh":
+        need("zenoh")
+    node, writes = daemon.node, [*WRITES, *([JOURNAL] if config.timeline else [])]
+    return {
+        "node": name_of(config.number),
+        "seed": task.seed,
+        "algorithm": _algorithm(task),
+        "model": _model(config, task, daemon),
+        "samples": int(node.problem.count[0]) if isinstance(node, Node) else None,
+        "samples_in_all": sum(config.samples),
+        "listen": config.listen,
+        "neighbours": {name_of(j): config.peers[name] for j, name in _peers(config).items() if j in node.neighbours},
+        "transport": config.transport,
+        "security": None if config.certs is None else _certificate(config.certs, config.number),
+        "radio": config.radio,
+        "network": _algorithm(task, "network"),
+        "steps": daemon.config.steps,
+        "steps_done": _steps_done(config.folder / STATE, task.fingerprint),
+        "slot_s": daemon.config.slot_s,
+        "message_bytes": _message_bytes(config, daemon),
+        "metrics": config.metrics,
+        "folder": str(config.folder),
+        "writes": writes,
+    }
+
+
+def _peers(config: NodeConfig) -> dict[int, str]:
+    return {number_of(name): name for name in config.peers}
+
+
+def _algorithm(task: Task, part: str | None = None) -> dict[str, Any]:
+    """Return the table of the task's algorithm, or of its network: name and options."""
+    table = next(table for table in task.comparison.algorithm if table["label"] == task.label)
+    if part == "network":
+        return dict(table["network"] or task.comparison.network)
+    return {key: value for key, value in table.items() if key != "network"}
+
+
+def _model(config: NodeConfig, task: Task, daemon: Daemon) -> dict[str, Any]:
+    table = {"name": config.guest.name} if config.guest else task.comparison.model
+    return {**table, "parameters": len(daemon.node.params()), "precision": task.comparison.precision}
+
+
+def _message_bytes(config: NodeConfig, daemon: Daemon) -> int:
+    payload = daemon.node.mailbox.payload
+    size = np.dtype(config.wire).itemsize if config.wire == "float16" else payload.dtype.itemsize
+    return HEADER_BYTES + payload.shape[1] * size
+
+
+def _steps_done(state: Path, fingerprint: str) -> int:
+    """Return the gradients of a saved state, 0 without one; refuse a state of another run."""
+    return int(read_arrays(state, fingerprint)["counters"][1]) if state.is_file() else 0
+
+
+def _certificate(folder: Path, number: int) -> dict[str, Any]:
+    """Check a node's own certificate; return until when it holds, and who the members are."""
+    identity = Identity(folder, number)
+    ends = identity.certificate_until()
+    members = Members(folder / "members.json", identity.ca)
+    require(
+        members.allowed(number), f"{identity.name} is no member, or was revoked; enter it: folkman certs issue {number}"
+    )
+    return {"certificate_until": ends.isoformat(), "members": members.names()}
+
+
+def sentences(found: dict[str, Any]) -> str:
+    """Return a preview in plain words."""
+    options = {key: value for key, value in found["algorithm"].items() if key not in ("name", "label")}
+    model, security, steps = found["model"], found["security"], found["steps"]
+    goal = "for ever" if steps is None else f"{steps} gradients"
+    air = "the real links" if found["radio"] == "measured" else f"the emulated network {_options(found['network'])}"
+    pace = f"at most one gradient in {found['slot_s']:g} s" if found["slot_s"] else "as fast as it goes"
+    lines = {
+        "node": f"{found['node']}, seed {found['seed']}",
+        "learns": f"'{found['algorithm']['label']}': {found['algorithm']['name']} with {_listed(options)}",
+        "model": f"{_options({k: v for k, v in model.items() if k != 'parameters'})}, {model['parameters']} parameters",
+        "samples": f"{found['samples'] or 'none: a server'} of {found['samples_in_all']} in all",
+        "listens": f"{found['listen']}, {found['transport']}",
+        "neighbours": _listed(found["neighbours"], " at "),
+        "security": "NONE: anybody can join"
+        if security is None
+        else f"mutual TLS and signatures; certificate until {security['certificate_until']}; "
+        f"members: {', '.join(security['members'])}",
+        "radio": f"{found['radio']}: {air}",
+        "steps": f"{goal}, {found['steps_done']} of them done; {pace}",
+        "message": f"{found['message_bytes']} bytes",
+        "writes": f"{', '.join(found['writes'])} to {found['folder']}",
+        "metrics": found["metrics"] or "none",
+    }
+    return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
+
+
+def _options(table: dict[str, Any]) -> str:
+    """Return a table as words: its name and its options."""
+    rest = {key: value for key, value in table.items() if key != "name"}
+    return f"{table['name']}" + (f" ({_listed(rest)})" if rest else "")
+
+
+def _listed(table: dict[str, Any], between: str = " ") -> str:
+    return ", ".join(f"{key}{between}{value}" for key, value in table.items()) or "no options"

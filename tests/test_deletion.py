@@ -1,0 +1,95 @@
+"""Folders really deleted from a copy of the package: a node needs no simulator, a simulator needs no node."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import folkman
+from folkman.runtime.cluster import make_cluster
+from folkman.runtime.state import read_arrays
+from runtime.hosts import task
+
+SOURCE = Path(folkman.__file__).parent
+SIMULATOR = ("engine", "theory", "report", "dash", "experiment", "papers")
+ABSENT = ("matplotlib", "sklearn", "pyarrow", "networkx", "PIL", "scipy", "optax")
+"""Packages that a node of Algorithm 1 never imports; scipy and optax are installed with it and not used by it."""
+
+
+def copy_without(folder, *rooms):
+    """Copy the package without some of its folders; return the environment in which Python finds the copy alone."""
+    shutil.copytree(SOURCE, folder / "folkman", ignore=shutil.ignore_patterns("__pycache__"))
+    for room in rooms:
+        shutil.rmtree(folder / "folkman" / room)
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def command(environment, *arguments, folder, python=sys.executable):
+    return subprocess.Popen(
+        [python, "-m", "folkman", *arguments],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def cluster(folder, nodes, **options):
+    """Write the files of a cluster, softmax on the digits, with few steps."""
+    return make_cluster(folder, task(nodes=nodes), {"transport": "tcp", "radio": "measured", "steps": 8, **options})
+
+
+def to_their_end(environment, homes, python=sys.executable):
+    """Run nodes as processes; check how they ended, and return the modules that each imported."""
+    environment = {**environment, "PYTHONPROFILEIMPORTTIME": "1"}
+    files = [str(home / "node.toml") for home in homes]
+    nodes = [command(environment, "node", "--config", file, folder=homes[0], python=python) for file in files]
+    imported = []
+    for process, home in zip(nodes, homes, strict=True):
+        _, log = process.communicate(timeout=120)
+        assert process.returncode == 0, log[-2000:]
+        events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+        assert [each["event"] for each in events][-1] == "end"
+        assert json.loads((home / "health.json").read_text())["counts"]["taken"] > 0
+        assert read_arrays(home / "final.safetensors")["model"].shape == (650,)
+        imported.append({line.split("|")[-1].strip() for line in log.splitlines() if line.startswith("import time:")})
+    return imported
+
+
+@pytest.mark.slow
+def test_without_the_simulator_nodes_run_to_their_end(tmp_path):
+    environment = copy_without(tmp_path / "package", *SIMULATOR)
+    homes = cluster(tmp_path / "cluster", 3)
+
+    for modules in to_their_end(environment, homes):
+        assert not {name.split(".")[0] for name in modules} & set(ABSENT)
+        assert len({name for name in modules if name.split(".")[0] == "folkman"}) < 60
+    refused = command(environment, "run", folder=tmp_path)
+    checked = command(environment, "node", "--config", str(homes[0] / "node.toml"), "--check", folder=tmp_path)
+
+    assert "which is not installed here; pip install folkman" in refused.communicate(timeout=60)[1]
+    assert refused.returncode == 2
+    assert "8 gradients, 8 of them done" in checked.communicate(timeout=60)[0]
+    assert checked.returncode == 0
+
+
+@pytest.mark.slow
+def test_without_the_runtime_and_the_live_page_a_simulation_runs(tmp_path):
+    environment = copy_without(tmp_path / "package", "runtime", "dash")
+    small = ["slots=6", "seeds=[0]", "data.train_size=100", "model.name=softmax", "record_every=3"]
+    settings = [word for each in small for word in ("--set", each)]
+
+    run = command(environment, "run", *settings, "--out", "run", "--json", folder=tmp_path)
+    up = command(environment, "up", "--nodes", "2", folder=tmp_path)
+
+    answer, log = run.communicate(timeout=180)
+    assert run.returncode == 0, log
+    assert {each["status"] for each in json.loads(answer.splitlines()[-1])["runs"]} == {"finished"}
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert "'folkman.runtime'" in up.communicate(timeout=60)[1]
+    assert up.returncode == 2
