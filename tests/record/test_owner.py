@@ -38,7 +38,7 @@ OTHER_MEANINGS = {
     ("report/sweep_page.py", "finished"): "a key of provenance: when it ended",
     ("runtime/causal.py", "finished"): "a column of a timeline",
     ("runtime/daemon.py", "disk"): "a reason in the log",
-    ("runtime/saver.py", "disk"): "a reason in the log",
+    ("runtime/state.py", "disk"): "a reason in the log",
 }
 """(file, word) -> what a word that is also a status means there."""
 

@@ -25,6 +25,11 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def _no_command() -> None:
+    """Do nothing before a command: typer wants one function, and all commands are in `folkman.cli.lazy`."""
+
+
 def main(commands: typer.Typer = app) -> None:
     """Run the commands; an error ends in a sentence and an exit code, never in a traceback."""
     keep_programs()

@@ -26,7 +26,7 @@ from folkman.theory.efficiency import Setting, compare_efficiency
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import advise, stability_warning
-from folkman.theory.trajectory import retell
+from folkman.theory.trajectory import follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
 
@@ -134,7 +134,7 @@ def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
     """Follow one run again and hold the theory against it."""
     run, problem = part.run, part.simulation.problem
     held, off = _stamps(part, folder)
-    path = retell(problem, held, table["step"], table["scaling"])
+    path = follow(problem, held, table["step"], table["scaling"])
     if not np.isfinite(path.loss).all():
         raise ValueError(f"'{run.label}' (seed {run.seed}) diverged; no bound can hold: try folkman theory step")
     smooth = np.max([curvatures(problem, w) for w in (*path.points, path.last)], axis=0)
