@@ -154,7 +154,8 @@ def test_seeds_share_an_algorithm_and_its_programs():
     one, two = (workshop.part(arm).simulation for arm in arms[:2])
 
     assert one.algorithm is two.algorithm
-    assert (np.asarray(one.problem.x) != np.asarray(two.problem.x)).any()  # another draw
+    samples = [workshop.problem(arm).x for arm in arms[:2]]
+    assert (np.asarray(samples[0]) != np.asarray(samples[1])).any()  # another draw
 
 
 def simulated(arm, network, slots, every, slot_s=1.0):
