@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,22 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman import Learnable, Recording, async_sharing, fedavg, load, make_problem, reference, simulate, snapshot
+from folkman import (
+    Analysable,
+    Evaluation,
+    Learnable,
+    Recording,
+    async_sharing,
+    fedavg,
+    load,
+    make_problem,
+    reference,
+    simulate,
+    snapshot,
+)
 from folkman.problem.layout import Layout
-from folkman.problem.learnable import Analysable, Evaluation, check_learnable
+from folkman.problem.learnable import check_learnable
+from folkman.problem.problem import Problem
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import advise, constant_stamps, stability_warning
 from folkman.theory.trajectory import follow
@@ -67,8 +80,11 @@ class Bowls:
         return Evaluation(jnp.dot(self.share, losses), nan, nan, nan)
 
 
+Twins: TypeAlias = tuple[Problem, Bowls]
+
+
 @pytest.fixture
-def twins(x64):
+def twins(x64) -> Twins:
     """The same quadratics twice: built in, and by hand. One sample per node, so that c and h are the sample."""
     ours = make_problem(load("quadratic", nodes=3, dim=5, seed=4), "quadratic", 3, dtype="float64")
     assert ours.x.shape[:2] == (3, 1)
@@ -77,7 +93,7 @@ def twins(x64):
 
 
 @pytest.mark.parametrize("algorithm", [async_sharing(0.1), fedavg(0.1, local_steps=2)], ids=lambda a: a.name)
-def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins, algorithm):
+def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins: Twins, algorithm):
     ours, by_hand = twins
     guest: Learnable = by_hand
     record = Recording(4, timeline=True)
@@ -95,7 +111,7 @@ def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins, alg
     assert run.last("bits") == expected.last("bits")
 
 
-def test_a_problem_of_ours_is_all_that_may_be_asked(twins):
+def test_a_problem_of_ours_is_all_that_may_be_asked(twins: Twins):
     ours: Analysable = twins[0]
     learnable: Learnable = ours
 
@@ -104,7 +120,7 @@ def test_a_problem_of_ours_is_all_that_may_be_asked(twins):
     assert not isinstance(twins[1], Analysable)
 
 
-def test_what_lacks_a_member_or_is_no_pytree_is_refused(twins):
+def test_what_lacks_a_member_or_is_no_pytree_is_refused(twins: Twins):
     _, guest = twins
     bare: Any = type("Bare", (), {"num_nodes": 3})()
     with pytest.raises(TypeError, match=r"folkman\.Learnable, Bare has no batch, .*; add what is missing"):
@@ -124,7 +140,7 @@ class Judged(Bowls):
         return self
 
 
-def test_the_theory_follows_a_guest_and_refuses_its_curvature(twins):
+def test_the_theory_follows_a_guest_and_refuses_its_curvature(twins: Twins):
     ours, guest = twins
     held = constant_stamps(3, 2, 12)
     judged: Analysable = Judged(**vars(guest))
@@ -140,8 +156,8 @@ def test_the_theory_follows_a_guest_and_refuses_its_curvature(twins):
     assert stability_warning(ours, held, 1e3) is not None
 
 
-def test_the_theory_refuses_a_guest_that_was_not_made_for_it(twins):
-    guest: Any = twins[1]
+def test_the_theory_refuses_a_guest_that_was_not_made_for_it(twins: Twins):
+    guest = twins[1]
     with pytest.raises(TypeError, match=r"folkman\.Analysable, Bowls has no differentiable, full_batch"):
         follow(guest, constant_stamps(3, 2, 12), 0.1, "theorem")
     assert stability_warning(guest, 3, 1e3) is None

@@ -9,7 +9,20 @@ import jax
 import numpy as np
 import pytest
 
-from folkman import Node, async_sharing, load, make_problem, simulate, snapshot
+from folkman import (
+    Analysable,
+    Learnable,
+    Node,
+    Problem,
+    async_sharing,
+    load,
+    make_problem,
+    simulate,
+    snapshot,
+)
+from folkman.theory.smoothness import whole_curvature
+from folkman.theory.stability import constant_stamps
+from folkman.theory.trajectory import follow
 
 torch = pytest.importorskip("torch")
 
@@ -63,6 +76,22 @@ def test_the_gradient_is_the_difference_quotients(twins):
     up, down = (float(part.gradients(v + h * along, key)[0][0]) for h in (1e-2, -1e-2))
 
     assert (up - down) / 2e-2 == pytest.approx(float(np.vdot(grad, along)), rel=1e-2)
+
+
+def test_the_theory_follows_a_guest_over_all_its_samples_and_refuses_its_curvature(
+    twins: "tuple[Problem, guest.TorchProblem]",
+):
+    ours, theirs = twins
+    learnable: Learnable = theirs
+    analysed: Analysable = theirs
+    held = constant_stamps(3, 2, 6)
+
+    last = follow(analysed, held, 0.2, "theorem").last
+
+    np.testing.assert_allclose(last, follow(ours, held, 0.2, "theorem").last, rtol=1e-4, atol=1e-6)
+    assert learnable.layout.size == ours.layout.size
+    with pytest.raises(TypeError, match=r"that JAX can differentiate, TorchProblem .*make_problem"):
+        whole_curvature(analysed, theirs.initial)
 
 
 @pytest.mark.parametrize(

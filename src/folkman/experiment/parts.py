@@ -176,7 +176,7 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) 
     """Write the last model as named tensors, and the timeline if it was kept."""
     run, simulation = part.run, part.simulation
     run.model, run.nodes = outcome(simulation, mark)
-    layout = simulation.problem.model.layout
+    layout = simulation.problem.layout
     tensors = {name: np.asarray(tensor) for name, tensor in layout.unflatten(jax.numpy.asarray(run.model)).items()}
     save_tensors(folder.model(run), tensors)
     if simulation.recording.timeline and events:

@@ -18,7 +18,7 @@ from jax import Array
 
 from folkman.problem.layout import Layout
 
-__all__ = ["Analysable", "Evaluation", "Learnable", "check_analysable", "check_learnable"]
+__all__ = ["Analysable", "Evaluation", "Learnable", "analysable", "check_learnable"]
 
 
 class Evaluation(NamedTuple):
@@ -122,7 +122,8 @@ class Analysable(Learnable, Protocol):
 
 def check_learnable(problem: Learnable) -> None:
     """Raise `TypeError` for a problem that lacks a member of `Learnable`, or is no pytree."""
-    _check_members(problem, Learnable)
+    if not isinstance(problem, Learnable):
+        raise TypeError(_lack(problem, Learnable))
     if jax.tree.structure(problem) == jax.tree.structure(0):
         raise TypeError(
             "expected a problem that passes through jax.jit, "
@@ -131,22 +132,27 @@ def check_learnable(problem: Learnable) -> None:
         )
 
 
-def check_analysable(problem: Analysable, purpose: str, *, differentiable: bool = False) -> None:
-    """Raise `TypeError` for a problem of which the theory cannot compute `purpose`."""
-    _check_members(problem, Analysable)
+def analysable(problem: Learnable, purpose: str, *, differentiable: bool = False) -> Analysable:
+    """Return the problem as the theory sees it.
+
+    Raise `TypeError` if it lacks a member of `Analysable`, or if `purpose` needs derivatives that JAX
+    cannot take.
+    """
+    if not isinstance(problem, Analysable):
+        raise TypeError(_lack(problem, Analysable))
     if differentiable and not problem.differentiable:
         raise TypeError(
             f"{purpose} needs a problem that JAX can differentiate, {type(problem).__name__} "
             "computes its gradients outside JAX; build the model with folkman.make_problem, "
             "or use a smoothness constant that you know"
         )
+    return problem
 
 
-def _check_members(problem: Learnable, protocol: type) -> None:
+def _lack(problem: Learnable, protocol: type) -> str:
     public = [name for name in dir(protocol) if not name.startswith("_")]
     missing = [name for name in public if not hasattr(problem, name)]
-    if missing:
-        raise TypeError(
-            f"expected a problem with the members of folkman.{protocol.__name__}, "
-            f"{type(problem).__name__} has no {', '.join(missing)}; add what is missing"
-        )
+    return (
+        f"expected a problem with the members of folkman.{protocol.__name__}, "
+        f"{type(problem).__name__} has no {', '.join(missing)}; add what is missing"
+    )

@@ -220,14 +220,14 @@ class RadioNetwork:
 
         `offers` (rx, tx) or (1, tx): for whom. The rate is that of the worst of those who hear.
         """
-        fading_key, share_key, motion_key = (
+        fading_key, allocation_key, motion_key = (
             jax.random.fold_in(key, int(stream)) for stream in (Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY)
         )
         air = self._move(state, over, motion_key)
         sinr = self.sinr(air, fading_key)
         linked = schedule.links(sinr, db_to_linear(self.threshold_db)) & over[None] & offers  # eq. (25a)
         rate = schedule.se_min(sinr, linked)  # R_i
-        starts, band_hz = self._divide(state, schedule.scheduled(linked), rate, share_key)
+        starts, band_hz = self._divide(state, schedule.scheduled(linked), rate, allocation_key)
         slots = latency.transmission_slots(self.payload_bits(message_bits), band_hz, rate, self.slot_s)  # eq. (27)
         new = state._replace(
             air=air,
@@ -283,8 +283,8 @@ class RadioNetwork:
         if self.period == "epoch":
             return wants, allocate(rate, wants, self.bandwidth_hz, key)
         on_air = state.left > 0
-        share_hz = allocate(jnp.where(on_air, state.se_min, rate), on_air | wants, self.bandwidth_hz, key)
-        wanted_hz = jnp.where(wants, share_hz, 0.0)
+        allocated_hz = allocate(jnp.where(on_air, state.se_min, rate), on_air | wants, self.bandwidth_hz, key)
+        wanted_hz = jnp.where(wants, allocated_hz, 0.0)
         free_hz = jnp.maximum(self.bandwidth_hz - jnp.sum(state.in_use_hz), 0.0)
         part = jnp.minimum(free_hz / jnp.maximum(jnp.sum(wanted_hz), 1e-30), 1.0)
         starts = wants & (part >= LEAST_PART)

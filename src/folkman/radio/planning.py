@@ -95,13 +95,13 @@ def _forecast(
 
 def _first_block(network: RadioNetwork, air: Air, message_bits: int, key: Array) -> tuple[Array, ...]:
     """Return SINR, link share, node share and Gamma_T of the first block of a drop."""
-    fading_key, share_key = (
+    fading_key, allocation_key = (
         jax.random.fold_in(jax.random.fold_in(key, 0), int(s)) for s in (Stream.FADING, Stream.ALLOCATION)
     )
     sinr = network.sinr(air, fading_key)
     linked = schedule.links(sinr, db_to_linear(network.threshold_db))
     sending, rate = schedule.scheduled(linked), schedule.se_min(sinr, linked)
-    band_hz = bandwidth.ALLOCATIONS[network.allocation](rate, sending, network.bandwidth_hz, share_key)
+    band_hz = bandwidth.ALLOCATIONS[network.allocation](rate, sending, network.bandwidth_hz, allocation_key)
     slots = latency.transmission_slots(network.payload_bits(message_bits), band_hz, rate, network.slot_s)
     longest = jnp.where(jnp.any(sending), latency.aggregated_slots(slots, sending), jnp.nan)
     num_nodes = air.link.shape[0]

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.problem.learnable import Analysable, check_analysable
+from folkman.problem.learnable import Learnable, analysable
 from folkman.theory.trajectory import Trajectory, full_gradients
 
 __all__ = ["Check", "Constants", "assumptions", "constants_of", "corollary_2", "theorem_2", "u"]
@@ -126,7 +126,7 @@ def corollary_2(c: Constants) -> dict[str, Any]:
     return {"low": low, "high": high, "vacuous": vacuous, "verdict": verdict}
 
 
-def assumptions(problem: Analysable, path: Trajectory, c: Constants) -> list[Check]:
+def assumptions(problem: Learnable, path: Trajectory, c: Constants) -> list[Check]:
     """Return Assumptions 1 and 2, Lemma 2 and Corollary 1, each measured along the run."""
     return [_ages(path, c), *_losses(path, c), *_lemma_2(problem, path, c), *_corollary_1(path)]
 
@@ -160,9 +160,9 @@ def _losses(path: Trajectory, c: Constants) -> list[Check]:
     ]
 
 
-def _lemma_2(problem: Analysable, path: Trajectory, c: Constants) -> list[Check]:
+def _lemma_2(problem: Learnable, path: Trajectory, c: Constants) -> list[Check]:
     """Check eq. (15) against the gradient of the whole loss at the last model, and eq. (16) along the way."""
-    check_analysable(problem, "the gradient of the whole loss", differentiable=True)
+    problem = analysable(problem, "the gradient of the whole loss", differentiable=True)
     w = jnp.asarray(path.last)
     each = full_gradients(problem, jnp.broadcast_to(w, (problem.num_nodes, problem.dim)))[1]
     summed = np.asarray(jnp.dot(problem.share, each, precision="highest"), float)

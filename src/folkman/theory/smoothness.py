@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE
-from folkman.problem.learnable import Analysable, Learnable, check_analysable
+from folkman.problem.learnable import Analysable, Learnable, analysable
 from folkman.problem.networks import Dense
 from folkman.problem.problem import Problem
 from folkman.theory.trajectory import full_gradients
@@ -29,34 +29,33 @@ ROUNDS = 60
 """Hessian-vector products of one power iteration."""
 
 
-def curvatures(problem: Analysable, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
+def curvatures(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
     """Return the largest |eigenvalue| of the Hessian of every F_i at w (d,), from below, shape (node,)."""
     point = jnp.broadcast_to(jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim))
     start = jnp.broadcast_to(_start(problem), point.shape)
     return np.asarray(_power(problem, point, start, rounds, whole=False), float)
 
 
-def whole_curvature(problem: Analysable, w: Array | NDArray, rounds: int = ROUNDS) -> float:
+def whole_curvature(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> float:
     """Return the largest |eigenvalue| of the Hessian of F = sum_i alpha_i F_i at w (d,), from below."""
     point = jnp.broadcast_to(jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim))
     start = jnp.broadcast_to(_start(problem), point.shape)
     return float(_power(problem, point, start, rounds, whole=True)[0])
 
 
-def _start(problem: Analysable) -> Array:
+def _start(problem: Learnable) -> Array:
     """Return a direction that has something of every eigenvector."""
     return jnp.asarray(np.random.default_rng(0).standard_normal(problem.dim), problem.initial.dtype)
 
 
-def _power(problem: Analysable, point: Array, u: Array, rounds: int, *, whole: bool) -> Array:
-    check_analysable(problem, "measuring curvature", differentiable=True)
+def _power(problem: Learnable, point: Array, u: Array, rounds: int, *, whole: bool) -> Array:
     if isinstance(problem, Problem):
         require(
             getattr(problem.model.network, "precision", "float32") == "float32",
             "the curvature of a model needs float32, and this one computes in bfloat16; "
             "leave 'precision' out of [model]",
         )
-    problem = problem.full_batch()
+    problem = analysable(problem, "measuring curvature", differentiable=True).full_batch()
     if not problem.called_from_python:
         return _compiled(problem, point, u, rounds, whole)
     size = jnp.zeros(len(point), point.dtype)

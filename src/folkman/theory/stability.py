@@ -122,7 +122,7 @@ def _growth_of_mean(mix: NDArray, e: NDArray) -> NDArray[np.float64]:
     return grown / (total / 2)
 
 
-def advise(problem: Analysable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40) -> Advice:
+def advise(problem: Learnable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40) -> Advice:
     """Propose a step from the curvature at w(0) and along a short probe, and from the ages of a timeline."""
     shares = np.asarray(problem.share, float)
     edge = limit(held, shares, scaling)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import require
 from folkman.keys import Stream, make_key
-from folkman.problem.learnable import Analysable, check_analysable
+from folkman.problem.learnable import Analysable, Learnable, analysable
 
 __all__ = ["Trajectory", "ages_of", "follow", "full_gradients", "step_weights"]
 
@@ -81,12 +81,12 @@ def full_gradients(problem: Analysable, points: Array) -> tuple[Array, Array]:
     return problem.full_batch().gradients(points, keys)
 
 
-def follow(problem: Analysable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5) -> Trajectory:
+def follow(problem: Learnable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5) -> Trajectory:
     """Run Algorithm 1 along a timeline's stamps `held` (slot, rx, tx) and return what the theory asks about.
 
     `keep` models along the way are returned for measuring curvature.
     """
-    check_analysable(problem, "following a trajectory")
+    problem = analysable(problem, "following a trajectory")
     slots, nodes = held.shape[:2]
     fits = held.shape == (slots, problem.num_nodes, problem.num_nodes) and slots > 0
     require(fits, f"expected stamps (slot, {problem.num_nodes}, {problem.num_nodes}), got {held.shape}")
