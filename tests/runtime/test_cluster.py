@@ -123,10 +123,9 @@ def test_a_pytorch_guest_learns_between_processes(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_starts_tells_and_stops(tmp_path, monkeypatch):
+def test_a_cluster_starts_tells_and_stops(tmp_path):
     from folkman.dash import cluster as page
 
-    monkeypatch.setattr(page, "SILENT_S", 3.0)  # health is renewed every second
     (tmp_path / "config.toml").write_text(CONFIG)
     options = ["--nodes", "2", "--transport", "tcp", "--radio", "measured", "--insecure", "--node-set", "steps=0"]
 
