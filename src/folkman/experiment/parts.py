@@ -40,8 +40,7 @@ from folkman.files import save_tensors
 from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.delivery import Network
-from folkman.record.folder import RunFolder
-from folkman.record.reading import FROM_PYTHON
+from folkman.record.folder import MADE_IN_PYTHON, RunFolder
 from folkman.record.run import Run
 
 __all__ = ["Part", "Watch", "check", "comparison_of", "make", "make_all", "parts"]
@@ -68,7 +67,7 @@ class Part(NamedTuple):
 def comparison_of(folder: RunFolder) -> Comparison:
     """Return the comparison that a run folder was made from; refuse one made from objects, which no file describes."""
     raw = read(folder.config)
-    if FROM_PYTHON in raw:
+    if MADE_IN_PYTHON in raw:
         raise ConfigError(
             f"expected a folder that `folkman run` made, {folder.root} was made from Python objects; "
             f"call folkman.compare(..., out='{folder.root}') again to go on with it"

@@ -32,13 +32,16 @@ import pyarrow.parquet as pq
 from folkman.files import write_whole
 from folkman.record.run import Run, read_table, runs_of, slug
 
-__all__ = ["FORMAT", "RunFolder", "list_runs", "provenance"]
+__all__ = ["FORMAT", "MADE_IN_PYTHON", "RunFolder", "list_runs", "provenance"]
 
 
 FOLDERS = ("parts", "figures", "models")
 
 FORMAT = 1
 """Of a run folder, kept in `provenance.json`; a folder of a larger one was written by a later folkman."""
+
+MADE_IN_PYTHON = "made_in_python"
+"""The key of `config.toml` in a folder that was made in Python, without a configuration."""
 
 
 class RunFolder:

@@ -15,12 +15,9 @@ from folkman.record.live import Tail, read_json
 from folkman.record.run import AXES, METRICS, Run, read_table, runs_of, slug
 from folkman.record.scene import load_scene
 
-__all__ = ["FROM_PYTHON", "Folder", "Sweep", "check_sweep", "kind_of", "read_folder", "read_part", "read_sweep"]
+__all__ = ["Folder", "Sweep", "check_sweep", "kind_of", "read_folder", "read_part", "read_sweep"]
 
 SWEEP_FORMAT = 1
-
-FROM_PYTHON = "from_python"
-"""The key of a `config.toml` that `folkman.compare` wrote: no configuration, but what is known of its objects."""
 
 
 class Folder(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record.reading import FROM_PYTHON, Folder
+from folkman.record.folder import MADE_IN_PYTHON
+from folkman.record.reading import Folder
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
 from folkman.report.figures import draw_curves
@@ -235,7 +236,7 @@ def _commands(folder: Folder) -> str:
     made = f"folkman {shlex.join(map(str, command))}\n" if isinstance(command, list) else ""
     place = shlex.quote(str(folder.root))
     config = shlex.quote(str(folder.root / "config.toml"))
-    again = "" if FROM_PYTHON in folder.config else f"folkman run {config} --out again\n"
+    again = "" if MADE_IN_PYTHON in folder.config else f"folkman run {config} --out again\n"
     lines = [
         ("The command that made it", made),
         ("The same bits again, from the resolved configuration", again),
