@@ -63,7 +63,7 @@ def test_a_file_a_dictionary_and_the_command_give_the_same_folder(whole, tmp_pat
     file = tmp_path / "mine.toml"
     file.write_text(dump({**CONFIG, "slots": 99}))
     assert gather(file, ["slots=12"]) == gather(str(file), {"slots": 12}) == CONFIG
-    by_file = fm.run(file, settings=["slots=12"], out=tmp_path / "file")
+    fm.run(file, settings=["slots=12"], out=tmp_path / "file")
     monkeypatch.setattr(sys, "argv", ["folkman", "run", str(file), "--set", "slots=12", "--out", "c", "--json"])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
@@ -72,7 +72,7 @@ def test_a_file_a_dictionary_and_the_command_give_the_same_folder(whole, tmp_pat
     assert not ended.value.code
     answer = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert answer["runs"] == [run.summary() for run in whole]
-    for folder in (by_file.folder, tmp_path / "c"):
+    for folder in (tmp_path / "file", tmp_path / "c"):
         assert rows(folder) == rows(whole.folder)
         assert (folder / "config.toml").read_text() == (whole.folder / "config.toml").read_text()
         names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
@@ -237,7 +237,8 @@ def test_a_list_is_labelled_by_name_and_one_problem_serves_all_seeds(undrawn, tm
 def test_the_radio_brings_its_own_clock(undrawn, tmp_path):
     problem = fm.make_problem(fm.load("digits", train_size=60), "softmax", 3)
 
-    (run,) = fm.compare(problem, fm.RadioNetwork(slot_s=0.01), [fm.async_sharing(0.2)], slots=5, out=tmp_path / "run")
+    radio = fm.RadioNetwork(slot_s=0.01)
+    (run,) = fm.compare(problem, radio, [fm.async_sharing(0.2)], slots=5, seeds=(0,), out=tmp_path / "run")
 
     assert run.last("seconds") == pytest.approx(0.05)
 
@@ -254,6 +255,7 @@ def test_the_radio_brings_its_own_clock(undrawn, tmp_path):
         ({"network": {"other": fm.ideal()}}, "a network for each of"),
         ({"faults": fm.Faults(crash=((0, 2, None),))}, "'fedavg': fedavg assumes"),
         ({"clock": fm.Clock(compute_slots=(1, 2))}, "one for each of the 3 nodes"),
+        ({"name": "a/b"}, "has no slashes"),
         ({"track": ["tensorbord"]}, "did you mean 'tensorboard'"),
     ],
 )

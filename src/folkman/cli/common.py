@@ -145,7 +145,8 @@ def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
     columns = ("{task.completed:.4g} of {task.total:.4g}", unit, "{task.fields[left]}", "{task.description}")
     shown = (BarColumn(), *map(TextColumn, columns))
     with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=total, completed=done, left="")
+        task = bar.add_task("starting", total=total, left="")
+        bar.update(task, completed=done)
 
         def draw(
             done: float, doing: str = "", line: str = "", *, left_s: float | None = None, urgent: bool = False

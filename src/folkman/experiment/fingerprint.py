@@ -12,6 +12,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 __all__ = ["fingerprint"]
@@ -34,17 +35,15 @@ def _pieces(thing: Any, above: tuple[int, ...]) -> Iterator[bytes]:
     yield type(thing).__qualname__.encode()
     if thing is None or isinstance(thing, (bool, int, float, complex, str, bytes)):
         yield repr(thing).encode()
+    elif isinstance(thing, jax.Array) and jnp.issubdtype(thing.dtype, jax.dtypes.prng_key):
+        yield np.asarray(jax.random.key_data(thing)).tobytes()
     elif isinstance(thing, (np.ndarray, np.generic, jax.Array)):
-        array = np.asarray(jax.random.key_data(thing) if _is_key(thing) else thing)
+        array = np.asarray(thing)
         yield f"{array.dtype} {array.shape}".encode()
         yield array.tobytes()
     else:
         for part in _parts(thing):
             yield from _pieces(part, (*above, id(thing)))
-
-
-def _is_key(thing: Any) -> bool:
-    return isinstance(thing, jax.Array) and jax.dtypes.issubdtype(thing.dtype, jax.dtypes.prng_key)
 
 
 _PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
