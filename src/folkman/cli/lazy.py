@@ -1,7 +1,10 @@
 """Commands that are imported when they are called or listed: `folkman node` then imports no command but its own."""
 
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_group
 
 from folkman.builders import Builders
@@ -23,20 +26,50 @@ LATER: Builders[None] = Builders(
 """Command -> where it is: a function, or a group of commands."""
 
 
+class _Commands(MutableMapping[str, Any]):
+    """The commands registered at once, and those of `LATER`, imported when they are asked for."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self._known = dict(known)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            self._known[name] = _command(name, LATER[name])
+        return self._known[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._known[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in LATER
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._known, *LATER]))
+
+    def __len__(self) -> int:
+        return len({*self._known, *LATER})
+
+
+def _command(name: str, found: Any) -> Any:
+    part = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        part.add_typer(found, name=name)
+    else:
+        part.command(name=name)(found)
+    return get_group(part).commands[name]
+
+
 class LazyGroup(TyperGroup):
-    """The commands registered at once, and those of `LATER`."""
+    """A group some of whose commands are imported later."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override] - typer's is a click.Context
+    def __init__(self, *, commands: Any = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: Any = _Commands(commands or {})
+
+    def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return [*super().list_commands(ctx), *LATER]
-
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
-        """Return a command, imported now if need be."""
-        if cmd_name not in LATER:
-            return super().get_command(ctx, cmd_name)  # type: ignore[return-value]
-        found, part = LATER[cmd_name], typer.Typer(rich_markup_mode=None)
-        if isinstance(found, typer.Typer):
-            part.add_typer(found, name=cmd_name)
-        else:
-            part.command(name=cmd_name)(found)
-        return get_group(part).commands[cmd_name]  # type: ignore[return-value]
+        del ctx
+        return list(self.commands)
