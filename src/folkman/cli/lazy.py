@@ -1,7 +1,10 @@
 """Commands that are imported when they are called or listed: `folkman node` then imports no command but its own."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_group
 
 from folkman.builders import Builders
@@ -36,22 +39,36 @@ COMMANDS: Builders[None] = Builders(
 """Command -> where it is: a function, or a group of commands."""
 
 
-class LazyGroup(TyperGroup):
-    """The commands of `COMMANDS`."""
+class _Imported(Mapping[str, Any]):
+    """The commands as typer wants them, each imported when it is asked for."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override] - typer's is a click.Context
-        """Return the names of all commands."""
+    def __getitem__(self, name: str) -> Any:
+        found, part = COMMANDS[name], typer.Typer(rich_markup_mode=None)
+        if isinstance(found, typer.Typer):
+            part.add_typer(found, name=name)
+        else:
+            part.command(name=name)(found)
+        return get_group(part).commands[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are those of `COMMANDS`."""
+
+    def __init__(self, *, commands: Any = None, **options: Any) -> None:
+        del commands
+        super().__init__(**options)
+        self.commands: Any = _Imported()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of the table."""
         del ctx
         return list(COMMANDS)
-
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
-        """Return a command, imported now if need be."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        found, part = COMMANDS[cmd_name], typer.Typer(rich_markup_mode=None)
-        if isinstance(found, typer.Typer):
-            part.add_typer(found, name=cmd_name)
-        else:
-            part.command(name=cmd_name)(found)
-        return get_group(part).commands[cmd_name]  # type: ignore[return-value]
