@@ -24,7 +24,7 @@ def main() -> None:
     begun_s = time.perf_counter()
     stations_m = geometry.hexagonal_stations(cells, network.cell_radius_m)
     nodes_m = geometry.nodes_in_discs(stations_m, nodes, network.cell_radius_m, key)
-    state = jax.vmap(rest)(place_cells(network, geometry.layout(stations_m, nodes_m)))
+    state = jax.vmap(rest)(place_cells(network, geometry.placement(stations_m, nodes_m)))
     laid_s = time.perf_counter() - begun_s
 
     @jax.jit

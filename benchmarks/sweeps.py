@@ -43,9 +43,9 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
 
     Ends with exit code 1 if it took more than 15 % longer than its jobs alone, or if memory grew.
     """
+    from folkman.experiment.batch import Progress, run_batch
     from folkman.experiment.engines.processes import Processes
     from folkman.experiment.plan import axes_of, plan
-    from folkman.experiment.sweep import Progress, sweep
     from folkman.record.store import SweepFolder
 
     axes = axes_of({}, [f"network.gamma={','.join(str(1 + i) for i in range(jobs // SEEDS))}"])
@@ -53,7 +53,7 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
     with tempfile.TemporaryDirectory() as place:
         engine = Processes(workers)
         begun_s = time.perf_counter()
-        sweep(
+        run_batch(
             plan(BASE, axes),
             SweepFolder.create(Path(place) / "sweep", ""),
             engine,

@@ -315,7 +315,9 @@ def test_a_cluster_has_its_own_copy_of_the_files(tmp_path):
     (tmp_path / "cluster").rename(tmp_path / "board")
 
     there = read_task(tmp_path / "board" / "config.toml", "gossip", 1)
-    algorithm, network = build(there, load_shard(tmp_path / "board" / "nodes" / "node-0" / "shard.npz", there))
+    algorithm, network = build(
+        there, load_shard(tmp_path / "board" / "nodes" / "node-0" / "shard.npz", there.comparison, 1)
+    )
 
     assert (there.run, there.fingerprint) == (task.run, task.fingerprint)
     assert algorithm.name == "gossip"

@@ -271,7 +271,7 @@ def test_an_own_partition_with_a_seed_splits_anew_for_every_seed(folder):
 
 
 def test_seeds_share_what_is_built_unless_a_builder_asks_for_one(folder):
-    from folkman.experiment.compare import parts
+    from folkman.experiment.parts import parts
 
     plain = resolve({**SMALL, "algorithm": [{"name": f"{folder}/mine.py:gossip"}]})
     seeded = resolve({**SMALL, "network": {"name": f"{folder}/mine.py:fading"}, "algorithm": [{"name": "fedavg"}]})

@@ -167,8 +167,9 @@ def test_generic_code_names_no_method_no_data_set_and_no_figure():
         tree = ast.parse(path.read_text())
         texts = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
         for node in ast.walk(tree):
-            known = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts
-            if known and node.value in named:
+            if not isinstance(node, ast.Constant) or id(node) in texts:
+                continue
+            if isinstance(node.value, str) and node.value in named:
                 found.append(f"{path.relative_to(SOURCE)}:{node.lineno} {node.value!r}")
 
     assert not found, found

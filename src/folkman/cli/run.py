@@ -24,6 +24,7 @@ from folkman.cli.common import (
     progress,
     say,
 )
+from folkman.record import run as record
 
 if TYPE_CHECKING:
     from folkman.experiment.parts import Watch
@@ -53,7 +54,7 @@ def run(
         _print(results, prepared, quiet=as_json)
     if as_json:
         print_json({"folder": str(results.folder), "runs": [run.summary() for run in results]})
-    if any(run.status == "diverged" for run in results):
+    if any(run.status == record.DIVERGED for run in results):
         sys.exit(DIVERGED)
 
 
@@ -78,7 +79,7 @@ def _shown(show: Update) -> "Watch":
 
     def watch(run: "Run", done: int, slots: int) -> None:
         name = f"{run.label}, seed {run.seed}"
-        ended = done == slots or run.status == "diverged"
+        ended = done == slots or run.status == record.DIVERGED
         reached[run.label, run.seed] = slots if ended else done
         line = f"{name}: {done} slots, training loss {run.last('train_loss'):.4g}" if ended else ""
         show(sum(reached.values()), name, line)
@@ -98,7 +99,7 @@ def _print(results: "Results", prepared: "Prepared", *, quiet: bool) -> None:
             screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = folder.figures / "train_loss-seconds.png"
     lines = f"folder  {folder.root}\nfigure  {figure if figure.is_file() else folder.figures}\n"
-    screen.print(f"{lines}report  {folder.root / 'report.html'}", highlight=False, soft_wrap=True, markup=False)
+    screen.print(f"{lines}report  {folder.report}", highlight=False, soft_wrap=True, markup=False)
 
 
 def list_command(

@@ -38,6 +38,7 @@ from folkman.engine.simulate import (
 from folkman.engine.slot import first
 from folkman.experiment.observer import Observer
 from folkman.files import save_tensors
+from folkman.problem.learnable import Learnable
 from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.delivery import Network
@@ -81,7 +82,7 @@ def check(first_seed: Iterable[Part]) -> None:
             raise ConfigError(f"'{part.run.label}': {error}") from None
 
 
-def _first_inboxes(problem: Problem, network: Network, algorithm: Algorithm) -> Any:
+def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -> Any:
     """Return the inboxes of slot 0: what depends on the number of nodes is refused on the way."""
     carry = first(problem, network, algorithm, (1,) * problem.num_nodes, 0)
     return medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)[0]

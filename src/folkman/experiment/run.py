@@ -34,6 +34,7 @@ from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all
 from folkman.experiment.theory import step_warnings
 from folkman.experiment.trackers import check_packages, ignore, tracking
 from folkman.faults import NO_FAULTS
+from folkman.problem.learnable import Learnable
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.folder import MADE_IN_PYTHON, RunFolder
@@ -143,9 +144,9 @@ def carry_out(
     return Results(runs, folder.root)
 
 
-def _draw_labels(problem: Problem, folder: RunFolder) -> None:
+def _draw_labels(problem: Learnable, folder: RunFolder) -> None:
     """Draw which node holds which labels under the first seed, where there are labels."""
-    if not np.issubdtype(problem.y.dtype, np.integer):
+    if not isinstance(problem, Problem) or not np.issubdtype(problem.y.dtype, np.integer):
         return
     labels = np.asarray(problem.y)
     counts = [np.bincount(labels[i, : problem.count[i]], minlength=labels.max() + 1) for i in range(problem.num_nodes)]
@@ -153,7 +154,7 @@ def _draw_labels(problem: Problem, folder: RunFolder) -> None:
 
 
 def compare(  # noqa: PLR0913 - all but three by name
-    problem: Problem | Callable[[int], Problem],
+    problem: Learnable | Callable[[int], Learnable],
     network: Network | Mapping[str, Network],
     algorithms: Mapping[str, Algorithm] | Sequence[Algorithm],
     *,
@@ -243,8 +244,8 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> dict[s
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
-        "data": {"name": problem.name},
-        "model": {"name": type(problem.model.network).__name__},
+        "data": {"name": getattr(problem, "name", type(problem).__name__)},
+        "model": {"name": type(getattr(getattr(problem, "model", problem), "network", problem)).__name__},
         "network": tables[0]["network"],
         "algorithm": tables,
     }

@@ -18,15 +18,16 @@ from folkman.checks import nearest, require
 from folkman.config.comparison import Comparison, FaultTable
 from folkman.engine.simulate import Recording, simulate
 from folkman.experiment.parts import Part, comparison_of, parts
+from folkman.problem.learnable import analysable
 from folkman.radio.trace import PeerTimeline, load, record_timeline
 from folkman.record.folder import RunFolder
-from folkman.record.run import jsonable
+from folkman.record.run import DIVERGED, jsonable
 from folkman.theory.convergence import Bound, all_bounds, effective_age, measured, without_running
 from folkman.theory.efficiency import Setting, compare_efficiency
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import advise, stability_warning
-from folkman.theory.trajectory import follow
+from folkman.theory.trajectory import METHOD, follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
 
@@ -71,7 +72,9 @@ def advise_steps(comparison: Comparison) -> tuple[list[dict[str, Any]], str]:
         chosen, left_out = _chosen(comparison, None, comparison.seeds[0])
         for part in chosen:
             table = _table_of(comparison, part.run.label)
-            advice = advise(part.simulation.problem, _first_stamps(part, 300), table["scaling"])
+            advice = advise(
+                analysable(part.simulation.problem, "advice on steps"), _first_stamps(part, 300), table["scaling"]
+            )
             beyond = bool(table["step"] > advice.stable_below)
             rows.append({"label": part.run.label, "step": table["step"], "beyond_limit": beyond, **advice._asdict()})
     return rows, left_out
@@ -83,7 +86,7 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         return
     for part in first_seed:
         table = _table_of(comparison, part.run.label)
-        if table["name"] != "async_sharing" or table["delay_policy"] != "none":
+        if table["name"] != METHOD or table["delay_policy"] != "none":
             continue
         warning = stability_warning(part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"])
         if warning is not None:
@@ -118,7 +121,7 @@ def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Seque
 
 def _outside(comparison: Comparison, table: dict[str, Any]) -> str:
     """Return what puts an algorithm of a comparison outside the theory; nothing if it is inside."""
-    if table["name"] != "async_sharing":
+    if table["name"] != METHOD:
         return f"the method {table['name']}"
     plain = {"decay": "constant", "rule": "mean", "delay_policy": "none", "max_age": None}
     found = [f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value]
@@ -132,7 +135,7 @@ def _outside(comparison: Comparison, table: dict[str, Any]) -> str:
 
 def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
     """Follow one run again and hold the theory against it."""
-    run, problem = part.run, part.simulation.problem
+    run, problem = part.run, analysable(part.simulation.problem, "the theory")
     held, off = _stamps(part, folder)
     path = follow(problem, held, table["step"], table["scaling"])
     if not np.isfinite(path.loss).all():
@@ -186,7 +189,7 @@ def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | N
     problem, network, algorithm, clock, _, faults = part.simulation
     options: dict[str, Any] = {"slots": part.slots, "seed": part.run.seed, "clock": clock, "faults": faults}
     again = simulate(problem, network, algorithm, recording=Recording(part.slots, timeline=True), **options)
-    if not folder.metrics.is_file() or again.status == "diverged":
+    if not folder.metrics.is_file() or again.status == DIVERGED:
         return again.timeline.held, None
     known = [r for r in folder.load_results() if (r.label, r.seed) == (part.run.label, part.run.seed)]
     before = known[0].last("train_loss") if known else again.last("train_loss")

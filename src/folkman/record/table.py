@@ -64,7 +64,7 @@ def _by_job(folder: SweepFolder) -> dict[str, pa.Table]:
     own = {"arm", *LEADING, "job", *AXES, *METRICS}
     kept = table.select([name for name in table.column_names if name in own])
     keys = dict.fromkeys(kept["job"].to_pylist())
-    return {key: kept.filter(pc.equal(kept["job"], key)) for key in keys}
+    return {key: kept.filter(pc.field("job") == key) for key in keys}
 
 
 def _tidy(rows: pa.Table, job: Mapping[str, Any]) -> pa.Table:

@@ -20,10 +20,6 @@ from folkman.runtime.telemetry import Logger
 
 __all__ = ["preview", "sentences"]
 
-STATE, FINAL, JOURNAL = "state.safetensors", "final.safetensors", "timeline.bin"
-WRITES = (STATE, FINAL, "incarnation", "health.json")
-"""What every node writes to its folder; `timeline.bin` too, unless it is switched off."""
-
 
 def preview(path: Path) -> dict[str, Any]:
     """Return what the node of a file would do; every key is stable. Wrong input is a ValueError."""
@@ -34,7 +30,9 @@ def preview(path: Path) -> dict[str, Any]:
     require(config.folder.is_dir(), f"expected a folder to write to, there is no {config.folder}; make it")
     if config.transport == "zenoh":
         need("zenoh")
-    node, writes = daemon.node, [*WRITES, *([JOURNAL] if config.timeline else [])]
+    node, files = daemon.node, daemon.files
+    kept = [files.state, files.final, files.incarnation, files.health]
+    writes = [path.name for path in [*kept, *([files.journal] if config.timeline else [])]]
     return {
         "node": name_of(config.number),
         "seed": task.seed,
@@ -49,7 +47,7 @@ def preview(path: Path) -> dict[str, Any]:
         "radio": config.radio,
         "network": _algorithm(task, "network"),
         "steps": daemon.config.steps,
-        "steps_done": _steps_done(config.folder / STATE, task.fingerprint),
+        "steps_done": _steps_done(files.state, task.fingerprint),
         "slot_s": daemon.config.slot_s,
         "message_bytes": _message_bytes(config, daemon),
         "metrics": config.metrics,

@@ -29,7 +29,10 @@ from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Analysable, Learnable, analysable
 
-__all__ = ["Trajectory", "ages_of", "follow", "full_gradients", "step_weights"]
+__all__ = ["METHOD", "Trajectory", "ages_of", "follow", "full_gradients", "step_weights"]
+
+METHOD = "async_sharing"
+"""The builder of Algorithm 1: the theory is about its runs."""
 
 Floats = NDArray[np.float64]
 
