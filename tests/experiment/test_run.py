@@ -8,10 +8,11 @@ import jax
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import folkman as fm
 from folkman.algorithm import ALGORITHMS
-from folkman.cli import main
+from folkman.cli import app, main
 from folkman.config.build import build_problem, pairs
 from folkman.config.comparison import resolve
 from folkman.config.text import dump, gather
@@ -285,3 +286,59 @@ def test_a_fingerprint_sees_values_code_and_closures_and_not_identity():
     assert fingerprint(jax.random.key(0)) != fingerprint(jax.random.key(1))
     assert fingerprint(fm.dpsgd(0.1)) != fingerprint(fm.dpsgd(0.2))
     assert all(fingerprint(build()) == fingerprint(build()) for build in ALGORITHMS.values())
+
+
+def test_a_sweep_from_python_is_the_sweep_of_the_command(tmp_path, monkeypatch):
+    """The same arms, rows and folder, from a dictionary and a mapping of axes; what is finished is not run again."""
+    raw = {"slots": 4, "record_every": 2, "seeds": [0], "data": {"name": "digits", "train_size": 60}}
+    raw |= {"model": {"name": "softmax"}, "algorithm": [{"name": "async_sharing", "step": 0.1}]}
+    monkeypatch.chdir(tmp_path)
+
+    found = fm.sweep(raw, grid={"network.gamma": [2, 3]}, out="python", engine="here")
+    again = fm.sweep(resume="python", engine="here")
+    options = ["--grid", "network.gamma=2,3", "--out", "command", "--engine", "here", "--json"]
+    (tmp_path / "sweep.toml").write_text(dump(raw))
+    told = CliRunner().invoke(app, ["sweep", "sweep.toml", *options])
+
+    assert told.exit_code == 0, told.output
+    assert [run.label for run in found] == ["async_sharing, gamma=2", "async_sharing, gamma=3"]
+    assert (
+        [run.rows for run in again] == [run.rows for run in found] == [run.rows for run in fm.read_results("command")]
+    )
+    assert {path.name for path in (tmp_path / "python").iterdir()} >= {"index.json", "results.parquet", "report.html"}
+    jobs = {path.name for path in (tmp_path / "python" / "jobs").iterdir() if path.is_dir()}
+    assert jobs == {path.name for path in (tmp_path / "command" / "jobs").iterdir() if path.is_dir()}
+
+
+def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = {"slots": 4, "record_every": 4, "seeds": [0], "data": {"name": "digits", "train_size": 60}}
+    base |= {"model": {"name": "softmax"}}
+    algorithm = {"name": "async_sharing", "step": 0.1}
+    arm = {"each": {"gamma": "@gammas"}, "network": {"name": "snapshot", "gamma": "@gamma"}, "algorithm": algorithm}
+
+    grid = fm.sweep({**base, "algorithm": [algorithm]}, grid={"network.gamma": [2, 3]}, out="a", engine="here")
+    arms = fm.sweep({**base, "levels": {"gammas": [2, 3]}, "arm": [arm]}, out="b", store="a/jobs", engine="here")
+
+    assert [run.label for run in arms] == [run.label for run in grid]
+    assert [run.rows for run in arms] == [run.rows for run in grid]
+    assert len([path for path in (tmp_path / "a" / "jobs").iterdir() if path.is_dir()]) == 2  # the same two jobs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "a sweep needs something to vary"),
+        ({"grid": {"network.gamma": []}}, "'network.gamma' has no values"),
+        ({"grid": {"network.gama": [1]}}, "unknown key 'network.gama'"),
+        ({"grid": {"network.gamma": [2]}, "engine": "cloud"}, "expected 'here', 'processes', 'dask', or an address"),
+        ({"resume": "nowhere"}, "expected a sweep folder"),
+        ({"resume": "nowhere", "grid": {"nodes": [2]}}, "resume takes everything from the folder"),
+    ],
+)
+def test_a_sweep_that_cannot_be_leaves_nothing_behind(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        fm.sweep(**{"engine": "here", **arguments})
+
+    assert not list(tmp_path.iterdir())

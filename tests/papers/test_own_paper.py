@@ -140,9 +140,9 @@ def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
     assert re.search(rf"error: .*runs is in use by process {first.pid} on", second.stderr)
 
 
-def test_shares_fill_one_folder_and_processes_give_the_same_numbers(tmp_path, made):
-    """Two shares, the second on worker processes: together they are the whole, to the last digit of the float32."""
-    for number, engine in (("1/2", "here"), ("2/2", "processes")):
+def test_shares_fill_one_folder_and_every_engine_gives_the_same_numbers(tmp_path, made):
+    """Three shares on three engines: together they are the whole, to the last digits of the float32."""
+    for number, engine in (("1/3", "here"), ("2/3", "processes"), ("3/3", "dask")):
         extra = ["--engine", engine, "--workers", "1", "--share", number]
         call("reproduce", "labels", "--paper", DEMO, "--out", tmp_path, *extra)
 

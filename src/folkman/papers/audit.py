@@ -15,7 +15,7 @@ What more iterations change is told by `reconsider`, reading by reading, from th
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from folkman.checks import pick
 from folkman.experiment.plan import settle
@@ -24,23 +24,10 @@ from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
 from folkman.papers.paper import Found, Paper
 from folkman.papers.results import Results, at, select
 from folkman.record.run import jsonable
-from folkman.report.paper import Change
+from folkman.report.paper import Change, Judged
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
 
 __all__ = ["Judged", "judge", "reconsider"]
-
-
-class Judged(NamedTuple):
-    """A claim and its verdict."""
-
-    name: str
-    where: str
-    text: str
-    test: str
-    verdict: str
-    reason: str
-    figure: str
-    readings: list[dict[str, Any]]
 
 
 def judge(results: Results, *, beyond: bool = False) -> list[Judged]:

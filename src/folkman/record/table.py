@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from folkman.checks import nearest, require
+from folkman.checks import require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
 from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, Run, read_table
@@ -127,8 +127,3 @@ def _runs(root: Path) -> list[Run]:
         run.rows.append({key: value for key, value in row.items() if key in COLUMNS})
     require(bool(runs), f"{root} has no finished job yet; go on with: folkman sweep --resume {root}")
     return list(runs.values())
-
-
-def check_metric(name: str) -> None:
-    """Refuse a metric that no run has."""
-    require(name in COLUMNS, f"there is no metric '{name}'; {nearest(name, METRICS)}")

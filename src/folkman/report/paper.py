@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-__all__ = ["Change", "Claimed", "Panel", "changes_markdown", "changes_table", "claims_markdown", "claims_table"]
+__all__ = ["Change", "Judged", "Panel", "changes_markdown", "changes_table", "claims_markdown", "claims_table"]
 __all__ += ["draw_panels", "ends_markdown", "score", "score_of_changes"]
 
 VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
@@ -28,48 +28,17 @@ class Panel(NamedTuple):
     runs: Sequence[Run]
 
 
-class Claimed(Protocol):
-    """A judged claim, as `folkman.papers.audit` gives it."""
+class Judged(NamedTuple):
+    """A claim and its verdict."""
 
-    @property
-    def name(self) -> str:
-        """Return its number."""
-        ...
-
-    @property
-    def where(self) -> str:
-        """Return where the paper says it."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """Return what is claimed."""
-        ...
-
-    @property
-    def test(self) -> str:
-        """Return what decides it."""
-        ...
-
-    @property
-    def verdict(self) -> str:
-        """Return how it came out."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Return the numbers behind it."""
-        ...
-
-    @property
-    def figure(self) -> str:
-        """Return where to look."""
-        ...
-
-    @property
-    def readings(self) -> Sequence[Mapping[str, Any]]:
-        """Return every way to take it, decided."""
-        ...
+    name: str
+    where: str  # the paper says it
+    text: str
+    test: str  # what decides it
+    verdict: str
+    reason: str  # the numbers behind it
+    figure: str  # where to look
+    readings: list[dict[str, Any]]  # every way to take it, decided
 
 
 class Change(NamedTuple):
@@ -234,7 +203,7 @@ def _table(title: str, columns: Sequence[str]) -> "Table":
     return table
 
 
-def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
+def claims_table(claims: Sequence[Judged], title: str) -> "Table":
     """Return the verdicts, one line a claim."""
     from rich.markup import escape
 
@@ -244,7 +213,7 @@ def claims_table(claims: Sequence[Claimed], title: str) -> "Table":
     return table
 
 
-def score(claims: Sequence[Claimed]) -> str:
+def score(claims: Sequence[Judged]) -> str:
     """Return how many claims came out how."""
     kinds = [next(verdict for verdict in VERDICTS if claim.verdict.startswith(verdict)) for claim in claims]
     counts = ", ".join(
@@ -282,7 +251,7 @@ def changes_markdown(changes: Sequence[Change], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def claims_markdown(claims: Sequence[Claimed], title: str) -> str:
+def claims_markdown(claims: Sequence[Judged], title: str) -> str:
     """Return the table of claims, and under it every reading with its numbers."""
     lines = [f"{score(claims)}.", "", "| | claim | verdict | because | test | figure |", "|---|---|---|---|---|---|"]
     for claim in claims:
