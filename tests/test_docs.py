@@ -43,7 +43,11 @@ def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
         exec(compile(source, f"{page.name}, block {number}", "exec", dont_inherit=True), names)  # noqa: S102
 
 
-@pytest.mark.parametrize("page", having("toml"))
+PAPER = "own-paper.md"
+"""The page whose TOML is not of configurations, but of a paper."""
+
+
+@pytest.mark.parametrize("page", [page for page in having("toml") if page.id and PAPER not in page.id])
 def test_configurations_resolve(page, tmp_path, monkeypatch):
     from folkman.config.comparison import resolve
     from folkman.experiment.plan import axes_of, plan
@@ -52,10 +56,27 @@ def test_configurations_resolve(page, tmp_path, monkeypatch):
     write_files(page, tmp_path)
     for source in blocks(page, "toml"):
         tables = tomllib.loads(source)
-        if "grid" in tables or "list" in tables:
+        if {"grid", "list", "arm"} & tables.keys():
             assert plan(tables, axes_of(tables)).jobs
         else:
             assert resolve(tables).slots >= 1
+
+
+def test_the_page_on_papers_shows_what_the_example_has():
+    """Every block is a part of one of the example's files: each table and each entry of a list."""
+
+    def is_part(shown, whole):
+        if isinstance(shown, dict):
+            return isinstance(whole, dict) and all(k in whole and is_part(v, whole[k]) for k, v in shown.items())
+        if isinstance(shown, list) and shown and isinstance(shown[0], dict):
+            return all(any(is_part(each, other) for other in whole) for each in shown)
+        return shown == whole
+
+    example = [tomllib.loads(p.read_text()) for p in (ROOT / "examples" / "papers" / "digits-demo").glob("*.toml")]
+    shown = [tomllib.loads(source) for source in blocks(ROOT / "docs" / "tutorials" / PAPER, "toml")]
+    assert len(shown) == 3
+    for tables in shown:
+        assert any(is_part(tables, whole) for whole in example), tables
 
 
 @pytest.mark.parametrize("page", [*having("sh"), pytest.param(ROOT / "README.md", id="README.md")])

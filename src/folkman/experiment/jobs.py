@@ -50,7 +50,7 @@ PROBLEM_FIELDS = ("nodes", "precision", "l2", "batch", "data", "partition", "mod
 """The keys of a configuration that make its problem."""
 
 ONE_AT_A_TIME = threading.Lock()
-"""Held while a job runs: precision and the places of output belong to the whole process."""
+"""Held while a job runs: the places of output belong to the whole process."""
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -184,14 +184,13 @@ def _run(
             "this job is not what was planned: a data file has changed, or this worker has another version of folkman "
             "or of a package with own code; sweep again, with the same versions everywhere"
         )
-    jax.config.update("jax_enable_x64", comparison.precision == "float64")
     if not keep:
         _WORKSHOP.enter(order["group"])
     run_folder, compute_s = JobFolder(folder), time.monotonic()
     run_folder.renew(order["config"])
     note_start(run_folder.provenance, ["run", run_folder.config.name], digests(comparison))
     seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
-    with seen as watch:
+    with jax.enable_x64(comparison.precision == "float64"), seen as watch:
         run = _make(order, comparison, run_folder, _until(watch, until_s))
     compute_s = time.monotonic() - compute_s
     return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
@@ -254,8 +253,9 @@ class _Workshop:
     def problem(self, comparison: "Comparison") -> "Problem":
         """Return the data on nodes and the first model of a job."""
         from folkman.config.build import build_problem
+        from folkman.config.own_code import by_content
 
-        fields = comparison.model_dump(include=set(PROBLEM_FIELDS))
+        fields = by_content(comparison).model_dump(include=set(PROBLEM_FIELDS))
         key = json.dumps([comparison.seeds[0], fields], sort_keys=True)
         if key not in self._problems:
             while len(self._problems) >= SHARED_PROBLEMS:

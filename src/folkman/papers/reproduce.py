@@ -139,7 +139,8 @@ def verify(jobs: Sequence[Job], root: Path) -> tuple[Job, float]:
     """
     folder = SweepFolder(root)
     store = Store(folder.store_root)
-    done = next((job for job in jobs if job.kind == "run" and ended(store.job(job.key))), None)
+    learning = [job for job in jobs if job.kind == "run" and not job.notes.get("clock")]
+    done = next((job for job in learning if ended(store.job(job.key))), None)
     require(done is not None, f"no run of these has ended in {root}; make one first, without --verify")
     assert done is not None  # noqa: S101 - required above
     with TemporaryDirectory() as scratch:
