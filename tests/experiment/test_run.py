@@ -321,7 +321,7 @@ def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
     arms = fm.sweep({**base, "levels": {"gammas": [2, 3]}, "arm": [arm]}, out="b", store="a/jobs", engine="here")
 
     assert [run.label for run in arms] == [run.label for run in grid]
-    assert [run.rows for run in arms] == [run.rows for run in grid]
+    assert str([run.rows for run in arms]) == str([run.rows for run in grid])  # NaN is equal to itself here
     assert len([path for path in (tmp_path / "a" / "jobs").iterdir() if path.is_dir()]) == 2  # the same two jobs
 
 
