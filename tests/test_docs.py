@@ -47,7 +47,7 @@ PAPER = "own-paper.md"
 """The page whose TOML is not of configurations, but of a paper."""
 
 
-@pytest.mark.parametrize("page", [page for page in having("toml") if page.id and PAPER not in page.id])
+@pytest.mark.parametrize("page", [page for page in having("toml") if PAPER not in str(page.id)])
 def test_configurations_resolve(page, tmp_path, monkeypatch):
     from folkman.config.comparison import resolve
     from folkman.experiment.plan import axes_of, plan

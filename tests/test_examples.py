@@ -53,7 +53,7 @@ def test_the_quickstart_prints_what_the_readme_shows(tmp_path):
     assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
 
-SMOKE = "tests/experiment/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+SMOKE = "tests/papers/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
 ELSEWHERE = {"folkman reproduce all --size smoke": SMOKE, "folkman audit runs/paper-smoke": SMOKE}
 """Commands of the README that take minutes, and the test that runs them."""
 

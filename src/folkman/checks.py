@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["nearest", "need", "pick", "require"]
+__all__ = ["nearest", "need", "pick", "require", "require_positive"]
 
 Entry = TypeVar("Entry")
 
@@ -40,3 +40,18 @@ def pick(known: Mapping[str, Entry], kind: str) -> Entry:
     """Return the entry called `kind`; an unknown name is refused with the nearest known one."""
     require(kind in known, f"there is no {kind!r}; {nearest(kind, known)}")
     return known[kind]
+
+
+def require_positive(name: str, value: Any, remedy: str) -> None:
+    """Raise ValueError unless `value` is positive and finite; a traced value is let through.
+
+    The numeric core checks here, where values enter: under `jit` there is no number to look at.
+    """
+    import numpy as np
+    from jax.core import Tracer
+
+    if isinstance(value, Tracer):
+        return
+    concrete = np.asarray(value)
+    if not np.all((concrete > 0) & np.isfinite(concrete)):
+        raise ValueError(f"expected {name} positive and finite, got {name} = {value}; {remedy}")

@@ -1,15 +1,13 @@
-"""Decibels and their linear twins, and the check of a quantity: dB and dBm at the edges, inside all is linear.
+"""Decibels and their linear twins: dB and dBm at the edges, inside all is linear.
 
 x_db = 10 log10(x)          p_dbm = 10 log10(p / 1 mW)
 """
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.core import Tracer
 from jax.typing import ArrayLike
 
-__all__ = ["db_to_linear", "dbm_to_watt", "linear_to_db", "require_positive", "watt_to_dbm"]
+__all__ = ["db_to_linear", "dbm_to_watt", "linear_to_db", "watt_to_dbm"]
 
 
 def db_to_linear(ratio_db: ArrayLike) -> Array:
@@ -30,15 +28,3 @@ def dbm_to_watt(power_dbm: ArrayLike) -> Array:
 def watt_to_dbm(power_w: ArrayLike) -> Array:
     """Return a power in watts as dBm: 1 W is 30 dBm."""
     return linear_to_db(power_w) + 30.0
-
-
-def require_positive(name: str, value: ArrayLike, remedy: str) -> None:
-    """Raise ValueError unless `value` is positive and finite; a traced value is let through.
-
-    The numeric core checks here, where values enter: under `jit` there is no number to look at.
-    """
-    if isinstance(value, Tracer):
-        return
-    concrete = np.asarray(value)
-    if not np.all((concrete > 0) & np.isfinite(concrete)):
-        raise ValueError(f"expected {name} positive and finite, got {name} = {value}; {remedy}")

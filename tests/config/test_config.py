@@ -6,8 +6,7 @@ import pytest
 
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison, resolve, to_toml
-from folkman.config.default import DEFAULT
-from folkman.config.text import override, read
+from folkman.config.text import DEFAULT, override, read
 
 
 def test_a_resolved_configuration_resolves_to_itself():

@@ -14,7 +14,7 @@ import folkman as fm
 from folkman.algorithm import ALGORITHMS
 from folkman.cli import app, main
 from folkman.config.build import build_problem, pairs
-from folkman.config.comparison import resolve
+from folkman.config.comparison import CHOICES, resolve
 from folkman.config.text import dump, gather
 from folkman.experiment import run as module
 from folkman.experiment.fingerprint import fingerprint
@@ -128,13 +128,15 @@ def test_an_unstable_step_is_a_warning(undrawn, tmp_path):
 
 def test_every_algorithm_is_built_once_and_every_curve_drawn_once(tmp_path, monkeypatch):
     built, drawn = [], []
+    table = dict(ALGORITHMS)
     for name in ("async_sharing", "fedavg"):
 
         def counting(*args, build=ALGORITHMS[name], **options):
             built.append(build.__name__)
             return build(*args, **options)
 
-        monkeypatch.setitem(ALGORITHMS, name, wraps(ALGORITHMS[name])(counting))
+        table[name] = wraps(ALGORITHMS[name])(counting)
+    monkeypatch.setitem(CHOICES, "algorithm", CHOICES["algorithm"]._replace(builders=table))
     draw = run_page.draw_curves
     monkeypatch.setattr(run_page, "draw_curves", lambda runs, x, y: drawn.append((x, y)) or draw(runs, x, y))
 
@@ -218,7 +220,7 @@ def test_a_folder_of_something_else_is_refused(undrawn, whole, objects, tmp_path
     with pytest.raises(FileExistsError, match="was made from something else"):
         fm.compare(*objects(), **HOW, out=whole.folder)
     for use in (lambda: fm.run(resume=tmp_path / "run"), lambda: examine(tmp_path / "run")):
-        with pytest.raises(ValueError, match=r"made from Python objects; call folkman.compare\(..., out='"):
+        with pytest.raises(ValueError, match=r"made from Python objects and has none; run the script again"):
             use()
 
 
@@ -250,7 +252,7 @@ def test_the_radio_brings_its_own_clock(undrawn, tmp_path):
         ({"slots": 0}, "must be at least 1"),
         ({"seeds": (0, 0)}, "seeds must differ"),
         ({"seeds": ()}, "at least one seed"),
-        ({"seeds": (-1,)}, "must lie in 0"),
+        ({"seeds": (-1,)}, "must be a whole number in 0"),
         ({"algorithms": []}, "at least one algorithm"),
         ({"algorithms": [fm.fedavg(0.1), fm.fedavg(0.2)]}, "give a dictionary of labels"),
         ({"network": {"other": fm.ideal()}}, "a network for each of"),

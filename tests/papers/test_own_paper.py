@@ -19,7 +19,6 @@ from folkman.dash.sweep import SweepSource
 from folkman.papers.paper import find
 from folkman.problem.data import BUILDERS
 from folkman.problem.partition import PARTITIONS
-from folkman.radio import NETWORKS
 from folkman.record.store import SweepFolder
 from folkman.report.write import write_report
 
@@ -94,15 +93,73 @@ def copied(tmp_path, name, old, new):
         ("sizes.toml", "step = 0.2", "", r"\[quick.variant.digits\]: 'step' is needed and was not given"),
         ("claims.toml", '"lower"', '"loewr"', r"there is no test 'loewr'; did you mean 'lower'"),
         ("sizes.toml", "[quick]", "[quick", r"expected TOML in"),
+        ("sizes.toml", "draws = 4", "", r"there is no 'draws'"),
+        (
+            "paper.toml",
+            'figures = ["delay", "labels"]',
+            'figures = "delay"',
+            r"'figures' must be of type list, got 'delay'",
+        ),
+        ("paper.toml", 'network = ["gamma"]', "network = 3", r"\[facts\]: 'network' must be of type list"),
+        ("delay.toml", "rank = 1", 'rank = "a"', r"\[\[arm\]\]: 'rank' must be of type int, got 'a'"),
+        ("delay.toml", 'nodes = "@nodes"', "", r"\[\[arm\]\]: 'nodes' is needed"),
+        ("delay.toml", '{ name = "async_sharing" }', "{}", r"\[\[arm\]\], algorithm: 'name' is needed"),
+        ("delay.toml", "{gamma} slots", "{gama} slots", r"the label .* cannot be filled in"),
+        ("claims.toml", 'figure = "delay"', "", r"claim D.1: 'figure' is needed"),
+        ("claims.toml", "ours = {", "our = {", r"claim D.1: unknown key 'our'; did you mean 'ours'"),
+        ("claims.toml", 'test = "lower"', 'test = "ordered"', r"claim D.1: 'levels' is needed"),
+        ("claims.toml", 'test = "lower"', 'test = "formula"', r"claim D.1: 'formula' is needed"),
+        ("claims.toml", 'test = "lower"', 'test = "lower"\nvariant = "digitz"', r"no variant 'digitz'; did you mean"),
+        ("claims.toml", 'test = "lower"', 'test = "lower"\nreadings = "all"', r"there is no 'all'"),
     ],
 )
 def test_a_paper_that_is_wrong_is_told_where(tmp_path, made, name, old, new, message):
     paper = copied(tmp_path, name, old, new)
     commands = [["reproduce", "all", "--paper", paper, "--plan"], ["audit", made, "--paper", paper]]
+    commands += [["reproduce", "all", "--paper", paper, "--redraw", made, "--out", tmp_path / "drawn"]]
 
     told = [str(CliRunner().invoke(app, list(map(str, command))).exception) for command in commands]
 
     assert any(re.search(message, text) for text in told), told
+
+
+def test_a_budget_of_nothing_makes_nothing_and_can_be_judged(tmp_path):
+    answer = call("reproduce", "delay", "--paper", DEMO, "--budget-s", "0", "--out", tmp_path)
+
+    assert (answer["made"], answer["missing"]) == (0, 16 + 4)
+    assert "of the budget of 0 s" in answer["stopped"]
+    assert {claim["verdict"] for claim in call("audit", tmp_path)["claims"]} == {"cannot be decided"}
+
+
+def test_runs_of_another_length_go_into_a_folder_of_their_own(made):
+    longer = CliRunner().invoke(
+        app, ["reproduce", "all", "--paper", str(DEMO), "--iterations", "99", "--out", str(made)]
+    )
+
+    assert re.search(r"holds another sweep; choose another --out$", str(longer.exception))
+    resumed = CliRunner().invoke(app, ["sweep", "--resume", str(made)])
+    assert f"go on with: folkman reproduce all --paper {DEMO} --size quick --out {made}" in str(resumed.exception)
+
+
+def test_the_code_of_a_paper_is_run_checked_and_remembered(tmp_path):
+    """A fact of the paper's own chooses runs; a change of the code is refused, an error in it says where."""
+    paper = copied(tmp_path, "paper.toml", 'figures = ["delay", "labels"]', 'figures = ["labels"]\ncode = "own.py"')
+    (paper / "delay.toml").unlink()
+    claims = (paper / "claims.toml").read_text()
+    (paper / "claims.toml").write_text(
+        claims[claims.index('[[claim]]\nname = "L.3"') :].replace("factor = 0.5", "slow = true")
+    )
+    code = 'FACTS = ("slow",)\ndef facts(known, comparison):\n    return {"slow": known["factor"] < 1}\n'
+    (paper / "own.py").write_text(code)
+    command = ["reproduce", "all", "--paper", str(paper), "--seeds", "1", "--out", str(tmp_path / "runs")]
+
+    assert call(*command)["missing"] == 0
+    assert call("audit", tmp_path / "runs")["claims"][0]["readings"][0]["n"] == 1
+    (paper / "own.py").write_text(f"{code}# changed\n")
+    assert "own.py has changed since this was begun" in str(CliRunner().invoke(app, command).exception)
+    (paper / "own.py").write_text(code.replace('known["factor"]', 'known["no"]'))
+    told = str(CliRunner().invoke(app, command).exception)
+    assert re.search(r"facts of the paper's code raised KeyError: 'no' \(.*own.py, line 3\)", told)
 
 
 def test_two_processes_do_not_reproduce_into_one_folder(tmp_path):
@@ -161,7 +218,7 @@ def generic_files():
 def test_generic_code_names_no_method_no_data_set_and_no_figure():
     xie = find("xie2024")
     data = set(BUILDERS) | {name for name in PARTITIONS if name != "given"} | {"cifar10"}
-    named = set(ALGORITHMS) | data | set(NETWORKS) - {"radio"} | {*xie.figures, *xie.beyond}
+    named = set(ALGORITHMS) | data | {*xie.figures, *xie.beyond}
     found = []
     for path in generic_files():
         tree = ast.parse(path.read_text())

@@ -329,11 +329,10 @@ def test_the_cases_of_a_curve_are_in_order_whichever_was_run_first():
     assert [(run.label, run.seed) for run in shown] == [(str(db), seed) for db in (-15, 0, 15) for seed in (0, 1)]
 
 
-def test_an_old_job_of_another_figure_stays_in_the_table(tmp_path):
-    """Two calls for two figures fill one folder; the second keeps what the first made."""
+def test_more_draws_are_added_to_a_folder(tmp_path):
     first = reproduce(XIE, ["table1"], Amount("smoke", seeds=1), tmp_path)
     _, jobs = planned(XIE, ["table1"], Amount("smoke", seeds=1))
-    second = reproduce(XIE, ["table1"], Amount("smoke", seeds=1, slots=20), tmp_path)
+    second = reproduce(XIE, ["table1"], Amount("smoke", seeds=2), tmp_path)
 
     assert len(first.batch.made) == len(jobs) == len(second.batch.made)
     assert len(read_results(tmp_path).runs) == 2 * len(jobs)

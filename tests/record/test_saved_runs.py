@@ -68,7 +68,7 @@ def test_a_saved_run_is_reported_drawn_and_listed_but_not_resumed(run, tmp_path)
     assert "folkman run " not in page
     assert "finished" in command.invoke(app, ["ls", str(tmp_path)]).output
     answer = command.invoke(app, ["run", "--resume", str(place)])
-    assert "was saved from Python and has none; run the script that made it" in str(answer.exception)
+    assert "was made from Python objects and has none; run the script again" in str(answer.exception)
 
 
 def test_many_runs_are_saved_as_one_folder_and_need_not_be_of_all_seeds(run, tmp_path):

@@ -63,7 +63,7 @@ def fedavg(
         raise ValueError(f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent")
     check_rule(rule, trim)
     eta = step_size(step, decay, decay_steps)
-    import optax  # here and not above: a node that only reads the options does not need it
+    import optax  # a node that only reads the options does not need it
 
     known = {"sgd": optax.identity(), "momentum": optax.trace(0.9), "adam": optax.scale_by_adam()}
     local = known.get(optimizer)

@@ -18,12 +18,12 @@ Folder = Annotated[Path | None, typer.Option(help="The data folder; default in t
 @data_app.command(name="ls")
 def list_command(folder: Folder = None) -> None:
     """List the data sets and whether they are here."""
-    from folkman.problem.data import default_folder
+    from folkman.problem.data import DRAWN, default_folder
     from folkman.problem.fetch import status
 
     place = folder or default_folder()
     print(f"data folder: {place}")
-    for name, note in (("digits", "comes with scikit-learn"), ("quadratic", "drawn"), ("gaussian", "drawn")):
+    for name, note in DRAWN.items():
         print(f"{name:<10} ready       {note}")
     for row in status(place):
         size = f"{row['samples']} samples, {int(row['size_bytes']) / 1e6:.0f} MB, verified"

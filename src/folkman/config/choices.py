@@ -13,7 +13,6 @@ from pydantic import ConfigDict, PydanticUserError, ValidationError, create_mode
 
 from folkman.checks import nearest
 from folkman.config import plugins
-from folkman.config.returned import Check
 
 __all__ = ["Choice", "ConfigError", "describe"]
 
@@ -29,7 +28,6 @@ class Choice(NamedTuple):
 
     table: str
     builders: Mapping[str, Callable[..., Any]]
-    check: Check  # of what a builder from outside the package returns
     given: frozenset[str]  # parameters that come from elsewhere, never from the table
     common: Mapping[str, tuple[Any, Any]] = {}  # key -> (type, default)
 
@@ -92,10 +90,12 @@ class Choice(NamedTuple):
             return self.builders[name](**options)
         try:
             built = self._builder(name)(**options)
-        except Exception as error:  # whatever it raises, the configuration that names it is wrong
+        except (Exception, SystemExit) as error:  # whatever it raises, the configuration that names it is wrong
             place = name.rpartition(":")[0]
             raise ConfigError(f"'{name}' {plugins.raised(error, place)}") from None
-        if wrong := self.check(built, given):
+        from folkman.config.returned import CHECKS
+
+        if wrong := CHECKS[self.table](built, given):
             raise ConfigError(f"'{name}': {wrong}; correct what it returns")
         return built
 

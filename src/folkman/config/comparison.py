@@ -23,11 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
-from folkman.config import returned
 from folkman.config.choices import Choice, ConfigError, describe
-from folkman.config.default import DEFAULT
 from folkman.config.plugins import anchored, title
-from folkman.config.text import dump
+from folkman.config.text import DEFAULT, dump
 from folkman.faults import Faults
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
@@ -44,21 +42,19 @@ ALWAYS = frozenset({"seed", "nodes", "horizon"})
 """What every builder is given that asks for it; `folkman.config.build` has the meaning of each."""
 TIMED = ALWAYS | {"slot_s", "shapes"}
 CHOICES: dict[str, Choice] = {
-    "data": Choice("data", BUILDERS, returned.data, ALWAYS, {"train_size": _SIZE, "test_size": _SIZE}),
+    "data": Choice("data", BUILDERS, ALWAYS, {"train_size": _SIZE, "test_size": _SIZE}),
     "partition": Choice(
         "partition",
         PARTITIONS,
-        returned.partition,
         ALWAYS | {"labels", "group", "sample", "classes"},
         {"total": _SIZE, "per_node": _SIZE},
     ),
-    "model": Choice("model", MODELS, returned.model, ALWAYS | {"sample", "classes"}),
-    "projection": Choice("projection", PROJECTIONS, returned.projection, TIMED),
-    "network": Choice("network", NETWORKS, returned.network, TIMED),
+    "model": Choice("model", MODELS, ALWAYS | {"sample", "classes"}),
+    "projection": Choice("projection", PROJECTIONS, TIMED),
+    "network": Choice("network", NETWORKS, TIMED),
     "algorithm": Choice(
         "algorithm",
         ALGORITHMS,
-        returned.algorithm,
         TIMED | {"projection"},
         {"label": (str | None, None), "network": (dict[str, Any] | None, None)},
     ),

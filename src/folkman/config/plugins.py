@@ -147,9 +147,10 @@ def load(name: str, kind: str) -> Plugin:
     return Plugin(found, source.folder, source.files)
 
 
-def import_file(path: Path) -> ModuleType:
-    """Import a file of own code as it is now, or raise `ValueError`."""
-    return _from_file(str(path.resolve())).module
+def import_file(path: Path) -> tuple[ModuleType, dict[str, str]]:
+    """Import a file of own code as it is now; return it with the digests of its files, or raise `ValueError`."""
+    module, folder, files = _from_file(str(path.resolve()))
+    return module, {str(folder / name): _digest(content) for name, content in files.items()}
 
 
 def place_of(name: str) -> str:

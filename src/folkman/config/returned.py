@@ -10,7 +10,7 @@ from folkman.problem.data import DataSet
 from folkman.problem.models import Model
 from folkman.radio.delivery import Network
 
-__all__ = ["Check", "algorithm", "data", "model", "network", "partition", "projection"]
+__all__ = ["CHECKS", "Check", "algorithm", "data", "model", "network", "partition", "projection"]
 
 Check: TypeAlias = Callable[[Any, Mapping[str, Any]], str]
 """(what a builder returned, what it was given) -> expected and found; nothing if all is well."""
@@ -69,7 +69,7 @@ def network(value: Any, given: Mapping[str, Any]) -> str:
     lacks = [name for name in MEMBERS if not hasattr(value, name)]
     if lacks:
         came = f"{type(value).__name__} without {', '.join(lacks)}"
-        return f"expected a network with all members of folkman.radio.delivery.Network, got {came}"
+        return f"expected a network with all members of fm.Network, got {came}"
     return _hashable(value)
 
 
@@ -90,3 +90,7 @@ def _hashable(value: Any) -> str:
 def _expected(what: str, value: Any) -> str:
     shape = f" of {value.dtype} with shape {value.shape}" if isinstance(value, np.ndarray) else ""
     return f"expected {what}, got {type(value).__name__}{shape}"
+
+
+CHECKS: dict[str, Check] = {check.__name__: check for check in (algorithm, data, model, network, partition, projection)}
+"""By the table whose builder returned it."""

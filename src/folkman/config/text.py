@@ -7,17 +7,34 @@ from pathlib import Path
 from typing import Any
 
 from folkman.config.choices import ConfigError
-from folkman.config.default import DEFAULT
 from folkman.config.plugins import anchored
 
-__all__ = ["dump", "gather", "literal", "override", "parse_value", "put", "read"]
+__all__ = ["DEFAULT", "dump", "gather", "literal", "override", "parse_value", "put", "read"]
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it."""
+DEFAULT: dict[str, Any] = {
+    "data": {"name": "digits"},
+    "partition": {"name": "iid"},
+    "model": {"name": "mlp"},
+    "projection": {"name": "none"},
+    "network": {"name": "snapshot"},
+    "algorithm": [
+        {"name": "async_sharing", "label": "Algorithm 1", "step": 0.2},
+        {"name": "fedavg", "label": "FedAvg", "step": 0.2},
+        {"name": "fedavg", "label": "FedAvg, free links", "step": 0.2, "network": {"name": "ideal"}},
+    ],
+}
+"""What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits."""
+
+
+def read(path: str | Path, *, warn: bool = True) -> dict[str, Any]:
+    """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it.
+
+    With `warn`, code from outside the file's folder is named on standard error.
+    """
     try:
         raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        return anchored(raw, Path(path).resolve().parent, warn=True)
+        return anchored(raw, Path(path).resolve().parent, warn=warn)
     except FileNotFoundError:
         raise ConfigError(f"expected a configuration file, there is no {path}; check the path") from None
     except IsADirectoryError:
@@ -37,6 +54,8 @@ def gather(
         raise ConfigError(
             f"settings are a list of texts or a dictionary, got the text '{settings}'; write ['{settings}']"
         )
+    if not isinstance(config, str | Path | Mapping | None):
+        raise ConfigError(f"a configuration is a path, a dictionary, or nothing for the demo; got {config!r}")
     raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
     if isinstance(settings, Mapping):
         return anchored(put(raw, settings), Path.cwd())

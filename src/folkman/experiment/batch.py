@@ -52,6 +52,7 @@ class Asked(NamedTuple):
     lean: bool = False  # keep metrics, drop models
     grows: bool = False  # the folder keeps what earlier plans made
     facts: Mapping[str, Any] = {}  # more for the head of the index
+    own_code: Mapping[str, str] = {}  # SHA-256 of more files that decide what is made, by path
 
 
 NOTHING_MORE = Asked()
@@ -159,7 +160,8 @@ class _Board:
 
     def __init__(self, plan: Plan, folder: SweepFolder, store: Store, engine: str, asked: Asked) -> None:
         self._folder, self._store, self._only = folder, store, asked.only
-        own_code = {path: digest for job in plan.jobs for path, digest in digests(job.config).items()}
+        own_code = dict(asked.own_code)
+        own_code |= {path: digest for job in plan.jobs for path, digest in digests(job.config).items()}
         self._facts = {
             "name": plan.name,
             "axes": list(plan.keys),

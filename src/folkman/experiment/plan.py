@@ -110,7 +110,10 @@ def settle(value: Any, known: Mapping[str, Any]) -> Any:
     found = pick(known, name)
     if not over:
         return found
-    return [1 / each for each in found] if isinstance(found, list) else 1 / found
+    numbers = found if isinstance(found, list) else [found]
+    sound = all(isinstance(each, int | float) and each for each in numbers)
+    require(sound, f"{value!r} needs numbers other than 0, '{name}' is {found!r}")
+    return [1 / each for each in numbers] if isinstance(found, list) else 1 / found
 
 
 Chosen: TypeAlias = dict[str, Any]
@@ -120,8 +123,15 @@ def expand(
     groups: Sequence[Mapping[str, Any]], levels: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], Chosen, dict[str, Any]]]:
     """Yield (group, chosen values, tables) for every combination of `each` of every [[arm]]."""
+    require(
+        bool(groups) and isinstance(groups, list),
+        f"expected [[arm]] tables, got {groups!r}; leave it out if there is none",
+    )
     for group in groups:
-        each = settle(dict(group.get("each", {})), levels)
+        require(isinstance(group, dict), f"expected an [[arm]] table, got {group!r}")
+        given = group.get("each", {})
+        require(isinstance(given, dict), f"`each` of an [[arm]] must be a table of lists, got {given!r}")
+        each = settle(dict(given), levels)
         crossed = {key: values if isinstance(values, list) else [values] for key, values in each.items()}
         rest = {key: value for key, value in group.items() if key != "each"}
         for values in itertools.product(*crossed.values()):
@@ -132,6 +142,7 @@ def expand(
 def axes_of(raw: Mapping[str, Any], grid: Sequence[str] = (), together: Sequence[str] = ()) -> Axes:
     """Read the axes of a sweep file and of the command line: `a.b=1,2,3`, `--grid` or `--list`."""
     levels = raw.get("levels", {})
+    require(isinstance(levels, dict), f"[levels] must be a table of values, got {levels!r}")
     found = {
         name: [*_flat(settle(raw.get(name, {}), levels), name), *(_option(text, name) for text in texts)]
         for name, texts in (("grid", grid), ("list", together))

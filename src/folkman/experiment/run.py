@@ -23,6 +23,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
+from folkman.config import returned
 from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
@@ -34,7 +35,7 @@ from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all
 from folkman.experiment.theory import step_warnings
 from folkman.experiment.trackers import check_packages, ignore, tracking
 from folkman.faults import NO_FAULTS
-from folkman.problem.learnable import Learnable
+from folkman.problem.learnable import Learnable, check_learnable
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.folder import MADE_IN_PYTHON, RunFolder
@@ -179,11 +180,17 @@ def compare(  # noqa: PLR0913 - all but three by name
     function reads from elsewhere is not.
     """
     check_packages(track)
+    given = list(algorithms.values() if isinstance(algorithms, Mapping) else algorithms)
+    networks = network if isinstance(network, Mapping) else {"": network}
+    found = [returned.algorithm(each, {}) for each in given]
+    found += [returned.network(each, {}) for each in networks.values()]
+    wrong = next(filter(None, found), "")
+    require(not wrong, f"{wrong}; call the builder, and give algorithms as a list or a dictionary of labels")
     named = algorithms if isinstance(algorithms, Mapping) else {each.name: each for each in algorithms}
     require(len(named) == len(algorithms), "two algorithms of a list have one name; give a dictionary of labels")
     check_labels(list(named))
     require(Path(name).name == name, f"a name names the folder and has no slashes, got '{name}'")
-    networks = network if isinstance(network, Mapping) else dict.fromkeys(named, network)
+    networks = networks if isinstance(network, Mapping) else dict.fromkeys(named, network)
     require(set(networks) == set(named), f"expected a network for each of {list(named)}, got {list(networks)}")
     lengths_s = [each_s for each_s in (getattr(each, "slot_s", None) for each in networks.values()) if each_s]
     time = clock or Clock(lengths_s[0] if lengths_s else 1.0)
@@ -191,6 +198,7 @@ def compare(  # noqa: PLR0913 - all but three by name
     def all_parts() -> Iterator[Part]:
         for seed in seeds:
             own = problem(seed) if callable(problem) else problem
+            check_learnable(own)
             known = fingerprint(own, time, recording, faults, slots)
             for label, algorithm in named.items():
                 simulation = Simulation(own, networks[label], algorithm, time, recording, faults)
@@ -212,7 +220,8 @@ def _check_seeds(seeds: Sequence[int]) -> None:
     require(len(seeds) > 0, "expected at least one seed, got none")
     require(len(set(seeds)) == len(seeds), f"seeds must differ, got {list(seeds)}")
     for seed in seeds:
-        require(isinstance(seed, int) and 0 <= seed < 2**32, f"a seed must lie in 0 .. 2^32 - 1, got {seed!r}")
+        whole = isinstance(seed, int | np.integer) and 0 <= seed < 2**32
+        require(whole, f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
 
 
 def _check_built(first: Sequence[Part]) -> None:

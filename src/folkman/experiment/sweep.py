@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from folkman.checks import require
-from folkman.config.text import dump, override, put, read
+from folkman.config.text import dump, gather, put, read
 from folkman.experiment.batch import Asked, Batch, Watch, run_batch
 from folkman.experiment.engines import Crew, check_crew, engine_for
 from folkman.experiment.plan import Plan, axes_of, plan
@@ -37,15 +37,16 @@ def prepare(
     *,
     grid: Sequence[str] | Mapping[str, Sequence[Any]] = (),
     together: Sequence[str] | Mapping[str, Sequence[Any]] = (),
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
 ) -> Prepared:
     """Plan every job, then make the folder: what does not fit leaves nothing behind."""
-    raw = override(config if isinstance(config, Mapping) else read(config) if config else {}, settings)
+    raw = gather(config, settings)
     for name, axes in (("grid", grid), ("list", together)):
+        require(not isinstance(axes, str), f"axes are a list of texts or a dictionary, got {axes!r}; write [{axes!r}]")
         if isinstance(axes, Mapping):
-            raw[name] = {**raw.get(name, {}), **axes}
+            raw[name] = {**raw.get(name, {}), **{key: list(values) for key, values in axes.items()}}
     texts = [() if isinstance(axes, Mapping) else axes for axes in (grid, together)]
     axes = axes_of(raw, *texts)
     varied = bool(axes.keys) or "arm" in raw
@@ -68,8 +69,8 @@ def _named_now(name: str) -> str:
 def resumed(root: str | Path) -> Prepared:
     """Open a sweep folder to go on with."""
     folder = SweepFolder.open(Path(root))
-    raw = read(folder.definition)
-    require("paper" not in raw, f"{root} is a reproduction; go on with: folkman reproduce all --out {root}")
+    raw = read(folder.definition, warn=False)
+    require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
     return Prepared(plan(raw, axes_of(raw)), folder)
 
 
@@ -103,7 +104,7 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     *,
     grid: Mapping[str, Sequence[Any]] | Sequence[str] = (),
     together: Mapping[str, Sequence[Any]] | Sequence[str] = (),
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
     resume: str | Path | None = None,
@@ -120,7 +121,8 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     crew = crew_for(engine, workers)
     check_packages(track)
     if resume is not None:
-        require(config is None and not grid and not together and out is None, "resume takes everything from the folder")
+        asked = (config, out, store) != (None, None, None) or grid or together or settings
+        require(not asked, "resume takes everything from the folder; leave out all that says what to run")
         prepared = resumed(resume)
     else:
         places = {"out": out, "store": store}

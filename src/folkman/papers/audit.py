@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from folkman.checks import pick
+from folkman.checks import pick, require
 from folkman.experiment.plan import settle
 from folkman.papers import deciders
 from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
@@ -175,7 +175,7 @@ def _decide(
         )
     if test == "ordered":
         key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
-        groups = {f"{key} {value:g}": select(runs, **reading["ours"], **{key: value}) for value in values}
+        groups = {_named(key, value): select(runs, **reading["ours"], **{key: value}) for value in _listed(values)}
         return deciders.ordered(name, groups, ask, targets)
     if reading.get("best"):
         return deciders.compare_pairs(name, {"": _best(runs, reading, ask)}, ask, targets)
@@ -203,7 +203,15 @@ def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, di
     across = settle(dict(claim.get("across", {})), levels)
     if not across:
         return {"": {}}
-    return {f"{key} {value:g}": {key: value} for key, values in across.items() for value in values}
+    return {_named(key, value): {key: value} for key, values in across.items() for value in _listed(values)}
+
+
+def _listed(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else [values]
+
+
+def _named(key: str, value: Any) -> str:
+    return f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}"
 
 
 def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]) -> list[Found]:
@@ -218,16 +226,18 @@ def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[F
 def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]) -> tuple[list[Found], list[Found]]:
     """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have.
 
-    Nothing where a step of the grid was not run.
+    The grid is the fact of a side that has a list of values. Nothing where a step of the grid was not run.
     """
     sides = []
     for key in ("ours", "other"):
+        grid = next((fact for fact, value in reading[key].items() if isinstance(value, list)), "")
+        require(bool(grid), f"'{reading['name']}' asks for the best of a grid, {key} has no list of values")
         steps: dict[float, list[Found]] = {}
         for found in select(runs, **reading[key]):
-            steps.setdefault(found.facts["effective"], []).append(found)
+            steps.setdefault(found.facts[grid], []).append(found)
+        if len(steps) < len(reading[key][grid]):
+            return [], []
         sides.append(steps)
-    if any(len(steps) < len(reading[key]["effective"]) for key, steps in zip(("ours", "other"), sides, strict=True)):
-        return [], []
     shared = set.intersection(*({f.seed for f in group} for steps in sides for group in steps.values()))
     axis = ask.get("axis", "gradients")
     where = deciders.reach([f for steps in sides for g in steps.values() for f in g if f.seed in shared], axis)

@@ -64,9 +64,18 @@ def panel_runs(paper: Paper, runs: Sequence[Found], variant: str, panel: Mapping
         for found in cases:
             run = found.run
             if len(run.rows) > 1 and run.rows[-1].get(axis, float("nan")) > 0:
-                label = curve["label"].format(**found.facts)
+                label = _label(curve["label"], found.facts)
                 chosen.append(Run(run.algorithm, label, found.seed, run.rows, run.status))
     return chosen
+
+
+def _label(text: str, facts: Mapping[str, Any]) -> str:
+    """Return the label of a curve with the facts of a run filled in."""
+    try:
+        return text.format(**facts)
+    except (KeyError, IndexError, ValueError) as error:
+        known = ", ".join(facts)
+        raise ValueError(f"the label '{text}' cannot be filled in: {error!r}; a run has the facts {known}") from None
 
 
 NOTHING = Run("", "", 0)

@@ -12,14 +12,15 @@ docs/tutorials/own-paper.md writes one.
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module, metadata, resources
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from folkman.checks import nearest, require
+from folkman.checks import nearest, pick, require
 from folkman.config.comparison import Comparison
-from folkman.config.plugins import import_file
+from folkman.config.plugins import import_file, raised
 from folkman.record.run import Run
 
 __all__ = ["DEFAULT", "Formula", "Found", "Own", "Paper", "find", "known_papers"]
@@ -30,18 +31,51 @@ DEFAULT = "xie2024"
 HOME = Path(str(resources.files("folkman.papers")))
 """Where the papers are that come with folkman."""
 
-HEAD_KEYS = ("title", "reference", "method", "figures", "further", "measured", "code", "aside", "names", "facts")
-HEAD_KEYS += ("order", "lines", "hidden")
-FIGURE_KEYS = ("title", "draws", "axis", "variants", "later", "variant", "arm", "panel")
-ARM_KEYS = ("rank", "early", "late", "seeds", "variants", "each", "nodes", "factor", "slots", "record_every")
-ARM_KEYS += ("compute_slots", "partition", "network", "algorithm", "clock", "descent")
-CLAIM_KEYS = ("name", "where", "text", "test", "figure", "variant", "metric", "axis", "margin", "readings", "reading")
-CLAIM_KEYS += ("fix", "across", "levels", "formula", "reason")
-READING_KEYS = ("name", "group", "best", "metric", "axis", "measure", "ours", "other", "control", "control_other")
-VARIANT_NEEDS = ("data", "model", "step", "slots", "record_every")
-VARIANT_KEYS = (*VARIANT_NEEDS, "partition", "seeds", "slot_s", "parameters")
-TESTS = ("lower", "higher", "ordered", "similar", "explained", "formula", "measured", "undefined")
+Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
+"""The keys that a table may have, and what each holds."""
+
+NUMBER = (int, float)
+HEAD: Keys = {
+    **{"title": str, "reference": str, "method": str, "code": str},
+    **{"figures": list, "further": list, "measured": list, "aside": list},
+    **{"names": dict, "facts": dict, "order": dict, "lines": dict, "hidden": dict},
+}
+FIGURE: Keys = {
+    **{"title": str, "draws": str, "axis": str},
+    **{"variants": dict, "later": dict, "variant": dict, "arm": list, "panel": list},
+}
+ARM: Keys = {
+    **{"rank": int, "early": int, "late": int, "seeds": int, "variants": list, "each": dict},
+    **{"nodes": (int, str), "factor": (*NUMBER, str), "slots": int, "record_every": int, "compute_slots": (int, list)},
+    **{"partition": (dict, str), "network": dict, "algorithm": dict, "clock": bool, "descent": bool},
+}
+PANEL: Keys = {"title": str, "curves": list}
+CLAIM: Keys = {
+    **{"name": str, "where": str, "text": str, "test": str, "figure": str, "variant": str, "metric": str, "axis": str},
+    **{"margin": NUMBER, "readings": str, "reading": list, "fix": dict, "across": dict, "levels": dict},
+    **{"formula": str, "reason": str},
+}
 SIDES = ("ours", "other", "control", "control_other")
+READING: Keys = {
+    **{"name": str, "group": list, "best": bool, "metric": str, "axis": str, "measure": str},
+    **dict.fromkeys(SIDES, dict),
+}
+VARIANT_NEEDS: Keys = {"data": dict, "model": dict, "step": NUMBER, "slots": int, "record_every": int}
+VARIANT: Keys = {**VARIANT_NEEDS, "partition": dict, "seeds": int, "slot_s": NUMBER, "parameters": int}
+CLAIMS: Keys = {"claim": list, "readings": dict, "first_draw": dict, "targets": dict}
+
+PAIRED = ("name", "ours", "other")
+TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "lower": (("figure",), PAIRED),
+    "higher": (("figure",), PAIRED),
+    "similar": (("figure",), PAIRED),
+    "ordered": (("figure", "levels"), ("name", "ours")),
+    "explained": (("figure",), (*PAIRED, "control")),
+    "formula": (("figure", "formula"), ("name", "ours")),
+    "measured": (("figure",), ("name", "measure")),
+    "undefined": (("reason",), ()),
+}
+"""Test -> what a claim, and each of its readings, must have."""
 
 FACTS = ("method", "nodes", "factor", "network", "partition", "compute")
 """Known of every run: algorithm, nodes, step over the variant's, network, partition, equal or unequal speeds."""
@@ -84,10 +118,12 @@ class Own(NamedTuple):
 class Paper:
     """One paper, its files read as they are asked for."""
 
-    def __init__(self, name: str, folder: Path, code: ModuleType | None = None) -> None:
+    def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
-        self.head = self._read("paper", HEAD_KEYS, ("title", "method", "figures"))
-        self.own = _hooks(code if code is not None else _code(folder, self.head.get("code")))
+        self.head = self._read("paper", HEAD, ("title", "method", "figures"))
+        code, self.code_digests = _code(folder, self.head.get("code"))
+        self.own = _hooks(code, str(folder / self.head.get("code", "")))
+        self._check("paper.toml, [facts]", self.head.get("facts", {}), {"algorithm": list, "network": list})
         self.figures = tuple(self.head["figures"])
         self.beyond = tuple(self.head.get("further", ()))
         self.measured = tuple(self.head.get("measured", ()))
@@ -101,7 +137,7 @@ class Paper:
         for size, levels in sizes.items():
             self._check(f"sizes.toml, [{size}]", levels, levels, ("early",))
             for name, variant in levels.get("variant", {}).items():
-                self._check(f"sizes.toml, [{size}.variant.{name}]", variant, VARIANT_KEYS, VARIANT_NEEDS)
+                self._check(f"sizes.toml, [{size}.variant.{name}]", variant, VARIANT, VARIANT_NEEDS)
         return sizes
 
     @property
@@ -127,16 +163,15 @@ class Paper:
         if name not in self._tables:
             known = (*self.figures, *self.beyond)
             require(name in known, f"{self.folder}: there is no figure '{name}'; {nearest(name, known)}")
-            table = self._read(name, FIGURE_KEYS, ("title", "draws", "variants", "arm"))
+            table = self._read(name, FIGURE, ("title", "draws", "variants", "arm"))
             for variant in table.get("variant", {}):
-                where = f"{name}.toml, [variant.{variant}]"
-                self._check(where, table["variant"][variant], VARIANT_KEYS, VARIANT_NEEDS)
+                self._check(f"{name}.toml, [variant.{variant}]", table["variant"][variant], VARIANT, VARIANT_NEEDS)
             for arm in table["arm"]:
-                self._check(f"{name}.toml, [[arm]]", arm, ARM_KEYS, ("rank", "network", "algorithm"))
+                self._check_arm(f"{name}.toml, [[arm]]", arm)
             for panel in table.get("panel", []):
-                self._check(f"{name}.toml, [[panel]]", panel, ("title", "curves"))
+                self._check(f"{name}.toml, [[panel]]", panel, PANEL, PANEL)
                 for curve in panel["curves"]:
-                    self._check(f"{name}.toml, a curve", curve, ("label", *self.fact_names))
+                    self._check(f"{name}.toml, a curve", curve, ("label", *self.fact_names), ("label",))
             self._tables[name] = table
         return self._tables[name]
 
@@ -144,36 +179,61 @@ class Paper:
         """Return the claims of the paper, or what is said beyond it, checked."""
         name = "findings" if beyond else "claims"
         require((self.folder / f"{name}.toml").is_file(), f"{self.name} has no {name}.toml: there is nothing to judge")
-        table = self._read(name, ("claim", "readings", "first_draw", "targets"))
+        table = self._read(name, CLAIMS, ("claim",))
+        figures = self.beyond if beyond else (*self.figures, *self.measured)
         for claim in table["claim"]:
-            where = f"{name}.toml, claim {claim.get('name', '?')}"
-            self._check(where, claim, CLAIM_KEYS, ("name", "where", "text", "test"))
-            test = claim["test"]
+            where = f"{name}.toml, claim {claim.get('name', '?') if isinstance(claim, dict) else claim}"
+            self._check(where, claim, CLAIM, ("name", "where", "text", "test"))
+            test, listed = claim["test"], claim.get("reading", [])
             require(test in TESTS, f"{self.folder / where}: there is no test '{test}'; {nearest(test, TESTS)}")
-            figures = ("", *(self.beyond if beyond else (*self.figures, *self.measured)))
-            known = claim.get("figure", "") in figures
-            require(known, f"{self.folder / where}: there is no figure '{claim.get('figure')}'; "
-                    f"{nearest(claim.get('figure', ''), figures[1:])}")  # fmt: skip
-            for reading in claim.get("reading", []):
-                self._check_reading(where, reading)
-        for key, group in table.get("readings", {}).items():
-            for reading in group["list"]:
-                self._check_reading(f"{name}.toml, [readings.{key}]", reading)
+            needed, in_reading = TESTS[test]
+            self._check(where, claim, CLAIM, needed)
+            self._check_place(where, claim, figures)
+            if "readings" in claim:
+                listed = pick(table.get("readings", {}), claim["readings"]).get("list", [])
+            for reading in listed:
+                self._check(where, reading, READING, in_reading)
+                for side in SIDES:
+                    self._check(f"{where}, {side}", reading.get(side, {}), self.fact_names)
         return table
 
-    def _check_reading(self, where: str, reading: Mapping[str, Any]) -> None:
-        self._check(where, reading, READING_KEYS)
-        for side in SIDES:
-            self._check(f"{where}, {side}", reading.get(side, {}), self.fact_names)
+    def _check_arm(self, where: str, arm: Any) -> None:
+        """Refuse an arm that lacks what every run needs."""
+        self._check(where, arm, ARM, ("rank", "network", "algorithm"))
+        given = {**arm, **arm.get("each", {})}
+        self._check(where, given, given, ("nodes",))
+        for key in ("network", "algorithm"):
+            self._check(f"{where}, {key}", arm[key], arm[key], ("name",))
 
-    def _check(self, where: str, table: Mapping[str, Any], known: Iterable[str], needed: Iterable[str] = ()) -> None:
-        """Refuse a key that nobody would read, and a table that lacks one that is needed."""
-        for key in table:
-            require(key in known, f"{self.folder / where}: unknown key '{key}'; {nearest(key, known)}")
+    def _check_place(self, where: str, claim: Mapping[str, Any], figures: Sequence[str]) -> None:
+        """Refuse a figure, a variant or a formula that is not there."""
+        figure, variant = claim.get("figure", ""), claim.get("variant")
+        known: Iterable[str] = figures
+        place = self.folder / where
+        require(not figure or figure in known, f"{place}: there is no figure '{figure}'; {nearest(figure, known)}")
+        if variant is not None:
+            of_sizes = {name for levels in self.sizes.values() for name in levels.get("variant", {})}
+            known = sorted(of_sizes | set(self.figure(figure).get("variant", {})))
+            require(variant in known, f"{place}: there is no variant '{variant}'; {nearest(variant, known)}")
+        if "formula" in claim:
+            formula, known = claim["formula"], self.own.FORMULAS
+            require(formula in known, f"{place}: there is no formula '{formula}'; {nearest(formula, known)}")
+
+    def _check(self, where: str, table: Any, known: Iterable[str] | Keys, needed: Iterable[str] = ()) -> None:
+        """Refuse a key that nobody would read, one of the wrong type, and a table that lacks one."""
+        place = self.folder / where
+        require(isinstance(table, dict), f"{place}: expected a table, got {table!r}")
+        for key, value in table.items():
+            require(key in known, f"{place}: unknown key '{key}'; {nearest(key, known)}")
+            wanted = known[key] if isinstance(known, dict) and known is not table else object
+            kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+            if all(isinstance(kind, type) for kind in kinds) and not isinstance(value, kinds):
+                names = " or ".join(kind.__name__ for kind in kinds)
+                raise ValueError(f"{place}: '{key}' must be of type {names}, got {value!r}")
         for key in needed:
-            require(key in table, f"{self.folder / where}: '{key}' is needed and was not given; add it")
+            require(key in table, f"{place}: '{key}' is needed and was not given; add it")
 
-    def _read(self, name: str, known: Sequence[str] | None = None, needed: Sequence[str] = ()) -> dict[str, Any]:
+    def _read(self, name: str, known: Keys | None = None, needed: Sequence[str] = ()) -> dict[str, Any]:
         path = self.folder / f"{name}.toml"
         require(path.is_file(), f"expected {path.name} in {self.folder}, there is none; a paper needs it")
         try:
@@ -185,19 +245,37 @@ class Paper:
         return table
 
 
-def _hooks(code: ModuleType | None) -> Own:
-    """Return what a paper's code defines."""
-    return Own(**{name: getattr(code, name) for name in Own._fields if hasattr(code, name)})
+def _hooks(code: ModuleType | None, place: str) -> Own:
+    """Return what a paper's code defines; an error in one of its functions says where it was."""
+    found = {name: getattr(code, name) for name in Own._fields if hasattr(code, name)}
+    named = found.get("FACTS", ())
+    require(isinstance(named, tuple | list), f"{place}: FACTS must be a tuple of names, got {named!r}")
+    for name in ("facts", "derive", "measure"):
+        if name in found:
+            require(callable(found[name]), f"{place}: {name} must be a function, got {found[name]!r}")
+            found[name] = _guarded(found[name], place)
+    return Own(**found)
 
 
-def _code(folder: Path, name: str | None) -> ModuleType | None:
-    """Load the Python file of a paper, if it has one."""
+def _guarded(hook: Callable[..., Any], place: str) -> Callable[..., Any]:
+    @wraps(hook)
+    def call(*arguments: Any) -> Any:
+        try:
+            return hook(*arguments)
+        except Exception as error:
+            raise ValueError(f"{hook.__name__} of the paper's code {raised(error, place)}; correct it") from error
+
+    return call
+
+
+def _code(folder: Path, name: str | None) -> tuple[ModuleType | None, dict[str, str]]:
+    """Load the Python file of a paper, if it has one; return also the digests of the files, unless folkman's own."""
     if name is None:
-        return None
+        return None, {}
     path = folder / name
     require(path.is_file(), f"paper.toml names {name} as its code, there is no {path}; check the name")
     if folder.parent == HOME:
-        return import_module(f"folkman.papers.{folder.name}.{path.stem}")
+        return import_module(f"folkman.papers.{folder.name}.{path.stem}"), {}
     return import_file(path)
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from folkman.checks import pick, require
 from folkman.config.build import seedless
 from folkman.config.comparison import Comparison, resolve, to_toml
-from folkman.config.default import DEFAULT
 from folkman.config.plugins import anchored, title
+from folkman.config.text import DEFAULT
 from folkman.experiment.descent import METHOD
 from folkman.experiment.plan import Job, Plan, expand, job_key, settle
 from folkman.papers.paper import Paper
@@ -97,7 +97,7 @@ def _figure_jobs(paper: Paper, name: str, size: str, seeds: int | None, slots: i
     variants = pick(table["variants"], size)
     for variant in variants:
         own = pick(known, variant) | ({"slots": slots} if slots else {})
-        draws = seeds or own.get("seeds", levels[table["draws"]])
+        draws = seeds or own.get("seeds", pick(levels, table["draws"]))
         groups = [group for group in table["arm"] if variant in group.get("variants", variants)]
         for group, chosen, tables in expand(groups, levels):
             comparison = _comparison(paper, variant, own, {**tables, **chosen}, levels)
@@ -147,7 +147,7 @@ def _comparison(
     raw |= {"compute_slots": group["compute_slots"]} if "compute_slots" in group else {}
     if group.get("clock"):
         raw |= _clock(variant, own, raw, levels)
-    return resolve(anchored(raw, paper.folder))
+    return resolve(anchored(raw, paper.folder, warn=True))
 
 
 def _clock(variant: str, own: Mapping[str, Any], raw: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, Any]:

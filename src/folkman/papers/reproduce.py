@@ -88,10 +88,10 @@ def reproduce(
     """Make the runs that are missing, measure, and draw; stop when they are made or the budget is spent."""
     wanted = chosen(paper, names)
     whole, mine = planned(paper, names, amount)
-    folder = _create(paper, amount.size, out or default_folder(paper, amount.size))
+    folder = _create(paper, amount, out or default_folder(paper, amount.size))
     facts = {"paper": _named(paper), "size": amount.size}
     only = None if amount.share is None else {job.key for job in mine}
-    asked = Asked(budget_s=amount.budget_s, only=only, lean=True, grows=True, facts=facts)
+    asked = Asked((), amount.budget_s, only, lean=True, grows=True, facts=facts, own_code=paper.code_digests)
     with folder.held(shared=amount.share is not None), closing(engine_for(crew)) as engine:
         batch = run_batch(whole, folder, engine, watch, asked)
         if set(wanted) & set(paper.measured) and not batch.stopped and not folder.measured.is_file():
@@ -100,8 +100,10 @@ def reproduce(
     return Made(folder, batch, draw(folder.root, wanted, folder.root, paper), missing)
 
 
-def _create(paper: Paper, size: str, root: Path) -> SweepFolder:
-    return SweepFolder.create(root, dump({"paper": _named(paper), "size": size}))
+def _create(paper: Paper, amount: Amount, root: Path) -> SweepFolder:
+    """Make the folder, or go on with it; runs of another length go into a folder of their own."""
+    asked = {"paper": _named(paper), "size": amount.size}
+    return SweepFolder.create(root, dump(asked | ({"iterations": amount.slots} if amount.slots else {})))
 
 
 def _named(paper: Paper) -> str:
@@ -138,6 +140,9 @@ def verify(jobs: Sequence[Job], root: Path) -> tuple[Job, float]:
     The number is the largest relative difference of any metric; the folder notes it.
     """
     folder = SweepFolder(root)
+    require(
+        folder.index.is_file(), f"expected a reproduction in {root}, there is none; make it first, without --verify"
+    )
     store = Store(folder.store_root)
     learning = [job for job in jobs if job.kind == "run" and not job.notes.get("clock")]
     done = next((job for job in learning if ended(store.job(job.key))), None)

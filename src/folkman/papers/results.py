@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folkman.papers.paper import Found, Paper, find
-from folkman.record.convert import is_old
 from folkman.record.run import DIVERGED, ENDED, Run
-from folkman.record.store import SweepFolder
+from folkman.record.store import SweepFolder, refuse_old
 from folkman.record.table import read_rows
 
 __all__ = ["Results", "at", "read_results", "select", "trailing"]
@@ -52,10 +51,7 @@ def read_results(folder: Path, paper: Paper | None = None) -> Results:
 
 def _opened(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the index of a reproduction and what was measured, or say what is there instead."""
-    if is_old(folder):
-        raise ValueError(
-            f"{folder} was made by an earlier folkman; convert it: python -m folkman.record.convert {folder}"
-        )
+    refuse_old(folder)
     place = SweepFolder(folder)
     if not place.index.is_file():
         raise FileNotFoundError(

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from folkman.checks import pick, require
 from folkman.keys import Stream
 
-__all__ = ["BUILDERS", "DataSet", "cifar10", "default_folder", "digits", "gaussian", "load", "mnist"]
+__all__ = ["BUILDERS", "DRAWN", "DataSet", "cifar10", "default_folder", "digits", "gaussian", "load", "mnist"]
 __all__ += ["npz", "quadratic", "shorten"]
 
 Raw = dict[str, NDArray[np.uint8]]
@@ -370,6 +370,10 @@ def _require_positive(**counts: int) -> None:
 BUILDERS: dict[str, Callable[..., DataSet]] = {
     builder.__name__: builder for builder in (digits, mnist, cifar10, quadratic, gaussian, npz)
 }
+
+
+DRAWN = {"digits": "comes with scikit-learn", "quadratic": "drawn", "gaussian": "drawn"}
+"""Data sets that need no files, and why."""
 
 
 def load(name: str, *, train_size: int | None = None, test_size: int | None = None, **options: Any) -> DataSet:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from folkman.units import require_positive
+from folkman.checks import require_positive
 
 __all__ = ["ALLOCATIONS", "Certificate", "certify", "optimal", "random_shares", "uniform"]
 

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
+from folkman.checks import require_positive
 from folkman.radio.geometry import Points, distances
-from folkman.units import dbm_to_watt, require_positive
+from folkman.units import dbm_to_watt
 
 __all__ = [
     "interferer_gain",

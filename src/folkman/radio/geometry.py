@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from folkman.units import require_positive
+from folkman.checks import require_positive
 
 if TYPE_CHECKING:
     from scipy.spatial import KDTree

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from folkman.units import require_positive
+from folkman.checks import require_positive
 
 __all__ = [
     "NEVER_SLOTS",

@@ -8,7 +8,7 @@ are not converted: reproduce them again.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,19 +16,14 @@ import pyarrow.parquet as pq
 
 from folkman.files import write_whole
 from folkman.record.run import FINISHED, read_table
-from folkman.record.store import SweepFolder
+from folkman.record.store import OLD_RESULTS, SweepFolder
 
-__all__ = ["convert", "is_old"]
+__all__ = ["convert", "main"]
 
 PAPER = "xie2024"
 """The only paper that folkman 0.1 knew."""
 
-OLD = ("arms.json", "metrics.parquet", "theory.json")
-
-
-def is_old(root: Path) -> bool:
-    """Tell whether a folder has the packed results of folkman 0.1."""
-    return (root / OLD[0]).is_file()
+OLD = (OLD_RESULTS, "metrics.parquet", "theory.json")
 
 
 def convert(root: Path) -> int:
@@ -70,6 +65,18 @@ def _name(variant: str, facts: dict[str, object], key: str) -> str:
     return f"{variant} {facts['method']}, {facts['nodes']} nodes, {', '.join(said)} ({key[:6]})"
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Convert the folders that are named; return the exit code."""
+    if not arguments:
+        print("usage: python -m folkman.record.convert FOLDER ...", file=sys.stderr)
+        return 2
+    for root in map(Path, arguments):
+        if not (root / OLD[0]).is_file():
+            print(f"error: expected {OLD[0]} in {root}, there is none; nothing to convert", file=sys.stderr)
+            return 2
+        print(f"{root}: {convert(root)} runs converted")
+    return 0
+
+
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        print(f"{argument}: {convert(Path(argument))} runs converted")
+    sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import time
+import tomllib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,16 @@ def store_id(root: Path) -> str | None:
     return (read_json(root / MARK) or {}).get("id")
 
 
+OLD_RESULTS = "arms.json"
+"""The file by which the packed results of folkman 0.1 are known."""
+
+
+def refuse_old(root: Path) -> None:
+    """Refuse a folder with the packed results of folkman 0.1, and say how to convert it."""
+    if (root / OLD_RESULTS).is_file():
+        raise ValueError(f"{root} was made by an earlier folkman; convert it: python -m folkman.record.convert {root}")
+
+
 class Store:
     """A folder of jobs, by key."""
 
@@ -125,11 +136,14 @@ class SweepFolder:
             raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
         if folder.definition.is_file():
             if folder.definition.read_text(encoding="utf-8") != definition:
-                raise FileExistsError(
-                    f"{root} holds another sweep; choose another --out, "
-                    f"and add --store {folder.store_root} so that what is finished there is not run again"
+                share = (
+                    ""
+                    if "paper" in folder.asked()
+                    else (f", and add --store {folder.store_root} so that what is finished there is not run again")
                 )
+                raise FileExistsError(f"{root} holds another sweep; choose another --out{share}")
             return folder
+        refuse_old(root)
         if root.exists() and any(path.name not in ("jobs", "sweep.lock", "index.json") for path in root.iterdir()):
             raise FileExistsError(f"expected a new or empty folder, {root} has content; choose another --out")
         root.mkdir(parents=True, exist_ok=True)
@@ -152,9 +166,10 @@ class SweepFolder:
         with claim(self.lock, patience_s=0.5, shared=shared) as mine:  # a page that looks holds it for a moment
             if not mine:
                 holder = read_json(self.lock) or {}
+                how = "--share K/N" if "paper" in self.asked() else f"--out ANOTHER --store {self.store_root}"
                 raise RuntimeError(
                     f"{self.root} is in use by process {holder.get('pid')} on {holder.get('host')}; wait for it, "
-                    f"or share its jobs: --out ANOTHER --store {self.store_root}"
+                    f"or share its jobs: {how}"
                 )
             yield
 
@@ -172,8 +187,7 @@ class SweepFolder:
         found = read_json(self.index)
         if found is None:
             raise FileNotFoundError(
-                f"expected an index.json in {self.root}, there is none or it is damaged; "
-                f"make it: folkman sweep --resume {self.root}"
+                f"expected an index.json in {self.root}, there is none or it is damaged; make it: {self.again()}"
             )
         return found
 
@@ -182,6 +196,18 @@ class SweepFolder:
         own = self.store_root == self.root / "jobs"
         store = {} if own else {"store": str(self.store_root.resolve())}
         write_json(self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)})
+
+    def asked(self) -> dict[str, Any]:
+        """Return what was asked for: the content of the definition; nothing if there is none."""
+        return tomllib.loads(self.definition.read_text(encoding="utf-8")) if self.definition.is_file() else {}
+
+    def again(self) -> str:
+        """Return the command that goes on with this folder."""
+        asked = self.asked()
+        if "paper" not in asked:
+            return f"folkman sweep --resume {self.root}"
+        more = f" --iterations {asked['iterations']}" if "iterations" in asked else ""
+        return f"folkman reproduce all --paper {asked['paper']} --size {asked['size']}{more} --out {self.root}"
 
     def read_measured(self) -> list[dict[str, Any]]:
         """Read what a paper's own code measured; nothing if it has not."""

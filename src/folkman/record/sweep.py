@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from folkman.record.folder import JobFolder, RunFolder
 from folkman.record.json_file import read_json
 from folkman.record.run import ENDED, FAILED, FINISHED, RUNNING, Run, known, read_table, runs_of
-from folkman.record.store import SweepFolder
+from folkman.record.store import SweepFolder, refuse_old
 
 __all__ = ["Sweep", "is_held", "is_sweep", "job_folder", "read_sweep"]
 
@@ -30,14 +30,15 @@ class Sweep(NamedTuple):
 
 def is_sweep(root: Path) -> bool:
     """Tell a sweep folder from a run folder; refuse what is neither."""
+    refuse_old(root)
     folder = SweepFolder(root)
     if folder.index.is_file() or folder.definition.is_file():
         return True
     if RunFolder(root).config.is_file():
         return False
-    what = "a folder" if root.is_dir() else "no folder"
+    what = "neither" if root.is_dir() else "no folder"
     raise FileNotFoundError(
-        f"expected a run or a sweep folder, {root} is {what} with neither; check the path",
+        f"expected a run or a sweep folder, {root} is {what}; check the path",
     )
 
 
@@ -68,7 +69,7 @@ def read_sweep(root: Path) -> Sweep:
 
 def _gathered(sweep: Sweep) -> list[Run]:
     """Return the runs of `results.parquet`, each with the state and the message of its job."""
-    remedy = f"make it again: folkman sweep --resume {sweep.folder.root}"
+    remedy = f"make it again: {sweep.folder.again()}"
     rows = read_table(sweep.folder.results, remedy).to_pylist()
     runs = runs_of(map(_labelled, rows))
     jobs = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}

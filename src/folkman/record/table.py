@@ -98,7 +98,7 @@ def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
         return {}
     columns = read_table(path, "make it again: what is finished is not run again").to_pydict()
     names, rows = [name for name in columns if name in COLUMNS], {}
-    for index, key in enumerate(columns["job"]):
+    for index, key in enumerate(columns.get("job", [])):
         row = {name: nan if columns[name][index] is None else columns[name][index] for name in names}
         rows.setdefault(key, []).append(row)
     return rows
@@ -125,5 +125,5 @@ def _runs(root: Path) -> list[Run]:
     for row in gather(folder).to_pylist():
         run = runs.setdefault((row["arm"], row["seed"]), Run(row["algorithm"], row["arm"], row["seed"]))
         run.rows.append({key: value for key, value in row.items() if key in COLUMNS})
-    require(bool(runs), f"{root} has no finished job yet; go on with: folkman sweep --resume {root}")
+    require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
     return list(runs.values())
