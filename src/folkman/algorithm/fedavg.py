@@ -65,8 +65,7 @@ def fedavg(
     eta = step_size(step, decay, decay_steps)
     import optax  # a node that only reads the options does not need it
 
-    known = {"sgd": optax.identity(), "momentum": optax.trace(0.9), "adam": optax.scale_by_adam()}
-    local = known.get(optimizer)
+    local = {"sgd": optax.identity(), "momentum": optax.trace(0.9), "adam": optax.scale_by_adam()}.get(optimizer)
     if local is None:
         raise ValueError(f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}")
 
