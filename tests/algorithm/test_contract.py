@@ -252,12 +252,16 @@ def test_bits_are_messages_times_their_price(digits, algorithm):
         assert run.last("bits") == sent * up[0] + served * down[0]
 
 
-def test_it_is_at_most_120_lines():
+LONGEST = 130
+"""Lines of a method's file: one paper in one sitting. Do not pack statements to meet it; split by idea."""
+
+
+def test_a_method_can_be_read_in_one_sitting():
     for name, builder in ALGORITHMS.items():
         file = inspect.getsourcefile(builder)
         assert file is not None
         with open(file, encoding="utf-8") as source:
-            assert len(source.readlines()) <= 120, name
+            assert len(source.readlines()) <= LONGEST, name
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
