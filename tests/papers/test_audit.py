@@ -12,7 +12,7 @@ from folkman.papers import audit, deciders
 from folkman.papers.audit import judge, reconsider
 from folkman.papers.paper import Found, find
 from folkman.papers.plan import plan
-from folkman.papers.results import Results, at, select, trailing
+from folkman.papers.results import Reproduction, at, select, trailing
 from folkman.papers.xie2024.own import FORMULAS, derive
 from folkman.record.run import Run
 from folkman.report.paper import Change, changes_markdown, claims_markdown, score
@@ -58,7 +58,7 @@ def story(theorem, figure, plain, fast):
             ]
             runs.append(fedavg(fast[nodes] * noise, seed, float(nodes)))
         runs.append(fedavg(plain * noise, seed))
-    return Results(XIE, "smoke", derive(runs), [])
+    return Reproduction(XIE, "smoke", derive(runs), [])
 
 
 def verdict(results, name):
@@ -104,9 +104,9 @@ def test_other_runs_other_verdicts():
 
 
 def test_without_runs_or_with_one_draw_nothing_is_decided():
-    empty = judge(Results(XIE, "smoke", [], []))
+    empty = judge(Reproduction(XIE, "smoke", [], []))
     one = story(**AS_MEASURED)
-    one = Results(XIE, "smoke", [found for found in one.runs if found.seed == 0], [])
+    one = Reproduction(XIE, "smoke", [found for found in one.runs if found.seed == 0], [])
 
     assert {claim.verdict for claim in empty} == {"cannot be decided"}
     assert "one draw has no interval" in verdict(one, "5.1").reason
@@ -231,11 +231,13 @@ def test_a_measurement_above_its_limit_refutes():
     rows = [{"measure": "gap_printed", "case": "a", "value": 0.95, "limit": 0.5, "says": "0.95"}]
     rows.append({"measure": "gap_aggregate", "case": "a", "value": 0.2, "limit": 0.5, "says": "0.2"})
 
-    assert verdict(Results(XIE, "smoke", [], rows), "T1.1").verdict.startswith("holds only if with the one aggregate")
+    assert verdict(Reproduction(XIE, "smoke", [], rows), "T1.1").verdict.startswith(
+        "holds only if with the one aggregate"
+    )
     rows[0]["value"] = 0.4
-    assert verdict(Results(XIE, "smoke", [], rows), "T1.1").verdict == "holds"
+    assert verdict(Reproduction(XIE, "smoke", [], rows), "T1.1").verdict == "holds"
     rows[0]["value"] = None
-    assert verdict(Results(XIE, "smoke", [], rows), "T1.1").verdict.startswith("holds only if")
+    assert verdict(Reproduction(XIE, "smoke", [], rows), "T1.1").verdict.startswith("holds only if")
 
 
 def test_the_first_reach_is_between_records():
@@ -260,7 +262,7 @@ def test_every_claim_is_well_formed_and_asks_for_runs_that_the_plan_has():
             run = Run(job.settings["method"], job.key, 0, rows)
             facts = dict(job.settings) | ({"kind": "clock"} if job.notes.get("clock") else {})
             planned[job.key] = Found(job.notes["variant"], facts, 0, run, XIE.figures)
-        for claim in judge(Results(XIE, size, derive(list(planned.values())), [])):
+        for claim in judge(Reproduction(XIE, size, derive(list(planned.values())), [])):
             if (
                 claim.test.startswith("folkman theory")
                 or claim.test == "none"
@@ -286,11 +288,11 @@ def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
         for job in plan(XIE, XIE.beyond, size, seeds=1).jobs
     ]
 
-    judged = judge(Results(XIE, size, planned, []), beyond=True)
+    judged = judge(Reproduction(XIE, size, planned, []), beyond=True)
 
     assert [claim.name for claim in judged] == [f"B.{number}" for number in range(1, 7)]
     assert not [r["name"] for claim in judged for r in claim.readings if r["says"] == "there are no such runs"]
-    assert not [r for claim in judge(Results(XIE, size, planned, [])) for r in claim.readings if r["n"]]
+    assert not [r for claim in judge(Reproduction(XIE, size, planned, [])) for r in claim.readings if r["n"]]
 
 
 def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
@@ -349,7 +351,7 @@ def test_a_trailing_mean_is_the_integral_over_the_window(part, losses, stall):
     rows = [{"gradients": g, "train_loss": v, "test_accuracy": v} for g, v in zip(steps, losses, strict=True)]
     found = Found("digits", {}, 0, Run("made up", "", 0, rows), ("fig5",))
 
-    run = trailing(Results(XIE, "smoke", [found], []), part).runs[0].run
+    run = trailing(Reproduction(XIE, "smoke", [found], []), part).runs[0].run
 
     end = steps[-1]
     fine = np.unique(np.concatenate([np.linspace((1 - part) * end, end, 1001), steps[steps >= (1 - part) * end]]))
@@ -373,7 +375,8 @@ def test_a_run_that_diverged_stays_so_in_a_mean():
     found = Found("digits", {}, 0, Run("made up", "", 0, rows, "diverged"), ("fig5",))
 
     assert (
-        trailing(Results(XIE, "smoke", [found], []), 0.5).runs[0].run.column("train_loss") == [1.0] * 6 + [np.inf] * 2
+        trailing(Reproduction(XIE, "smoke", [found], []), 0.5).runs[0].run.column("train_loss")
+        == [1.0] * 6 + [np.inf] * 2
     )
 
 
@@ -382,7 +385,7 @@ def test_one_bad_record_does_not_decide_a_mean_over_a_window():
     spiked += [fedavg(0.5, seed) for seed in range(SEEDS)]
     for each in spiked[:2]:
         each.run.rows[-1]["train_loss"] = 0.6
-    results = Results(XIE, "smoke", derive(spiked), [])
+    results = Reproduction(XIE, "smoke", derive(spiked), [])
     reading = "Algorithm 1 steps eta I, FedAvg eta"
 
     def decided(results):

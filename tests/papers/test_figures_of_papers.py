@@ -9,7 +9,7 @@ from scipy.stats import t
 
 from folkman.papers.figures import AXES, _each
 from folkman.papers.paper import find
-from folkman.papers.results import read_results
+from folkman.papers.results import read_reproduction
 from folkman.record.run import Run
 from folkman.report.figures import draw_curves
 from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
@@ -55,7 +55,7 @@ def test_curves_without_a_method_in_their_name_are_told_apart():
 
 @pytest.mark.parametrize("name", [*XIE.figures[:4], *XIE.beyond])
 def test_no_two_curves_of_a_figure_look_alike_and_each_looks_the_same_on_all_axes(name):
-    kept = read_results(Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop")
+    kept = read_reproduction(Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop")
     seen: dict[tuple[str, str], str] = {}
     for _, variant, _, panels in _each(kept, name, AXES):
         looks = _looks(panels, LINES)

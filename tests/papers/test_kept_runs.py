@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from folkman.cli import app
 from folkman.papers.audit import judge, reconsider
-from folkman.papers.results import read_results, trailing
+from folkman.papers.results import read_reproduction, trailing
 from folkman.record.run import Run
 from folkman.report.paper import changes_markdown, score, score_of_changes
 
@@ -20,7 +20,7 @@ WINDOW = 0.25
 
 @cache
 def kept(name):
-    return read_results(KEPT / name)
+    return read_reproduction(KEPT / name)
 
 
 @pytest.mark.parametrize(("longer", "before"), [("long", "full"), ("laptop-long", "laptop")])
@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_judged_is_told_why(tmp_path, name, text, messag
     (tmp_path / name).write_text(text)
 
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        read_results(tmp_path)
+        read_reproduction(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["full", "laptop", "long", "laptop-long"])

@@ -21,7 +21,7 @@ from folkman.papers.figures import draw_all, panel_runs
 from folkman.papers.paper import Found, find
 from folkman.papers.plan import plan, share_of
 from folkman.papers.reproduce import Amount, planned, reproduce, verify
-from folkman.papers.results import read_results, select
+from folkman.papers.results import read_reproduction, select
 from folkman.papers.xie2024.own import derive
 from folkman.problem.data import load
 from folkman.problem.models import MODELS
@@ -130,7 +130,7 @@ def run_all(jobs, root, **asked):
 
 
 def rows_of(root, job):
-    return str(next(found.run.rows for found in read_results(root).runs if found.run.label == job.key))
+    return str(next(found.run.rows for found in read_reproduction(root).runs if found.run.label == job.key))
 
 
 def test_runs_are_made_once_and_resume_to_the_bit(tmp_path, monkeypatch):
@@ -248,7 +248,7 @@ def test_the_smoke_size_runs_is_judged_and_redrawn(tmp_path):
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     assert (answer["missing"], answer["stopped"]) == (0, "")
-    results = read_results(out)
+    results = read_reproduction(out)
 
     central = select(results.runs, method="centralised")[0].run
     plain = select(results.runs, method="fedavg", links="free", factor=1)[0].run
@@ -335,4 +335,4 @@ def test_more_draws_are_added_to_a_folder(tmp_path):
     second = reproduce(XIE, ["table1"], Amount("smoke", seeds=2), tmp_path)
 
     assert len(first.batch.made) == len(jobs) == len(second.batch.made)
-    assert len(read_results(tmp_path).runs) == 2 * len(jobs)
+    assert len(read_reproduction(tmp_path).runs) == 2 * len(jobs)

@@ -3,19 +3,18 @@
 Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
 """
 
-import json
 import os
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from folkman.cli.common import AsJson, print_json, stream
+
 __all__ = ["down", "node", "replay", "status", "up"]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Folder = Annotated[Path, typer.Argument(help="A cluster that `folkman up` made.")]
 
 
@@ -41,7 +40,10 @@ def _check(config: Path, *, as_json: bool) -> None:
     from folkman.runtime.preview import preview, sentences
 
     found = preview(config)
-    print(json.dumps(found, allow_nan=False) if as_json else sentences(found))
+    if as_json:
+        print_json(found)
+    else:
+        print(sentences(found))
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -65,12 +67,13 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     """Start a local cluster of real processes from the configuration that `folkman run` takes."""
     from folkman.config.comparison import resolve
     from folkman.config.text import override, read
+    from folkman.record.json_file import dated
     from folkman.runtime.assembly import task_of
     from folkman.runtime.cluster import make_cluster, start
 
     chosen = [*(settings or []), *([f"nodes={nodes}"] if nodes else [])]
     task = task_of(resolve(override(read(config) if config else {}, chosen)), label, seed)
-    root = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-cluster"
+    root = out or Path("runs") / dated("cluster")
     options: dict[str, Any] = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
     homes = make_cluster(root, task, options)
@@ -82,7 +85,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         _wait(root)
         answer |= _evaluate(root, quiet=as_json)
     if as_json:
-        print(json.dumps(answer, allow_nan=False))
+        print_json(answer)
 
 
 def _wait(root: Path) -> None:
@@ -114,7 +117,7 @@ def status(root: Folder, as_json: AsJson = False) -> None:
 
     found = ClusterFolder(root).standing()
     if as_json:
-        print(json.dumps({"nodes": found}, allow_nan=False))
+        print_json({"nodes": found})
         return
     for each in found:
         loss = "" if each.get("loss") is None else f"loss {each['loss']:.4f}"
@@ -141,9 +144,9 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
     worst = max(found["difference"].values())
     lines = [f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items()]
     lines.append(f"{found['slots']} slots replayed; largest relative difference {worst:.2e}")
-    print("\n".join(lines), file=sys.stderr if as_json else sys.stdout)
+    print("\n".join(lines), file=stream(quiet=as_json))
     if as_json:
-        print(json.dumps(found, allow_nan=False))
+        print_json(found)
     limit = found["tolerance"]
     if worst > limit:
         raise ValueError(f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from folkman.experiment.plan import Job
     from folkman.papers.paper import Paper
     from folkman.papers.reproduce import Made
-    from folkman.papers.results import Results
+    from folkman.papers.results import Reproduction
 
 __all__ = ["audit", "papers", "reproduce"]
 
@@ -216,11 +216,11 @@ def audit(
             print_json({"folder": str(root), "window": window, **found})
 
 
-def _results(root: Path, window: float | None, paper: str | None) -> "Results":
+def _results(root: Path, window: float | None, paper: str | None) -> "Reproduction":
     from folkman.papers.paper import find
-    from folkman.papers.results import read_results, trailing
+    from folkman.papers.results import read_reproduction, trailing
 
-    results = read_results(root, None if paper is None else find(paper))
+    results = read_reproduction(root, None if paper is None else find(paper))
     return results if window is None else trailing(results, window)
 
 

@@ -13,7 +13,6 @@ made.
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +38,7 @@ from folkman.problem.learnable import Learnable, check_learnable
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.folder import MADE_IN_PYTHON, RunFolder
+from folkman.record.json_file import dated
 from folkman.record.provenance import note_end, note_start
 from folkman.record.run import Run
 from folkman.report.figures import draw_labels, save
@@ -119,7 +119,7 @@ def prepare(
 
 def _place(out: str | Path | None, name: str) -> Path:
     """Return the folder to make: as asked for, or named by the time."""
-    return Path(out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name.replace(' ', '-')}")
+    return Path(out or Path("runs") / dated(name))
 
 
 def carry_out(

@@ -7,7 +7,6 @@ The command line is a thin layer over `prepare` and `carry_out`.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from folkman.experiment.engines import Crew, check_crew, engine_for
 from folkman.experiment.plan import Plan, axes_of, plan
 from folkman.experiment.trackers import check_packages, make_shared
 from folkman.machine import usable_bytes, usable_cores
+from folkman.record.json_file import dated
 from folkman.record.store import SweepFolder
 from folkman.report.notebook import Results, read_results
 from folkman.report.write import write_report
@@ -58,12 +58,8 @@ def prepare(
     tables = {"grid": dict(axes.grid), "list": dict(axes.together)}
     planned = plan(put(rest, {}), axes)
     definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
-    root = Path(out) if out else Path("sweeps") / _named_now(planned.name)
+    root = Path(out) if out else Path("sweeps") / dated(planned.name)
     return Prepared(planned, SweepFolder.create(root, definition, Path(store) if store else None))
-
-
-def _named_now(name: str) -> str:
-    return f"{datetime.now():%Y%m%d-%H%M%S}-{name.replace(' ', '-')}"
 
 
 def resumed(root: str | Path) -> Prepared:

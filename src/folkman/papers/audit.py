@@ -1,6 +1,6 @@
 """Verdicts on a paper's claims: its claims.toml says what is claimed and how it is read, the runs decide.
 
-    judged = judge(read_results(Path("runs/paper-full")))
+    judged = judge(read_reproduction(Path("runs/paper-full")))
 
 Every reading of a claim is decided by itself (`folkman.papers.deciders`). Readings of one `group` are parts of one
 reading: it holds if all of them do, and fails if one does. The claim
@@ -22,7 +22,7 @@ from folkman.experiment.plan import settle
 from folkman.papers import deciders
 from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
 from folkman.papers.paper import Found, Paper
-from folkman.papers.results import Results, at, select
+from folkman.papers.results import Reproduction, at, select
 from folkman.record.run import jsonable
 from folkman.report.paper import Change, Judged
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
@@ -30,7 +30,7 @@ from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
 __all__ = ["Judged", "judge", "reconsider"]
 
 
-def judge(results: Results, *, beyond: bool = False) -> list[Judged]:
+def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
     """Judge every claim of a paper by the runs of one size; or what is asked `beyond` it."""
     paper, size = results.paper, results.size
     table = paper.claims(beyond=beyond)
@@ -54,7 +54,7 @@ def judge(results: Results, *, beyond: bool = False) -> list[Judged]:
     return judged
 
 
-def reconsider(results: Results, before: Results) -> list[Change]:
+def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
     """Decide every reading by the draws that both have, as they were `before` and as they are in `results`.
 
     Readings for which neither has draws enough for an interval are left out, and so is what needs no runs.
@@ -158,7 +158,7 @@ def _plain(reading: Reading) -> dict[str, Any]:
 
 
 def _decide(
-    results: Results, claim: Mapping[str, Any], reading: Mapping[str, Any], levels: Mapping[str, Any], variant: str
+    results: Reproduction, claim: Mapping[str, Any], reading: Mapping[str, Any], levels: Mapping[str, Any], variant: str
 ) -> Reading:
     """Decide one reading of a claim on one variant."""
     test, name = claim["test"], reading["name"]

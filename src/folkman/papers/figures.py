@@ -6,7 +6,7 @@ from typing import Any
 
 from folkman.papers.paper import Found, Paper
 from folkman.papers.plan import drawn_figure
-from folkman.papers.results import Results, select
+from folkman.papers.results import Reproduction, select
 from folkman.record.run import Run
 from folkman.report.figures import save
 from folkman.report.paper import Panel, draw_panels, ends_markdown
@@ -17,7 +17,7 @@ AXES = ("gradients", "seconds", "bits")
 """The axis that papers use, then those on which communication is paid for."""
 
 
-def draw_all(results: Results, names: Sequence[str], out: Path) -> list[Path]:
+def draw_all(results: Reproduction, names: Sequence[str], out: Path) -> list[Path]:
     """Draw each figure on three axes; what has no runs is left out."""
     written: list[Path] = []
     head = results.paper.head
@@ -29,13 +29,13 @@ def draw_all(results: Results, names: Sequence[str], out: Path) -> list[Path]:
     return written
 
 
-def final_values(results: Results, names: Sequence[str]) -> str:
+def final_values(results: Reproduction, names: Sequence[str]) -> str:
     """Return as Markdown where every curve of these figures ends, against gradients."""
     found = [each for name in names for each in _each(results, name, AXES[:1])]
     return "\n".join(ends_markdown(title, panels) for title, _, _, panels in found)
 
 
-def _each(results: Results, name: str, axes: Sequence[str]) -> Iterator[tuple[str, str, str, list[Panel]]]:
+def _each(results: Reproduction, name: str, axes: Sequence[str]) -> Iterator[tuple[str, str, str, list[Panel]]]:
     """Yield title, variant, axis and panels of every picture of a figure that has something to compare."""
     paper, own = results.paper, results.paper.head["method"]
     declared = drawn_figure(paper, name, results.size)

@@ -24,7 +24,7 @@ from folkman.files import write_whole
 from folkman.papers.figures import draw_all, final_values
 from folkman.papers.paper import DEFAULT, Paper, known_papers
 from folkman.papers.plan import plan, share_of
-from folkman.papers.results import read_results
+from folkman.papers.results import read_reproduction
 from folkman.record.folder import RunFolder
 from folkman.record.run import ENDED, Run, jsonable
 from folkman.record.store import Store, SweepFolder, ended
@@ -123,7 +123,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = None) -> list[Path]:
     """Draw the figures of a folder's runs, and write where every curve ends."""
-    results = read_results(source, paper)
+    results = read_reproduction(source, paper)
     figures = [name for name in chosen(results.paper, names) if name not in results.paper.measured]
     place = SweepFolder(out)
     written = draw_all(results, figures, place.figures)

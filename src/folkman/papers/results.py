@@ -15,13 +15,13 @@ from folkman.record.run import DIVERGED, ENDED, Run
 from folkman.record.store import SweepFolder, refuse_old
 from folkman.record.table import read_rows
 
-__all__ = ["Results", "at", "read_results", "select", "trailing"]
+__all__ = ["Reproduction", "at", "read_reproduction", "select", "trailing"]
 
 SMOOTHED = {"train_loss": (np.log, np.exp), "test_loss": (np.log, np.exp), "test_accuracy": (np.asarray, np.asarray)}
 """What `trailing` averages, on which scale, and the way back."""
 
 
-class Results(NamedTuple):
+class Reproduction(NamedTuple):
     """All that is known of one size of a paper."""
 
     paper: Paper
@@ -31,7 +31,7 @@ class Results(NamedTuple):
     origin: str = ""
 
 
-def read_results(folder: Path, paper: Paper | None = None) -> Results:
+def read_reproduction(folder: Path, paper: Paper | None = None) -> Reproduction:
     """Read the runs of a reproduction that have ended, and add those that follow from others."""
     index, measured = _opened(folder)
     paper = paper or find(index["paper"])
@@ -46,7 +46,7 @@ def read_results(folder: Path, paper: Paper | None = None) -> Results:
             run = Run(job["settings"]["method"], job["key"], job["seed"], rows.get(job["key"], []), job["state"])
             facts = job["settings"] | ({"kind": "clock"} if job.get("clock") else {})
             runs.append(Found(job["variant"], facts, job["seed"], run, tuple(job["figures"])))
-    return Results(paper, size, paper.own.derive(runs), measured, str(folder))
+    return Reproduction(paper, size, paper.own.derive(runs), measured, str(folder))
 
 
 def _opened(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -97,7 +97,7 @@ def _moved(x: np.ndarray) -> np.ndarray:
     return np.append(np.diff(x) > 0, True)
 
 
-def trailing(results: Results, part: float) -> Results:
+def trailing(results: Reproduction, part: float) -> Reproduction:
     """Replace losses and accuracies by their means over the last `part` of the gradients up to each record.
 
     Losses are averaged by their logarithms. What is decided by the result does not rest on one instant.

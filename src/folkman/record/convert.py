@@ -8,6 +8,7 @@ are not converted: reproduce them again.
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,12 +31,16 @@ def convert(root: Path) -> int:
     """Convert a folder; return how many runs it has."""
     content = json.loads((root / OLD[0]).read_text(encoding="utf-8"))
     folder, jobs = SweepFolder(root), []
+    met: Counter[tuple[str, int]] = Counter()
     for key, arm in content["arms"].items():
         facts, kind = arm["facts"], arm["kind"]
-        job = {"key": key, "folder": folder.place(key), "arm": _name(arm["variant"], facts, key)}
+        job = {"key": key, "folder": folder.place(key), "arm": _name(arm["variant"], facts, kind)}
         job |= {"algorithm": facts["method"], "label": facts["method"], "seed": arm["seed"], "settings": facts}
         job |= {"kind": "descent" if kind == "descent" else "run", "figures": arm["figures"]}
         job |= {"variant": arm["variant"], "state": arm["status"], "message": "", "seconds": arm["wall_s"]}
+        met[job["arm"], job["seed"]] += 1
+        number = met[job["arm"], job["seed"]]
+        job["arm"] += f" ({number})" if number > 1 else ""  # runs that no fact tells apart
         jobs.append(job | ({"clock": True} if kind == "clock" else {}))
     head = {"name": PAPER, "axes": [], "metrics": ["train_loss", "test_accuracy"], "state": FINISHED}
     head |= {"workers": [], "paper": PAPER, "size": content["size"]}
@@ -60,9 +65,13 @@ def _tidy(rows: pa.Table, jobs: Mapping[str, Mapping[str, object]]) -> pa.Table:
     return pa.table(columns | {name: rows[name] for name in rows.column_names if name != "key"})
 
 
-def _name(variant: str, facts: dict[str, object], key: str) -> str:
-    said = [f"{name} {value}" for name, value in facts.items() if name not in ("method", "nodes")]
-    return f"{variant} {facts['method']}, {facts['nodes']} nodes, {', '.join(said)} ({key[:6]})"
+def _name(variant: str, facts: dict[str, object], kind: str) -> str:
+    """Return a name for people: what tells the run from others."""
+    usual = {"factor": 1.0, "partition": "iid", "compute": "equal"}
+    left_out = ("method", "nodes", "network", "effective", "links")
+    said = [f"{name} {value}" for name, value in facts.items() if name not in left_out and usual.get(name) != value]
+    said += [kind] if kind == "clock" else []
+    return ", ".join([f"{variant} {facts['method']}", f"{facts['nodes']} nodes", *said])
 
 
 def main(arguments: Sequence[str]) -> int:

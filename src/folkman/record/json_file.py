@@ -7,10 +7,15 @@ from typing import Any
 
 from folkman.files import write_whole
 
-__all__ = ["FORMAT", "now", "parsed", "read_json", "write_json", "write_text"]
+__all__ = ["FORMAT", "dated", "now", "parsed", "read_json", "write_json", "write_text"]
 
 FORMAT = 1
 """Of the JSON files of run folders, sweeps and stores; a later folkman writes a larger one."""
+
+
+def dated(name: str) -> str:
+    """Return the name of a new folder: the local time, and what it holds."""
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{name.replace(' ', '-')}"
 
 
 def now() -> str:
