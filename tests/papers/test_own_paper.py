@@ -210,9 +210,10 @@ def test_shares_fill_one_folder_and_every_engine_gives_the_same_numbers(tmp_path
 
 
 def generic_files():
-    """Return the modules that may name no paper's method, data set or figure."""
+    """Return the modules that may name no paper's method, data set or figure: all but what is one paper's own."""
+    own = {SOURCE / "record" / "convert.py"}  # reads what folkman 0.1 wrote, which knew one paper
     for room in ("papers", "experiment", "record", "report", "dash", "cli"):
-        yield from (path for path in (SOURCE / room).rglob("*.py") if "xie2024" not in path.parts)
+        yield from (p for p in (SOURCE / room).rglob("*.py") if "xie2024" not in p.parts and p not in own)
 
 
 def test_generic_code_names_no_method_no_data_set_and_no_figure():
