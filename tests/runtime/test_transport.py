@@ -155,8 +155,8 @@ def test_a_stranger_is_refused_and_a_member_not_harmed(net, certs, who, tmp_path
     assert not ear.params
     assert friend.params == [(0, b"good")]
     assert not heard.params
-    if isinstance(one, TcpTransport):
-        assert any(reason in ("handshake", "hello") for reason, _ in ear.refusals + heard.refusals)
+    if isinstance(one, TcpTransport):  # a busy machine may take longer to refuse than we slept
+        until(lambda: any(reason in ("handshake", "hello") for reason, _ in ear.refusals + heard.refusals))
 
 
 def test_a_member_under_anothers_number_is_refused(net, certs):
