@@ -19,7 +19,7 @@ from folkman.record.run import DIVERGED, ENDED, FAILED, FINISHED
 if TYPE_CHECKING:
     from folkman.experiment.batch import Batch, Progress, Watch
     from folkman.experiment.engines import Crew
-    from folkman.experiment.sweep import Prepared
+    from folkman.experiment.sweep import PlannedSweep
     from folkman.record.store import SweepFolder
 
 __all__ = ["Engine", "Memory", "TlsCa", "TlsCert", "TlsKey", "Workers", "compare", "job_progress", "sweep"]
@@ -86,7 +86,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     sys.exit(exit_code(batch))
 
 
-def _swept(prepared: "Prepared", crew: "Crew", track: list[str]) -> "Batch":
+def _swept(prepared: "PlannedSweep", crew: "Crew", track: list[str]) -> "Batch":
     """Sweep with progress shown; when stopped, say how to go on."""
     from folkman.experiment.sweep import carry_out
 

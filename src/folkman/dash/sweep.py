@@ -20,7 +20,7 @@ MOST_READ = 20
 """Jobs whose curves are read at one look: a large store is read in pieces."""
 
 
-class Job:
+class WatchedJob:
     """One job of the index and its curve."""
 
     def __init__(self, folder: SweepFolder, entry: dict[str, Any]) -> None:
@@ -59,19 +59,19 @@ class SweepSource:
 
     def __init__(self, root: Path) -> None:
         self.folder = SweepFolder(root)
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, WatchedJob] = {}
         self.index: dict[str, Any] = {}
         self._next_check_s = 0.0
         self._renew()
 
-    def _renew(self) -> list[Job]:
+    def _renew(self) -> list[WatchedJob]:
         """Read the index; return the jobs that changed."""
         index = read_json(self.folder.index) or {}
         changed = []
         for entry in index.get("jobs", []):
             job = self.jobs.get(entry["key"])
             if job is None or job.entry != entry:
-                job = self.jobs.setdefault(entry["key"], Job(self.folder, entry))
+                job = self.jobs.setdefault(entry["key"], WatchedJob(self.folder, entry))
                 job.entry = entry
                 changed.append(job)
         self.index = index or self.index

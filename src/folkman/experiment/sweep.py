@@ -22,10 +22,10 @@ from folkman.record.store import SweepFolder
 from folkman.report.notebook import Results, read_results
 from folkman.report.write import write_report
 
-__all__ = ["Prepared", "carry_out", "crew_for", "prepare", "resumed", "sweep"]
+__all__ = ["PlannedSweep", "carry_out", "crew_for", "prepare", "resumed", "sweep"]
 
 
-class Prepared(NamedTuple):
+class PlannedSweep(NamedTuple):
     """A sweep that can begin: every job planned and checked, and its folder made."""
 
     plan: Plan
@@ -40,7 +40,7 @@ def prepare(
     settings: Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
-) -> Prepared:
+) -> PlannedSweep:
     """Plan every job, then make the folder: what does not fit leaves nothing behind."""
     raw = gather(config, settings)
     for name, axes in (("grid", grid), ("list", together)):
@@ -59,15 +59,15 @@ def prepare(
     planned = plan(put(rest, {}), axes)
     definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
     root = Path(out) if out else Path("sweeps") / dated(planned.name)
-    return Prepared(planned, SweepFolder.create(root, definition, Path(store) if store else None))
+    return PlannedSweep(planned, SweepFolder.create(root, definition, Path(store) if store else None))
 
 
-def resumed(root: str | Path) -> Prepared:
+def resumed(root: str | Path) -> PlannedSweep:
     """Open a sweep folder to go on with."""
     folder = SweepFolder.open(Path(root))
     raw = read(folder.definition, warn=False)
     require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
-    return Prepared(plan(raw, axes_of(raw)), folder)
+    return PlannedSweep(plan(raw, axes_of(raw)), folder)
 
 
 def crew_for(engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None) -> Crew:
@@ -82,7 +82,7 @@ def crew_for(engine: str, workers: int | None = None, memory_mb: float | None = 
 
 
 def carry_out(
-    prepared: Prepared,
+    prepared: PlannedSweep,
     crew: Crew,
     watch: Watch = lambda _: None,
     track: Sequence[str] = (),

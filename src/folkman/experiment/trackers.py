@@ -32,7 +32,7 @@ def ignore(run: Run, done: int, slots: int) -> None:
     """Watch nothing."""
 
 
-class Scene(NamedTuple):
+class Tracked(NamedTuple):
     """Where a run is tracked, and what is said of it."""
 
     root: Path
@@ -56,7 +56,7 @@ class Sink(Protocol):
 class TensorBoard:
     """Scalars in `tensorboard/NAME/`; what an earlier attempt wrote is purged when a run is told again."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Tracked) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
@@ -81,7 +81,7 @@ class TensorBoard:
 class MLflow:
     """A run of the experiment PROJECT; one that is told again is the same run, from where it stood."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Tracked) -> None:
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(mlflow_address(scene.root))
@@ -118,7 +118,7 @@ class MLflow:
 class WeightsAndBiases:
     """A run of PROJECT under `wandb/`; one that is told again has the same id, so that `wandb sync` joins them."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Tracked) -> None:
         import wandb
 
         scene.root.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ class WeightsAndBiases:
         self._run.finish(exit_code=0 if status == FINISHED else 1)
 
 
-TRACKERS: dict[str, tuple[Callable[[Scene], Sink], tuple[str, ...]]] = {
+TRACKERS: dict[str, tuple[Callable[[Tracked], Sink], tuple[str, ...]]] = {
     "tensorboard": (TensorBoard, ("tensorboard",)),
     "mlflow": (MLflow, ("mlflow", "sqlalchemy", "alembic")),
     "wandb": (WeightsAndBiases, ("wandb",)),
@@ -191,7 +191,7 @@ def tracking(
     ends: dict[str, str] = {}
 
     def watch(run: Run, done: int, slots: int) -> None:
-        scene = Scene(root, project, slug(arm or run.label, run.seed), config)
+        scene = Tracked(root, project, slug(arm or run.label, run.seed), config)
         over = done >= slots or run.status == DIVERGED
         ends[scene.name] = run.status if over else RUNNING
         for name in (name for name in names if name not in given_up):
@@ -241,7 +241,7 @@ def _experiment(client: Any, name: str) -> str:
     return known.experiment_id
 
 
-def _identity(scene: Scene) -> str:
+def _identity(scene: Tracked) -> str:
     """Return an id that a resumed run finds again: of its folder and name."""
     return hashlib.sha256(f"{scene.root.resolve()} {scene.name}".encode()).hexdigest()[:16]
 

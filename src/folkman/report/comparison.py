@@ -15,7 +15,7 @@ from folkman.checks import nearest, require
 from folkman.record.run import AXES, METRICS, Run, jsonable
 from folkman.report.statistics import half_width
 
-__all__ = ["FORMATS", "HIGHER_IS_BETTER", "Cell", "Comparison", "compare_arms", "render"]
+__all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "render"]
 
 HIGHER_IS_BETTER = frozenset({"test_accuracy", "node_test_accuracy", "kappa"})
 """Of all other metrics less is better."""
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     rank: str  # "winner", "tied", ""
 
 
-class Comparison(NamedTuple):
+class ArmTable(NamedTuple):
     """Arms by metrics."""
 
     arms: Sequence[str]
@@ -65,7 +65,7 @@ def compare_arms(
     metrics: Sequence[str],
     against: str | None = None,
     at: tuple[str, float] | None = None,
-) -> Comparison:
+) -> ArmTable:
     """Compare arms (arm -> seed -> run) at the last recorded slot, or at the last one with axis `at[0]` <= `at[1]`."""
     known = [*METRICS, *AXES]
     for metric in metrics:
@@ -79,7 +79,7 @@ def compare_arms(
         references[metric] = against or winner
         for arm in arms:
             cells[arm, metric] = _cell(values, arm, references[metric], winner)
-    return Comparison(list(arms), list(metrics), references, cells)
+    return ArmTable(list(arms), list(metrics), references, cells)
 
 
 def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
@@ -137,7 +137,7 @@ def _number(value: float, half: float) -> str:
     return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
 
 
-def _table(found: Comparison, mark: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     """Return heading and lines as text; `mark` has a template for each rank."""
     head, lines = ["arm"], [[arm] for arm in found.arms]
     for metric in found.metrics:
@@ -151,14 +151,14 @@ def _table(found: Comparison, mark: Mapping[str, str]) -> tuple[list[str], list[
     return head, lines
 
 
-def _note(found: Comparison) -> str:
+def _note(found: ArmTable) -> str:
     counts = sorted({cell.num_seeds for cell in found.cells.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
     return f"mean and 95 % interval over {seeds} seeds; differences paired by seed, from {from_}"
 
 
-def as_text(found: Comparison) -> str:
+def as_text(found: ArmTable) -> str:
     """Return columns of plain text; the winner has a star, what is tied with it a tilde."""
     head, lines = _table(found, {"winner": "{} *", "tied": "{} ~", "": "{}  "})
     head = [head[0], *(f"{title}  " for title in head[1:])]
@@ -170,7 +170,7 @@ def as_text(found: Comparison) -> str:
     return "\n".join([aligned[0], rule, *aligned[1:], "", f"* best, ~ tied with it; {_note(found)}"])
 
 
-def as_markdown(found: Comparison) -> str:
+def as_markdown(found: ArmTable) -> str:
     """Return a table of Markdown; the winner is bold, what is tied with it in italics."""
     head, lines = _table(found, {"winner": "**{}**", "tied": "*{}*", "": "{}"})
     rows = [[cell.replace("|", "\\|") for cell in row] for row in [head, *lines]]
@@ -179,7 +179,7 @@ def as_markdown(found: Comparison) -> str:
     return f"{body}\n\nBold: best; italics: tied with it; {_note(found)}."
 
 
-def as_latex(found: Comparison) -> str:
+def as_latex(found: ArmTable) -> str:
     """Return a `tabular` for booktabs; the winner is bold, what is tied with it underlined."""
     head, lines = _table(found, {"winner": "\\textbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"})
     rows = [[_escaped(cell) for cell in head]]
@@ -199,7 +199,7 @@ FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}
 """Name -> how a comparison is written."""
 
 
-def render(found: Comparison, form: str = "text") -> str:
+def render(found: ArmTable, form: str = "text") -> str:
     """Return a comparison as text, Markdown or LaTeX."""
     require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
     return FORMATS[form](found)
