@@ -343,3 +343,19 @@ def test_a_sweep_that_cannot_be_leaves_nothing_behind(tmp_path, monkeypatch, arg
         fm.sweep(**{"engine": "here", **arguments})
 
     assert not list(tmp_path.iterdir())
+
+
+def test_a_data_file_that_changed_is_read_again_in_the_same_process(tmp_path, monkeypatch):
+    """Two sweeps in this process name one path; between them its content changes, and so must the losses."""
+    monkeypatch.chdir(tmp_path)
+    raw = {"slots": 2, "record_every": 2, "seeds": [0], "nodes": 2, "data": {"name": "npz", "path": "mine.npz"}}
+    raw |= {"model": {"name": "softmax"}, "algorithm": [{"name": "async_sharing", "step": 0.1}]}
+    losses = []
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        x, y = rng.normal(size=(40, 4)).astype(np.float32), rng.integers(0, 3, 40)
+        np.savez(tmp_path / "mine.npz", x_train=x, y_train=y)
+        found = fm.sweep(raw, grid={"network.gamma": [2]}, out=f"sweep-{seed}", engine="here")
+        losses.append(found[0].last("train_loss"))
+
+    assert losses[0] != losses[1]

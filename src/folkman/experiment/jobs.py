@@ -253,9 +253,10 @@ class _Workshop:
     def problem(self, comparison: "Comparison") -> "Problem":
         """Return the data on nodes and the first model of a job."""
         from folkman.config.build import build_problem
-        from folkman.config.own_code import by_content
+        from folkman.experiment.plan import contents
 
-        fields = by_content(comparison).model_dump(include=set(PROBLEM_FIELDS))
+        known = contents(comparison)
+        fields = {name: known[name] for name in PROBLEM_FIELDS}
         key = json.dumps([comparison.seeds[0], fields], sort_keys=True)
         if key not in self._problems:
             while len(self._problems) >= SHARED_PROBLEMS:

@@ -38,7 +38,7 @@ from folkman.config.own_code import by_content
 from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 
-__all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "expand", "job_key", "plan", "settle"]
+__all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "contents", "expand", "job_key", "plan", "settle"]
 
 JOB_FORMAT = 1
 """Raised when the same configuration would give other results; finished jobs of another format are run again."""
@@ -312,7 +312,15 @@ def _show(value: Any) -> str:
 
 
 def job_key(config: Comparison, kind: str = "run") -> str:
-    """Return the name of a job in a store: a hash of its configuration, with files by content and not by path.
+    """Return the name of a job in a store: a hash of its configuration, with files by content and not by path."""
+    identity = {"format": JOB_FORMAT, "config": contents(config)}
+    identity |= {} if kind == "run" else {"kind": kind}
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def contents(config: Comparison) -> dict[str, Any]:
+    """Return the fields of a configuration, with files and own code by their content and not by their path.
 
     The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they are read.
     """
@@ -323,10 +331,7 @@ def job_key(config: Comparison, kind: str = "run") -> str:
             return held | ({"path": _file_hash(value["path"])} if value.get("path") is not None else {})
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    identity = {"format": JOB_FORMAT, "config": content(by_content(config).model_dump())}
-    identity |= {} if kind == "run" else {"kind": kind}
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return content(by_content(config).model_dump())
 
 
 def _file_hash(path: str) -> str:
