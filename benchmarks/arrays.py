@@ -49,7 +49,9 @@ def batches(task: Task) -> NDArray[np.int32]:
     @jax.jit
     def of_round(k: jax.Array) -> jax.Array:
         keys = node_keys(key, nodes, jnp.full(task.nodes, k, jnp.int32))
-        return jax.vmap(lambda one: jax.random.randint(one, (task.batch_size,), 0, task.samples, jnp.int32))(keys)
+        return jax.vmap(
+            lambda one: jax.random.randint(one, (task.batch_size,), 0, task.samples, jnp.int32)
+        )(keys)
 
     return np.stack([np.asarray(of_round(jnp.asarray(k, jnp.int32))) for k in range(task.rounds)])
 

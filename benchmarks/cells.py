@@ -19,7 +19,9 @@ PAPER_CNN_BITS = 430_698 * 16
 
 def main() -> None:
     """Lay the cells out, run them, and print what it took."""
-    cells, nodes, slots = (int(given) for given in (sys.argv[1:] + ["500", "20", "200"][len(sys.argv) - 1 :]))
+    cells, nodes, slots = (
+        int(given) for given in (sys.argv[1:] + ["500", "20", "200"][len(sys.argv) - 1 :])
+    )
     network, key = RadioNetwork(), jax.random.key(0)
     begun_s = time.perf_counter()
     stations_m = geometry.hexagonal_stations(cells, network.cell_radius_m)
@@ -33,7 +35,9 @@ def main() -> None:
 
         def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
             keys = jax.random.split(jax.random.fold_in(key, t), cells)
-            state, delivery = jax.vmap(lambda s, o, k: network.step(s, o, PAPER_CNN_BITS, k))(state, offers, keys)
+            state, delivery = jax.vmap(lambda s, o, k: network.step(s, o, PAPER_CNN_BITS, k))(
+                state, offers, keys
+            )
             return state, jnp.mean(t + 1.0 - delivery.held)
 
         return lax.scan(slot, state, jnp.arange(slots))
@@ -42,7 +46,9 @@ def main() -> None:
     _, ages = jax.block_until_ready(roll(state))
     took_s = time.perf_counter() - begun_s
     peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{cells} cells of {nodes} nodes: layout {laid_s:.1f} s, {slots} slots with compilation {took_s:.1f} s")
+    print(
+        f"{cells} cells of {nodes} nodes: layout {laid_s:.1f} s, {slots} slots with compilation {took_s:.1f} s"
+    )
     print(f"peak memory {peak_gb:.2f} GB, mean age at the end {float(ages[-1]):.1f} slots")
 
 

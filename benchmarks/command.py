@@ -19,17 +19,29 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @app.command()
 def benchmark(
     names: Annotated[list[str] | None, typer.Argument(help="More works or opponents.")] = None,
-    work: Annotated[list[str] | None, typer.Option(help="W1, W1m, W2, W2a, W3, W4, W5; all without it.")] = None,
+    work: Annotated[
+        list[str] | None, typer.Option(help="W1, W1m, W2, W2a, W3, W4, W5; all without it.")
+    ] = None,
     against: Annotated[
-        list[str] | None, typer.Option(help="torch, jax, flower, fedjax, pfl, gossipy, or none; all without it.")
+        list[str] | None,
+        typer.Option(help="torch, jax, flower, fedjax, pfl, gossipy, or none; all without it."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Repetitions of each side, of which the median counts.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="File of results; default runs/bench-DATE-TIME.json.")] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Repetitions of each side, of which the median counts.")
+    ] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="File of results; default runs/bench-DATE-TIME.json.")
+    ] = None,
     environments: Annotated[
-        Path | None, typer.Option(help="Where the opponents' environments are; default in the user's cache.")
+        Path | None,
+        typer.Option(help="Where the opponents' environments are; default in the user's cache."),
     ] = None,
-    limit_s: Annotated[float, typer.Option(help="Longest that one answer of a side may take.")] = 3600.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    limit_s: Annotated[
+        float, typer.Option(help="Longest that one answer of a side may take.")
+    ] = 3600.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object as the last line.")
+    ] = False,
 ) -> None:
     """Measure folkman and others at the same work: interleaved, medians, each in its own environment.
 

@@ -41,7 +41,9 @@ def crossings() -> dict[str, object]:
                 main()
         finally:
             sys.setprofile(None)
-    ours = [code for code in entered if code.co_name[0] != "<" and code.co_flags & inspect.CO_OPTIMIZED]  # no classes
+    ours = [
+        code for code in entered if code.co_name[0] != "<" and code.co_flags & inspect.CO_OPTIMIZED
+    ]  # no classes
     builders = [code for code in ours if code.co_filename.endswith(f"/algorithm/{code.co_name}.py")]
     return {
         "files": len({code.co_filename for code in ours}),

@@ -48,11 +48,17 @@ def ensure(name: str, requirements: Path, folder: Path) -> Path:
 def _run(command: list[str], name: str) -> None:
     """Run one step of making an environment; what it said last is the reason if it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise OpponentAbsentError(f"the environment of '{name}' could not be made: {error}") from None
+        raise OpponentAbsentError(
+            f"the environment of '{name}' could not be made: {error}"
+        ) from None
     if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")]
+        said = [
+            line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")
+        ]
         reason = said[0] if said else f"{command[2]} ended with {done.returncode}"
         raise OpponentAbsentError(
             f"the environment of '{name}' could not be made: {reason}; it needs a package registry"

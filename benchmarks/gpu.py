@@ -42,7 +42,11 @@ class Entrant(NamedTuple):
 
 
 def gradient(
-    work: Work, opponents: list[str], settings: Settings, backend: str = "gpu", peak_size: int = 8192
+    work: Work,
+    opponents: list[str],
+    settings: Settings,
+    backend: str = "gpu",
+    peak_size: int = 8192,
 ) -> list[dict[str, Any]]:
     """Time gradients in every precision, and slots of Algorithm 1, in turn; without a GPU say so and go on."""
     alone, whole = work.tasks
@@ -62,7 +66,10 @@ def gradient(
             entrants += _slots(stack, of_whole, whole._replace(precision=precision), settings)
         _ask_in_turn(entrants, settings)
         peaks = [ours.ask("peak", size=peak_size) for _ in range(2)]
-    peak = {key: max(each[key] for each in peaks) for key in ("float32_gflops", "bfloat16_gflops", "copy_gb_per_s")}
+    peak = {
+        key: max(each[key] for each in peaks)
+        for key in ("float32_gflops", "bfloat16_gflops", "copy_gb_per_s")
+    }
     peak["gemm_gflops"] = peak["bfloat16_gflops"]
     entered = [each for each in entrants if each.answers]
     told = {id(each): _row(each, peak) for each in entered}
@@ -90,17 +97,25 @@ def _gradients(rows: Rows, name: str, side: Side, task: Task, **more: Any) -> En
     return Entrant(rows, name, side, task, order, [], [])
 
 
-def _torch(stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settings: Settings) -> list[Entrant]:
+def _torch(
+    stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settings: Settings
+) -> list[Entrant]:
     """Enter PyTorch in all its ways, of this interpreter where it has it, else of an environment of its own."""
     try:
         here = importlib.util.find_spec("torch") is not None
-        python = sys.executable if here else ensure("torch", SCRIPTS / "torch.txt", settings.environments)
+        python = (
+            sys.executable
+            if here
+            else ensure("torch", SCRIPTS / "torch.txt", settings.environments)
+        )
         command = [str(python), str(SCRIPTS / "against_torch_gpu.py"), str(folder)]
         side = _started(stack, "torch", command, settings)
     except (OpponentAbsentError, SideFailedError) as error:
         rows.append(absent("torch", "absent", str(error)))
         return []
-    return [_gradients(rows, f"torch, {way}", side, task, way=way) for task in tasks for way in WAYS]
+    return [
+        _gradients(rows, f"torch, {way}", side, task, way=way) for task in tasks for way in WAYS
+    ]
 
 
 def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list[Entrant]:
@@ -133,9 +148,13 @@ def _ask_each(entrants: list[Entrant]) -> None:
     for each in entrants:
         try:
             if not each.answers and each.order["do"] == "gradients" and "loop" not in each.order:
-                first = each.side.ask(**each.order, show=True)  # compiles, where the gradient is called alone
+                first = each.side.ask(
+                    **each.order, show=True
+                )  # compiles, where the gradient is called alone
                 each.shown.append(np.load(first["gradient"]))
-                each.answers.append(first | {"wall_s": first["wall_s"] + each.side.ask(**each.order)["wall_s"]})
+                each.answers.append(
+                    first | {"wall_s": first["wall_s"] + each.side.ask(**each.order)["wall_s"]}
+                )
             else:
                 each.answers.append(each.side.ask(**each.order))
         except SideFailedError as error:
@@ -170,7 +189,9 @@ def _beside(own: Entrant, other: Entrant) -> bool:
     return own.task == other.task and own.rows is other.rows and own.name in ("folkman", "gradient")
 
 
-def _compared(entrant: Entrant, row: dict[str, Any], own: Entrant, ours: dict[str, Any]) -> dict[str, Any]:
+def _compared(
+    entrant: Entrant, row: dict[str, Any], own: Entrant, ours: dict[str, Any]
+) -> dict[str, Any]:
     """Return how many times folkman's seconds a row has, if it is the same gradient; of a slot what it costs more."""
     ratio = row["seconds"] / ours["seconds"]
     if entrant.order["do"] == "repeat":

@@ -16,7 +16,9 @@ OTHER_BATCHES = 0.10
 """The same where a side draws its own mini-batches (0.1 % seen for softmax)."""
 
 
-def measured(task: Task, name: str, version: str, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def measured(
+    task: Task, name: str, version: str, answers: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Return the row of a side from its repetitions; seconds aside are not the work's."""
     seconds = [answer["seconds"] - answer.get("aside_s", 0.0) for answer in answers]
     middle = median(seconds)
@@ -39,14 +41,21 @@ def absent(name: str, status: str, reason: str) -> dict[str, Any]:
     return {"side": name, "status": status, "reason": reason}
 
 
-def with_ratios(rows: Sequence[dict[str, Any]], peak_gflops: float, own: str = "folkman") -> list[dict[str, Any]]:
+def with_ratios(
+    rows: Sequence[dict[str, Any]], peak_gflops: float, own: str = "folkman"
+) -> list[dict[str, Any]]:
     """Add to every measured row how many times folkman's time it took, and its share of the machine's peak."""
-    ours = next((row["seconds"] for row in rows if row["side"] == own and row["status"] == "measured"), None)
+    ours = next(
+        (row["seconds"] for row in rows if row["side"] == own and row["status"] == "measured"), None
+    )
     found = []
     for row in rows:
         more = {}
         if row["status"] == "measured":
-            more = {"ratio": row["seconds"] / ours if ours else None, "of_peak": row["gflops"] / peak_gflops}
+            more = {
+                "ratio": row["seconds"] / ours if ours else None,
+                "of_peak": row["gflops"] / peak_gflops,
+            }
         found.append({**row, **more})
     return found
 

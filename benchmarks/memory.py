@@ -20,7 +20,10 @@ PERIOD_S = 0.3
 def busy_core_s() -> float | None:
     """Return the core-seconds that all processes of the machine have used since it started."""
     try:
-        fields = [int(field) for field in (PROC / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]]
+        fields = [
+            int(field)
+            for field in (PROC / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+        ]
     except OSError:
         return None
     user, nice, system, _, _, irq, softirq = fields[:7]
@@ -78,7 +81,9 @@ class MemoryWatch(threading.Thread):
 
 def _resident_bytes(process: str) -> int:
     try:
-        return int((PROC / process / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int((PROC / process / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
     except (OSError, IndexError):
         return 0
 

@@ -22,21 +22,33 @@ import tempfile
 import time
 from pathlib import Path
 
-ONCE = ("state.safetensors", "final.safetensors", "incarnation", "timeline.bin", "health.json", "node.log", "pid")
+ONCE = (
+    "state.safetensors",
+    "final.safetensors",
+    "incarnation",
+    "timeline.bin",
+    "health.json",
+    "node.log",
+    "pid",
+)
 
 
 def main() -> None:
     """Measure, and print what was found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--keep-programs", action="store_true", help="measure a second start, programs compiled")
+    parser.add_argument(
+        "--keep-programs", action="store_true", help="measure a second start, programs compiled"
+    )
     parser.add_argument("up", nargs="*", help="options of folkman up")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(Path(folder), given.steps, given.up, again=given.keep_programs)))
 
 
-def measure(folder: Path, steps: int, options: list[str], *, again: bool = False) -> dict[str, object]:
+def measure(
+    folder: Path, steps: int, options: list[str], *, again: bool = False
+) -> dict[str, object]:
     """Return peak memory and modules of the nodes of a small cluster; `again`: when their programs are compiled."""
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
     homes = make(folder, environment, steps, options)
@@ -51,7 +63,9 @@ def measure(folder: Path, steps: int, options: list[str], *, again: bool = False
         "own_mb": [round(own / 1024) for _, own in peaks],
         "modules": [len(each) for each in found],
         "modules_of_folkman": [len(each) for each in own],
-        "packages": sorted({name.split(".")[0] for each in found for name in each} - set(sys.stdlib_module_names)),
+        "packages": sorted(
+            {name.split(".")[0] for each in found for name in each} - set(sys.stdlib_module_names)
+        ),
         "folkman": own[0],
     }
 
@@ -61,7 +75,15 @@ def make(folder: Path, environment: dict[str, str], steps: int, options: list[st
     tables = ["nodes=2", "slots=1000", "seeds=[0]", "data.train_size=400", "model.name=softmax"]
     tables.append("algorithm=[{name='async_sharing', step=0.1}]")
     command = [sys.executable, "-m", "folkman", "up", "--out", str(folder / "cluster"), "--wait"]
-    command += ["--transport", "tcp", "--radio", "measured", "--node-set", f"steps={steps}", *options]
+    command += [
+        "--transport",
+        "tcp",
+        "--radio",
+        "measured",
+        "--node-set",
+        f"steps={steps}",
+        *options,
+    ]
     command += [word for table in tables for word in ("--set", table)]
     subprocess.run(command, env=environment, check=True, stdout=sys.stderr)
     homes = sorted((folder / "cluster" / "nodes").iterdir())
@@ -81,7 +103,16 @@ def watch(homes: list[Path], environment: dict[str, str]) -> list[tuple[int, int
     """Run the nodes to their end; return for each the peak and the anonymous part, kB, as seen every 10 ms."""
     processes = []
     for home in homes:
-        command = [sys.executable, "-X", "importtime", "-m", "folkman", "node", "--config", str(home / "node.toml")]
+        command = [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-m",
+            "folkman",
+            "node",
+            "--config",
+            str(home / "node.toml"),
+        ]
         with (home / "node.log").open("wb") as log:
             processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
     peaks = [(0, 0)] * len(homes)

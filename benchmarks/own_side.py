@@ -48,8 +48,13 @@ def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
 
     size = 4 * arrays.parts.size * arrays.pool_x.shape[1]
     if size > MOST_SAMPLE_BYTES:
-        raise NotAvailableError(f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy")
-    return precise(make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch), task.precision)
+        raise NotAvailableError(
+            f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy"
+        )
+    return precise(
+        make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch),
+        task.precision,
+    )
 
 
 def _data(arrays: protocol.Arrays) -> Any:
@@ -69,10 +74,16 @@ def simulation_of(task: Task, problem: Any) -> Any:
 
     recording = Recording(every=2**30)  # at the first and the last slot only
     if task.network == "radio":
-        network = RadioNetwork(threshold_db=-15.0)  # of the paper's three, the one at which most links are up
-        return Simulation(problem, network, async_sharing(step=task.step), Clock(network.slot_s), recording)
+        network = RadioNetwork(
+            threshold_db=-15.0
+        )  # of the paper's three, the one at which most links are up
+        return Simulation(
+            problem, network, async_sharing(step=task.step), Clock(network.slot_s), recording
+        )
     if task.network == "snapshot":
-        return Simulation(problem, snapshot(gamma=5), async_sharing(step=task.step), Clock(), recording)
+        return Simulation(
+            problem, snapshot(gamma=5), async_sharing(step=task.step), Clock(), recording
+        )
     return Simulation(problem, ideal(), fedavg(step=task.step), Clock(), recording)
 
 
@@ -87,7 +98,9 @@ def precise(problem: Any, precision: str) -> Any:
     if precision == "float32":
         return problem
     model = MODELS["cnn"](IMAGE, CLASSES, precision=precision)
-    return replace(problem, model=model, x=problem.x.astype(precision), x_test=problem.x_test.astype(precision))
+    return replace(
+        problem, model=model, x=problem.x.astype(precision), x_test=problem.x_test.astype(precision)
+    )
 
 
 def gradient_timer(problem: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -125,11 +138,17 @@ def gradient_timer(problem: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
                 jax.block_until_ready(compiled(held, points, loop))
             took.append((time.perf_counter() - begun) / loop)
         used = jax.devices()[0].memory_stats() or {}  # none on a CPU
-        device = {"device_memory_mb": used["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in used else {}
+        device = (
+            {"device_memory_mb": used["peak_bytes_in_use"] / 1e6}
+            if "peak_bytes_in_use" in used
+            else {}
+        )
         return {"seconds": float(np.median(took)), **device}
 
     def shown(order: dict[str, Any]) -> dict[str, Any]:
-        grads = np.asarray(prepared(order["precision"]).gradients(points, keys)[1], np.float32).mean(axis=0)
+        grads = np.asarray(
+            prepared(order["precision"]).gradients(points, keys)[1], np.float32
+        ).mean(axis=0)
         return {"gradient": protocol.keep("gradient", grads)}
 
     return lambda order: shown(order) if order.get("show") else timed(order)
@@ -176,7 +195,9 @@ def _connected(task: Task) -> protocol.Learner:
 
     orders = {"judge": partial(judge, problem), "backend": backend, "peak": on_device}
     orders["gradients"] = gradient_timer(problem)
-    return protocol.Learner(folkman.__version__, begin, learn, model, lambda state: state.evaluation_s, orders)
+    return protocol.Learner(
+        folkman.__version__, begin, learn, model, lambda state: state.evaluation_s, orders
+    )
 
 
 def judge(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
@@ -199,16 +220,27 @@ def _cellular(task: Task) -> protocol.Learner:
 
     arrays, cell = protocol.load_arrays(), task.cell or task.nodes
     field = make_field(
-        _data(arrays), task.model, cells=task.nodes // cell, nodes=cell, samples=task.samples, batch=task.batch
+        _data(arrays),
+        task.model,
+        cells=task.nodes // cell,
+        nodes=cell,
+        samples=task.samples,
+        batch=task.batch,
     )
 
-    network, algorithm, recording = ideal(), fedavg(step=task.step), Recording(every=2**30)  # once: they key programs
+    network, algorithm, recording = (
+        ideal(),
+        fedavg(step=task.step),
+        Recording(every=2**30),
+    )  # once: they key programs
 
     def learn(state: None, rounds: int) -> Any:
         del state
         return simulate_cells(field, network, algorithm, slots=rounds, recording=recording)
 
-    pooled = problem_of(task._replace(nodes=1), arrays._replace(parts=np.arange(len(arrays.pool_x))[None]))
+    pooled = problem_of(
+        task._replace(nodes=1), arrays._replace(parts=np.arange(len(arrays.pool_x))[None])
+    )
     return protocol.Learner(
         folkman.__version__,
         lambda rounds: None,  # noqa: ARG005 - nothing to prepare

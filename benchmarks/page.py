@@ -98,8 +98,19 @@ class Seen(NamedTuple):
 def row(index: int) -> dict[str, float]:
     """Return a row as a run would write it."""
     loss = 2.0 * math.exp(-index / 4000) + 0.1 * math.sin(index / 50)
-    known = {"slots": index, "seconds": index / 100, "gradients": index, "rounds": index / 5, "bits": index * 1e5}
-    known |= {"train_loss": loss, "test_loss": loss, "test_accuracy": 1 - loss / 3, "consensus": loss / 5}
+    known = {
+        "slots": index,
+        "seconds": index / 100,
+        "gradients": index,
+        "rounds": index / 5,
+        "bits": index * 1e5,
+    }
+    known |= {
+        "train_loss": loss,
+        "test_loss": loss,
+        "test_accuracy": 1 - loss / 3,
+        "consensus": loss / 5,
+    }
     return known | {
         "consensus_max": loss,
         "node_norm": 3.0,
@@ -155,7 +166,9 @@ def measure(page: Page, session: CDPSession, seen: Seen) -> None:
     seen.had.extend(had)
     seen.drawn.extend(drawn)
     session.send("HeapProfiler.collectGarbage")
-    facts = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    facts = {
+        each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]
+    }
     seen.held.append({"heap_mb": facts["JSHeapUsedSize"] / 1e6, "dom_nodes": facts["Nodes"]})
 
 
@@ -164,11 +177,18 @@ def watch(address: str, minutes: float, shot: Path | None) -> Seen:
     seen = Seen([], [], [], [])
     with sync_playwright() as driver:
         chromium = shutil.which("chromium")
-        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--enable-precise-memory-info"]
+        options = [
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            "--enable-precise-memory-info",
+        ]
         browser = driver.chromium.launch(executable_path=chromium, args=options)
         page = browser.new_page(viewport={"width": 1280, "height": 1500})
         page.on("pageerror", lambda error: seen.errors.append(str(error)))
-        page.on("console", lambda line: seen.errors.append(line.text) if line.type == "error" else None)
+        page.on(
+            "console", lambda line: seen.errors.append(line.text) if line.type == "error" else None
+        )
         page.add_init_script(COUNT)
         page.goto(address)
         page.get_by_text("running, 0 of 1 runs").wait_for(timeout=60_000)
@@ -186,7 +206,9 @@ def watch(address: str, minutes: float, shot: Path | None) -> Seen:
     return seen
 
 
-def lags(at_ms: "np.ndarray[Any, Any]", events: list[tuple[float, float]]) -> tuple["np.ndarray[Any, Any]", int]:
+def lags(
+    at_ms: "np.ndarray[Any, Any]", events: list[tuple[float, float]]
+) -> tuple["np.ndarray[Any, Any]", int]:
     """Return for each update how long after its writing the page had come so far, and how many never came.
 
     Counted are those written after the first event and at least a second before the last.
@@ -216,8 +238,12 @@ def verdict(seen: Seen, minutes: float, written: Written, most_lines: int) -> di
         "dom_nodes": {"second_quarter": int(nodes[quarter : 2 * quarter].max()),
                       "last_quarter": int(nodes[-quarter:].max())},
     }  # fmt: skip
-    well = not seen.errors and growth < MOST_GROWTH and float(np.percentile(drawn, 95)) < MOST_LAG_MS
-    answer["passed"] = well and lost + undrawn == 0 and (len(at_ms) <= most_lines or bool(written.shrunk))
+    well = (
+        not seen.errors and growth < MOST_GROWTH and float(np.percentile(drawn, 95)) < MOST_LAG_MS
+    )
+    answer["passed"] = (
+        well and lost + undrawn == 0 and (len(at_ms) <= most_lines or bool(written.shrunk))
+    )
     return answer
 
 
@@ -229,7 +255,9 @@ def main() -> None:
     """Run the soak."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=10.0)
-    options.add_argument("--lines", type=int, default=live.MOST_LINES, help="of the file before it is rewritten")
+    options.add_argument(
+        "--lines", type=int, default=live.MOST_LINES, help="of the file before it is rewritten"
+    )
     options.add_argument("--out", type=Path)
     options.add_argument("--screenshot", type=Path)
     given = options.parse_args()
@@ -254,7 +282,9 @@ def main() -> None:
             server.terminate()
             server.wait()
         answer = verdict(seen, given.minutes, written, given.lines)
-    answer["server_rss_mb"] = next(int(line.split()[1]) / 1000 for line in status.splitlines() if line[:5] == "VmRSS")
+    answer["server_rss_mb"] = next(
+        int(line.split()[1]) / 1000 for line in status.splitlines() if line[:5] == "VmRSS"
+    )
     if given.out:
         given.out.write_text(json.dumps(answer, indent=2) + "\n")
     print(json.dumps(answer))

@@ -31,11 +31,15 @@ def on_device(order: dict[str, int]) -> dict[str, float]:
 
     size, times, found = order["size"], 5, {}
     product, moved = jax.jit(jnp.matmul), jax.jit(lambda a: a + 1)
-    drawn = jax.random.normal(jax.random.key(0), (size, size))  # zeros would draw less power, and run faster
+    drawn = jax.random.normal(
+        jax.random.key(0), (size, size)
+    )  # zeros would draw less power, and run faster
     for precision in ("float32", "bfloat16"):
         a = drawn.astype(precision)
         jax.block_until_ready(product(a, a))
-        best_s = min(_seconds(lambda a=a: jax.block_until_ready(product(a, a))) for _ in range(times))
+        best_s = min(
+            _seconds(lambda a=a: jax.block_until_ready(product(a, a))) for _ in range(times)
+        )
         found[f"{precision}_gflops"] = 2e-9 * size**3 / best_s
     large = jax.block_until_ready(jnp.tile(drawn, (8, 1)))
     jax.block_until_ready(moved(large))

@@ -27,7 +27,9 @@ class SideFailedError(RuntimeError):
 
 def _environment() -> dict[str, str]:
     """Return the environment of a side: no cache of programs, no claim on the whole GPU."""
-    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    kept = {
+        name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"
+    }
     return kept | {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
@@ -72,7 +74,9 @@ class Side:
         if busy is not None and after is not None:
             foreign = max(0.0, after - busy - (self.watch.core_s() - own)) / took
         self.watch.look()
-        self.memory_mb = max(self.memory_mb, self.watch.most_bytes / 1e6, found.get("memory_mb", 0.0))
+        self.memory_mb = max(
+            self.memory_mb, self.watch.most_bytes / 1e6, found.get("memory_mb", 0.0)
+        )
         return {**found, "wall_s": took, "foreign_cores": foreign}
 
     def end(self) -> None:
@@ -114,15 +118,21 @@ class Side:
         try:
             line = self.lines.get(timeout=self.limit_s)
         except queue.Empty:
-            raise SideFailedError(f"'{self.name}' did not answer within {self.limit_s:.0f} s") from None
+            raise SideFailedError(
+                f"'{self.name}' did not answer within {self.limit_s:.0f} s"
+            ) from None
         if line is None:
             self.process.wait(END_LIMIT_S)
             errors = " / ".join(line.strip() for line in self.last_errors)
-            raise SideFailedError(f"'{self.name}' ended with {self.process.returncode}: {errors[-300:]}")
+            raise SideFailedError(
+                f"'{self.name}' ended with {self.process.returncode}: {errors[-300:]}"
+            )
         try:
             found = json.loads(line)
         except ValueError:
-            raise SideFailedError(f"'{self.name}' answered what is not JSON: {line[:200]!r}") from None
+            raise SideFailedError(
+                f"'{self.name}' answered what is not JSON: {line[:200]!r}"
+            ) from None
         if "error" in found:
             raise SideFailedError(found["error"])
         return found

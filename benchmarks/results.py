@@ -23,7 +23,9 @@ __all__ = ["NO_OPPONENT", "choose", "machine", "write_results"]
 NO_OPPONENT = "none"
 
 
-def choose(works: list[str], opponents: list[str], names: list[str]) -> tuple[list[Work], list[str]]:
+def choose(
+    works: list[str], opponents: list[str], names: list[str]
+) -> tuple[list[Work], list[str]]:
     """Return the works and opponents asked for; `names` are of either kind, and what is neither is refused."""
     known = load_works()
     if names:
@@ -64,8 +66,12 @@ def _runs(work: Work, opponents: list[str], settings: Settings) -> Iterator[dict
     else:
         other = load_works()[work.beside].tasks[0] if work.beside else None
         for task in work.tasks:
-            asked = rivals if work.opponents_up_to is None or task.nodes <= work.opponents_up_to else []
-            yield from _unless_failed(lambda t=task, a=asked: [learning(t, a, settings, other)], task)
+            asked = (
+                rivals if work.opponents_up_to is None or task.nodes <= work.opponents_up_to else []
+            )
+            yield from _unless_failed(
+                lambda t=task, a=asked: [learning(t, a, settings, other)], task
+            )
 
 
 def _unless_failed(work: Callable[[], list[dict[str, Any]]], task: Task) -> list[dict[str, Any]]:
@@ -100,7 +106,10 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def _write(results: dict[str, Any], out: Path) -> None:

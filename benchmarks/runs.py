@@ -44,9 +44,13 @@ def open_task(task: Task) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="folkman-bench-") as name:
         folder = Path(name)
         (folder / "task.json").write_text(json.dumps(task._asdict()), encoding="utf-8")
-        done = subprocess.run(own_module("arrays", folder), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            own_module("arrays", folder), capture_output=True, text=True, check=False
+        )
         if done.returncode:
-            raise SideFailedError(f"the arrays of {task.work} could not be drawn: {done.stderr.strip()[-300:]}")
+            raise SideFailedError(
+                f"the arrays of {task.work} could not be drawn: {done.stderr.strip()[-300:]}"
+            )
         yield folder
 
 
@@ -55,7 +59,9 @@ def own_module(name: str, folder: Path) -> list[str]:
     return [sys.executable, "-m", f"benchmarks.{name}", str(folder)]
 
 
-def learning(task: Task, opponents: list[str], settings: Settings, beside: Task | None = None) -> dict[str, Any]:
+def learning(
+    task: Task, opponents: list[str], settings: Settings, beside: Task | None = None
+) -> dict[str, Any]:
     """Let folkman and the opponents learn in turn, and return the rows; `beside` is another task of folkman's own."""
     rows: Rows = []
     with ExitStack() as stack:
@@ -72,7 +78,9 @@ def learning(task: Task, opponents: list[str], settings: Settings, beside: Task 
         answers = _in_turn(sides, rows, task, settings)
         peaks = answers.pop("peak", None)
         if not peaks:
-            raise SideFailedError(f"the machine's peak could not be measured: {rows[-1].get('reason', '')}")
+            raise SideFailedError(
+                f"the machine's peak could not be measured: {rows[-1].get('reason', '')}"
+            )
         rows += [_row(task, sides[name], given) for name, given in answers.items() if given]
         _judge(sides, rows, answers, folder)
     peak = {key: max(answer[key] for answer in peaks) for key in ("gemm_gflops", "copy_gb_per_s")}
@@ -126,12 +134,16 @@ def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings:
     _start(sides, rows, name, [*command, str(folder)], settings)
 
 
-def _in_turn(sides: Sides, rows: Rows, task: Task, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def _in_turn(
+    sides: Sides, rows: Rows, task: Task, settings: Settings
+) -> dict[str, list[dict[str, Any]]]:
     """Warm every side up, then ask each for one repetition in every round; a side that fails is left out."""
     answers: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     for k in range(settings.rounds + 1):
         settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")
-        short = min(WARM_UP_ROUNDS, task.rounds) if task.network != "radio" else task.rounds  # its store grows at first
+        short = (
+            min(WARM_UP_ROUNDS, task.rounds) if task.network != "radio" else task.rounds
+        )  # its store grows at first
         length = task.rounds if k else short
         for name in list(answers):
             do = "peak" if name == "peak" else "repeat"
@@ -144,13 +156,18 @@ def _in_turn(sides: Sides, rows: Rows, task: Task, settings: Settings) -> dict[s
     return answers
 
 
-def _judge(sides: Sides, rows: Rows, answers: dict[str, list[dict[str, Any]]], folder: Path) -> None:
+def _judge(
+    sides: Sides, rows: Rows, answers: dict[str, list[dict[str, Any]]], folder: Path
+) -> None:
     """Let folkman evaluate every final model, and say of each row whether it was the same work."""
     if "folkman" not in answers:
         return
     judge = sides["folkman"]
     first = judge.ask("judge", model=str(folder / "initial.npy"))["loss"]
-    losses = {name: judge.ask("judge", model=given[-1]["model"])["loss"] for name, given in answers.items()}
+    losses = {
+        name: judge.ask("judge", model=given[-1]["model"])["loss"]
+        for name, given in answers.items()
+    }
     for row in rows:
         if row["side"] in losses:
             loss = losses[row["side"]]

@@ -64,7 +64,10 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
     after = [told.job for _, told in ends[WARM_UP_JOBS:]]
     own_s = sum(job["compute_s"] for job in after)
     warm_s = ends[-1][0] - ends[WARM_UP_JOBS - 1][0]
-    memory = {number: ends[number - 1][1].job["rss_mb"] for number in (WARM_UP_JOBS, len(ends) // 2, len(ends))}
+    memory = {
+        number: ends[number - 1][1].job["rss_mb"]
+        for number in (WARM_UP_JOBS, len(ends) // 2, len(ends))
+    }
     grown: dict[str, list[float]] = {}
     for _, told in ends[WARM_UP_JOBS - 1 :]:
         grown.setdefault(told.job["worker"].rpartition(":")[2], []).append(told.job["rss_mb"])
@@ -76,7 +79,9 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
         "ideal_s": round(own_s / workers, 2),
         "over_ideal": round(warm_s / (own_s / workers) - 1, 4),
         "rss_mb_at_job": memory,
-        "rss_mb_from_job_20": {w: {"first": m[0], "last": m[-1], "most": max(m)} for w, m in grown.items()},
+        "rss_mb_from_job_20": {
+            w: {"first": m[0], "last": m[-1], "most": max(m)} for w, m in grown.items()
+        },
         "load": os.getloadavg(),
     }
     growth = max(each["last"] / each["first"] for each in found["rss_mb_from_job_20"].values())
@@ -98,7 +103,12 @@ def kills(rounds: int = 10, jobs: int = 200) -> None:
         killed = {"worker": 0, "sweep": 0, "finished early": 0}
         for _ in range(rounds):
             process = _folkman(root, "--out", "disturbed")
-            _let_end(process, root / "disturbed", draw.randint(0, max(2, jobs // rounds // 2)), draw.uniform(0, 2))
+            _let_end(
+                process,
+                root / "disturbed",
+                draw.randint(0, max(2, jobs // rounds // 2)),
+                draw.uniform(0, 2),
+            )
             for _ in range(draw.randint(0, 2)):
                 children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
                 workers = children.read_text().split() if children.exists() else []

@@ -41,7 +41,9 @@ def table(work: Work, found: dict[str, Any]) -> "Table":
         made.add_column(COLUMNS[key], justify="right", no_wrap=True)
     made.add_column("remark")
     for row in rows:
-        made.add_row(escape(row["side"]), *(cell(key, row.get(key)) for key in columns), escape(remark(row)))
+        made.add_row(
+            escape(row["side"]), *(cell(key, row.get(key)) for key in columns), escape(remark(row))
+        )
     return made
 
 
@@ -64,7 +66,9 @@ def _title(work: Work, found: dict[str, Any]) -> str:
     if "peak" in found:
         peak, floors = found["peak"], found["floors"]
         parts.append(f"peak {peak['gemm_gflops']:.0f} GFLOP/s, {peak['copy_gb_per_s']:.0f} GB/s")
-        parts.append(f"floors {floors['arithmetic_s']:.3g} s (arithmetic), {floors['bytes_s']:.3g} s (bytes)")
+        parts.append(
+            f"floors {floors['arithmetic_s']:.3g} s (arithmetic), {floors['bytes_s']:.3g} s (bytes)"
+        )
     return "; ".join(parts)
 
 

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from folkman.checks import nearest, require
 
-__all__ = ["IMAGE", "Task", "Work", "bytes_per_node_step", "chosen", "flops_per_node_step", "load_works"]
+__all__ = [
+    "IMAGE",
+    "Task",
+    "Work",
+    "bytes_per_node_step",
+    "chosen",
+    "flops_per_node_step",
+    "load_works",
+]
 
 FOLDER = Path(__file__).with_name("tasks")
 IMAGE = (28, 28, 1)

@@ -79,7 +79,9 @@ def main() -> None:
             print(json.dumps(measure(kind, certs, peers, seconds)), flush=True)
 
 
-def measure(kind: type[TcpTransport | ZenohTransport], certs: Path, peers: int, seconds: float) -> dict[str, object]:
+def measure(
+    kind: type[TcpTransport | ZenohTransport], certs: Path, peers: int, seconds: float
+) -> dict[str, object]:
     """Let node 0 send to all others."""
     places = {node: _free() for node in range(peers + 1)}
     members = identity.Members(certs / "members.json", certs / "ca.crt")
@@ -87,7 +89,9 @@ def measure(kind: type[TcpTransport | ZenohTransport], certs: Path, peers: int, 
     def make(node: int, near: list[int]) -> Transport:
         security = Security(identity.Identity(certs, node), members)
         addresses = {other: places[other] for other in near}
-        return kind(node, places[node], addresses, run=1, largest_bytes=2 * MESSAGE_BYTES, security=security)
+        return kind(
+            node, places[node], addresses, run=1, largest_bytes=2 * MESSAGE_BYTES, security=security
+        )
 
     hub = make(0, list(range(1, peers + 1)))
     sender, others = Sender(hub), [make(node, [0]) for node in range(1, peers + 1)]
@@ -111,7 +115,9 @@ def measure(kind: type[TcpTransport | ZenohTransport], certs: Path, peers: int, 
         "transport": kind.__name__,
         "peers": peers,
         "goodput_mb_s": round(len(answers) * MESSAGE_BYTES / took / 1e6, 1),
-        "answer_ms": [round(1e3 * answers[int(part * (len(answers) - 1))], 1) for part in (0.5, 0.99)],
+        "answer_ms": [
+            round(1e3 * answers[int(part * (len(answers) - 1))], 1) for part in (0.5, 0.99)
+        ],
         "cores": round((after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime) / took, 2),
     }
 

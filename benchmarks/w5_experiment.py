@@ -27,7 +27,9 @@ def experiment(settings: Settings) -> dict[str, Any]:
         for k in range(settings.rounds + 1):
             settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")
             try:
-                seconds, most_mb = timed(["run", config, "--out", str(Path(name) / str(k))], settings.limit_s)
+                seconds, most_mb = timed(
+                    ["run", config, "--out", str(Path(name) / str(k))], settings.limit_s
+                )
                 helps = [timed(["--help"], settings.limit_s)[0] for _ in range(HELPS_A_ROUND)]
             except RuntimeError as error:
                 return {"rows": [absent("folkman run", "failed", str(error))]}
@@ -39,7 +41,13 @@ def experiment(settings: Settings) -> dict[str, Any]:
             memory_mb = max(memory_mb, most_mb)
     more = {"folkman run": {"memory_mb": memory_mb, "warm_up_s": first_s}}
     rows = [
-        {"side": who, "status": "measured", "seconds": median(each), "seconds_each": each, **more.get(who, {})}
+        {
+            "side": who,
+            "status": "measured",
+            "seconds": median(each),
+            "seconds_each": each,
+            **more.get(who, {}),
+        }
         for who, each in took.items()
     ]
     return {"rows": rows}
@@ -62,5 +70,7 @@ def timed(arguments: list[str], limit_s: float) -> tuple[float, float]:
     seconds = time.perf_counter() - begun
     watch.stopped.set()
     if done.returncode:
-        raise RuntimeError(f"folkman {arguments[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise RuntimeError(
+            f"folkman {arguments[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}"
+        )
     return seconds, watch.most_bytes / 1e6

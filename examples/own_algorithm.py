@@ -19,7 +19,9 @@ class GossipState(NamedTuple):
 
 
 def gossip(step: float) -> fm.Algorithm:
-    def update(state: GossipState, inbox: fm.Inbox, loss: Array, grad: Array, key: Array) -> GossipState:
+    def update(
+        state: GossipState, inbox: fm.Inbox, loss: Array, grad: Array, key: Array
+    ) -> GossipState:
         del loss, key
         mixed = inbox.own_weight * state.params + inbox.mix(inbox.weight)
         return GossipState(mixed - step * grad)
@@ -38,4 +40,6 @@ if __name__ == "__main__":
     problem = fm.make_problem(fm.load("digits"), "softmax", 5)
     for gamma in (1, 5):
         run = fm.simulate(problem, fm.snapshot(gamma), gossip(step=0.5), slots=300)
-        print(f"gamma {gamma}: loss {run.last('train_loss'):.3f}, disagreement {run.last('consensus'):.3f}")
+        print(
+            f"gamma {gamma}: loss {run.last('train_loss'):.3f}, disagreement {run.last('consensus'):.3f}"
+        )

@@ -11,7 +11,9 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false",
 )
 # Let tests, workers and the commands they start share what is compiled; entries are keyed by the program itself.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs"))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
@@ -38,7 +40,11 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the files, the longest first; the rest as they were."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    items.sort(
+        key=lambda item: (
+            LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
+        )
+    )
 
 
 _SINCE_CLEARED = [0]
@@ -98,7 +104,14 @@ def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"name": "fedavg", "label": "FedAvg", "step": 0.2},
         ],
     }
-    small = ["slots=40", "record_every=4", "seeds=[0,1]", "data.train_size=120", "nodes=5", "keep_timelines=true"]
+    small = [
+        "slots=40",
+        "record_every=4",
+        "seeds=[0,1]",
+        "data.train_size=120",
+        "nodes=5",
+        "keep_timelines=true",
+    ]
     comparison = resolve(override(tables, [*small, "slot_s=0.0004"]))
     folder = RunFolder.create(tmp_path_factory.mktemp("radio") / "cell", to_toml(comparison))
     note_start(folder.provenance, ["run", "cell.toml"])

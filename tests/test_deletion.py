@@ -41,14 +41,19 @@ def command(environment, *arguments, folder, python=sys.executable):
 
 def cluster(folder, nodes, **options):
     """Write the files of a cluster, softmax on the digits, with few steps."""
-    return make_cluster(folder, task(nodes=nodes), {"transport": "tcp", "radio": "measured", "steps": 8, **options})
+    return make_cluster(
+        folder, task(nodes=nodes), {"transport": "tcp", "radio": "measured", "steps": 8, **options}
+    )
 
 
 def to_their_end(environment, homes, python=sys.executable):
     """Run nodes as processes; check how they ended, and return the modules that each imported."""
     environment = {**environment, "PYTHONPROFILEIMPORTTIME": "1"}
     files = [str(home / "node.toml") for home in homes]
-    nodes = [command(environment, "node", "--config", file, folder=homes[0], python=python) for file in files]
+    nodes = [
+        command(environment, "node", "--config", file, folder=homes[0], python=python)
+        for file in files
+    ]
     imported = []
     for process, home in zip(nodes, homes, strict=True):
         _, log = process.communicate(timeout=120)
@@ -57,7 +62,13 @@ def to_their_end(environment, homes, python=sys.executable):
         assert [each["event"] for each in events][-1] == "end"
         assert json.loads((home / "health.json").read_text())["counts"]["taken"] > 0
         assert read_arrays(home / "final.safetensors")["model"].shape == (650,)
-        imported.append({line.split("|")[-1].strip() for line in log.splitlines() if line.startswith("import time:")})
+        imported.append(
+            {
+                line.split("|")[-1].strip()
+                for line in log.splitlines()
+                if line.startswith("import time:")
+            }
+        )
     return imported
 
 
@@ -70,7 +81,9 @@ def test_without_the_simulator_nodes_run_to_their_end(tmp_path):
         assert not {name.split(".")[0] for name in modules} & set(ABSENT)
         assert len({name for name in modules if name.split(".")[0] == "folkman"}) < 60
     refused = command(environment, "run", folder=tmp_path)
-    checked = command(environment, "node", "--config", str(homes[0] / "node.toml"), "--check", folder=tmp_path)
+    checked = command(
+        environment, "node", "--config", str(homes[0] / "node.toml"), "--check", folder=tmp_path
+    )
 
     assert "which is not installed here; pip install folkman" in refused.communicate(timeout=60)[1]
     assert refused.returncode == 2

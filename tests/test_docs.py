@@ -23,7 +23,9 @@ def blocks(path, language):
 
 
 def having(language):
-    return [pytest.param(p, id=str(p.relative_to(ROOT / "docs"))) for p in PAGES if blocks(p, language)]
+    return [
+        pytest.param(p, id=str(p.relative_to(ROOT / "docs"))) for p in PAGES if blocks(p, language)
+    ]
 
 
 def write_files(page, folder):
@@ -67,13 +69,20 @@ def test_the_page_on_papers_shows_what_the_example_has():
 
     def is_part(shown, whole):
         if isinstance(shown, dict):
-            return isinstance(whole, dict) and all(k in whole and is_part(v, whole[k]) for k, v in shown.items())
+            return isinstance(whole, dict) and all(
+                k in whole and is_part(v, whole[k]) for k, v in shown.items()
+            )
         if isinstance(shown, list) and shown and isinstance(shown[0], dict):
             return all(any(is_part(each, other) for other in whole) for each in shown)
         return shown == whole
 
-    example = [tomllib.loads(p.read_text()) for p in (ROOT / "examples" / "papers" / "digits-demo").glob("*.toml")]
-    shown = [tomllib.loads(source) for source in blocks(ROOT / "docs" / "tutorials" / PAPER, "toml")]
+    example = [
+        tomllib.loads(p.read_text())
+        for p in (ROOT / "examples" / "papers" / "digits-demo").glob("*.toml")
+    ]
+    shown = [
+        tomllib.loads(source) for source in blocks(ROOT / "docs" / "tutorials" / PAPER, "toml")
+    ]
     assert len(shown) == 3
     for tables in shown:
         assert any(is_part(tables, whole) for whole in example), tables
@@ -87,7 +96,9 @@ def test_commands_exist_with_all_their_options(page):
     from folkman.cli import app
 
     root = typer.main.get_command(app)
-    for line in re.split(r"\n|&&", "\n".join(blocks(page, "sh") + blocks(page, "console")).replace("\\\n", " ")):
+    for line in re.split(
+        r"\n|&&", "\n".join(blocks(page, "sh") + blocks(page, "console")).replace("\\\n", " ")
+    ):
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[:1] == ["folkman"]:
             parse(root, words[1:], line)
@@ -95,7 +106,9 @@ def test_commands_exist_with_all_their_options(page):
 
 def parse(command, words, line):
     """Parse a command line as the command would, without running it."""
-    context = command.make_context("folkman", list(words)) if not hasattr(command, "commands") else None
+    context = (
+        command.make_context("folkman", list(words)) if not hasattr(command, "commands") else None
+    )
     if context is None:
         assert words, line
         assert words[0] in command.commands, line
@@ -123,13 +136,24 @@ def test_every_block_has_a_known_language():
 def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
     """Strict: a link, an anchor or a name that is not found is an error; --quiet would silence them uncounted."""
     pytest.importorskip("mkdocstrings", reason="pip install 'folkman[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
+    )
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert "async_sharing" in (tmp_path / "site" / "reference" / "algorithms.html").read_text()
     fetched = re.findall(
-        r'<(?:script|link)[^>]+(?:src|href)="https?://[^"]+"', (tmp_path / "site/index.html").read_text()
+        r'<(?:script|link)[^>]+(?:src|href)="https?://[^"]+"',
+        (tmp_path / "site/index.html").read_text(),
     )
     assert [tag for tag in fetched if "canonical" not in tag] == []

@@ -73,7 +73,9 @@ def found(line, table):
     return max((prefix for prefix in table if line.startswith(prefix)), key=len, default=None)
 
 
-HAVING = [page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))]
+HAVING = [
+    page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))
+]
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +104,25 @@ def shell(tmp_path_factory):
 def before(shell, tmp_path_factory):
     """Return a folder with what pages take from one another: the run of the first page, data, a sweep, a cluster."""
     place = tmp_path_factory.mktemp("before")
-    end(shell(f"folkman run {FEW} --set data.train_size=60 --set model.name=softmax --out runs/first", place))
+    end(
+        shell(
+            f"folkman run {FEW} --set data.train_size=60 --set model.name=softmax --out runs/first",
+            place,
+        )
+    )
     short = f"{ADDED['folkman sweep --grid']} --workers 1"
     end(shell(f"folkman sweep --grid network.gamma=2,3 {short} --out sweeps/gammas", place))
     for name in "ab":
         shutil.copytree(place / "runs" / "first", place / "runs" / name)
     rng = np.random.default_rng(0)
-    np.savez(place / "mine.npz", x_train=rng.normal(size=(60, 4)).astype(np.float32), y_train=rng.integers(0, 3, 60))
-    (place / "mine.toml").write_text('nodes = 2\n[[algorithm]]\nname = "async_sharing"\nstep = 0.2\n')
+    np.savez(
+        place / "mine.npz",
+        x_train=rng.normal(size=(60, 4)).astype(np.float32),
+        y_train=rng.integers(0, 3, 60),
+    )
+    (place / "mine.toml").write_text(
+        'nodes = 2\n[[algorithm]]\nname = "async_sharing"\nstep = 0.2\n'
+    )
     home = place / "runs" / "cluster" / "nodes" / "node-0"
     home.mkdir(parents=True)
     (home / "health.json").write_text(json.dumps({"node": "node-0", "state": "learning"}))
@@ -183,5 +196,7 @@ def test_a_reason_that_names_a_test_names_one_that_is_there():
 def test_every_block_is_a_shells():
     for page in PAGES:
         for source in blocks(page, "sh"):
-            done = subprocess.run(["bash", "-n"], input=source, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["bash", "-n"], input=source, capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, (page, done.stderr)

@@ -6,7 +6,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import ALGORITHMS, async_sharing, constant, dpsgd, fedavg, ideal, iid, pipelined, simulate, snapshot
+from folkman import (
+    ALGORITHMS,
+    async_sharing,
+    constant,
+    dpsgd,
+    fedavg,
+    ideal,
+    iid,
+    pipelined,
+    simulate,
+    snapshot,
+)
 from folkman.algorithm.adafl import adafl
 from folkman.algorithm.cga import cga
 from folkman.algorithm.dfedavgm import dfedavgm
@@ -33,7 +44,9 @@ def close(a, b):
 def descent(problem, step, steps):
     """Return plain NumPy gradient descent on the pooled quadratics."""
     x, y = (np.asarray(a).reshape(-1, problem.dim) for a in (problem.x, problem.y))
-    return plain.descend(partial(plain.quadratic_gradient, x=x, y=y), np.asarray(problem.initial), step, steps)[-1]
+    return plain.descend(
+        partial(plain.quadratic_gradient, x=x, y=y), np.asarray(problem.initial), step, steps
+    )[-1]
 
 
 ROWS = {  # left-hand method, its step; the right-hand side is FedAvg, or GD, with the step given
@@ -81,11 +94,20 @@ MATRIX = {  # left, right: the same network model after 40 slots without delay, 
     "AdaFL, tau = 1 = FedAvg": (adafl(STEP, tau=1), fedavg(STEP)),
     "FedAP, m = I = FedAvg": (fedap(STEP, m=NODES), fedavg(STEP)),
     "FedSA, M = I = FedAvg": (fedsa(STEP, M=NODES, adaptive=False), fedavg(STEP)),
-    "FedSA, M = I, mean = FedAvg": (fedsa(STEP, M=NODES, adaptive=False, aggregation="mean"), fedavg(STEP)),
+    "FedSA, M = I, mean = FedAvg": (
+        fedsa(STEP, M=NODES, adaptive=False, aggregation="mean"),
+        fedavg(STEP),
+    ),
     "FedBuff, K = I = FedAvg": (fedbuff(STEP, buffer_size=NODES, exponent=0.0), fedavg(STEP)),
-    "TWAFL, all layers and nodes, base 1 = FedAvg": (twafl(STEP, m=NODES, deep_rounds=15, base=1.0), fedavg(STEP)),
+    "TWAFL, all layers and nodes, base 1 = FedAvg": (
+        twafl(STEP, m=NODES, deep_rounds=15, base=1.0),
+        fedavg(STEP),
+    ),
     "DisPFL, dense and full = FedAvg": (dispfl(STEP, density=1.0, topology="full"), fedavg(STEP)),
-    "D-PSGD, adapt first, complete = FedAvg": (dpsgd(STEP, "adapt_first", topology="complete"), fedavg(STEP)),
+    "D-PSGD, adapt first, complete = FedAvg": (
+        dpsgd(STEP, "adapt_first", topology="complete"),
+        fedavg(STEP),
+    ),
     "SGP, complete = FedAvg": (sgp(STEP, topology="complete"), fedavg(STEP)),
     "DFedAvgM, K = 1, complete = FedAvg": (
         dfedavgm(STEP, local_steps=1, momentum=0.0, topology="complete"),
@@ -125,7 +147,9 @@ def test_cga_on_equal_nodes_is_gossip(quadratics):
     problem = quadratics(nodes=NODES, heterogeneity=0.0)
     crossing = cga(STEP, momentum=0.0, topology="complete")
 
-    left = simulate(problem, ideal(), crossing, slots=NODES * 20 + 1)  # I gradients an iteration, heard a slot later
+    left = simulate(
+        problem, ideal(), crossing, slots=NODES * 20 + 1
+    )  # I gradients an iteration, heard a slot later
     right = simulate(problem, ideal(), dpsgd(STEP, topology="complete"), slots=20)
 
     np.testing.assert_allclose(left.model, right.model, rtol=1e-8, atol=1e-10)
@@ -136,7 +160,9 @@ def test_uniform_shares_are_optimal_where_all_rates_are_equal():
     linked = schedule.links(sinr, 1.0)
     rate, sending = schedule.se_min(sinr, linked), schedule.scheduled(linked)
 
-    np.testing.assert_allclose(bandwidth.optimal(rate, sending, 1e7), bandwidth.uniform(rate, sending, 1e7), rtol=1e-6)
+    np.testing.assert_allclose(
+        bandwidth.optimal(rate, sending, 1e7), bandwidth.uniform(rate, sending, 1e7), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -151,7 +177,11 @@ def test_a_step_of_zero_leaves_every_model_where_it_was(digits, name):
 
 @pytest.mark.parametrize(
     ("network", "algorithm"),
-    [*((law, async_sharing(0.0)) for law in EVERY_LAW), (snapshot(5), fedavg(0.0)), (iid(5), fedavg(0.0, 3))],
+    [
+        *((law, async_sharing(0.0)) for law in EVERY_LAW),
+        (snapshot(5), fedavg(0.0)),
+        (iid(5), fedavg(0.0, 3)),
+    ],
     ids=lambda value: value.name,
 )
 def test_a_step_of_zero_changes_nothing(digits, network, algorithm):
@@ -172,7 +202,9 @@ def test_fedavg_with_one_local_step_is_descent_on_the_union_for_unequal_shares(q
     problem = make_problem(samples, "quadratic", parts, dtype="float64")
     kept = np.concatenate(parts)
     pooled = partial(
-        plain.quadratic_gradient, x=samples.x_train[kept].astype(float), y=samples.y_train[kept].astype(float)
+        plain.quadratic_gradient,
+        x=samples.x_train[kept].astype(float),
+        y=samples.y_train[kept].astype(float),
     )
 
     run = simulate(problem, ideal(), fedavg(STEP), slots=STEPS)
@@ -191,17 +223,23 @@ def test_fedavg_alone_with_e_local_steps_is_e_steps_of_descent(quadratics):
 
 def test_fedavg_with_local_steps_is_its_numpy_retelling(digits):
     gradients = [
-        partial(plain.softmax_gradient, x=np.asarray(digits.x[i, :n]), y=np.asarray(digits.y[i, :n]))
+        partial(
+            plain.softmax_gradient, x=np.asarray(digits.x[i, :n]), y=np.asarray(digits.y[i, :n])
+        )
         for i, n in enumerate(np.asarray(digits.count))
     ]
 
     run = simulate(digits, ideal(), fedavg(0.3, local_steps=3), slots=30)
 
-    path = plain.average(gradients, np.asarray(digits.initial), np.asarray(digits.share), 0.3, 3, 10)
+    path = plain.average(
+        gradients, np.asarray(digits.initial), np.asarray(digits.share), 0.3, 3, 10
+    )
     close(run.model, path[-1])
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(STEP), fedavg(STEP, local_steps=2)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm", [async_sharing(STEP), fedavg(STEP, local_steps=2)], ids=lambda a: a.name
+)
 def test_the_order_of_nodes_does_not_matter(digits, algorithm):
     from folkman import load, make_problem
     from folkman.problem.partition import iid as split_evenly

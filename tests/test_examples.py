@@ -20,7 +20,12 @@ def blocks(language):
 
 def python(source, folder):
     done = subprocess.run(
-        [sys.executable, "-c", source], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", source],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -31,11 +36,17 @@ def code_lines(path):
     tree = ast.parse(path.read_text())
     docs: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             docs |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = path.read_text().splitlines()
     return [
-        line for n, line in enumerate(lines, 1) if n not in docs and line.strip() and not line.lstrip().startswith("#")
+        line
+        for n, line in enumerate(lines, 1)
+        if n not in docs and line.strip() and not line.lstrip().startswith("#")
     ]
 
 
@@ -70,14 +81,23 @@ def test_the_command_line_of_the_readme_prints_what_it_shows(tmp_path):
         command = shlex.split(line)
         assert command[0] == "folkman"
         done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         if index == 0:
-            rows = [re.split(r"\s{2,}", row.strip()) for row in shown.splitlines() if "gamma" not in row]
+            rows = [
+                re.split(r"\s{2,}", row.strip()) for row in shown.splitlines() if "gamma" not in row
+            ]
             found = [re.split(r"\s{2,}", row.strip()) for row in done.stdout.splitlines()]
             for row in rows:
-                if len(row) > 4:  # the figures themselves; machines differ in the last bits, so to two digits
+                if (
+                    len(row) > 4
+                ):  # the figures themselves; machines differ in the last bits, so to two digits
                     match = next(other for other in found if other[0] == row[0])
                     for a, b in zip(row[1:], match[1:], strict=True):
                         if re.match(r"^[\d.]", a):
@@ -91,7 +111,12 @@ def test_ones_own_algorithm_is_at_most_thirty_lines_and_learns(tmp_path):
     builder = own[: own.index('if __name__ == "__main__":')]
 
     printed = subprocess.run(
-        [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
+        [sys.executable, path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
     ).stdout
 
     assert len(builder) <= 30
@@ -115,7 +140,9 @@ def test_ones_own_algorithm_is_d_psgd(x64, tmp_path):
     x = np.zeros((4, problem.dim))
     for _ in range(12):
         grads = [
-            plain.softmax_gradient(x[i], np.asarray(problem.x[i, :n]), np.asarray(problem.y[i, :n]))[1]
+            plain.softmax_gradient(
+                x[i], np.asarray(problem.x[i, :n]), np.asarray(problem.y[i, :n])
+            )[1]
             for i, n in enumerate(np.asarray(problem.count))
         ]
         x = x.mean(axis=0) - 0.3 * np.array(grads)

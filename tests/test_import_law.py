@@ -42,13 +42,19 @@ def imports(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "write absolute imports: relative ones hide the stage"
             module = node.module or ""
-            names = [f"{module}.{alias.name}" for alias in node.names] if module == "folkman" else [module]
+            names = (
+                [f"{module}.{alias.name}" for alias in node.names]
+                if module == "folkman"
+                else [module]
+            )
         found |= {name.split(".")[1] for name in names if name.startswith("folkman.")}
     return found
 
 
 FILES = sorted(
-    path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.stem not in ("__init__", "__main__")
+    path
+    for path in SOURCE.rglob("*.py")
+    if path.parent != SOURCE or path.stem not in ("__init__", "__main__")
 )
 
 
@@ -57,7 +63,9 @@ def test_a_module_imports_only_what_its_stage_may():
     for path in FILES:
         stage = part_of(path)
         found = imports(ast.parse(path.read_text())) - {stage}
-        breaches += [f"{path.relative_to(SOURCE)}: {name}" for name in sorted(found - MAY_IMPORT[stage])]
+        breaches += [
+            f"{path.relative_to(SOURCE)}: {name}" for name in sorted(found - MAY_IMPORT[stage])
+        ]
 
     assert not breaches
 
@@ -68,13 +76,17 @@ def test_the_law_sees_every_stage():
 
 def test_a_record_reaches_the_report_only_when_it_is_asked_to_be_shown():
     tree = ast.parse((SOURCE / "record" / "run.py").read_text())
-    at_once: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    at_once: list[ast.stmt] = [
+        node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
 
     assert imports(ast.Module(at_once, [])) == set()
 
 
 def test_the_law_catches_a_breach():
-    assert imports(ast.parse("from folkman.runtime.node import Node\nimport folkman.engine.slot")) == {
+    assert imports(
+        ast.parse("from folkman.runtime.node import Node\nimport folkman.engine.slot")
+    ) == {
         "runtime",
         "engine",
     }

@@ -50,7 +50,9 @@ def test_on_the_digits_learning_ends_at_scikit_learns_optimum(algorithm):
     """Same loss and penalty: mean cross-entropy + l2/2 ||kernel||^2 is LogisticRegression with C = 1/(l2 n)."""
     samples, l2 = load("digits"), 0.01
     x = samples.x_train.reshape(len(samples.x_train), -1).astype(np.float64)
-    fitted = LogisticRegression(C=1 / (l2 * len(x)), tol=1e-10, max_iter=10_000).fit(x, samples.y_train)
+    fitted = LogisticRegression(C=1 / (l2 * len(x)), tol=1e-10, max_iter=10_000).fit(
+        x, samples.y_train
+    )
     optimum = np.concatenate([fitted.coef_.ravel(), fitted.intercept_])
     best, slope = plain.softmax_gradient(optimum, samples.x_train, samples.y_train, l2=l2)
     assert np.abs(slope).max() < 1e-5  # it is an optimum of this very function

@@ -12,7 +12,11 @@ from folkman.machine import granted_bytes, usable_bytes, usable_cores
     [
         ("0::/system/job\n", {"system/job/memory.max": "8000", "system/memory.max": "5000"}, 5000),
         ("0::/system/job\n", {"system/job/memory.max": "max", "memory.max": "9000"}, 9000),
-        ("4:memory:/slurm/job\n1:cpu:/other\n", {"memory/slurm/job/memory.limit_in_bytes": "7000"}, 7000),
+        (
+            "4:memory:/slurm/job\n1:cpu:/other\n",
+            {"memory/slurm/job/memory.limit_in_bytes": "7000"},
+            7000,
+        ),
         ("1:cpu:/other\n", {"other/memory.max": "10"}, inf),
         ("", {"memory.max": "10"}, inf),
     ],

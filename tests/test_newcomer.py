@@ -180,7 +180,9 @@ def study(tmp_path_factory):
 
 def rows(path):
     """Return a table as numbers and words that compare equal, NaN too."""
-    return [{key: str(value) for key, value in row.items()} for row in pq.read_table(path).to_pylist()]
+    return [
+        {key: str(value) for key, value in row.items()} for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def test_the_run_learns_and_keeps_a_digest_of_every_file(study):
@@ -190,7 +192,9 @@ def test_the_run_learns_and_keeps_a_digest_of_every_file(study):
     assert [(run["label"], run["seed"]) for run in summary] == [
         ("gossip", 0), ("async_sharing", 0), ("gossip", 1), ("async_sharing", 1)]  # fmt: skip
     for run in summary:
-        first = next(r for r in rows(study / "run" / "metrics.parquet") if r["label"] == run["label"])
+        first = next(
+            r for r in rows(study / "run" / "metrics.parquet") if r["label"] == run["label"]
+        )
         assert run["train_loss"] < float(first["train_loss"])
     assert set(own) == {str(study / name) for name in OWN}
     assert all(len(digest) == 64 for digest in own.values())
@@ -240,7 +244,9 @@ def test_a_resume_after_a_file_has_changed_is_refused(tmp_path, study, capsys, c
 
 
 ONE = STUDY.replace("seeds = [0, 1]", "seeds = [1]")
-SWEPT = ONE.replace('[[algorithm]]\nname = "async_sharing"\n', "[grid]\nalgorithm.0.step = [0.5, 1.0]\n")
+SWEPT = ONE.replace(
+    '[[algorithm]]\nname = "async_sharing"\n', "[grid]\nalgorithm.0.step = [0.5, 1.0]\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +255,11 @@ def swept(study):
     (study / "sweep.toml").write_text(SWEPT)
     command = ["sweep", str(study / "sweep.toml"), "--workers", "1", "--out", str(study / "sweep")]
     done = subprocess.run(
-        [sys.executable, "-m", "folkman", *command], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "folkman", *command],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return study / "sweep"
@@ -258,7 +268,11 @@ def swept(study):
 @pytest.mark.slow
 def test_a_sweep_in_processes_gives_the_numbers_of_the_run(study, swept):
     index = json.loads((swept / "index.json").read_text())
-    ours = [row for row in rows(study / "run" / "metrics.parquet") if (row["label"], row["seed"]) == ("gossip", "1")]
+    ours = [
+        row
+        for row in rows(study / "run" / "metrics.parquet")
+        if (row["label"], row["seed"]) == ("gossip", "1")
+    ]
     theirs = [row for row in rows(swept / "results.parquet") if row["algorithm.0.step"] == "1.0"]
 
     assert [job["state"] for job in index["jobs"]] == ["finished"] * 2
@@ -290,7 +304,10 @@ def test_a_worker_that_does_not_see_the_files_is_sent_them(tmp_path, monkeypatch
     place = write_study(tmp_path / "study", SWEPT)
     raw = read(place / "study.toml")
     jobs = plan(raw, axes_of(raw)).jobs
-    folder, store = SweepFolder.create(tmp_path / "sweep", "", None), Store(tmp_path / "sweep" / "jobs")
+    folder, store = (
+        SweepFolder.create(tmp_path / "sweep", "", None),
+        Store(tmp_path / "sweep" / "jobs"),
+    )
     orders = [json.loads(json.dumps(order_for(job, folder, store, "study", ()))) for job in jobs]
     shutil.rmtree(place)
     shutil.rmtree(tmp_path / "sweep")
@@ -316,7 +333,8 @@ def test_a_cluster_has_its_own_copy_of_the_files(tmp_path):
 
     there = read_task(tmp_path / "board" / "config.toml", "gossip", 1)
     algorithm, network = build(
-        there, load_shard(tmp_path / "board" / "nodes" / "node-0" / "shard.npz", there.comparison, 1)
+        there,
+        load_shard(tmp_path / "board" / "nodes" / "node-0" / "shard.npz", there.comparison, 1),
     )
 
     assert (there.run, there.fingerprint) == (task.run, task.fingerprint)

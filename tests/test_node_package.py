@@ -46,11 +46,17 @@ def test_in_an_environment_of_its_own_a_node_runs_to_its_end(tmp_path):
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
-    done = subprocess.run([*pip, "install", "-q", str(PACKAGE)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*pip, "install", "-q", str(PACKAGE)], capture_output=True, text=True, check=False
+    )
     if "NewConnectionError" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
-    installed = subprocess.run([*pip, "freeze"], capture_output=True, text=True, check=True).stdout.lower()
+    installed = subprocess.run(
+        [*pip, "freeze"], capture_output=True, text=True, check=True
+    ).stdout.lower()
 
     assert not [name for name in HEAVY if f"\n{name}==" in f"\n{installed}"]
-    to_their_end({"PATH": ""}, cluster(tmp_path / "cluster", 2, transport="zenoh"), python=str(python))
+    to_their_end(
+        {"PATH": ""}, cluster(tmp_path / "cluster", 2, transport="zenoh"), python=str(python)
+    )

@@ -10,12 +10,18 @@ NOTEBOOK = Path(__file__).parent.parent / "examples" / "tutorial.ipynb"
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the kernel's own packages
 def test_the_tutorial_runs_and_shows_tables_figures_and_maps(tmp_path):
-    nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel runs notebooks")
+    nbclient = pytest.importorskip(
+        "nbclient", reason="pip install nbclient ipykernel runs notebooks"
+    )
     nbformat = pytest.importorskip("nbformat")
     book = nbformat.read(NOTEBOOK, 4)
-    assert all(not cell.get("outputs") for cell in book.cells)  # kept clean: outputs are made, not stored
+    assert all(
+        not cell.get("outputs") for cell in book.cells
+    )  # kept clean: outputs are made, not stored
 
-    nbclient.NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
 
     shown = [
         output["data"].get("text/html", "")

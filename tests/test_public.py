@@ -26,7 +26,10 @@ def test_the_table_the_type_checkers_imports_and_the_list_agree():
     tree = ast.parse(inspect.getsource(folkman))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     imports = {
-        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
 
     assert imports == folkman._HOME
@@ -67,7 +70,9 @@ def test_the_reference_documents_nothing_private_and_nothing_that_is_gone():
     assert len(set(targets())) == len(targets())
     for target in targets():
         assert not any(part.startswith("_") for part in target.split(".")), target
-        if target.removeprefix("folkman.") not in folkman.__all__:  # a module: what it says is its own
+        if (
+            target.removeprefix("folkman.") not in folkman.__all__
+        ):  # a module: what it says is its own
             assert import_module(target).__all__, target
 
 

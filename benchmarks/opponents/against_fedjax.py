@@ -36,7 +36,9 @@ def build():
     def learn(state, rounds):
         for k in range(rounds):
             keys = jax.random.split(jax.random.fold_in(key, k), task["nodes"])
-            state, _ = algorithm.apply(state, [(*client, own) for client, own in zip(clients, keys)])
+            state, _ = algorithm.apply(
+                state, [(*client, own) for client, own in zip(clients, keys)]
+            )
             jax.block_until_ready(state.params)
         return state
 

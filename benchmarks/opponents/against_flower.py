@@ -36,7 +36,9 @@ def build(grid):
     config = {"folder": str(protocol.folder()), "model": task["model"], "step": task["step"]}
 
     def learn(state, rounds):
-        strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=task["nodes"])
+        strategy = FedAvg(
+            fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=task["nodes"]
+        )
         return strategy.start(
             grid=grid,
             initial_arrays=ArrayRecord(first),

@@ -11,7 +11,9 @@ import types
 from importlib.metadata import version
 
 for name in ("torchvision", "torchvision.transforms", "torchvision.datasets"):
-    sys.modules.setdefault(name, types.ModuleType(name))  # imported to download data, and not declared
+    sys.modules.setdefault(
+        name, types.ModuleType(name)
+    )  # imported to download data, and not declared
 
 import numpy as np
 import protocol
@@ -83,9 +85,13 @@ def build():
 
     def model(state):
         nets = [node.model_handler.model.net for node in state[0].values()]
-        return np.mean([torch_models.to_flat(task["model"], net.state_dict()) for net in nets], axis=0)
+        return np.mean(
+            [torch_models.to_flat(task["model"], net.state_dict()) for net in nets], axis=0
+        )
 
-    return protocol.Learner(version("gossipy-dfl"), begin, learn, model, notes={"batches": "own", "mixing": "pairs"})
+    return protocol.Learner(
+        version("gossipy-dfl"), begin, learn, model, notes={"batches": "own", "mixing": "pairs"}
+    )
 
 
 if __name__ == "__main__":

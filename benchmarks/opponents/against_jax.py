@@ -72,7 +72,9 @@ def _looped(task, initial, x, y, draws):
     def model(params):
         return jax_models.to_flat(task["model"], params)
 
-    return protocol.Learner(jax.__version__, lambda rounds: initial, learn, model, notes={"way": "loop"})
+    return protocol.Learner(
+        jax.__version__, lambda rounds: initial, learn, model, notes={"way": "loop"}
+    )
 
 
 if __name__ == "__main__":

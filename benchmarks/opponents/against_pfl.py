@@ -29,7 +29,9 @@ class Net(torch.nn.Module):
     def loss(self, x, y, eval=False):  # noqa: A002 - pfl passes it by this name
         """Return the mean cross-entropy."""
         self.train(not eval)
-        return torch.nn.functional.cross_entropy(self.net(torch.as_tensor(x)), torch.as_tensor(y).long())
+        return torch.nn.functional.cross_entropy(
+            self.net(torch.as_tensor(x)), torch.as_tensor(y).long()
+        )
 
     def metrics(self, x, y, eval=False):  # noqa: A002 - pfl passes it by this name
         """Return nothing: nothing is evaluated while time is taken."""

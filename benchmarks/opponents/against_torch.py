@@ -89,7 +89,9 @@ def _vmapped(task, initial, x, y, draws):
         return params
 
     def model(params):
-        return torch_models.to_flat(task["model"], {name: value.mean(0) for name, value in params.items()})
+        return torch_models.to_flat(
+            task["model"], {name: value.mean(0) for name, value in params.items()}
+        )
 
     return Learner(torch.__version__, begin, learn, model, notes={"way": "vmap"})
 

@@ -26,18 +26,26 @@ def build():
     def gradients(order):
         asked = order["precision"], order["way"]
         if asked not in made:
-            made[asked] = _prepared(torch_models.make(task["model"], arrays.initial, "tuned" in asked[1]), *asked)
+            made[asked] = _prepared(
+                torch_models.make(task["model"], arrays.initial, "tuned" in asked[1]), *asked
+            )
         loss, net = made[asked]
         if order.get("show"):
             _gradient(loss, net, x, y)
             slopes = {name: each.grad for name, each in net.named_parameters()}
-            return {"gradient": protocol.keep("gradient", torch_models.to_flat(task["model"], slopes) / len(x))}
+            return {
+                "gradient": protocol.keep(
+                    "gradient", torch_models.to_flat(task["model"], slopes) / len(x)
+                )
+            }
         return _timed(loss, net, x, y, order["times"])
 
     def nothing(*given):
         raise RuntimeError("this side computes gradients only")
 
-    return protocol.Learner(torch.__version__, nothing, nothing, nothing, orders={"gradients": gradients})
+    return protocol.Learner(
+        torch.__version__, nothing, nothing, nothing, orders={"gradients": gradients}
+    )
 
 
 def _prepared(net, precision, way):
@@ -64,7 +72,10 @@ def _timed(loss, net, x, y, times):
         _gradient(loss, net, x, y)
         torch.cuda.synchronize()
         took.append(time.perf_counter() - begun)
-    return {"seconds": sorted(took)[times // 2], "device_memory_mb": torch.cuda.max_memory_allocated() / 1e6}
+    return {
+        "seconds": sorted(took)[times // 2],
+        "device_memory_mb": torch.cuda.max_memory_allocated() / 1e6,
+    }
 
 
 if __name__ == "__main__":

@@ -30,9 +30,16 @@ def train(message, context):
     net = torch_models.make(config["model"], blank)
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     optimizer = torch.optim.SGD(net.parameters(), lr=config["step"])
-    rows = slice(None) if draws is None else torch.from_numpy(draws[int(config["server-round"]) - 1, i]).long()
+    rows = (
+        slice(None)
+        if draws is None
+        else torch.from_numpy(draws[int(config["server-round"]) - 1, i]).long()
+    )
     xs, ys = x[i, rows], y[i, rows]
     torch.nn.functional.cross_entropy(net(xs), ys).backward()
     optimizer.step()
-    record = {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord({"num-examples": len(ys)})}
+    record = {
+        "arrays": ArrayRecord(net.state_dict()),
+        "metrics": MetricRecord({"num-examples": len(ys)}),
+    }
     return Message(RecordDict(record), reply_to=message)

@@ -31,14 +31,18 @@ def from_flat(name, flat):
     for key, shape in SHAPES[name]:
         size = int(np.prod(shape))
         part, start = flat[start : start + size], start + size
-        tensors[key] = jnp.asarray(part.reshape(shape[::-1]).T if key == "w" else part.reshape(shape))
+        tensors[key] = jnp.asarray(
+            part.reshape(shape[::-1]).T if key == "w" else part.reshape(shape)
+        )
     return tensors
 
 
 def to_flat(name, tensors):
     """Join the named tensors into the flat vector."""
     arrays = {key: np.asarray(tensor) for key, tensor in tensors.items()}
-    return np.concatenate([(arrays[key].T if key == "w" else arrays[key]).ravel() for key, _ in SHAPES[name]])
+    return np.concatenate(
+        [(arrays[key].T if key == "w" else arrays[key]).ravel() for key, _ in SHAPES[name]]
+    )
 
 
 def loss(name, tuned, p, x, y):
@@ -55,7 +59,9 @@ def _cnn(tuned, p, x):
 
 
 def _convolve(h, kernel):
-    return lax.conv_general_dilated(h, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return lax.conv_general_dilated(
+        h, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
 
 
 def _pool(h):

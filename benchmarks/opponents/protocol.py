@@ -45,9 +45,15 @@ class Learner(NamedTuple):
     version: str
     begin: Callable[[int], Any]  # (rounds) -> state; not timed
     learn: Callable[[Any, int], Any]  # (state, rounds) -> state; timed, and ended when it returns
-    model: Callable[[Any], np.ndarray]  # state -> (d,) the average model, in folkman's layout; not timed
-    aside_s: Callable[[Any], float] = lambda state: 0.0  # seconds within `learn` that are not the work
-    orders: Mapping[str, Callable[[dict], dict]] = MappingProxyType({})  # answers to orders of its own
+    model: Callable[
+        [Any], np.ndarray
+    ]  # state -> (d,) the average model, in folkman's layout; not timed
+    aside_s: Callable[[Any], float] = lambda state: (
+        0.0
+    )  # seconds within `learn` that are not the work
+    orders: Mapping[str, Callable[[dict], dict]] = MappingProxyType(
+        {}
+    )  # answers to orders of its own
     notes: Mapping[str, Any] = MappingProxyType({})  # said with every answer
 
 
@@ -112,7 +118,12 @@ def _obey(learner: Learner, order: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     path = keep("model", learner.model(state))
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # Linux counts KiB
-    facts = {"seconds": seconds, "aside_s": learner.aside_s(state), "model": path, "memory_mb": memory_mb}
+    facts = {
+        "seconds": seconds,
+        "aside_s": learner.aside_s(state),
+        "model": path,
+        "memory_mb": memory_mb,
+    }
     return {**facts, **learner.notes}
 
 

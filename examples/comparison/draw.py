@@ -15,7 +15,12 @@ from folkman.record.run import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, STYLES
 from folkman.report.statistics import curves, half_width
 
-PANELS = [("seconds", "train_loss"), ("bits", "train_loss"), ("seconds", "test_accuracy"), ("bits", "test_accuracy")]
+PANELS = [
+    ("seconds", "train_loss"),
+    ("bits", "train_loss"),
+    ("seconds", "test_accuracy"),
+    ("bits", "test_accuracy"),
+]
 
 
 def draw(runs: list[Run]) -> Figure:
@@ -34,13 +39,20 @@ def draw(runs: list[Run]) -> Figure:
         axes.grid(visible=True, alpha=0.3, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize="x-small", frameon=False)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=6, fontsize="x-small", frameon=False
+    )
     return figure
 
 
 def table(runs: list[Run]) -> str:
     """Return mean and 95 % half-width over seeds of the last row of each method."""
-    columns = {"gradients": "gradients", "rounds": "rounds", "bits": "Mbit", "train_loss": "training loss"}
+    columns = {
+        "gradients": "gradients",
+        "rounds": "rounds",
+        "bits": "Mbit",
+        "train_loss": "training loss",
+    }
     columns |= {"test_accuracy": "accuracy", "kappa": "kappa"}
     lines = [f"| method | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
     for label in dict.fromkeys(run.label for run in runs):
@@ -49,7 +61,10 @@ def table(runs: list[Run]) -> str:
         for name in columns:
             values = np.array([run.last(name) for run in ends]) * (1e-6 if name == "bits" else 1.0)
             half = float(half_width(values[:, None])[0])
-            cells.append(f"{values.mean():.4g}" + (f" ± {half:.1g}" if np.isfinite(half) and half > 0 else ""))
+            cells.append(
+                f"{values.mean():.4g}"
+                + (f" ± {half:.1g}" if np.isfinite(half) and half > 0 else "")
+            )
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

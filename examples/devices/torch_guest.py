@@ -14,8 +14,12 @@ test = torch.from_numpy(samples.x_test), torch.from_numpy(samples.y_test).long()
 parts = [(x[i::NODES], y[i::NODES]) for i in range(NODES)]
 
 torch.manual_seed(0)
-module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 24), torch.nn.ReLU(), torch.nn.Linear(24, 10))
-problem = folkman.torch.problem(module, torch.nn.CrossEntropyLoss(reduction="none"), parts, test=test)
+module = torch.nn.Sequential(
+    torch.nn.Flatten(), torch.nn.Linear(64, 24), torch.nn.ReLU(), torch.nn.Linear(24, 10)
+)
+problem = folkman.torch.problem(
+    module, torch.nn.CrossEntropyLoss(reduction="none"), parts, test=test
+)
 
 run = fm.simulate(problem, fm.snapshot(gamma=5), fm.async_sharing(step=0.3), slots=120)
 print(f"simulated  loss {run.last('train_loss'):.3f}  accuracy {run.last('test_accuracy'):.3f}")

@@ -40,7 +40,17 @@ if TYPE_CHECKING:
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
     from folkman.problem.learnable import Analysable, Evaluation, Learnable
-    from folkman.problem.models import MODELS, Model, cnn, linear, logistic, mlp, quadratic, softmax, svm
+    from folkman.problem.models import (
+        MODELS,
+        Model,
+        cnn,
+        linear,
+        logistic,
+        mlp,
+        quadratic,
+        softmax,
+        svm,
+    )
     from folkman.problem.partition import PARTITIONS, split
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
@@ -59,7 +69,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _METHODS = (
-    "adafl adpsgd async_sharing cga compcga dfedavgm dispfl dpsgd fedap fedasync fedavg fedbuff fedsa sgp swift twafl"
+    "adafl adpsgd async_sharing cga compcga dfedavgm dispfl dpsgd "
+    "fedap fedasync fedavg fedbuff fedsa sgp swift twafl"
 )
 """Each lives in a file of its own name."""
 

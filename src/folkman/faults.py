@@ -30,7 +30,9 @@ class Faults(NamedTuple):
     """What goes wrong, when and where; the default is nothing."""
 
     away: tuple[tuple[int, int, int], ...] = ()  # (node, first slot away, first slot back)
-    crash: tuple[tuple[int, int, int | None], ...] = ()  # (node, first slot away, slot of its new start)
+    crash: tuple[
+        tuple[int, int, int | None], ...
+    ] = ()  # (node, first slot away, slot of its new start)
     liars: float = 0.0  # share of the nodes
     attack: Literal["noise", "sign_flip"] = "sign_flip"
     scale: float = 1.0
@@ -38,12 +40,20 @@ class Faults(NamedTuple):
     def check(self, num_nodes: int) -> None:
         """Refuse faults that cannot happen to `num_nodes` nodes."""
         for node, start, back in (*self.away, *self.crash):
-            require(0 <= node < num_nodes, f"a fault names node {node}, there are nodes 0 .. {num_nodes - 1}")
+            require(
+                0 <= node < num_nodes,
+                f"a fault names node {node}, there are nodes 0 .. {num_nodes - 1}",
+            )
             later = back is None or back > start
-            require(start >= 0 and later, f"node {node} cannot go away in slot {start} and be back in slot {back}")
+            require(
+                start >= 0 and later,
+                f"node {node} cannot go away in slot {start} and be back in slot {back}",
+            )
         require(0 <= self.liars < 1, f"liars is a share of the nodes in [0, 1), got {self.liars}")
         known = ("noise", "sign_flip")
-        require(self.attack in known, f"there is no attack '{self.attack}'; known: {', '.join(known)}")
+        require(
+            self.attack in known, f"there is no attack '{self.attack}'; known: {', '.join(known)}"
+        )
 
     @property
     def leaves_for_good(self) -> bool:
@@ -75,7 +85,9 @@ class Faults(NamedTuple):
         """Tell whether some node comes back without its state."""
         return any(back is not None for *_, back in self.crash)
 
-    def corrupt(self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False) -> Array:
+    def corrupt(
+        self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False
+    ) -> Array:
         """Return what is sent instead of `messages` (node, message); the model is in the first d entries.
 
         `initial` is the first model (d,). `about_zero`: the message is a difference of models, and its reverse is its
@@ -87,7 +99,9 @@ class Faults(NamedTuple):
         model = messages[:count, :dim]
         first = jnp.zeros_like(initial)[None] if about_zero else initial[None]
         if self.attack == "noise":
-            draws = jax.random.normal(jax.random.fold_in(key, int(Stream.FAULT)), model.shape, model.dtype)
+            draws = jax.random.normal(
+                jax.random.fold_in(key, int(Stream.FAULT)), model.shape, model.dtype
+            )
             false = self.scale * draws
         else:
             false = first - self.scale * (model - first)

@@ -33,8 +33,12 @@ def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | No
     try:
         write_whole(path, lambda part: save_file(tensors, part, metadata=notes))
     except SafetensorError as error:
-        code = re.search(r"(?:os error |code: )(\d+)", str(error))  # the only place where it tells the disk's answer
-        raise OSError(int(code[1]) if code else errno.EIO, f"could not write: {error}", str(path)) from error
+        code = re.search(
+            r"(?:os error |code: )(\d+)", str(error)
+        )  # the only place where it tells the disk's answer
+        raise OSError(
+            int(code[1]) if code else errno.EIO, f"could not write: {error}", str(path)
+        ) from error
 
 
 def keep_programs() -> None:

@@ -61,7 +61,11 @@ def resident_bytes(*, peak: bool = False) -> int:
     `getrusage` would count the process that started this one too, if that was larger.
     """
     try:
-        found = re.search(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+        found = re.search(
+            rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB",
+            Path("/proc/self/status").read_text(),
+            re.M,
+        )
     except OSError:
         return 0
     return int(found[1]) * 1024 if found else 0

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     Samples: TypeAlias = tuple[Tensor, Tensor]  # x and y, of one length
     Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (scores, y) -> one value per sample
-    Hits: TypeAlias = Callable[[Tensor, Tensor], float]  # (scores, y) -> the share of samples that are right
+    Hits: TypeAlias = Callable[
+        [Tensor, Tensor], float
+    ]  # (scores, y) -> the share of samples that are right
 
 __all__ = ["TorchProblem", "import_torch", "problem"]
 
@@ -53,9 +55,20 @@ class Guest:
     """The module, its loss and the data, compared by identity."""
 
     def __init__(
-        self, module: "Module", loss: "Loss", parts: "Sequence[Samples]", test: "Samples | None", hits: "Hits | None"
+        self,
+        module: "Module",
+        loss: "Loss",
+        parts: "Sequence[Samples]",
+        test: "Samples | None",
+        hits: "Hits | None",
     ) -> None:
-        self.module, self.loss, self.parts, self.test, self.hits = module, loss, tuple(parts), test, hits
+        self.module, self.loss, self.parts, self.test, self.hits = (
+            module,
+            loss,
+            tuple(parts),
+            test,
+            hits,
+        )
         self.names = [name for name, _ in module.named_parameters()]
         self.shapes = [tuple(value.shape) for value in module.parameters()]
 
@@ -123,7 +136,13 @@ class TorchProblem:
     def of_node(self, index: int) -> "TorchProblem":
         """Return the problem as node `index` sees it."""
         part = slice(index, index + 1)
-        return replace(self, rows=self.rows[part], count=self.count[part], share=self.share[part], node=self.node[part])
+        return replace(
+            self,
+            rows=self.rows[part],
+            count=self.count[part],
+            share=self.share[part],
+            node=self.node[part],
+        )
 
     def full_batch(self) -> "TorchProblem":
         """Return the same problem with gradients over all samples."""
@@ -143,7 +162,10 @@ class TorchProblem:
             self.model.module.zero_grad()
             loss = self.model.losses(x, y).mean()
             loss.backward()
-            flat = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.module.parameters()]
+            flat = [
+                p.grad if p.grad is not None else torch.zeros_like(p)
+                for p in self.model.module.parameters()
+            ]
             losses.append(loss.item())
             grads.append(torch.cat([each.reshape(-1) for each in flat]).numpy())
         return jnp.asarray(losses, jnp.float32), jnp.asarray(np.stack(grads))
@@ -160,7 +182,9 @@ class TorchProblem:
                 return Evaluation(jnp.asarray(train, jnp.float32), nan, nan, nan)
             x, y = self.model.test
             loss = float(self.model.losses(x, y).mean())
-            right = float(self.model.hits(self.model.module(x), y)) if self.model.hits else float("nan")
+            right = (
+                float(self.model.hits(self.model.module(x), y)) if self.model.hits else float("nan")
+            )
         found = [jnp.asarray(value, jnp.float32) for value in (train, loss, right)]
         return Evaluation(found[0], found[1], found[2], nan)
 
@@ -186,14 +210,22 @@ def problem(
     """
     torch = import_torch()
     require(
-        bool(parts) and all(len(x) == len(y) > 0 for x, y in parts), "every node needs samples, x and y of one length"
+        bool(parts) and all(len(x) == len(y) > 0 for x, y in parts),
+        "every node needs samples, x and y of one length",
     )
     shaky = [
-        type(m).__name__ for m in module.modules() if "BatchNorm" in type(m).__name__ or "Dropout" in type(m).__name__
+        type(m).__name__
+        for m in module.modules()
+        if "BatchNorm" in type(m).__name__ or "Dropout" in type(m).__name__
     ]
-    require(not shaky, f"{', '.join(shaky)} makes the loss depend on more than the parameters; use GroupNorm, or none")
+    require(
+        not shaky,
+        f"{', '.join(shaky)} makes the loss depend on more than the parameters; use GroupNorm, or none",
+    )
     frozen = [key for key, value in module.named_parameters() if value.dtype != torch.float32]
-    require(not frozen, f"parameters must be float32, {', '.join(frozen)} are not; call module.float()")
+    require(
+        not frozen, f"parameters must be float32, {', '.join(frozen)} are not; call module.float()"
+    )
     guest = Guest(module, loss, parts, test, hits)
     counts = np.array([len(x) for x, _ in parts])
     return TorchProblem(

@@ -33,7 +33,10 @@ def close(a, b, rtol=1e-10):
 def states(problem, network, algorithm, slots):
     """Return the states after each slot, those before the first one first."""
     simulation = Simulation(problem, network, algorithm, recording=Recording(1))
-    return [jax.tree.map(np.asarray, mark.carry.states) for mark, _ in march(simulation, start(simulation, 0), slots)]
+    return [
+        jax.tree.map(np.asarray, mark.carry.states)
+        for mark, _ in march(simulation, start(simulation, 0), slots)
+    ]
 
 
 def last_states(problem, network, algorithm, slots):
@@ -69,7 +72,15 @@ def programs(kind, rng, rows, dim=30, room=14):
     return g0, np.concatenate([g, np.zeros((room - rows, dim))])
 
 
-KINDS = ("plain", "conflicting", "parallel", "nearly parallel", "zero", "scales", "more rows than dimensions")
+KINDS = (
+    "plain",
+    "conflicting",
+    "parallel",
+    "nearly parallel",
+    "zero",
+    "scales",
+    "more rows than dimensions",
+)
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.5])
@@ -78,7 +89,9 @@ def test_the_cone_is_scipys_least_squares_and_meets_the_conditions_of_an_optimum
     cases = [programs(kind, rng, 1 + place % 14) for kind in KINDS for place in range(28)]
     own, rows = (np.array(part) for part in zip(*cases, strict=True))
 
-    found = np.asarray(jax.jit(jax.vmap(lambda g0, g: shortest_combination(g0, g, margin)))(own, rows))
+    found = np.asarray(
+        jax.jit(jax.vmap(lambda g0, g: shortest_combination(g0, g, margin)))(own, rows)
+    )
 
     for g0, g, closest in zip(own, rows, found, strict=True):
         norm = np.linalg.norm(g, axis=1)
@@ -87,7 +100,9 @@ def test_the_cone_is_scipys_least_squares_and_meets_the_conditions_of_an_optimum
         weight = scipy.optimize.nnls(unit.T, -shifted, maxiter=10000)[0]
         np.testing.assert_allclose(closest, shifted + weight @ unit, rtol=0, atol=1e-6 * size)
         assert (unit @ closest).min() > -1e-8 * size  # no row is harmed
-        assert abs((closest - shifted) @ closest) < 1e-8 * size**2  # only rows at right angles have weight
+        assert (
+            abs((closest - shifted) @ closest) < 1e-8 * size**2
+        )  # only rows at right angles have weight
 
 
 def test_a_gradient_without_conflict_is_kept_to_the_last_bit(x64):
@@ -111,7 +126,9 @@ def test_the_cone_keeps_float32_and_stays_finite_on_hostile_rows():
 # --- CGA and CompCGA --------------------------------------------------------------------------------------------
 
 
-def retold(problem, iterations, topology, form, margin, momentum, cuts, *, compress=None, memory=True):
+def retold(
+    problem, iterations, topology, form, margin, momentum, cuts, *, compress=None, memory=True
+):
     """Tell CGA again, in NumPy, one node and one link at a time: returns x (node, d)."""
     edges = graph(topology, problem.num_nodes)
     weight = np.asarray(metropolis(jnp.asarray(edges)), float)
@@ -154,7 +171,9 @@ def test_cga_is_its_numpy_retelling_where_degrees_differ(quadratics, form, margi
     problem = quadratics(nodes=NODES, heterogeneity=2.0)
     algorithm = cga(STEP, form, topology="star", momentum=0.5, shapes=SHAPES)
 
-    after = last_states(problem, ideal(), algorithm, 6 * NODES + 1)  # 1 own and NODES - 1 cross gradients
+    after = last_states(
+        problem, ideal(), algorithm, 6 * NODES + 1
+    )  # 1 own and NODES - 1 cross gradients
 
     assert set(after.updates) == {6}
     expected = retold(problem, 6, "star", form, margin, 0.5, segments(SHAPES, DIM))
@@ -183,11 +202,15 @@ def test_compcga_is_its_numpy_retelling(quadratics, form, compress, memory):
     )
 
 
-@pytest.mark.parametrize(("form", "factor"), [("paper", 1.0), ("released", (NODES + 1) / (2 * NODES))])
+@pytest.mark.parametrize(
+    ("form", "factor"), [("paper", 1.0), ("released", (NODES + 1) / (2 * NODES))]
+)
 def test_on_identical_data_cga_is_descent_with_a_known_step(quadratics, form, factor):
     problem = quadratics(nodes=NODES, heterogeneity=0.0)
 
-    after = last_states(problem, ideal(), cga(STEP, form, momentum=0.0, topology="complete"), 8 * NODES + 1)
+    after = last_states(
+        problem, ideal(), cga(STEP, form, momentum=0.0, topology="complete"), 8 * NODES + 1
+    )
 
     w = np.zeros(DIM)
     for _ in range(8):
@@ -234,7 +257,13 @@ def test_the_memory_of_a_link_holds_what_was_left_out(x64):
 def test_models_and_cross_gradients_are_paid_for_what_they_are(quadratics):
     problem = quadratics(nodes=NODES)
 
-    run = simulate(problem, ideal(), cga(STEP, topology="star"), slots=3 * NODES, recording=Recording(3 * NODES))
+    run = simulate(
+        problem,
+        ideal(),
+        cga(STEP, topology="star"),
+        slots=3 * NODES,
+        recording=Recording(3 * NODES),
+    )
 
     links = graph("star", NODES).sum()
     assert run.last("bits") == 3 * (NODES + links) * DIM * 16
@@ -268,11 +297,22 @@ def test_dense_dispfl_on_a_full_topology_is_fedavg_with_equal_weights(quadratics
 
 
 @pytest.mark.parametrize(
-    ("topology", "regrowth", "listens"), [("full", "random", 4), ("ring", "gradient", 2), ("random", "random", 3)]
+    ("topology", "regrowth", "listens"),
+    [("full", "random", 4), ("ring", "gradient", 2), ("random", "random", 3)],
 )
 def test_a_round_of_dispfl_follows_its_equations(quadratics, topology, regrowth, listens):
-    problem = replace(quadratics(nodes=NODES, heterogeneity=1.0), initial=jnp.linspace(1.0, 2.0, DIM))
-    algorithm = dispfl(STEP, regrowth=regrowth, topology=topology, in_degree=3, local_steps=2, rounds=4, shapes=SHAPES)
+    problem = replace(
+        quadratics(nodes=NODES, heterogeneity=1.0), initial=jnp.linspace(1.0, 2.0, DIM)
+    )
+    algorithm = dispfl(
+        STEP,
+        regrowth=regrowth,
+        topology=topology,
+        in_degree=3,
+        local_steps=2,
+        rounds=4,
+        shapes=SHAPES,
+    )
     slots_a_round, numbers = 2 + (regrowth == "gradient"), kept(SHAPES, 0.5, "erk")
 
     path = states(problem, ideal(), algorithm, 4 * slots_a_round)
@@ -319,7 +359,9 @@ def check_evolution(old, new, w, slope, ratio, numbers, regrowth):
 
 def test_who_is_never_active_learns_alone_with_clip_and_decays(quadratics):
     problem = quadratics(nodes=2, heterogeneity=1.0)
-    alone = dispfl(STEP, density=1.0, active=0.0, local_steps=3, round_decay=0.9, clip=0.5, weight_decay=0.1)
+    alone = dispfl(
+        STEP, density=1.0, active=0.0, local_steps=3, round_decay=0.9, clip=0.5, weight_decay=0.1
+    )
 
     run = simulate(problem, ideal(), alone, slots=12)
 
@@ -337,7 +379,9 @@ def test_the_share_that_moves_falls_from_f_to_zero():
 
     found = [float(sparsity.ratio(jnp.asarray(float(r)))) for r in (0, 20, 39, 40, 100)]
 
-    np.testing.assert_allclose(found, [0.3, 0.15, 0.15 * (1 - np.cos(np.pi / 40)), 0.0, 0.0], rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        found, [0.3, 0.15, 0.15 * (1 - np.cos(np.pi / 40)), 0.0, 0.0], rtol=1e-5, atol=1e-8
+    )
     mask = jnp.asarray([True, True, False, False])
     late = sparsity.evolve(mask, jnp.ones(4), jnp.ones(4), jnp.asarray(40.0))
     np.testing.assert_array_equal(late, mask)
@@ -374,14 +418,18 @@ def test_dispfl_pays_for_what_is_not_zero_and_for_the_mask(quadratics):
         cga(STEP, topology="star"),
         cga(STEP, "released", shapes=SHAPES),
         compcga(STEP, shapes=SHAPES),
-        dispfl(STEP, regrowth="gradient", topology="random", local_steps=2, active=0.7, shapes=SHAPES),
+        dispfl(
+            STEP, regrowth="gradient", topology="random", local_steps=2, active=0.7, shapes=SHAPES
+        ),
     ],
     ids=["cga paper", "cga released", "compcga", "dispfl"],
 )
 def test_simulator_and_reference_agree(quadratics, algorithm):
     problem = quadratics(nodes=3, heterogeneity=2.0)
 
-    run = simulate(problem, constant(2), algorithm, slots=16, recording=Recording(16, timeline=True))
+    run = simulate(
+        problem, constant(2), algorithm, slots=16, recording=Recording(16, timeline=True)
+    )
 
     assert np.abs(run.nodes - np.asarray(problem.initial)).max() > 1e-2
     close(run.nodes, reference(problem, run.timeline, algorithm).nodes, rtol=1e-9)

@@ -17,7 +17,13 @@ def steps_of(policy, delays, smoothness=L, num_nodes=3):
     memory, taken = first_memory(policy, smoothness, jnp.zeros(2)), []
     for delay in delays:
         step, memory = step_under_delay(
-            memory, policy, jnp.asarray(ETA), jnp.asarray(delay), jnp.asarray(num_nodes), jnp.zeros(2), jnp.zeros(2)
+            memory,
+            policy,
+            jnp.asarray(ETA),
+            jnp.asarray(delay),
+            jnp.asarray(num_nodes),
+            jnp.zeros(2),
+            jnp.zeros(2),
         )
         taken.append(float(step))
     return np.array(taken)
@@ -32,7 +38,9 @@ def test_policies_follow_their_formulas():
     delays = np.array([1, 2, 3, 4, 10])
 
     np.testing.assert_allclose(steps_of("staleness", delays), ETA / delays, rtol=1e-6)
-    np.testing.assert_allclose(steps_of("mishchenko", delays), np.minimum(ETA, 1 / (2 * L * delays)), rtol=1e-6)
+    np.testing.assert_allclose(
+        steps_of("mishchenko", delays), np.minimum(ETA, 1 / (2 * L * delays)), rtol=1e-6
+    )
     slow = np.where(delays <= 3, ETA, np.minimum(ETA, 1 / (4 * L * delays)))
     np.testing.assert_allclose(steps_of("koloskova", delays), slow, rtol=1e-6)
 
@@ -53,9 +61,19 @@ def test_wus_window_holds_at_every_update(delays):
 def test_the_estimate_of_smoothness_is_that_of_a_quadratic(x64):
     memory = first_memory("mishchenko", None, jnp.zeros(3))
     curvature = jnp.asarray([1.0, 2.0, 7.0])
-    for point in (jnp.asarray([1.0, 0.0, 0.0]), jnp.asarray([0.0, 0.0, 0.0]), jnp.asarray([0.0, 0.0, 1.0])):
+    for point in (
+        jnp.asarray([1.0, 0.0, 0.0]),
+        jnp.asarray([0.0, 0.0, 0.0]),
+        jnp.asarray([0.0, 0.0, 1.0]),
+    ):
         _, memory = step_under_delay(
-            memory, "mishchenko", jnp.asarray(ETA), jnp.asarray(4), jnp.asarray(3), point, curvature * point
+            memory,
+            "mishchenko",
+            jnp.asarray(ETA),
+            jnp.asarray(4),
+            jnp.asarray(3),
+            point,
+            curvature * point,
         )
 
     assert float(memory.smoothness) == pytest.approx(7.0)
@@ -67,7 +85,9 @@ def test_a_step_beyond_the_stability_limit_is_tamed(quadratics, delay):
     problem = quadratics(nodes=4, heterogeneity=0.0, condition=1.0)
     step = 1.2
 
-    plain = simulate(problem, constant(delay), async_sharing(step), slots=300, recording=Recording(300))
+    plain = simulate(
+        problem, constant(delay), async_sharing(step), slots=300, recording=Recording(300)
+    )
     start = float(jnp.linalg.norm(problem.initial - problem.optimum))
     if delay == 4:
         assert plain.status == "diverged" or plain.last("optimum_distance") > start
@@ -95,7 +115,10 @@ def test_copies_beyond_the_age_limit_are_left_out_and_the_others_scaled_up():
 
 def test_an_age_limit_that_nothing_exceeds_changes_nothing(quadratics):
     problem = quadratics(nodes=3)
-    left, right = (simulate(problem, ideal(), async_sharing(0.1, max_age=limit), slots=10).model for limit in (None, 5))
+    left, right = (
+        simulate(problem, ideal(), async_sharing(0.1, max_age=limit), slots=10).model
+        for limit in (None, 5)
+    )
 
     np.testing.assert_allclose(left, right, rtol=1e-12)
 

@@ -34,9 +34,16 @@ from folkman.radio.loss import Lossy
 from reference import plain
 
 STEP, NODES = 0.1, 6
-SPREAD = {"decay": "cosine", "decay_steps": 4}  # four steps that set the nodes apart, then a step of 0
-DIRECTED = np.array([[0, 1, 0, 0, 1, 0], [1, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 0, 1, 0, 0, 0]]).astype(bool)
-DIRECTED = np.concatenate([DIRECTED, np.eye(6, k=-1, dtype=bool)[4:]])  # (rx, tx); strongly connected, irregular
+SPREAD = {
+    "decay": "cosine",
+    "decay_steps": 4,
+}  # four steps that set the nodes apart, then a step of 0
+DIRECTED = np.array(
+    [[0, 1, 0, 0, 1, 0], [1, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 0, 1, 0, 0, 0]]
+).astype(bool)
+DIRECTED = np.concatenate(
+    [DIRECTED, np.eye(6, k=-1, dtype=bool)[4:]]
+)  # (rx, tx); strongly connected, irregular
 
 
 class Roomy(Lossy):
@@ -62,7 +69,9 @@ def ring():
 def gradients_of(problem):
     parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
     each = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
-    return lambda models: np.stack([gradient(w)[1] for gradient, w in zip(each, models, strict=True)])
+    return lambda models: np.stack(
+        [gradient(w)[1] for gradient, w in zip(each, models, strict=True)]
+    )
 
 
 def steps_of(problem, network, algorithm, slots, change=lambda carry: carry):
@@ -71,7 +80,9 @@ def steps_of(problem, network, algorithm, slots, change=lambda carry: carry):
 
     def slot(carry, _):
         carry, point, keys = begin(problem, algorithm, compute, NO_FAULTS, carry)
-        carry, _ = finish(problem, network, algorithm, NO_FAULTS, carry, problem.gradients(point, keys))
+        carry, _ = finish(
+            problem, network, algorithm, NO_FAULTS, carry, problem.gradients(point, keys)
+        )
         return carry, carry.states
 
     @jax.jit
@@ -97,7 +108,10 @@ def spread_of(models):
 PARITY = {
     "dpsgd": (dpsgd(0.3), constant(2)),
     "dfedavgm": (dfedavgm(0.1, local_steps=2), ideal()),
-    "dfedavgm, rounded": (dfedavgm(0.1, local_steps=2, exchange="differences", bits=4), Lossy(iid(2), 0.3)),
+    "dfedavgm, rounded": (
+        dfedavgm(0.1, local_steps=2, exchange="differences", bits=4),
+        Lossy(iid(2), 0.3),
+    ),
     "sgp": (sgp(0.3, topology="star"), constant(1)),
     "sgp, schedule": (sgp(0.3, topology="schedule"), Lossy(ideal(), 0.3)),
     "sgp, asynchronous": (sgp(0.3, "asynchronous"), LOSSY),
@@ -113,21 +127,31 @@ def test_simulator_and_reference_agree(x64, name):
     parts = split("dirichlet", samples.y_train, 4, concentration=1.0, seed=3)
     problem = make_problem(samples, "softmax", parts, dtype="float64")
 
-    run = simulate(problem, network, algorithm, slots=9, seed=5, recording=Recording(9, timeline=True))
-    compiled = {part: jax.jit(getattr(algorithm, part)) for part in ("receive", "point", "update", "message")}
+    run = simulate(
+        problem, network, algorithm, slots=9, seed=5, recording=Recording(9, timeline=True)
+    )
+    compiled = {
+        part: jax.jit(getattr(algorithm, part))
+        for part in ("receive", "point", "update", "message")
+    }
     slow = reference(problem, run.timeline, algorithm._replace(**compiled), seed=5)
 
     assert spread_of(run.nodes) > 1e-3
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
 
 
-FEDAVG, ATC = fedavg(STEP), dpsgd(STEP, "adapt_first")  # built once: what is compiled for them is used again
+FEDAVG, ATC = (
+    fedavg(STEP),
+    dpsgd(STEP, "adapt_first"),
+)  # built once: what is compiled for them is used again
 FEDAV = {
     "D-PSGD, adapt first": dpsgd(STEP, "adapt_first", "complete"),
     "SGP": sgp(STEP, topology="complete"),
     "SGP, asynchronous": sgp(STEP, "asynchronous", topology="complete"),
     "DFedAvgM, K 1, theta 0": dfedavgm(STEP, local_steps=1, momentum=0.0, topology="complete"),
-    "DFedAvgM, differences": dfedavgm(STEP, local_steps=1, momentum=0.0, exchange="differences", topology="complete"),
+    "DFedAvgM, differences": dfedavgm(
+        STEP, local_steps=1, momentum=0.0, exchange="differences", topology="complete"
+    ),
 }
 
 
@@ -168,7 +192,9 @@ def test_dpsgd_is_its_matrix_form_and_its_mean_obeys_the_mean_gradient(quadratic
     models = unmixed = np.tile(problem.initial, (NODES, 1))
     for _ in range(20):
         moved = -STEP * gradients(models)
-        unmixed = models + moved  # what a node has when a slot ends: it is mixed when the next one begins
+        unmixed = (
+            models + moved
+        )  # what a node has when a slot ends: it is mixed when the next one begins
         models = W @ models + moved if order == "combine_first" else W @ unmixed
         close(models.mean(axis=0), unmixed.mean(axis=0))
 
@@ -184,12 +210,20 @@ def test_dpsgd_with_identity_weights_is_isolated_descent(quadratics):
     for _ in range(20):
         models = models - STEP * gradients(models)
 
-    run = simulate(problem, ideal(), with_weights(dpsgd(STEP), np.eye(NODES)), slots=20, recording=Recording(20))
+    run = simulate(
+        problem,
+        ideal(),
+        with_weights(dpsgd(STEP), np.eye(NODES)),
+        slots=20,
+        recording=Recording(20),
+    )
 
     close(run.nodes, models)
 
 
-@pytest.mark.parametrize(("algorithm", "field"), [(dpsgd, "params"), (sgp, "mass")], ids=["dpsgd", "sgp"])
+@pytest.mark.parametrize(
+    ("algorithm", "field"), [(dpsgd, "params"), (sgp, "mass")], ids=["dpsgd", "sgp"]
+)
 def test_without_gradients_nodes_agree_at_the_second_eigenvalue(quadratics, algorithm, field):
     rate = np.sort(np.abs(np.linalg.eigvalsh(ring())))[-2]
 
@@ -214,7 +248,13 @@ def test_dfedavgm_is_its_equations(quadratics):
             y, before = y - STEP * gradients(y) + 0.5 * (y - before), y
         x = W @ y
 
-    run = simulate(problem, ideal(), dfedavgm(STEP, local_steps=3, momentum=0.5), slots=12, recording=Recording(12))
+    run = simulate(
+        problem,
+        ideal(),
+        dfedavgm(STEP, local_steps=3, momentum=0.5),
+        slots=12,
+        recording=Recording(12),
+    )
 
     close(W @ run.nodes, x)
 
@@ -222,7 +262,13 @@ def test_dfedavgm_is_its_equations(quadratics):
 def test_dfedavgm_with_one_plain_step_is_dpsgd_adapt_first(quadratics):
     problem = quadratics(nodes=NODES)
 
-    left = simulate(problem, ideal(), dfedavgm(STEP, local_steps=1, momentum=0.0), slots=20, recording=Recording(20))
+    left = simulate(
+        problem,
+        ideal(),
+        dfedavgm(STEP, local_steps=1, momentum=0.0),
+        slots=20,
+        recording=Recording(20),
+    )
     right = simulate(problem, ideal(), ATC, slots=20, recording=Recording(20))
 
     close(left.nodes, right.nodes)
@@ -234,7 +280,10 @@ def test_dfedavgm_without_momentum_on_the_complete_graph_is_fedavg_with_local_st
 
     run = simulate(problem, ideal(), algorithm, slots=20, recording=Recording(20))
 
-    close(run.model, simulate(problem, ideal(), fedavg(STEP, 4), slots=20, recording=Recording(20)).model)
+    close(
+        run.model,
+        simulate(problem, ideal(), fedavg(STEP, 4), slots=20, recording=Recording(20)).model,
+    )
 
 
 def test_lossless_differences_have_the_mean_of_models_but_not_the_nodes(quadratics):
@@ -243,7 +292,9 @@ def test_lossless_differences_have_the_mean_of_models_but_not_the_nodes(quadrati
     options = {"local_steps": 2, "momentum": 0.5}
 
     models = simulate(problem, ideal(), dfedavgm(STEP, **options), slots=8, recording=Recording(2))
-    differences = simulate(problem, ideal(), dfedavgm(STEP, exchange="differences", **options), slots=8)
+    differences = simulate(
+        problem, ideal(), dfedavgm(STEP, exchange="differences", **options), slots=8
+    )
 
     close(models.model, differences.model)
     assert np.abs(models.nodes - differences.nodes).max() > 1e-2
@@ -254,7 +305,9 @@ def test_lossless_differences_are_the_models_while_all_start_equal(quadratics):
     options = {"local_steps": 2, "momentum": 0.5}
 
     models = simulate(problem, ideal(), dfedavgm(STEP, **options), slots=3, recording=Recording(3))
-    differences = simulate(problem, ideal(), dfedavgm(STEP, exchange="differences", **options), slots=3)
+    differences = simulate(
+        problem, ideal(), dfedavgm(STEP, exchange="differences", **options), slots=3
+    )
 
     close(models.nodes, differences.nodes)
 
@@ -265,7 +318,9 @@ def test_rounding_is_unbiased_within_a_spacing_and_on_few_levels(x64):
 
     found = np.asarray(jax.vmap(lambda key: round_at_random(jnp.asarray(vector), 3, key))(keys))
 
-    np.testing.assert_allclose(found * 3, np.round(found * 3), atol=1e-12)  # 2^(3-1) - 1 = 3 levels a side
+    np.testing.assert_allclose(
+        found * 3, np.round(found * 3), atol=1e-12
+    )  # 2^(3-1) - 1 = 3 levels a side
     assert np.abs(found - vector).max() < 1 / 3
     assert np.abs(found).max() <= 1.0
     np.testing.assert_allclose(found.mean(axis=0), vector, atol=5 * (1 / 6) / np.sqrt(len(keys)))
@@ -281,7 +336,9 @@ def test_rounded_differences_cost_b_bits_an_entry_and_still_learn(quadratics):
 
     assert run.last("bits") == 300 * 4 * (8 * 10 + 32)
     assert run.last("optimum_distance") < 1e-6
-    close(run.nodes, np.tile(run.model, (4, 1)), atol=1e-9)  # on the complete graph rounding sets no node apart
+    close(
+        run.nodes, np.tile(run.model, (4, 1)), atol=1e-9
+    )  # on the complete graph rounding sets no node apart
 
 
 # --- SGP ---
@@ -321,7 +378,9 @@ def mass_of(states, adjacency):
 
 @pytest.mark.parametrize("network", [LOSSY, constant(7)], ids=["losses, reordered", "late"])
 def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, network):
-    algorithm = with_weights(sgp(1.0, "asynchronous", **SPREAD), push_weights(jnp.asarray(DIRECTED)))
+    algorithm = with_weights(
+        sgp(1.0, "asynchronous", **SPREAD), push_weights(jnp.asarray(DIRECTED))
+    )
 
     states = steps_of(quadratics(nodes=NODES), network, algorithm, 600)
 
@@ -337,7 +396,9 @@ def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, netw
 
 def test_mass_that_is_dropped_is_noticed(quadratics):
     def drop(carry):  # as if something had come to node 2, and was not added
-        return carry._replace(states=carry.states._replace(taken=carry.states.taken.at[2].add(0.01)))
+        return carry._replace(
+            states=carry.states._replace(taken=carry.states.taken.at[2].add(0.01))
+        )
 
     states = steps_of(quadratics(nodes=NODES), LOSSY, sgp(STEP, "asynchronous"), 12, drop)
 
@@ -347,7 +408,9 @@ def test_mass_that_is_dropped_is_noticed(quadratics):
 def test_asynchronous_sgp_learns_though_many_pushes_go_before_the_first_arrives(quadratics):
     problem = quadratics(nodes=NODES, heterogeneity=0.0, condition=4.0)
 
-    run = simulate(problem, constant(10), sgp(STEP, "asynchronous"), slots=1200, recording=Recording(1200))
+    run = simulate(
+        problem, constant(10), sgp(STEP, "asynchronous"), slots=1200, recording=Recording(1200)
+    )
 
     assert run.last("optimum_distance") < 1e-6
 
@@ -357,14 +420,20 @@ def test_asynchronous_sgp_learns_though_many_pushes_go_before_the_first_arrives(
 
 def pending_of(states):
     """Return the active halves of meetings whose passive half is done, summed: (slot + 1, d)."""
-    active = np.where(states.partner >= 0, states.partner, 0)[:, 1::2]  # whom each passive node met last
+    active = np.where(states.partner >= 0, states.partner, 0)[
+        :, 1::2
+    ]  # whom each passive node met last
     of = partial(np.take_along_axis, indices=active, axis=1)
-    met = (of(states.partner) == states.node[:, 1::2]) & (of(states.number) == states.number[:, 1::2])
+    met = (of(states.partner) == states.node[:, 1::2]) & (
+        of(states.number) == states.number[:, 1::2]
+    )
     apart = states.frozen[:, 1::2] - np.take_along_axis(states.frozen, active[..., None], axis=1)
     return np.sum(np.where((met & of(states.waiting))[..., None], apart / 2, 0.0), axis=1)
 
 
-@pytest.mark.parametrize(("network", "topology"), [(LOSSY, "bipartite"), (constant(3), "ring")], ids=["lossy", "late"])
+@pytest.mark.parametrize(
+    ("network", "topology"), [(LOSSY, "bipartite"), (constant(3), "ring")], ids=["lossy", "late"]
+)
 def test_adpsgd_keeps_the_sum_agrees_and_never_locks(quadratics, network, topology):
     states = steps_of(quadratics(nodes=NODES), network, adpsgd(1.0, topology, **SPREAD), 1500)
 
@@ -372,7 +441,9 @@ def test_adpsgd_keeps_the_sum_agrees_and_never_locks(quadratics, network, topolo
     close(total[4:], np.tile(total[4], (len(total) - 4, 1)))
     assert np.abs(pending_of(states)).max() > 0.1
     proposals = states.number[:, ::2]
-    assert (proposals[200:] - proposals[:-200] >= 3).all()  # every active node goes on meeting, at any time
+    assert (
+        proposals[200:] - proposals[:-200] >= 3
+    ).all()  # every active node goes on meeting, at any time
     assert (states.served[-1, 1::2, ::2].max(axis=1) > 20).all()  # and every passive one is met
     assert spread_of(states.params[5]) > 0.1
     np.testing.assert_allclose(states.params[-1], np.tile(total[4] / NODES, (NODES, 1)), atol=1e-6)
@@ -397,7 +468,9 @@ def test_the_mean_of_adpsgd_moves_by_the_mean_gradient(quadratics):
 
     states = steps_of(problem, snapshot(3), adpsgd(STEP), 25)
 
-    averaged = (states.params[1:] - STEP * curvature * centre) / (1 - STEP * curvature)  # the step undone
+    averaged = (states.params[1:] - STEP * curvature * centre) / (
+        1 - STEP * curvature
+    )  # the step undone
     gradient = curvature * (averaged - centre)
     total = states.params.sum(axis=1) + pending_of(states)
     assert (states.number[-1, ::2] > 2).all()
@@ -412,7 +485,12 @@ def test_fast_nodes_pull_adpsgd_to_the_optimum_weighted_by_their_gradients(quadr
     plain_optimum = (curvature * centre).sum(axis=0) / curvature.sum(axis=0)
 
     run = simulate(
-        problem, ideal(), adpsgd(0.005), slots=6000, clock=Clock(compute_slots=(1, 3)), recording=Recording(6000)
+        problem,
+        ideal(),
+        adpsgd(0.005),
+        slots=6000,
+        clock=Clock(compute_slots=(1, 3)),
+        recording=Recording(6000),
     )
 
     assert np.linalg.norm(run.model - weighted) < 0.05 * np.linalg.norm(run.model - plain_optimum)
@@ -438,18 +516,25 @@ def test_swift_with_fresh_models_is_dpsgd_combine_first(quadratics):
 def test_swift_without_gradients_stays_in_the_hull_and_agrees(quadratics, options):
     states = steps_of(quadratics(nodes=NODES), LOSSY, swift(1.0, **options, **SPREAD), 150)
 
-    ever, after = states.params[:5], states.params[5:]  # all that anyone may hold when the last step is done
+    ever, after = (
+        states.params[:5],
+        states.params[5:],
+    )  # all that anyone may hold when the last step is done
     assert (after >= ever.min(axis=(0, 1)) - 1e-12).all()
     assert (after <= ever.max(axis=(0, 1)) + 1e-12).all()
     assert spread_of(after[-1]) < 1e-3 * spread_of(ever[-1])
 
 
 @pytest.mark.parametrize("topology", ["ring", "complete", "star", "irregular", "overfull"])
-def test_swifts_offered_weights_are_symmetric_doubly_stochastic_and_equal_on_regular_graphs(x64, topology):
+def test_swifts_offered_weights_are_symmetric_doubly_stochastic_and_equal_on_regular_graphs(
+    x64, topology
+):
     if topology == "irregular":
         adjacency = np.triu(np.random.default_rng(1).random((9, 9)) < 0.5, 1)
         adjacency = adjacency | adjacency.T
-    elif topology == "overfull":  # a node of degree 3 that three of degree 4 would each give almost a half
+    elif (
+        topology == "overfull"
+    ):  # a node of degree 3 that three of degree 4 would each give almost a half
         adjacency = np.zeros((13, 13), bool)
         adjacency[0, 1:4] = True
         adjacency[1:4, 4:] = np.repeat(np.eye(3, dtype=bool), 3, axis=1)
@@ -485,8 +570,12 @@ def test_models_not_heard_anew_leave_their_weight_to_the_node_or_to_the_others(x
     found = {}
     for missing in ("stored", "self", "scale"):
         method = swift(0.0, missing=missing)
-        state = method.receive(method.init(jnp.ones(1), Place(jnp.asarray(0), 4, jax.random.key(0))), box)
-        found[missing] = method.update(state, box, jnp.zeros(()), jnp.zeros(1), jax.random.key(0)).params.item()
+        state = method.receive(
+            method.init(jnp.ones(1), Place(jnp.asarray(0), 4, jax.random.key(0))), box
+        )
+        found[missing] = method.update(
+            state, box, jnp.zeros(()), jnp.zeros(1), jax.random.key(0)
+        ).params.item()
 
     assert found == {"stored": 4.0, "self": 2.75, "scale": 4.5}  # (1+8+2+5)/4, (3*1+8)/4, (1+8)/2
 

@@ -43,7 +43,9 @@ def plain(rule, models, trim):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 7), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**31), st.booleans())
+@given(
+    st.integers(1, 7), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**31), st.booleans()
+)
 def test_each_rule_is_its_definition(count, hidden, trim, seed, with_own):
     rng = np.random.default_rng(seed)
     models = rng.normal(size=(count + hidden, 3)).astype(np.float32)
@@ -66,7 +68,9 @@ def test_each_rule_is_its_definition(count, hidden, trim, seed, with_own):
 def test_the_mean_weighs_and_adds_its_own():
     models = np.array([[1.0, 2.0], [3.0, 4.0]])
 
-    found = combine(inbox_of(models, [0.2, 0.3]), jnp.asarray([0.2, 0.3]), jnp.asarray([10.0, 20.0]), 0.5)
+    found = combine(
+        inbox_of(models, [0.2, 0.3]), jnp.asarray([0.2, 0.3]), jnp.asarray([10.0, 20.0]), 0.5
+    )
 
     np.testing.assert_allclose(found, 0.5 * np.array([10.0, 20.0]) + [0.2, 0.3] @ models, rtol=1e-6)
 
@@ -80,7 +84,9 @@ def test_one_liar_among_nine_ruins_the_mean_and_not_the_robust_rules(quadratics,
 
     for rule in RULES:
         algorithm = build(step=0.1, rule=rule, trim=1, **options)
-        run = simulate(problem, ideal(), algorithm, slots=150, recording=Recording(150), faults=faults)
+        run = simulate(
+            problem, ideal(), algorithm, slots=150, recording=Recording(150), faults=faults
+        )
         honest = run.model if build is fedavg else run.nodes[1:].mean(axis=0)
         far[rule] = np.linalg.norm(honest - np.asarray(problem.optimum))
 
@@ -92,7 +98,9 @@ def test_one_liar_among_nine_ruins_the_mean_and_not_the_robust_rules(quadratics,
 
 @pytest.mark.parametrize("nodes", [2, 3, 6, 9])
 @pytest.mark.parametrize("topology", FIXED)
-def test_metropolis_weights_are_symmetric_doubly_stochastic_and_follow_the_graph(x64, topology, nodes):
+def test_metropolis_weights_are_symmetric_doubly_stochastic_and_follow_the_graph(
+    x64, topology, nodes
+):
     degree = 2 if nodes > 2 else 1
     edges = graph(topology, nodes, degree, graph_seed=3)
 

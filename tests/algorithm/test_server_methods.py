@@ -39,7 +39,9 @@ def box(uploads, heard, stamps, share=None, finite=None, coming=None):
     """Return a server's inbox: the models (node, d), who was heard, and the versions that they began from."""
     nodes = len(uploads)
     return Inbox(
-        jnp.concatenate([jnp.asarray(uploads), jnp.asarray(stamps, jnp.asarray(uploads).dtype)[:, None]], axis=1),
+        jnp.concatenate(
+            [jnp.asarray(uploads), jnp.asarray(stamps, jnp.asarray(uploads).dtype)[:, None]], axis=1
+        ),
         jnp.arange(nodes),
         jnp.full(nodes, 1 / nodes) if share is None else jnp.asarray(share),
         jnp.zeros(()),
@@ -56,7 +58,9 @@ def compiled(algorithm):
     server = algorithm.server._replace(
         receive=jax.jit(algorithm.server.receive), message=jax.jit(algorithm.server.message)
     )
-    return algorithm._replace(server=server, **{name: jax.jit(getattr(algorithm, name)) for name in names})
+    return algorithm._replace(
+        server=server, **{name: jax.jit(getattr(algorithm, name)) for name in names}
+    )
 
 
 def server_of(algorithm) -> Any:
@@ -69,7 +73,9 @@ def drive(algorithm, arrivals, uploads, start):
     stamps = np.zeros(len(uploads), int)
     for t, nodes in enumerate(arrivals):
         before = state
-        state = receive(state, box(uploads, np.isin(np.arange(len(uploads)), nodes), stamps), jax.random.key(t))
+        state = receive(
+            state, box(uploads, np.isin(np.arange(len(uploads)), nodes), stamps), jax.random.key(t)
+        )
         yield stamps.copy(), before, state
         stamps[np.asarray(state.answers)] = int(state.rounds)
 
@@ -116,7 +122,9 @@ AS_FEDAVG = {
     "fedsa, M = I, retain": fedsa(STEP, M=NODES, local_steps=2),
     "fedsa, M = I, mean": fedsa(STEP, M=NODES, aggregation="mean", adaptive=False, local_steps=2),
     "fedbuff, K = I": fedbuff(STEP, buffer_size=NODES, local_steps=2),
-    "twafl, a = 1, always deep": twafl(STEP, m=NODES, base=1.0, loop=1, deep_rounds=1, local_steps=2, shapes=SHAPES),
+    "twafl, a = 1, always deep": twafl(
+        STEP, m=NODES, base=1.0, loop=1, deep_rounds=1, local_steps=2, shapes=SHAPES
+    ),
 }
 
 
@@ -126,7 +134,9 @@ def test_with_everyone_in_every_round_it_is_fedavg(quadratics, algorithm):
 
     run = simulate(problem, constant(1), algorithm, slots=3 * 10, recording=Recording(30))
 
-    path = plain.average(gradients(problem), np.asarray(problem.initial), np.asarray(problem.share), STEP, 2, 10)
+    path = plain.average(
+        gradients(problem), np.asarray(problem.initial), np.asarray(problem.share), STEP, 2, 10
+    )
     assert run.last("rounds") == 10
     close(run.model, path[-1])
 
@@ -136,7 +146,9 @@ def test_adafl_with_one_local_step_is_descent_on_the_union(quadratics):
 
     run = simulate(problem, ideal(), adafl(STEP, tau=1), slots=20, recording=Recording(20))
 
-    path = plain.average(gradients(problem), np.asarray(problem.initial), np.asarray(problem.share), STEP, 1, 20)
+    path = plain.average(
+        gradients(problem), np.asarray(problem.initial), np.asarray(problem.share), STEP, 1, 20
+    )
     close(run.model, path[-1])
 
 
@@ -144,8 +156,17 @@ def test_fedsa_with_one_upload_a_round_is_fedasync_with_the_shares_as_mixing(qua
     problem = quadratics(nodes=NODES, heterogeneity=1.0)
     clock, recording = Clock(compute_slots=(1, 2, 1, 3)), Recording(40)
 
-    left = simulate(problem, iid(3), fedsa(STEP, M=1, adaptive=False), slots=40, clock=clock, recording=recording)
-    mixing = fedasync(STEP, 1 / NODES, staleness="constant", rho=0.0, max_staleness=10**6, weighted=True)
+    left = simulate(
+        problem,
+        iid(3),
+        fedsa(STEP, M=1, adaptive=False),
+        slots=40,
+        clock=clock,
+        recording=recording,
+    )
+    mixing = fedasync(
+        STEP, 1 / NODES, staleness="constant", rho=0.0, max_staleness=10**6, weighted=True
+    )
     right = simulate(problem, iid(3), mixing, slots=40, clock=clock, recording=recording)
 
     assert left.last("rounds") == right.last("rounds") > 20
@@ -168,8 +189,12 @@ def test_adafls_tau_minimises_the_gap(x64, phi, tau):
     found = best_tau(jnp.asarray(100), 100, 0.016, phi, (beta, rho, delta, c, b, budget))
 
     assert found == tau
-    assert best_tau(jnp.asarray(1), 100, 0.016, phi, (beta, rho, delta, c, b, budget)) == 10  # grows tenfold at most
-    assert best_tau(jnp.asarray(100), 100, 0.016, phi, (beta, rho, delta, c, b * 0, budget)) == 1  # talk is free
+    assert (
+        best_tau(jnp.asarray(1), 100, 0.016, phi, (beta, rho, delta, c, b, budget)) == 10
+    )  # grows tenfold at most
+    assert (
+        best_tau(jnp.asarray(100), 100, 0.016, phi, (beta, rho, delta, c, b * 0, budget)) == 1
+    )  # talk is free
 
 
 def test_adafls_tau_survives_an_overflow():
@@ -181,7 +206,13 @@ def test_adafls_tau_survives_an_overflow():
 def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadratics):
     problem = quadratics(nodes=2, heterogeneity=0.0, condition=2.0)
 
-    run = simulate(problem, constant(4), adafl(STEP, budget=400), slots=450, recording=Recording(450, timeline=True))
+    run = simulate(
+        problem,
+        constant(4),
+        adafl(STEP, budget=400),
+        slots=450,
+        recording=Recording(450, timeline=True),
+    )
 
     ends = np.flatnonzero(run.timeline.up_arrived[:, 0])
     taus = np.diff(np.cumsum(run.timeline.finished[:, 0])[ends], prepend=0)
@@ -193,7 +224,9 @@ def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadra
 
 
 def test_adafl_ends_at_the_model_of_least_loss(quadratics):
-    problem = quadratics(nodes=2, heterogeneity=0.0, condition=1.0)  # curvature 1: a step above 2 diverges
+    problem = quadratics(
+        nodes=2, heterogeneity=0.0, condition=1.0
+    )  # curvature 1: a step above 2 diverges
 
     run = simulate(problem, constant(1), adafl(2.5, budget=12), slots=20, recording=Recording(20))
 
@@ -216,15 +249,25 @@ def test_adafl_estimates_the_curvature_and_the_dissimilarity_of_quadratics(x64):
         reports.append(state.report)
     beta, rho = (np.asarray(reports)[:, k] for k in (1, 2))
 
-    now = {"tau": 100, "rounds": 2, "since": 1 - 100 - 5}  # a round of 100 slots computing and 5 of talk
-    before = server.init(0.5 * w, 3)._replace(**{name: jnp.asarray(value, jnp.int32) for name, value in now.items()})
+    now = {
+        "tau": 100,
+        "rounds": 2,
+        "since": 1 - 100 - 5,
+    }  # a round of 100 slots computing and 5 of talk
+    before = server.init(0.5 * w, 3)._replace(
+        **{name: jnp.asarray(value, jnp.int32) for name, value in now.items()}
+    )
     after = server.receive(before, box(jnp.stack(uploads), [1, 1, 1], [100, 100, 100], share), key)
 
     np.testing.assert_allclose(beta, curvature, rtol=1e-12)
     delta = curvature * share @ np.linalg.norm(centres - share @ centres, axis=1)
     expected, other = (
         best_tau(
-            jnp.asarray(100), 100, 0.016, 5e-5, tuple(map(jnp.asarray, (curvature, share @ rho, d, 1.0, 5.0, 2e3)))
+            jnp.asarray(100),
+            100,
+            0.016,
+            5e-5,
+            tuple(map(jnp.asarray, (curvature, share @ rho, d, 1.0, 5.0, 2e3))),
         )
         for d in (delta, 1.2 * delta)
     )
@@ -289,12 +332,16 @@ def test_fedap_at_random_is_fair(x64):
 
     def one_round(key):
         draw, later = jax.random.split(key)
-        drawn = server.receive(state._replace(chosen=jnp.ones(5, bool)), box(uploads, [1] * 5, [1] * 5), draw)
+        drawn = server.receive(
+            state._replace(chosen=jnp.ones(5, bool)), box(uploads, [1] * 5, [1] * 5), draw
+        )
         return server.receive(drawn, box(uploads, [1] * 5, [2] * 5), later).params
 
     models = np.asarray(jax.vmap(one_round)(jax.random.split(jax.random.key(1), 4000)))
 
-    np.testing.assert_array_equal(np.sort(models, axis=1), np.tile([0, 0, 0, 0, 1], (4000, 1)))  # one upload each
+    np.testing.assert_array_equal(
+        np.sort(models, axis=1), np.tile([0, 0, 0, 0, 1], (4000, 1))
+    )  # one upload each
     assert np.abs(models.mean(axis=0) - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / 4000)
 
 
@@ -302,7 +349,9 @@ def test_fedap_at_random_lets_only_the_chosen_upload(quadratics):
     problem = quadratics(nodes=NODES)
     recording = Recording(21, timeline=True)
 
-    run = simulate(problem, constant(2), fedap(STEP, m=3, selection="random"), slots=21, recording=recording)
+    run = simulate(
+        problem, constant(2), fedap(STEP, m=3, selection="random"), slots=21, recording=recording
+    )
 
     started = run.timeline.up_started.sum(axis=1)
     assert started[started > 0].tolist() == [4, 3, 3, 3, 3, 3, 3]
@@ -339,7 +388,9 @@ def test_fedsa_with_equal_speeds_goes_round_robin(x64):
             np.testing.assert_array_equal(relative_rates(after.counts, 4.0), np.ones(6))
 
 
-@pytest.mark.parametrize(("rule", "expected"), [("retain", [0.5, 0.8, 0.7]), ("mean", [0.0, 0.6, 0.4])])
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("retain", [0.5, 0.8, 0.7]), ("mean", [0.0, 0.6, 0.4])]
+)
 def test_fedsa_retains_the_share_of_those_who_are_not_there_or_divides_it(x64, rule, expected):
     server = server_of(fedsa(0.1, M=2, aggregation=rule))
     inbox = box(np.eye(3), [0, 1, 1], [0, 0, 0], share=[0.5, 0.3, 0.2])
@@ -353,13 +404,17 @@ def test_fedsas_rates_undo_uneven_participation_within_the_clip():
     rates = relative_rates(jnp.asarray([4, 2, 2, 0, 0, 0, 0, 0]), 4.0)  # f_i = 1/2, 1/4, 1/4
 
     np.testing.assert_allclose(rates, [0.25, 0.5, 0.5, 1, 1, 1, 1, 1])
-    assert relative_rates(jnp.asarray([90, 9, 1]), 4.0).tolist() == pytest.approx([100 / 270, 100 / 27, 4.0])
+    assert relative_rates(jnp.asarray([90, 9, 1]), 4.0).tolist() == pytest.approx(
+        [100 / 270, 100 / 27, 4.0]
+    )
 
 
 def test_a_fedsa_node_takes_the_rate_it_is_told():
     algorithm, key = fedsa(0.5, M=1), jax.random.key(0)
     told = jnp.asarray([1.0, 1.0, 7.0, 4.0, 0.25])  # model, version, rates of three nodes
-    answer = Inbox(told[None], jnp.zeros(1, jnp.int32), *([jnp.ones(1)] * 2), *([jnp.ones(1, bool)] * 3))
+    answer = Inbox(
+        told[None], jnp.zeros(1, jnp.int32), *([jnp.ones(1)] * 2), *([jnp.ones(1, bool)] * 3)
+    )
 
     state = algorithm.receive(algorithm.init(jnp.zeros(2), Place(jnp.asarray(2), 3, key)), answer)
     moved = algorithm.update(state, answer, jnp.zeros(()), jnp.ones(2), key)
@@ -370,7 +425,9 @@ def test_a_fedsa_node_takes_the_rate_it_is_told():
 def test_fedsa_waits_for_a_node_at_the_bound_and_takes_all_who_came_before(x64):
     arrivals = [[0], [1], [0], [1], [2], [0]]
 
-    states = [after for *_, after in drive(fedsa(0.1, M=1, bound=2), arrivals, np.eye(3), jnp.zeros(3))]
+    states = [
+        after for *_, after in drive(fedsa(0.1, M=1, bound=2), arrivals, np.eye(3), jnp.zeros(3))
+    ]
 
     assert [int(s.rounds) for s in states] == [1, 2, 2, 2, 3, 4]
     assert np.flatnonzero(states[4].answers).tolist() == [0, 1, 2]
@@ -392,7 +449,9 @@ def test_fedsa_drops_what_is_beyond_the_bound_and_answers_it(x64):
 
 
 def test_fedsa_takes_several_rounds_in_one_slot_in_order_of_arrival(x64):
-    first, second = (after for *_, after in drive(fedsa(0.1, M=2), [[4], [0, 1, 2, 3]], np.eye(5), jnp.zeros(5)))
+    first, second = (
+        after for *_, after in drive(fedsa(0.1, M=2), [[4], [0, 1, 2, 3]], np.eye(5), jnp.zeros(5))
+    )
 
     assert (first.rounds, second.rounds) == (0, 2)
     np.testing.assert_allclose(second.params, [0.2 * 0.6, 0.2, 0.2, 0.0, 0.2 * 0.6])
@@ -400,7 +459,8 @@ def test_fedsa_takes_several_rounds_in_one_slot_in_order_of_arrival(x64):
 
 
 @pytest.mark.parametrize(
-    ("cycles", "number"), [([3.0] * 6, 6), ([1.0] * 5 + [100.0], 5), ([1.0, 1.0, 1.0, 9.0, 9.0, 9.0], 3)]
+    ("cycles", "number"),
+    [([3.0] * 6, 6), ([1.0] * 5 + [100.0], 5), ([1.0, 1.0, 1.0, 9.0, 9.0, 9.0], 3)],
 )
 def test_fedsas_number_leaves_out_the_stragglers(cycles, number):
     assert best_number(cycles, 0.1, 0.5) == number
@@ -412,17 +472,25 @@ def test_fedsas_number_leaves_out_the_stragglers(cycles, number):
 def test_one_fedasync_worker_with_full_mixing_is_descent(quadratics):
     problem = quadratics(nodes=1)
 
-    run = simulate(problem, constant(1), fedasync(STEP, 1.0, rho=0.0), slots=20, recording=Recording(20))
+    run = simulate(
+        problem, constant(1), fedasync(STEP, 1.0, rho=0.0), slots=20, recording=Recording(20)
+    )
 
-    close(run.model, plain.descend(gradients(problem)[0], np.asarray(problem.initial), STEP, 10)[-1])
+    close(
+        run.model, plain.descend(gradients(problem)[0], np.asarray(problem.initial), STEP, 10)[-1]
+    )
 
 
 def test_fedasync_without_mixing_stays_and_with_it_stays_in_the_hull(x64):
     uploads = np.eye(3)
     arrivals = [[0, 1], [2], [0, 1, 2], [1]]
 
-    still = [after.params for *_, after in drive(fedasync(0.1, 0.0), arrivals, uploads, jnp.ones(3))]
-    moved = [after.params for *_, after in drive(fedasync(0.1, 0.6), arrivals, uploads, jnp.zeros(3))]
+    still = [
+        after.params for *_, after in drive(fedasync(0.1, 0.0), arrivals, uploads, jnp.ones(3))
+    ]
+    moved = [
+        after.params for *_, after in drive(fedasync(0.1, 0.6), arrivals, uploads, jnp.zeros(3))
+    ]
 
     np.testing.assert_array_equal(still, np.ones((4, 3)))
     for params in np.asarray(moved):  # the hull of 0 and the unit vectors
@@ -446,7 +514,9 @@ def test_fedasync_takes_uploads_of_one_slot_one_after_the_other_and_drops_the_ol
 
     after = server.receive(state, box(np.eye(3), [1, 1, 1], [4, 0, 4]), jax.random.key(0))
 
-    once = 0.5 * np.ones(3) + 0.5 * np.eye(3)[0]  # age 0, then one of age 5, dropped, then one of age 1
+    once = (
+        0.5 * np.ones(3) + 0.5 * np.eye(3)[0]
+    )  # age 0, then one of age 5, dropped, then one of age 1
     np.testing.assert_allclose(after.params, 0.75 * once + 0.25 * np.eye(3)[2])
     assert after.rounds == 6
     assert after.answers.all()
@@ -468,7 +538,10 @@ def test_fedbuff_with_a_buffer_of_one_and_no_discount_is_asynchronous_descent(x6
     deltas = np.diag([1.0, 2.0, 3.0])
 
     states = [
-        after for *_, after in drive(fedbuff(0.1, buffer_size=1, exponent=0.0), [[0, 2], [1]], deltas, jnp.zeros(3))
+        after
+        for *_, after in drive(
+            fedbuff(0.1, buffer_size=1, exponent=0.0), [[0, 2], [1]], deltas, jnp.zeros(3)
+        )
     ]
 
     np.testing.assert_allclose(states[0].params, [-1.0, 0.0, -3.0])
@@ -516,7 +589,9 @@ def test_twafl_moves_deep_layers_only_in_the_last_rounds_of_a_loop(quadratics):
     path = plain.average(gradients(problem), start, share, STEP, 1, 5)
     close(run.model[:4], path[-1][:4])  # coordinates of a quadratic do not touch
     close(run.model[4:], path[2][4:])  # of rounds 0 and 2
-    for node, gradient in zip(run.nodes, gradients(problem), strict=True):  # round 2, then 3 and 4 on its own
+    for node, gradient in zip(
+        run.nodes, gradients(problem), strict=True
+    ):  # round 2, then 3 and 4 on its own
         close(node[4:], plain.descend(gradient, path[1], STEP, 3)[-1][4:])
 
 
@@ -579,7 +654,9 @@ def test_a_step_too_long_for_the_choice_of_m_is_refused():
         best_number([1.0], 1.0, 2.0)
 
 
-@pytest.mark.parametrize("build", [fedap, fedsa, fedbuff, twafl, fedasync], ids=lambda b: b.__name__)
+@pytest.mark.parametrize(
+    "build", [fedap, fedsa, fedbuff, twafl, fedasync], ids=lambda b: b.__name__
+)
 def test_an_upload_that_is_not_finite_does_no_harm(x64, build):
     server = server_of(build(0.1))
     inbox = box(np.asarray([[1.0], [0.0]]), [1, 1], [0, 0], finite=[1, 0])

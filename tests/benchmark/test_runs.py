@@ -25,7 +25,9 @@ FAKE = Path(__file__).with_name("numpy_opponent.py")
 if TYPE_CHECKING:
     from benchmarks.pipe import Side
 
-TASK = Task("tiny", "softmax", nodes=4, samples=12, batch=5, rounds=6, step=0.05, network="free", cell=None)
+TASK = Task(
+    "tiny", "softmax", nodes=4, samples=12, batch=5, rounds=6, step=0.05, network="free", cell=None
+)
 
 
 def command(name, settings):
@@ -112,18 +114,32 @@ def test_wrong_input_ends_with_2_and_a_sentence_also_in_another_folder(tmp_path)
 
 def test_what_the_engine_cannot_do_is_not_available(tmp_path):
     script = tmp_path / "side.py"
-    script.write_text('print(\'{"error": "NotAvailableError: the engine has no cells"}\')\n', encoding="utf-8")
+    script.write_text(
+        'print(\'{"error": "NotAvailableError: the engine has no cells"}\')\n', encoding="utf-8"
+    )
     sides, rows = {}, []
 
-    runs._start(sides, rows, "folkman", [sys.executable, str(script)], runs.Settings(1, tmp_path, 60.0, print))
+    runs._start(
+        sides,
+        rows,
+        "folkman",
+        [sys.executable, str(script)],
+        runs.Settings(1, tmp_path, 60.0, print),
+    )
 
     assert not sides
-    assert rows == [{"side": "folkman", "status": "not available", "reason": "the engine has no cells"}]
+    assert rows == [
+        {"side": "folkman", "status": "not available", "reason": "the engine has no cells"}
+    ]
 
 
 def test_samples_beyond_memory_are_not_tried(monkeypatch):
     arrays = Arrays(
-        np.zeros((8, 784), np.float32), np.zeros(8, np.int32), np.zeros((4, 12), np.int32), np.zeros(0), None
+        np.zeros((8, 784), np.float32),
+        np.zeros(8, np.int32),
+        np.zeros((4, 12), np.int32),
+        np.zeros(0),
+        None,
     )
     monkeypatch.setattr("benchmarks.own_side.MOST_SAMPLE_BYTES", 1000)
 
@@ -143,18 +159,32 @@ def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp
 
     assert skipped[0]["rows"][0]["status"] == "skipped"
     assert alone["rows"][0]["status"] == "measured"
-    assert isclose(alone["rows"][0]["of_peak"], alone["rows"][0]["gflops"] / alone["peak"]["float32_gflops"])
-    assert {row["status"] for row in alone["rows"][1:]} == {"not available"}  # softmax has one precision
+    assert isclose(
+        alone["rows"][0]["of_peak"], alone["rows"][0]["gflops"] / alone["peak"]["float32_gflops"]
+    )
+    assert {row["status"] for row in alone["rows"][1:]} == {
+        "not available"
+    }  # softmax has one precision
     first, slot = (row for row in iteration["rows"] if row["status"] == "measured")
     assert len(slot["seconds_each"]) == 2
     assert isclose(slot["overhead"], slot["seconds"] / first["seconds"] - 1)
     assert isclose(slot["gflops"] * slot["seconds"], first["gflops"] * first["seconds"])
 
 
-@pytest.mark.parametrize(("theirs", "work"), [([3.0, 4.1], "same work"), ([-3.0, 4.0], "different work")])
+@pytest.mark.parametrize(
+    ("theirs", "work"), [([3.0, 4.1], "same work"), ([-3.0, 4.0], "different work")]
+)
 def test_another_gradient_of_the_same_size_is_different_work_and_has_no_ratio(theirs, work):
     ours, other = (
-        gpu.Entrant([], name, cast("Side", None), TASK, {"do": "gradients"}, [], [np.array(shown, np.float32)])
+        gpu.Entrant(
+            [],
+            name,
+            cast("Side", None),
+            TASK,
+            {"do": "gradients"},
+            [],
+            [np.array(shown, np.float32)],
+        )
         for name, shown in (("folkman", [3.0, 4.0]), ("torch, eager", theirs))
     )
 
@@ -199,9 +229,13 @@ def test_the_tuned_cnn_of_pytorch_is_the_plain_one_in_sixteen_bits_too():
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
             loss = torch.nn.functional.cross_entropy(net(x).float(), y)
         loss.backward()
-        found[tuned, precision] = torch_models.to_flat("cnn", {k: v.grad for k, v in net.named_parameters()})
+        found[tuned, precision] = torch_models.to_flat(
+            "cnn", {k: v.grad for k, v in net.named_parameters()}
+        )
 
     plain = found.pop((False, "float32"))
-    apart = {key: np.linalg.norm(each - plain) / np.linalg.norm(plain) for key, each in found.items()}
+    apart = {
+        key: np.linalg.norm(each - plain) / np.linalg.norm(plain) for key, each in found.items()
+    }
     assert apart[True, "float32"] < 1e-5
     assert apart[True, "bfloat16"] < 0.05

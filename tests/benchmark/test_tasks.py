@@ -20,7 +20,9 @@ from benchmarks.tasks import (
 )
 from folkman.problem.models import MODELS
 
-TASK = Task("t", "softmax", nodes=3, samples=10, batch=None, rounds=4, step=0.1, network="free", cell=None)
+TASK = Task(
+    "t", "softmax", nodes=3, samples=10, batch=None, rounds=4, step=0.1, network="free", cell=None
+)
 
 
 def test_the_works_are_those_asked_for():
@@ -39,11 +41,15 @@ def test_the_arithmetic_is_that_of_the_models_own_kernels(model):
     """Every kernel is used once at each position of its output, forward, for its gradient, and for its input's."""
     layout = MODELS[model](IMAGE, CLASSES).layout
     positions = {"conv0/kernel": 28 * 28, "conv1/kernel": 14 * 14}
-    forward = {name: positions.get(name, 1) * prod(s) for name, s in layout.shapes if "kernel" in name}
+    forward = {
+        name: positions.get(name, 1) * prod(s) for name, s in layout.shapes if "kernel" in name
+    }
     first = next(iter(forward.values()))
 
     assert layout.size == NUM_PARAMETERS[model]
-    assert flops_per_node_step(TASK._replace(model=model, batch=7)) == 2 * 7 * (3 * sum(forward.values()) - first)
+    assert flops_per_node_step(TASK._replace(model=model, batch=7)) == 2 * 7 * (
+        3 * sum(forward.values()) - first
+    )
 
 
 def test_the_bytes_are_samples_and_four_times_the_model():
@@ -100,7 +106,13 @@ def test_the_verdict_is_by_the_final_loss_as_a_part_of_the_gain(loss, batches, s
 
 
 def test_a_row_says_what_sets_it_apart():
-    row = {"side": "x", "status": "measured", "work": "different work", "batches": "own", "foreign_cores": 1.25}
+    row = {
+        "side": "x",
+        "status": "measured",
+        "work": "different work",
+        "batches": "own",
+        "foreign_cores": 1.25,
+    }
 
     assert remark(row) == "different work, own batches, others took 1.2 cores"
     assert remark({"status": "absent", "reason": "no registry"}) == "absent: no registry"
@@ -120,7 +132,10 @@ def test_names_are_chosen_from_both_lists():
     ("given", "message"),
     [
         ((["W9"], [], []), "there is no work 'W9'; .*known: W1, W1m, W2, W2a, W3, W4, W5"),
-        (([], ["toch"], []), "did you mean 'torch'\\? known: torch, jax, flower, fedjax, pfl, gossipy"),
+        (
+            ([], ["toch"], []),
+            "did you mean 'torch'\\? known: torch, jax, flower, fedjax, pfl, gossipy",
+        ),
         (([], [], ["W1", "x"]), "there is no work or opponent 'x'; known: W1, .*gossipy, none"),
     ],
 )
@@ -161,14 +176,22 @@ def test_an_environment_is_made_once_and_again_when_its_packages_change(tmp_path
     assert len(commands) == 4
 
 
-def test_an_environment_that_cannot_be_made_says_why_and_leaves_nothing_believed(tmp_path, monkeypatch):
+def test_an_environment_that_cannot_be_made_says_why_and_leaves_nothing_believed(
+    tmp_path, monkeypatch
+):
     class Done:
-        returncode, stdout, stderr = 1, "", "noise\nERROR: No matching distribution found for a==1\n"
+        returncode, stdout, stderr = (
+            1,
+            "",
+            "noise\nERROR: No matching distribution found for a==1\n",
+        )
 
     monkeypatch.setattr("benchmarks.environments.subprocess.run", lambda *_, **__: Done)
     wanted = tmp_path / "x.txt"
     wanted.write_text("a==1\n", encoding="ascii")
 
-    with pytest.raises(OpponentAbsentError, match="'x' could not be made: ERROR: No matching distribution"):
+    with pytest.raises(
+        OpponentAbsentError, match="'x' could not be made: ERROR: No matching distribution"
+    ):
         ensure("x", wanted, tmp_path)
     assert not (tmp_path / "x" / "made-from").exists()

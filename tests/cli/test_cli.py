@@ -14,7 +14,16 @@ import pytest
 
 from folkman.cli import main
 
-FAST = ["--set", "slots=20", "--set", "seeds=[0]", "--set", "data.train_size=100", "--set", "model.name=softmax"]
+FAST = [
+    "--set",
+    "slots=20",
+    "--set",
+    "seeds=[0]",
+    "--set",
+    "data.train_size=100",
+    "--set",
+    "model.name=softmax",
+]
 
 
 class Done(NamedTuple):
@@ -47,13 +56,25 @@ def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["folder"] == "r"
     assert len(answer["runs"]) == 3
-    promised = {"algorithm", "label", "seed", "slots", "seconds", "gradients", "rounds", "bits", "train_loss"}
+    promised = {
+        "algorithm",
+        "label",
+        "seed",
+        "slots",
+        "seconds",
+        "gradients",
+        "rounds",
+        "bits",
+        "train_loss",
+    }
     promised |= {"test_accuracy", "mean_age", "max_age", "kappa"}
     for run in answer["runs"]:
         assert promised <= set(run)
     made = {path.name for path in (tmp_path / "r").iterdir()}
     assert {"config.toml", "metrics.parquet", "summary.json", "figures", "provenance.json"} <= made
-    assert (tmp_path / "r" / "figures" / "train_loss-seconds.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        (tmp_path / "r" / "figures" / "train_loss-seconds.png").read_bytes().startswith(b"\x89PNG")
+    )
     assert "FedAvg, seed 0: 20 slots, training loss " in done.stderr
     assert json.loads((tmp_path / "r" / "provenance.json").read_text())["command"] == [
         "run", *FAST, "--out", "r", "--json"
@@ -76,7 +97,9 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path)
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", *arguments, "--out", "stopped"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     parts = tmp_path / "stopped" / "parts"
     deadline = time.monotonic() + 120
     while not (parts.is_dir() and any(parts.glob("*.parquet"))) and time.monotonic() < deadline:
@@ -101,18 +124,33 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path)
         (["run", "nowhere.toml"], "there is no nowhere.toml"),
         (["run", "--set", "network.gama=3"], "did you mean 'gamma'?"),
         (["run", "--set", "algorithm.0.name=fedavgg"], "did you mean 'fedavg'?"),
-        (["run", "--set", "algorithm.0.step=-1"], "step must be a finite number of at least 0, got -1"),
+        (
+            ["run", "--set", "algorithm.0.step=-1"],
+            "step must be a finite number of at least 0, got -1",
+        ),
         (["run", "--set", "data.name=npz", "--set", "data.path=none.npz"], "none.npz"),
         (["run", "--set", "data.name=npz", "--set", "data.path=nan.npz"], "expected finite"),
         (["run", "--set", "data.name=npz", "--set", "data.path=cut.npz"], "cut.npz"),
         (["run", "--set", "nodes=2000"], "none at node"),
-        (["run", "--set", "data.name=mnist", "--set", "data.folder=empty"], "folkman data fetch mnist"),
-        (["run", "--set", "model.name=cnn", "--set", "data.name=gaussian"], "height, width, channels"),
+        (
+            ["run", "--set", "data.name=mnist", "--set", "data.folder=empty"],
+            "folkman data fetch mnist",
+        ),
+        (
+            ["run", "--set", "model.name=cnn", "--set", "data.name=gaussian"],
+            "height, width, channels",
+        ),
         (["run", "--resume", "empty"], "expected a run folder"),
-        (["run", "--resume", "empty", "--set", "slots=3"], "--resume takes everything from the folder"),
+        (
+            ["run", "--resume", "empty", "--set", "slots=3"],
+            "--resume takes everything from the folder",
+        ),
         (["run", "--out", "full"], "has content"),
         (["run", "--out", "nan.npz"], "is a file"),
-        (["run", "--set", "data.name=gaussian", "--set", "model.name=softmax"], "expects labels as targets"),
+        (
+            ["run", "--set", "data.name=gaussian", "--set", "model.name=softmax"],
+            "expects labels as targets",
+        ),
         (["run", "--set", "model.name=quadratic"], "expects curvatures as targets"),
         (["run", "--set", "model.hidden=[0]"], "hidden widths must be at least 1"),
         (["run", "--nonsense"], "No such option"),
@@ -163,8 +201,12 @@ def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", *FAST, "--out", "r"]
-    own = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")}  # the limit would cut what others read
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False, env=own)
+    own = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")
+    }  # the limit would cut what others read
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False, env=own
+    )
 
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
@@ -181,7 +223,9 @@ def test_help_answers_without_the_heavy_packages():
         "heavy = {'jax', 'numpy', 'matplotlib', 'pyarrow', 'rich', 'scipy', 'sklearn', 'pydantic'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
 
     assert done.returncode == 0, done.stderr
 
@@ -196,7 +240,9 @@ def test_the_data_listing_says_what_is_missing(folkman, tmp_path):
 
 def test_the_installed_command_is_the_module():
     script = Path(sys.executable).with_name("folkman")
-    done = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60, check=False, env=os.environ)
+    done = subprocess.run(
+        [script, "--help"], capture_output=True, text=True, timeout=60, check=False, env=os.environ
+    )
 
     assert done.returncode == 0
     for name in ("run", "ls", "plot", "data"):

@@ -49,7 +49,9 @@ def last_json(result):
 def test_gap_prints_rows_and_draws_a_figure(folkman, tmp_path):
     figure = tmp_path / "gap.png"
 
-    answer = last_json(folkman("gap", "--nodes", 1, "--nodes", 4, "--model", "worst", "--json", "--plot", figure))
+    answer = last_json(
+        folkman("gap", "--nodes", 1, "--nodes", 4, "--model", "worst", "--json", "--plot", figure)
+    )
 
     assert [row["nodes"] for row in answer["rows"]] == [1, 4]
     assert answer["rows"][1]["normalised"] == pytest.approx(0.25)
@@ -61,7 +63,9 @@ def test_gap_without_options_goes_to_64_nodes(folkman):
 
     assert result.exit_code == 0
     assert "breaks it" in result.stdout
-    assert [line.split()[0] for line in result.stdout.splitlines() if line.strip()[:1].isdigit()][-1] == "64"
+    assert [line.split()[0] for line in result.stdout.splitlines() if line.strip()[:1].isdigit()][
+        -1
+    ] == "64"
 
 
 def test_bound_examines_a_folder_and_repeats_its_run(folkman, folder, tmp_path):
@@ -101,7 +105,9 @@ def test_step_proposes_one_and_judges_the_configured(folkman):
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
 
     good = last_json(folkman("step", *settings, "--json"))["rows"][0]
-    bad = last_json(folkman("step", *settings, "--set", "algorithm.0.step=50.0", "--json"))["rows"][0]
+    bad = last_json(folkman("step", *settings, "--set", "algorithm.0.step=50.0", "--json"))["rows"][
+        0
+    ]
 
     assert 0 < good["proved"] <= good["advised"] < good["stable_below"]
     assert (good["beyond_limit"], bad["beyond_limit"]) == (False, True)

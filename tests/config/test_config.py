@@ -20,19 +20,29 @@ def test_every_builder_resolves_with_what_it_requires():
     required = {"path": "some.npz", "delay": 3, "radius": 1.0, "penalty": 1.0, "rate": 1.0}
     for name, choice in CHOICES.items():
         for builder in choice.builders:
-            needed = {key: required[key] for key, (_, default) in choice.options(builder).items() if default is ...}
+            needed = {
+                key: required[key]
+                for key, (_, default) in choice.options(builder).items()
+                if default is ...
+            }
             table = choice.resolve({"name": builder, **needed})
             assert choice.resolve(table) == table, (name, builder)
 
 
 def test_an_override_of_a_name_starts_the_table_afresh():
-    config = resolve(override({"network": {"name": "snapshot", "gamma": 9}}, ["network.name=ideal"]))
+    config = resolve(
+        override({"network": {"name": "snapshot", "gamma": 9}}, ["network.name=ideal"])
+    )
 
     assert config.network == {"name": "ideal", "bits_per_parameter": 16}
 
 
 def test_algorithms_of_one_name_are_labelled_by_what_differs():
-    tables = [{"name": "async_sharing", "step": 0.1}, {"name": "async_sharing", "step": 0.2}, {"name": "fedavg"}]
+    tables = [
+        {"name": "async_sharing", "step": 0.1},
+        {"name": "async_sharing", "step": 0.2},
+        {"name": "fedavg"},
+    ]
 
     labels = [table["label"] for table in resolve({"algorithm": tables}).algorithm]
 
@@ -44,10 +54,16 @@ def test_algorithms_of_one_name_are_labelled_by_what_differs():
     [
         (["netwrk.gamma=3"], "unknown key 'netwrk'; did you mean 'network'?"),
         (["network.gama=3"], "unknown key 'network.gama' for 'snapshot'; did you mean 'gamma'?"),
-        (["algorithm.0.stp=3"], "unknown key 'algorithm.0.stp' for 'async_sharing'; did you mean 'step'?"),
+        (
+            ["algorithm.0.stp=3"],
+            "unknown key 'algorithm.0.stp' for 'async_sharing'; did you mean 'step'?",
+        ),
         (["data.name=digit"], r"\[data\] has no 'digit'; did you mean 'digits'?"),
         (["algorithm.0.name=fedavgg"], "has no 'fedavgg'; did you mean 'fedavg'?"),
-        (["algorithm.0.step=-1"], r"algorithm.0 .*: step must be a finite number of at least 0, got -1"),
+        (
+            ["algorithm.0.step=-1"],
+            r"algorithm.0 .*: step must be a finite number of at least 0, got -1",
+        ),
         (["algorithm.0.step=fast"], "'algorithm.0.step' is not right"),
         (["network.gamma=0"], "gamma must be a whole number of slots of at least 1"),
         (["network.gamma=2.5"], "'network.gamma' is not right"),
@@ -107,7 +123,17 @@ def test_strings_survive_toml():
 
 
 @pytest.mark.parametrize(
-    "labels", [["eta/small", "eta small"], ["A", "a"], ["x", "x"], ["--"], ["a\nb"], ["a\x1b[31m"], ["a" * 81], [""]]
+    "labels",
+    [
+        ["eta/small", "eta small"],
+        ["A", "a"],
+        ["x", "x"],
+        ["--"],
+        ["a\nb"],
+        ["a\x1b[31m"],
+        ["a" * 81],
+        [""],
+    ],
 )
 def test_labels_that_share_a_file_name_or_cannot_be_shown_are_refused(labels):
     with pytest.raises(ConfigError, match="label"):
@@ -115,7 +141,10 @@ def test_labels_that_share_a_file_name_or_cannot_be_shown_are_refused(labels):
 
 
 def test_a_radio_table_is_the_network_and_an_algorithms_own_starts_from_it():
-    tables = [{"name": "async_sharing"}, {"name": "async_sharing", "network": {"allocation": "uniform"}}]
+    tables = [
+        {"name": "async_sharing"},
+        {"name": "async_sharing", "network": {"allocation": "uniform"}},
+    ]
     config = resolve({"radio": {"bandwidth_hz": 1e6}, "algorithm": tables})
 
     assert (config.network["name"], config.network["bandwidth_hz"]) == ("radio", 1e6)

@@ -34,7 +34,9 @@ def test_an_installed_package_is_found_by_plain_name(installed):
     installed(
         "[folkman.algorithm]\nslow_gossip = roundabout:gossip\n[folkman.network]\nslow_gossip = roundabout:fading\n"
     )
-    comparison = resolve({**SMALL, "network": {"name": "slow_gossip"}, "algorithm": [{"name": "slow_gossip"}]})
+    comparison = resolve(
+        {**SMALL, "network": {"name": "slow_gossip"}, "algorithm": [{"name": "slow_gossip"}]}
+    )
     ((_, network),) = pairs(comparison, build_problem(comparison, 4), 4)
 
     assert comparison.algorithm[0] == {
@@ -56,7 +58,10 @@ def test_a_module_is_named_with_its_function(installed):
 @pytest.mark.parametrize(
     ("entries", "complaint"),
     [
-        ("fedavg = ring:gossip\n", r"package 'ring' registers the algorithm 'fedavg', which is built in; rename it"),
+        (
+            "fedavg = ring:gossip\n",
+            r"package 'ring' registers the algorithm 'fedavg', which is built in; rename it",
+        ),
         ("hoop = ring:no_such\n", r"ring has no 'no_such'"),
         ("hoop = no_such_ring:gossip\n", r"no_such_ring, which is not installed here"),
     ],

@@ -119,15 +119,21 @@ def test_a_file_in_a_setting_is_found_in_the_working_directory(folder, monkeypat
 
 
 def test_own_code_beside_a_sweep_file_may_be_an_axis(folder):
-    text = '[[algorithm]]\nname = "fedavg"\n[grid]\nalgorithm.0.name = ["mine.py:gossip", "fedavg"]\n'
+    text = (
+        '[[algorithm]]\nname = "fedavg"\n[grid]\nalgorithm.0.name = ["mine.py:gossip", "fedavg"]\n'
+    )
     raw = configured(folder, text + "nodes = [2, 3]\n")
 
     found = plan(raw, axes_of(raw))
 
-    assert {job.arm for job in found.jobs} == {f"{name}, nodes={n}" for name in ("gossip", "fedavg") for n in (2, 3)}
+    assert {job.arm for job in found.jobs} == {
+        f"{name}, nodes={n}" for name in ("gossip", "fedavg") for n in (2, 3)
+    }
 
 
-def test_only_a_file_outside_the_folder_of_its_configuration_is_warned_of_and_once(folder, tmp_path, capsys):
+def test_only_a_file_outside_the_folder_of_its_configuration_is_warned_of_and_once(
+    folder, tmp_path, capsys
+):
     configured(folder, '[[algorithm]]\nname = "mine.py:gossip"\n')
     assert capsys.readouterr().err == ""
     (tmp_path / "other.toml").write_text('[[algorithm]]\nname = "study/../../far.py:gossip"\n')
@@ -142,7 +148,9 @@ def test_only_a_file_outside_the_folder_of_its_configuration_is_warned_of_and_on
 
 def test_a_configuration_is_read_without_running_the_code_it_names(folder):
     marker = folder / "ran"
-    (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\ndef gossip(): pass\n")
+    (folder / "mine.py").write_text(
+        f"import pathlib\npathlib.Path({str(marker)!r}).touch()\ndef gossip(): pass\n"
+    )
 
     raw = configured(folder, '[[algorithm]]\nname = "mine.py:gossip"\n')
 
@@ -156,15 +164,39 @@ def test_a_configuration_is_read_without_running_the_code_it_names(folder):
     ("name", "source", "complaint"),
     [
         ("gossip", "def gosip(): pass", r"has no 'gossip'; did you mean 'gosip'\?"),
-        ("gossip", "import nowhere_to_be_found", r"import raised ModuleNotFoundError.*mine\.py, line 1"),
-        ("gossip", "\n1 / 0", r"whose import raised ZeroDivisionError: division by zero \(.*mine\.py, line 2\)"),
+        (
+            "gossip",
+            "import nowhere_to_be_found",
+            r"import raised ModuleNotFoundError.*mine\.py, line 1",
+        ),
+        (
+            "gossip",
+            "\n1 / 0",
+            r"whose import raised ZeroDivisionError: division by zero \(.*mine\.py, line 2\)",
+        ),
         ("gossip", "def gossip(:\n", r"whose import raised SyntaxError: .*line 1"),
         ("gossip", "import sys\nsys.exit(3)", r"whose import raised SystemExit: 3 .*line 2"),
         ("gossip", "gossip = 3", r"expected a function that builds the algorithm, got int 3"),
-        ("gossip", "def gossip(): return 3", r"expected an fm\.Algorithm, got int; correct what it returns"),
-        ("gossip", "\ndef gossip():\n    raise KeyError('x')", r"raised KeyError: 'x' \(.*mine\.py, line 3\)"),
-        ("gossip", "def gossip(step: 'Stp'): pass", r"whose types cannot be read: name 'Stp' is not defined"),
-        ("gossip", "class A: pass\ndef gossip(a: A): pass", r"an option that no configuration can hold"),
+        (
+            "gossip",
+            "def gossip(): return 3",
+            r"expected an fm\.Algorithm, got int; correct what it returns",
+        ),
+        (
+            "gossip",
+            "\ndef gossip():\n    raise KeyError('x')",
+            r"raised KeyError: 'x' \(.*mine\.py, line 3\)",
+        ),
+        (
+            "gossip",
+            "def gossip(step: 'Stp'): pass",
+            r"whose types cannot be read: name 'Stp' is not defined",
+        ),
+        (
+            "gossip",
+            "class A: pass\ndef gossip(a: A): pass",
+            r"an option that no configuration can hold",
+        ),
         ("fedavg", "def fedavg(): pass", r"'fedavg' is a built-in algorithm; rename the function"),
     ],
 )
@@ -180,7 +212,10 @@ def test_own_code_that_cannot_serve_is_refused(folder, name, source, complaint):
         (".:gossip", r"has no '\.:gossip'; for own code write FILE\.py:FUNCTION"),
         ("mine.py", r"has no 'mine\.py'; for own code write FILE\.py:FUNCTION"),
         ("mine.py:", r"for own code write FILE\.py:FUNCTION"),
-        ("no_such_package.rules:gossip", r"the module no_such_package\.rules, which is not installed here"),
+        (
+            "no_such_package.rules:gossip",
+            r"the module no_such_package\.rules, which is not installed here",
+        ),
         ("json:gossip", r"json has no 'gossip'"),
         (["mine.py:gossip"], r"has no"),
     ],
@@ -206,21 +241,35 @@ def test_the_command_line_ends_with_a_sentence_and_code_2(folder, monkeypatch, c
 
 
 WRONG = {
-    "data": [("return 3", "an fm.DataSet, got int"), ("return fm.load('digits')._replace(y_test=[1])", "NumPy array")],
+    "data": [
+        ("return 3", "an fm.DataSet, got int"),
+        ("return fm.load('digits')._replace(y_test=[1])", "NumPy array"),
+    ],
     "model": [("return 3", "an fm.Model, got int")],
-    "network": [("return 3", "int without bits_per_parameter, downlink"), ("return Loose()", "can be hashed")],
+    "network": [
+        ("return 3", "int without bits_per_parameter, downlink"),
+        ("return Loose()", "can be hashed"),
+    ],
     "projection": [("return 3", r"a function \(w, step\) -> w, got int")],
     "partition": [
         ("return 3", "a list of 3 arrays of sample numbers, one per node, got int"),
         ("return [np.arange(2)]", "got a list of 1"),
         ("return [np.arange(2)] * 2 + [np.arange(0)]", "got none on node 2"),
-        ("return [np.arange(2)] * 2 + [np.array([30])]", r"expected sample numbers in 0\.\.29, got 30\.\.30 on node 2"),
-        ("return [np.ones(2)] * 3", "a one-dimensional array of whole numbers, got ndarray of float64"),
+        (
+            "return [np.arange(2)] * 2 + [np.array([30])]",
+            r"expected sample numbers in 0\.\.29, got 30\.\.30 on node 2",
+        ),
+        (
+            "return [np.ones(2)] * 3",
+            "a one-dimensional array of whole numbers, got ndarray of float64",
+        ),
     ],
 }
 
 
-@pytest.mark.parametrize(("kind", "body", "complaint"), [(k, *case) for k, cases in WRONG.items() for case in cases])
+@pytest.mark.parametrize(
+    ("kind", "body", "complaint"), [(k, *case) for k, cases in WRONG.items() for case in cases]
+)
 def test_a_builder_that_returns_something_else_is_refused(folder, kind, body, complaint):
     loose = "class Loose(type(fm.ideal())):\n    __hash__ = None\n    def __init__(self): pass\n    alive = 1\n"
     source = f"import folkman as fm\nimport numpy as np\n{loose}    bits_per_parameter = 1\n"
@@ -235,7 +284,12 @@ def test_every_builder_is_given_what_it_asks_for_and_no_table_may_set_it(folder)
     table = {kind: {"name": f"{folder}/mine.py:{name}"} for kind, name in
              {"data": "blobs", "partition": "dealt", "model": "tiny", "network": "fading",
               "projection": "clipped"}.items()}  # fmt: skip
-    raw = {**SMALL, **table, "slot_s": 0.5, "algorithm": [{"name": f"{folder}/mine.py:seeded", "step": 0.1}]}
+    raw = {
+        **SMALL,
+        **table,
+        "slot_s": 0.5,
+        "algorithm": [{"name": f"{folder}/mine.py:seeded", "step": 0.1}],
+    }
     comparison = resolve(raw)
     problem = build_problem(comparison, 5)
     ((algorithm, network),) = pairs(comparison, problem, 5)
@@ -274,7 +328,13 @@ def test_seeds_share_what_is_built_unless_a_builder_asks_for_one(folder):
     from folkman.experiment.parts import parts
 
     plain = resolve({**SMALL, "algorithm": [{"name": f"{folder}/mine.py:gossip"}]})
-    seeded = resolve({**SMALL, "network": {"name": f"{folder}/mine.py:fading"}, "algorithm": [{"name": "fedavg"}]})
+    seeded = resolve(
+        {
+            **SMALL,
+            "network": {"name": f"{folder}/mine.py:fading"},
+            "algorithm": [{"name": "fedavg"}],
+        }
+    )
 
     one, two = (part.simulation for part in parts(plain))
     assert one.algorithm is two.algorithm
@@ -290,18 +350,23 @@ def test_a_file_may_import_from_its_own_folder_and_two_folders_do_not_mix(folder
     for place, step in ((folder, 0.25), (other, 0.75)):
         (place / "rules.py").write_text(f"STEP = {step}\n")
         source = (
-            "import folkman as fm\nfrom rules import STEP\ndef gossip(step: float = STEP): return fm.fedavg(step)\n"
+            "import folkman as fm\nfrom rules import STEP\n"
+            "def gossip(step: float = STEP): return fm.fedavg(step)\n"
         )
         (place / "mine.py").write_text(source)
 
     raw = {
         **SMALL,
-        "algorithm": [{"name": f"{place}/mine.py:gossip", "label": place.name} for place in (folder, other)],
+        "algorithm": [
+            {"name": f"{place}/mine.py:gossip", "label": place.name} for place in (folder, other)
+        ],
     }
     comparison = resolve(raw)
 
     assert [table["step"] for table in comparison.algorithm] == [0.25, 0.75]
-    assert set(digests(comparison)) == {f"{p}/{name}.py" for p in (folder, other) for name in ("mine", "rules")}
+    assert set(digests(comparison)) == {
+        f"{p}/{name}.py" for p in (folder, other) for name in ("mine", "rules")
+    }
     assert "rules" not in sys.modules
     assert str(folder) not in sys.path
     assert not list(folder.glob("__pycache__"))
@@ -330,7 +395,9 @@ def test_a_file_that_changes_during_a_run_is_read_again_only_when_it_is_asked_fo
 
     assert digests(comparison) == before
     assert named(folder, "gossip").algorithm[0]["step"] == 0.6
-    with pytest.raises(ValueError, match=r"mine\.py has changed since .*SHA-256 \w{12} then, \w{12} now; restore"):
+    with pytest.raises(
+        ValueError, match=r"mine\.py has changed since .*SHA-256 \w{12} then, \w{12} now; restore"
+    ):
         check_unchanged(before)
     (folder / "mine.py").unlink()
     with pytest.raises(ValueError, match=r"mine\.py.* cannot be read: No such file.*; put it back"):

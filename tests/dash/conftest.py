@@ -11,7 +11,9 @@ import pytest
 
 pytest.importorskip("starlette", reason="the live page needs: pip install 'folkman[dash]'")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 @contextmanager
@@ -49,12 +51,15 @@ def serving() -> Iterator[Callable]:
 @pytest.fixture(scope="session")
 def browser():
     """Start Chromium; a machine without one says how to get it."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright drives the browser")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="pip install playwright drives the browser"
+    )
     if CHROMIUM is None:
         pytest.skip("no Chromium here: apt-get install chromium (`make test` does it where it may)")
     with playwright.sync_playwright() as driver:
         found = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
         )
         yield found
         found.close()
@@ -72,7 +77,10 @@ def visit(browser) -> Iterator[Callable]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("console", lambda line: troubles.append(line.text) if line.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda line: troubles.append(line.text) if line.type in ("error", "warning") else None,
+        )
         page.goto(address)
         return page
 

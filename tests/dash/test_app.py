@@ -46,7 +46,9 @@ def closed_page():
         yield address
 
 
-@pytest.mark.parametrize("path", ["/", "/static/main.js", "/static/dash.css", "/nothing", "/scene/none", "/events"])
+@pytest.mark.parametrize(
+    "path", ["/", "/static/main.js", "/static/dash.css", "/nothing", "/scene/none", "/events"]
+)
 def test_every_answer_has_the_strict_headers(open_page, path):
     answer, _ = ask(open_page, path)
     policy = answer.headers["content-security-policy"]
@@ -75,12 +77,16 @@ def test_nothing_can_be_changed(open_page, method):
     assert ask(open_page, method=method)[0].status == 405
 
 
-@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/scene/..%2f..%2fconfig"])
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/scene/..%2f..%2fconfig"]
+)
 def test_no_path_leads_out(open_page, path):
     assert ask(open_page, path)[0].status == 404
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/static/main.js", "/?token=wrong", "/events?token=" + TOKEN])
+@pytest.mark.parametrize(
+    "path", ["/", "/events", "/static/main.js", "/?token=wrong", "/events?token=" + TOKEN]
+)
 def test_without_the_token_nothing_is_shown(closed_page, path):
     answer, text = ask(closed_page, path)
 

@@ -54,13 +54,17 @@ def test_it_can_be_used_by_keyboard_alone(visit, address):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
 
-    before = page.locator("section", has_text="The cell").locator(".bar .quiet").first.text_content()
+    before = (
+        page.locator("section", has_text="The cell").locator(".bar .quiet").first.text_content()
+    )
     page.keyboard.press("x")
     expect(page.get_by_role("combobox", name="Against")).to_have_value("slots")
     page.keyboard.press("c")
     expect(page.get_by_role("combobox", name="Colour")).to_have_value("age")
     page.keyboard.press("]")
-    expect(page.locator("section", has_text="The cell").locator(".bar .quiet").first).not_to_have_text(before or "")
+    expect(
+        page.locator("section", has_text="The cell").locator(".bar .quiet").first
+    ).not_to_have_text(before or "")
     tab_to(page, page.locator("svg.map .node").nth(2))
     page.keyboard.press("Enter")
     expect(page.locator("svg.map .node").nth(2)).to_have_attribute("aria-pressed", "true")
@@ -113,7 +117,11 @@ def test_a_phone_needs_no_sideways_scrolling(visit, address):
 def test_a_label_is_text_and_never_markup(serving, visit, tmp_path, radio_folder):
     folder = tmp_path / "evil"
     folder.mkdir()
-    config = (radio_folder / "config.toml").read_text().replace("Algorithm <1>", "<img src=x onerror=alert(1)>")
+    config = (
+        (radio_folder / "config.toml")
+        .read_text()
+        .replace("Algorithm <1>", "<img src=x onerror=alert(1)>")
+    )
     (folder / "config.toml").write_text(config)
 
     page = visit(serving(RunSource(folder)))
@@ -129,7 +137,9 @@ def test_a_sweep_is_shown_as_small_multiples(serving, visit, tmp_path, radio_fol
          "label": "FedAvg", "seed": seed, "state": "finished", "settings": {}}
         for seed in (0, 1)
     ]  # fmt: skip
-    jobs.append(jobs[0] | {"key": "k3", "arm": "FedAvg, gamma=9", "state": "failed", "message": "no data"})
+    jobs.append(
+        jobs[0] | {"key": "k3", "arm": "FedAvg, gamma=9", "state": "failed", "message": "no data"}
+    )
     index = {"format": 1, "name": "delays", "state": "failed", "workers": [], "jobs": jobs}
     (tmp_path / "index.json").write_text(json.dumps(index))
 
@@ -142,8 +152,20 @@ def test_a_sweep_is_shown_as_small_multiples(serving, visit, tmp_path, radio_fol
 
 
 def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
-    health = {"node": "node-0", "state": "learning", "steps": 41, "slot": 44, "loss": 0.5, "linked": ["node-1"]}
-    health |= {"refused": {"stale": 2}, "latency_s": {"node-1": 0.004}, "memory_bytes": 2e8, "uptime_s": 9.0}
+    health = {
+        "node": "node-0",
+        "state": "learning",
+        "steps": 41,
+        "slot": 44,
+        "loss": 0.5,
+        "linked": ["node-1"],
+    }
+    health |= {
+        "refused": {"stale": 2},
+        "latency_s": {"node-1": 0.004},
+        "memory_bytes": 2e8,
+        "uptime_s": 9.0,
+    }
     for number, state in enumerate(("learning", "fault")):
         home = tmp_path / "nodes" / f"node-{number}"
         home.mkdir(parents=True)
@@ -162,7 +184,9 @@ def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
     expect(page.locator("#status")).to_have_text("1 of 2 nodes well")
     expect(page.get_by_role("region", name="Nodes").locator("tr.bad")).to_contain_text("fault")
     expect(page.get_by_role("region", name="Faults")).to_contain_text("refused: crc")
-    (tmp_path / "nodes" / "node-1" / "health.json").write_text(json.dumps(health | {"node": "node-1"}))
+    (tmp_path / "nodes" / "node-1" / "health.json").write_text(
+        json.dumps(health | {"node": "node-1"})
+    )
     expect(page.locator("#status")).to_have_text("2 of 2 nodes well")
 
 
@@ -170,23 +194,49 @@ def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
 def test_a_run_that_is_killed_and_resumed_while_watched(visit, tmp_path):
     """Real processes: `folkman run`, SIGKILL, `folkman run --resume`, and `folkman dash` all along."""
     run = [sys.executable, "-m", "folkman", "run"]
-    quick = ["--set", "data.name=quadratic", "--set", "slots=100000000", "--set", "record_every=2000"]
-    quick += ["--set", "seeds=[0]", "--set", "nodes=4", "--set", 'algorithm=[{name="async_sharing",step=0.001}]']
+    quick = [
+        "--set",
+        "data.name=quadratic",
+        "--set",
+        "slots=100000000",
+        "--set",
+        "record_every=2000",
+    ]
+    quick += [
+        "--set",
+        "seeds=[0]",
+        "--set",
+        "nodes=4",
+        "--set",
+        'algorithm=[{name="async_sharing",step=0.001}]',
+    ]
     started = []
 
     def start(*command, **options):
-        process = subprocess.Popen([*command], cwd=tmp_path, stderr=subprocess.DEVNULL, text=True, **options)
+        process = subprocess.Popen(
+            [*command], cwd=tmp_path, stderr=subprocess.DEVNULL, text=True, **options
+        )
         started.append(process)
         return process
 
     try:
         first = start(*run, *quick, "--out", "r", stdout=subprocess.DEVNULL)
-        wait_for(lambda: (tmp_path / "r" / "live").is_dir() and list((tmp_path / "r" / "live").glob("*.json")))
-        dash = start(sys.executable, "-m", "folkman", "dash", "r", "--port", "0", stdout=subprocess.PIPE)
+        wait_for(
+            lambda: (
+                (tmp_path / "r" / "live").is_dir()
+                and list((tmp_path / "r" / "live").glob("*.json"))
+            )
+        )
+        dash = start(
+            sys.executable, "-m", "folkman", "dash", "r", "--port", "0", stdout=subprocess.PIPE
+        )
         assert dash.stdout is not None
         address = next(line.split()[1] for line in dash.stdout if line.startswith("open"))
         page = visit(address)
-        status, slots = page.locator("#status"), page.get_by_role("region", name="Runs").locator("td").nth(3)
+        status, slots = (
+            page.locator("#status"),
+            page.get_by_role("region", name="Runs").locator("td").nth(3),
+        )
         expect(status).to_have_text("running, 0 of 1 runs")
         wait_for(lambda: done(slots) > 0)
         seen = done(slots)
@@ -231,9 +281,8 @@ def test_the_page_is_refused_beyond_loopback_without_a_token(radio_folder, monke
     assert "visitors must bring a token; add --token new" in capsys.readouterr().err
 
 
-WIDER = (
-    """() => [...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth + 1).length"""
-)
+WIDER = """() => [...document.querySelectorAll('.scroll')]
+    .filter(box => box.scrollWidth > box.clientWidth + 1).length"""
 SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 

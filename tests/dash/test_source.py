@@ -18,7 +18,10 @@ HEAD = {"at": 1.0, "label": "FedAvg", "algorithm": "fedavg", "seed": 1, "slots":
 
 
 def row(slot):
-    return {"at": 2.0 + slot, "row": {"slots": slot, "seconds": slot / 10, "train_loss": 1 / (1 + slot)}}
+    return {
+        "at": 2.0 + slot,
+        "row": {"slots": slot, "seconds": slot / 10, "train_loss": 1 / (1 + slot)},
+    }
 
 
 def write(path, *contents, mode="a"):
@@ -134,7 +137,14 @@ def test_a_run_that_begins_grows_is_killed_resumed_and_ends(going, radio_folder)
 def test_a_sweep_is_told_job_by_job(tmp_path, radio_folder):
     folder = tmp_path / "jobs" / "k1"
     shutil.copytree(radio_folder, folder)
-    job = {"key": "k1", "folder": "jobs/k1", "arm": "FedAvg", "algorithm": "fedavg", "label": "FedAvg", "seed": 0}
+    job = {
+        "key": "k1",
+        "folder": "jobs/k1",
+        "arm": "FedAvg",
+        "algorithm": "fedavg",
+        "label": "FedAvg",
+        "seed": 0,
+    }
     index = {"format": 1, "name": "s", "state": "running", "jobs": [job | {"state": "waiting"}]}
     (tmp_path / "index.json").write_text(json.dumps(index))
     source = make_source(tmp_path, cluster=False)

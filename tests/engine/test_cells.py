@@ -16,7 +16,10 @@ from folkman.radio.network import RadioNetwork
 
 SLOTS = 12
 METHODS = {
-    "sharing on the radio": (lambda: RadioNetwork(threshold_db=0.0), lambda: fm.async_sharing(step=0.5)),
+    "sharing on the radio": (
+        lambda: RadioNetwork(threshold_db=0.0),
+        lambda: fm.async_sharing(step=0.5),
+    ),
     "sharing, snapshots": (lambda: fm.snapshot(gamma=3), lambda: fm.async_sharing(step=0.5)),
     "a server": (fm.ideal, lambda: fm.fedavg(step=0.5)),
     "lock-step": (fm.ideal, lambda: fm.dpsgd(step=0.5)),
@@ -32,7 +35,9 @@ def field(cells=3):
 def test_a_cell_among_many_is_that_cell_alone(method):
     network, algorithm = (build() for build in METHODS[method])
     cells = field()
-    together = simulate_cells(cells, network, algorithm, slots=SLOTS, seed=3, recording=Recording(every=5))
+    together = simulate_cells(
+        cells, network, algorithm, slots=SLOTS, seed=3, recording=Recording(every=5)
+    )
 
     seeds = np.random.SeedSequence(3).generate_state(3)
     alone = []
@@ -40,12 +45,32 @@ def test_a_cell_among_many_is_that_cell_alone(method):
         stacked = cells.problem(range(cell, cell + 1))
         own = {name: getattr(stacked, name)[0] for name in ("x", "y", "count", "share", "node")}
         problem = replace(stacked, **own)
-        alone.append(simulate(problem, network, algorithm, slots=SLOTS, seed=int(seed), recording=Recording(every=5)))
+        alone.append(
+            simulate(
+                problem,
+                network,
+                algorithm,
+                slots=SLOTS,
+                seed=int(seed),
+                recording=Recording(every=5),
+            )
+        )
 
     np.testing.assert_allclose(together.model, [run.model for run in alone], rtol=2e-4, atol=2e-6)
-    for name in ("train_loss", "test_accuracy", "consensus", "gradients", "rounds", "mean_age", "kappa", "gamma_t"):
+    for name in (
+        "train_loss",
+        "test_accuracy",
+        "consensus",
+        "gradients",
+        "rounds",
+        "mean_age",
+        "kappa",
+        "gamma_t",
+    ):
         expected = np.mean([run.column(name) for run in alone], axis=0)
-        np.testing.assert_allclose(together.column(name), expected, rtol=2e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            together.column(name), expected, rtol=2e-4, atol=1e-6, err_msg=name
+        )
     for name in ("bits", "bits_unicast"):
         assert together.column(name) == list(np.sum([run.column(name) for run in alone], axis=0))
     assert together.last("max_age") == max(run.last("max_age") for run in alone)
@@ -53,7 +78,9 @@ def test_a_cell_among_many_is_that_cell_alone(method):
 
 def test_how_many_run_at_once_does_not_matter():
     runs = [
-        simulate_cells(field(5), fm.snapshot(gamma=3), fm.async_sharing(step=0.5), slots=SLOTS, at_once=size)
+        simulate_cells(
+            field(5), fm.snapshot(gamma=3), fm.async_sharing(step=0.5), slots=SLOTS, at_once=size
+        )
         for size in (1, 2, 5)
     ]
 
@@ -61,7 +88,9 @@ def test_how_many_run_at_once_does_not_matter():
         np.testing.assert_allclose(run.model, runs[0].model, rtol=1e-5, atol=1e-7)
         assert run.column("slots") == runs[0].column("slots")
         assert run.column("bits") == runs[0].column("bits")
-        np.testing.assert_allclose(run.column("train_loss"), runs[0].column("train_loss"), rtol=1e-5)
+        np.testing.assert_allclose(
+            run.column("train_loss"), runs[0].column("train_loss"), rtol=1e-5
+        )
 
 
 def test_nodes_of_a_field_hold_distinct_samples_of_their_own():
@@ -76,14 +105,17 @@ def test_nodes_of_a_field_hold_distinct_samples_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"), [({"cells": 0}, "a cell and a node at least"), ({"samples": 201}, "1 to 200 samples")]
+    ("wrong", "says"),
+    [({"cells": 0}, "a cell and a node at least"), ({"samples": 201}, "1 to 200 samples")],
 )
 def test_impossible_fields_are_refused(wrong, says):
     data = fm.load("digits", train_size=200, test_size=50)
     with pytest.raises(ValueError, match=says):
         make_field(data, "softmax", **({"cells": 2, "nodes": 4, "samples": 20} | wrong))
     with pytest.raises(ValueError, match="neither timelines"):
-        simulate_cells(field(), fm.ideal(), fm.fedavg(), slots=2, recording=Recording(timeline=True))
+        simulate_cells(
+            field(), fm.ideal(), fm.fedavg(), slots=2, recording=Recording(timeline=True)
+        )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +154,9 @@ def test_two_cores_compute_what_one_does():
     found = []
     for cores in (1, 2):
         code = TWO_CORES.format(cores=cores)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+        )
         lines = [line.split() for line in done.stdout.splitlines()]
         found.append([(np.frombuffer(bytes.fromhex(nodes)), float(loss)) for nodes, loss in lines])
 

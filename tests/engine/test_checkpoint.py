@@ -35,7 +35,9 @@ def test_a_resumed_run_is_bit_identical(problem, algorithm, network, tmp_path):
     rest = list(march(sim, loaded, 25))
 
     assert str([row for _, row in whole[4:]]) == str([row for _, row in rest])
-    for a, b in zip(jax.tree.leaves(whole[-1][0].carry), jax.tree.leaves(rest[-1][0].carry), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(whole[-1][0].carry), jax.tree.leaves(rest[-1][0].carry), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(outcome(sim, whole[-1][0])[1], outcome(sim, rest[-1][0])[1])
 
@@ -47,7 +49,9 @@ def test_a_checkpoint_that_does_not_fit_is_refused(problem, tmp_path):
 
     with pytest.raises(ValueError, match="belongs to another run"):
         checkpoint.load(path, start(sim, 7), "other")
-    other = Simulation(make_problem(load("digits", train_size=200), "mlp", 3), pipelined(3), async_sharing(0.1))
+    other = Simulation(
+        make_problem(load("digits", train_size=200), "mlp", 3), pipelined(3), async_sharing(0.1)
+    )
     with pytest.raises(ValueError, match=r"should be .*; delete it to start this run again"):
         checkpoint.load(path, start(other, 7), "run")
     data = path.read_bytes()

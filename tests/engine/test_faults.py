@@ -32,7 +32,13 @@ NODES = 4
 
 def run_with(problem, network, algorithm, faults, slots=12, **options):
     return simulate(
-        problem, network, algorithm, slots=slots, recording=Recording(1, timeline=True), faults=faults, **options
+        problem,
+        network,
+        algorithm,
+        slots=slots,
+        recording=Recording(1, timeline=True),
+        faults=faults,
+        **options,
     )
 
 
@@ -45,7 +51,9 @@ def test_a_node_away_computes_hears_and_sends_nothing(quadratics):
     assert finished[:3, 2].all()
     assert finished[7:, 2].all()
     assert finished[:, [0, 1, 3]].all()
-    np.testing.assert_array_equal(held[4:8, 2, :2], np.broadcast_to(held[4, 2, :2], (4, 2)))  # nothing new until back
+    np.testing.assert_array_equal(
+        held[4:8, 2, :2], np.broadcast_to(held[4, 2, :2], (4, 2))
+    )  # nothing new until back
     assert not sends[3:7, 2].any()
     assert sends[:3].all()
     np.testing.assert_array_equal(held[4:8, 0, 2], 3)  # its last message stays, and grows old
@@ -54,16 +62,26 @@ def test_a_node_away_computes_hears_and_sends_nothing(quadratics):
 
 def test_a_crashed_node_that_comes_back_begins_at_the_first_model(quadratics):
     problem = quadratics(nodes=NODES)
-    back = simulate(problem, ideal(), async_sharing(0.1), slots=6, faults=Faults(crash=((1, 2, 6),)))
-    gone = simulate(problem, ideal(), async_sharing(0.1), slots=7, faults=Faults(crash=((1, 2, 6),)))
+    back = simulate(
+        problem, ideal(), async_sharing(0.1), slots=6, faults=Faults(crash=((1, 2, 6),))
+    )
+    gone = simulate(
+        problem, ideal(), async_sharing(0.1), slots=7, faults=Faults(crash=((1, 2, 6),))
+    )
 
-    paused = simulate(problem, ideal(), async_sharing(0.1), slots=6, faults=Faults(away=((1, 2, 6),)))
+    paused = simulate(
+        problem, ideal(), async_sharing(0.1), slots=6, faults=Faults(away=((1, 2, 6),))
+    )
     np.testing.assert_allclose(back.nodes[1], paused.nodes[1])  # frozen with what it had
     moved = np.linalg.norm(gone.nodes[1] - np.asarray(problem.initial))
-    assert 0 < moved < np.linalg.norm(paused.nodes[1] - np.asarray(problem.initial))  # one gradient from the start
+    assert (
+        0 < moved < np.linalg.norm(paused.nodes[1] - np.asarray(problem.initial))
+    )  # one gradient from the start
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(0.05), fedasync(0.05), dpsgd(0.05)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm", [async_sharing(0.05), fedasync(0.05), dpsgd(0.05)], ids=lambda a: a.name
+)
 @pytest.mark.parametrize(
     "faults",
     [
@@ -86,17 +104,23 @@ def test_simulator_and_reference_agree_under_faults(quadratics, algorithm, fault
 
 def test_what_liars_send_is_the_reversed_update_or_noise(quadratics):
     problem = quadratics(nodes=NODES)
-    messages = jnp.concatenate([jnp.arange(4.0 * problem.dim).reshape(4, -1), jnp.ones((4, 1))], axis=1)
+    messages = jnp.concatenate(
+        [jnp.arange(4.0 * problem.dim).reshape(4, -1), jnp.ones((4, 1))], axis=1
+    )
     key = jax.random.key(0)
 
     flipped = Faults(liars=0.5, scale=2.0).corrupt(messages, problem.initial, key)
     noisy = Faults(liars=0.5, attack="noise", scale=3.0).corrupt(messages, problem.initial, key)
 
     first = np.asarray(problem.initial)
-    np.testing.assert_allclose(flipped[:2, :-1], first - 2.0 * (np.asarray(messages[:2, :-1]) - first))
+    np.testing.assert_allclose(
+        flipped[:2, :-1], first - 2.0 * (np.asarray(messages[:2, :-1]) - first)
+    )
     for sent in (flipped, noisy):
         np.testing.assert_array_equal(sent[2:], messages[2:])
-        np.testing.assert_array_equal(sent[:, -1], messages[:, -1])  # what is not the model is left alone
+        np.testing.assert_array_equal(
+            sent[:, -1], messages[:, -1]
+        )  # what is not the model is left alone
     assert np.abs(noisy[:2, :-1]).max() > 0.1
 
 
@@ -104,7 +128,9 @@ def test_fedavg_goes_on_when_a_node_returns_and_each_round_waits_for_it(quadrati
     problem = quadratics(nodes=NODES)
 
     whole = simulate(problem, snapshot(2), fedavg(0.1), slots=30)
-    broken = simulate(problem, snapshot(2), fedavg(0.1), slots=30, faults=Faults(away=((3, 4, 14),)))
+    broken = simulate(
+        problem, snapshot(2), fedavg(0.1), slots=30, faults=Faults(away=((3, 4, 14),))
+    )
 
     assert whole.last("rounds") == 10
     assert 5 <= broken.last("rounds") < whole.last("rounds")
@@ -125,14 +151,26 @@ def test_losses_repeat_what_a_server_waits_for(quadratics):
     lossy = simulate(problem, Lossy(snapshot(2), 0.4), fedavg(0.1), slots=60)
 
     assert 0 < lossy.last("rounds") < sure.last("rounds")
-    assert lossy.last("bits_unicast") / lossy.last("rounds") > 1.3 * sure.last("bits_unicast") / sure.last("rounds")
+    assert lossy.last("bits_unicast") / lossy.last("rounds") > 1.3 * sure.last(
+        "bits_unicast"
+    ) / sure.last("rounds")
 
 
 @pytest.mark.parametrize("network", [constant(2), RadioNetwork()], ids=["constant", "radio"])
 @pytest.mark.parametrize("algorithm", [fedavg(0.1), dpsgd(0.1)], ids=lambda a: a.name)
-def test_a_method_that_needs_everyone_is_refused_when_one_leaves_for_good(quadratics, network, algorithm):
-    with pytest.raises(ValueError, match=f"{algorithm.name} assumes that every node answers in the end.*crashes"):
-        simulate(quadratics(nodes=NODES), network, algorithm, slots=3, faults=Faults(crash=((0, 1, None),)))
+def test_a_method_that_needs_everyone_is_refused_when_one_leaves_for_good(
+    quadratics, network, algorithm
+):
+    with pytest.raises(
+        ValueError, match=f"{algorithm.name} assumes that every node answers in the end.*crashes"
+    ):
+        simulate(
+            quadratics(nodes=NODES),
+            network,
+            algorithm,
+            slots=3,
+            faults=Faults(crash=((0, 1, None),)),
+        )
 
 
 @pytest.mark.parametrize(
@@ -141,9 +179,21 @@ def test_a_method_that_needs_everyone_is_refused_when_one_leaves_for_good(quadra
         (fedavg(0.1), Faults(crash=((0, 1, 4),)), "fedavg assumes that no node starts anew"),
         (cga(0.1), Faults(crash=((0, 1, 4),)), "cga assumes that no node starts anew"),
         (adpsgd(0.1), Faults(crash=((0, 1, 4),)), "adpsgd assumes that no node starts anew"),
-        (fedsa(0.1, M=4), Faults(crash=((0, 1, None),)), "fedsa waits for 4 of 4 nodes, and 1 of them crash"),
-        (fedap(0.1, m=4), Faults(crash=((0, 1, None),)), "fedap waits for 4 of 4 nodes, and 1 of them crash"),
-        (dpsgd(0.1, topology="schedule"), Faults(away=((0, 1, 4),)), "needs every node in every round"),
+        (
+            fedsa(0.1, M=4),
+            Faults(crash=((0, 1, None),)),
+            "fedsa waits for 4 of 4 nodes, and 1 of them crash",
+        ),
+        (
+            fedap(0.1, m=4),
+            Faults(crash=((0, 1, None),)),
+            "fedap waits for 4 of 4 nodes, and 1 of them crash",
+        ),
+        (
+            dpsgd(0.1, topology="schedule"),
+            Faults(away=((0, 1, 4),)),
+            "needs every node in every round",
+        ),
     ],
     ids=["fedavg", "cga", "adpsgd", "fedsa", "fedap", "schedule"],
 )
@@ -152,9 +202,13 @@ def test_faults_that_a_method_cannot_bear_are_refused(quadratics, algorithm, fau
         simulate(quadratics(nodes=NODES), ideal(), algorithm, slots=3, faults=faults)
 
 
-@pytest.mark.parametrize("algorithm", [fedsa(0.1), fedap(0.1), fedbuff(0.1), fedasync(0.1)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm", [fedsa(0.1), fedap(0.1), fedbuff(0.1), fedasync(0.1)], ids=lambda a: a.name
+)
 @pytest.mark.parametrize("back", [None, 9], ids=["gone", "restarted"])
-def test_partial_methods_go_on_without_one_node_and_with_a_restarted_one(quadratics, algorithm, back):
+def test_partial_methods_go_on_without_one_node_and_with_a_restarted_one(
+    quadratics, algorithm, back
+):
     problem = quadratics(nodes=NODES, heterogeneity=0.0, condition=2.0)
     run = run_with(problem, constant(1), algorithm, Faults(crash=((1, 5, back),)), slots=450)
 
@@ -169,10 +223,14 @@ def test_who_was_away_does_not_hear_what_was_brought_meanwhile(quadratics):
     run = run_with(quadratics(nodes=3), constant(1), async_sharing(0.1), faults, slots=12)
     late = run_with(quadratics(nodes=3), snapshot(8), async_sharing(0.1), faults, slots=24)
 
-    assert (run.timeline.held[10:, 2, 0] >= np.arange(10, 12) - 1).all()  # constant: something new comes in every slot
+    assert (
+        run.timeline.held[10:, 2, 0] >= np.arange(10, 12) - 1
+    ).all()  # constant: something new comes in every slot
     held, sends = late.timeline.held, late.timeline.sends
     for t in range(1, 24):
-        if held[t, 2, 0] != held[t - 1, 2, 0]:  # only what was sent in the slot before, and it was there
+        if (
+            held[t, 2, 0] != held[t - 1, 2, 0]
+        ):  # only what was sent in the slot before, and it was there
             assert sends[t - 1, 0]
             assert not 3 <= t - 1 < 9
 

@@ -92,7 +92,9 @@ def twins(x64) -> Twins:
     return ours, Bowls(centre, curvature, ours.count, ours.share, ours.node, ours.initial)
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(0.1), fedavg(0.1, local_steps=2)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm", [async_sharing(0.1), fedavg(0.1, local_steps=2)], ids=lambda a: a.name
+)
 def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins: Twins, algorithm):
     ours, by_hand = twins
     guest: Learnable = by_hand
@@ -106,7 +108,9 @@ def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins: Twi
     for found in (run.nodes, slow.nodes, nodes):
         np.testing.assert_allclose(found, expected.nodes, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(
-        [row["train_loss"] for row in run.rows], [row["train_loss"] for row in expected.rows], rtol=1e-12
+        [row["train_loss"] for row in run.rows],
+        [row["train_loss"] for row in expected.rows],
+        rtol=1e-12,
     )
     assert run.last("bits") == expected.last("bits")
 
@@ -123,7 +127,9 @@ def test_a_problem_of_ours_is_all_that_may_be_asked(twins: Twins):
 def test_what_lacks_a_member_or_is_no_pytree_is_refused(twins: Twins):
     _, guest = twins
     bare: Any = type("Bare", (), {"num_nodes": 3})()
-    with pytest.raises(TypeError, match=r"folkman\.Learnable, Bare has no batch, .*; add what is missing"):
+    with pytest.raises(
+        TypeError, match=r"folkman\.Learnable, Bare has no batch, .*; add what is missing"
+    ):
         simulate(bare, snapshot(3), async_sharing(0.1), slots=3)
 
     unregistered: Any = type("Unregistered", (Bowls,), {})(**vars(guest))
@@ -149,7 +155,9 @@ def test_the_theory_follows_a_guest_and_refuses_its_curvature(twins: Twins):
 
     np.testing.assert_allclose(path.last, follow(ours, held, 0.1, "theorem").last, rtol=1e-12)
     for ask in (lambda: curvatures(judged, judged.initial), lambda: advise(judged, held)):
-        with pytest.raises(TypeError, match=r"needs a problem that JAX can differentiate, Judged .*make_problem"):
+        with pytest.raises(
+            TypeError, match=r"needs a problem that JAX can differentiate, Judged .*make_problem"
+        ):
             ask()
     assert np.isinf(ceiling(judged)).all()
     assert stability_warning(judged, held, 1e3) is None
@@ -158,6 +166,8 @@ def test_the_theory_follows_a_guest_and_refuses_its_curvature(twins: Twins):
 
 def test_the_theory_refuses_a_guest_that_was_not_made_for_it(twins: Twins):
     guest = twins[1]
-    with pytest.raises(TypeError, match=r"folkman\.Analysable, Bowls has no differentiable, full_batch"):
+    with pytest.raises(
+        TypeError, match=r"folkman\.Analysable, Bowls has no differentiable, full_batch"
+    ):
         follow(guest, constant_stamps(3, 2, 12), 0.1, "theorem")
     assert stability_warning(guest, 3, 1e3) is None

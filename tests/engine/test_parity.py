@@ -48,26 +48,43 @@ def uneven(**options):
 
 
 PAIRS = [(ALGORITHMS[name], snapshot(4)) for name in ALGORITHMS]
-PAIRS += [(algorithm, law) for law in LAWS for algorithm in (async_sharing(0.3), fedavg(0.3)) if law != snapshot(4)]
+PAIRS += [
+    (algorithm, law)
+    for law in LAWS
+    for algorithm in (async_sharing(0.3), fedavg(0.3))
+    if law != snapshot(4)
+]
 
 
 @pytest.mark.parametrize(("algorithm", "network"), PAIRS, ids=lambda value: value.name)
 def test_simulator_and_reference_agree(x64, algorithm, network):
     problem = uneven()
 
-    run = simulate(problem, network, algorithm, slots=19, seed=5, recording=Recording(7, timeline=True))
+    run = simulate(
+        problem, network, algorithm, slots=19, seed=5, recording=Recording(7, timeline=True)
+    )
     slow = run_reference(problem, run.timeline, algorithm, seed=5)
 
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(run.model, slow.model, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(0.3), fedavg(0.3, local_steps=2)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm", [async_sharing(0.3), fedavg(0.3, local_steps=2)], ids=lambda a: a.name
+)
 def test_they_agree_with_unequal_compute_times_and_mini_batches(x64, algorithm):
     problem = uneven(batch=8, l2=0.01)
     clock = Clock(compute_slots=(1, 2, 3, 1, 5))
 
-    run = simulate(problem, snapshot(4), algorithm, slots=19, seed=2, clock=clock, recording=Recording(timeline=True))
+    run = simulate(
+        problem,
+        snapshot(4),
+        algorithm,
+        slots=19,
+        seed=2,
+        clock=clock,
+        recording=Recording(timeline=True),
+    )
     slow = run_reference(problem, run.timeline, algorithm, seed=2)
 
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
@@ -86,14 +103,18 @@ def test_algorithm_1_is_its_equations(x64, network, scaling):
     alpha = np.asarray(problem.share)
     scale = {"local": alpha, "theorem": np.ones(5), "figure": np.full(5, 5.0)}[scaling]
     gradients = [
-        partial(plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n]))
+        partial(
+            plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n])
+        )
         for i, n in enumerate(np.asarray(problem.count))
     ]
     timeline = record_timeline(network, 5, 25, seed=1)
 
     run = simulate(problem, network, async_sharing(0.1, scaling), slots=25, seed=1)
 
-    path = plain.share_asynchronously(gradients, np.asarray(problem.initial), alpha, timeline.held, 0.1, scale)
+    path = plain.share_asynchronously(
+        gradients, np.asarray(problem.initial), alpha, timeline.held, 0.1, scale
+    )
     np.testing.assert_allclose(run.nodes, path[-1], rtol=1e-9, atol=1e-12)
 
 
@@ -101,7 +122,9 @@ def test_algorithm_1_is_its_equations(x64, network, scaling):
 def test_a_recorded_network_replays_to_the_bit(digits, network):
     timeline = record_timeline(network, 5, 40, seed=9)
 
-    first = simulate(digits, network, async_sharing(0.3), slots=40, seed=9, recording=Recording(timeline=True))
+    first = simulate(
+        digits, network, async_sharing(0.3), slots=40, seed=9, recording=Recording(timeline=True)
+    )
     second = simulate(digits, replay(timeline), async_sharing(0.3), slots=40, seed=9)
 
     np.testing.assert_array_equal(first.timeline.held, timeline.held)
@@ -116,7 +139,12 @@ def test_on_the_radio_the_store_of_copies_is_the_reference(x64, versions):
     problem = make_problem(load("digits", train_size=100), "softmax", 5, dtype="float64")
 
     run = simulate(
-        problem, kind(bandwidth_hz=15e3), async_sharing(0.2), slots=60, seed=2, recording=Recording(timeline=True)
+        problem,
+        kind(bandwidth_hz=15e3),
+        async_sharing(0.2),
+        slots=60,
+        seed=2,
+        recording=Recording(timeline=True),
     )
     slow = run_reference(problem, run.timeline, async_sharing(0.2), seed=2)
 
@@ -130,7 +158,9 @@ def test_a_widened_store_outlives_a_checkpoint(x64, tmp_path):
 
     kind = type("Cramped", (RadioNetwork,), {"versions": lambda *_: 1})
     problem = make_problem(load("digits", train_size=100), "softmax", 5, dtype="float64")
-    simulation = Simulation(problem, kind(bandwidth_hz=15e3), async_sharing(0.2), recording=Recording(every=20))
+    simulation = Simulation(
+        problem, kind(bandwidth_hz=15e3), async_sharing(0.2), recording=Recording(every=20)
+    )
     *_, (whole, _) = march(simulation, start(simulation, seed=2), 60)
 
     *_, (half, _) = march(simulation, start(simulation, seed=2), 40)
@@ -146,7 +176,9 @@ def test_float32_stays_near_the_float64_reference():
     samples = load("digits", train_size=300)
     problem = make_problem(samples, "mlp", 4, seed=1)
 
-    run = simulate(problem, snapshot(3), async_sharing(0.1), slots=40, recording=Recording(timeline=True))
+    run = simulate(
+        problem, snapshot(3), async_sharing(0.1), slots=40, recording=Recording(timeline=True)
+    )
     slow = run_reference(problem, run.timeline, async_sharing(0.1))
 
     assert run.nodes.dtype == np.float32
@@ -157,7 +189,9 @@ def test_float32_stays_near_the_float64_reference():
 def test_mini_batches_are_the_same_in_float32_and_in_the_float64_reference():
     problem = make_problem(load("digits", train_size=200), "softmax", 4, batch=8)
 
-    run = simulate(problem, snapshot(3), async_sharing(0.1), slots=20, recording=Recording(timeline=True))
+    run = simulate(
+        problem, snapshot(3), async_sharing(0.1), slots=20, recording=Recording(timeline=True)
+    )
     slow = run_reference(problem, run.timeline, async_sharing(0.1))
 
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-4, atol=1e-6)
@@ -168,7 +202,9 @@ def test_fedavgs_local_optimisers_and_schedule_are_their_equations(x64, optimize
     """Momentum m <- 0.9 m + g and Adam [Kingma, Ba 2015], restarted every round; step eta / sqrt(1 + updates/20)."""
     problem = uneven()
     gradients = [
-        partial(plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n]))
+        partial(
+            plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n])
+        )
         for i, n in enumerate(np.asarray(problem.count))
     ]
     w, updates = np.zeros(problem.dim), 0
@@ -180,8 +216,12 @@ def test_fedavgs_local_optimisers_and_schedule_are_their_equations(x64, optimize
                 g = gradient(x)[1]
                 m = {"sgd": g, "momentum": 0.9 * m + g, "adam": 0.9 * m + 0.1 * g}[optimizer]
                 v = 0.999 * v + 0.001 * g**2
-                corrected = (m / (1 - 0.9 ** (k + 1))) / (np.sqrt(v / (1 - 0.999 ** (k + 1))) + 1e-8)
-                x = x - 0.05 / np.sqrt(1 + (updates + k) / 20) * (corrected if optimizer == "adam" else m)
+                corrected = (m / (1 - 0.9 ** (k + 1))) / (
+                    np.sqrt(v / (1 - 0.999 ** (k + 1))) + 1e-8
+                )
+                x = x - 0.05 / np.sqrt(1 + (updates + k) / 20) * (
+                    corrected if optimizer == "adam" else m
+                )
             ends.append(x)
         updates += 3
         w = np.asarray(problem.share) @ np.array(ends)
@@ -195,7 +235,9 @@ def test_algorithm_1s_schedule_counts_a_nodes_updates_from_zero(quadratics):
     problem = quadratics(nodes=1, dim=3, condition=1.0)
     curvature, centre = float(problem.y[0, 0, 0]), np.asarray(problem.x[0, 0])
 
-    run = simulate(problem, ideal(), async_sharing(0.5, decay="inverse_sqrt", decay_steps=4), slots=6)
+    run = simulate(
+        problem, ideal(), async_sharing(0.5, decay="inverse_sqrt", decay_steps=4), slots=6
+    )
 
     left = np.prod([1 - 0.5 / np.sqrt(1 + t / 4) * curvature for t in range(6)])
     np.testing.assert_allclose(run.model - centre, -left * centre, rtol=1e-6)

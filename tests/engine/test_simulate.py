@@ -35,7 +35,9 @@ S = 650 * 16  # bits of one softmax model on 8x8 digits at 16 bits a parameter
 @pytest.mark.parametrize(("gamma", "local_steps"), [(0, 1), (0, 3), (4, 1), (4, 3)])
 def test_fedavg_pays_for_its_rounds(digits, gamma, local_steps):
     rounds = 6
-    run = simulate(digits, constant(gamma), fedavg(0.1, local_steps), slots=rounds * (local_steps + gamma))
+    run = simulate(
+        digits, constant(gamma), fedavg(0.1, local_steps), slots=rounds * (local_steps + gamma)
+    )
 
     assert run.last("rounds") == rounds
     assert run.last("gradients") == rounds * local_steps
@@ -60,7 +62,13 @@ def test_algorithm_1_never_waits(digits):
 
 @pytest.mark.parametrize(
     ("network", "oldest", "sends_a_slot"),
-    [(ideal(), 0, 1), (constant(6), 6, 1), (iid(7), 6, 1), (snapshot(7), 6, 1 / 7), (pipelined(7), 13, 1 / 7)],
+    [
+        (ideal(), 0, 1),
+        (constant(6), 6, 1),
+        (iid(7), 6, 1),
+        (snapshot(7), 6, 1 / 7),
+        (pipelined(7), 13, 1 / 7),
+    ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_ages_and_traffic_follow_the_law(digits, network, oldest, sends_a_slot):
@@ -71,7 +79,13 @@ def test_ages_and_traffic_follow_the_law(digits, network, oldest, sends_a_slot):
 
 
 def test_a_slow_node_takes_fewer_gradients_and_is_always_busy(digits):
-    run = simulate(digits, snapshot(5), async_sharing(0.1), slots=60, clock=Clock(compute_slots=(1, 2, 3, 4, 60)))
+    run = simulate(
+        digits,
+        snapshot(5),
+        async_sharing(0.1),
+        slots=60,
+        clock=Clock(compute_slots=(1, 2, 3, 4, 60)),
+    )
 
     assert run.last("gradients") == (60 + 30 + 20 + 15 + 1) / 5
     assert run.last("gradients_max") == 60
@@ -88,7 +102,9 @@ def test_ages_are_those_of_the_copies_a_gradient_began_with(digits):
 
 
 def test_mean_age_under_the_snapshot_law_is_exact(digits):
-    run = simulate(digits, snapshot(4), async_sharing(0.1), slots=40, recording=Recording(timeline=True))
+    run = simulate(
+        digits, snapshot(4), async_sharing(0.1), slots=40, recording=Recording(timeline=True)
+    )
 
     others = ~np.eye(5, dtype=bool)
     ages = (np.arange(40)[:, None, None] - run.timeline.held)[:, others]
@@ -96,14 +112,18 @@ def test_mean_age_under_the_snapshot_law_is_exact(digits):
 
 
 def test_consensus_and_norms_are_measured_on_the_nodes(digits):
-    run = simulate(digits, constant(3), async_sharing(0.3), slots=9, recording=Recording(9, timeline=True))
+    run = simulate(
+        digits, constant(3), async_sharing(0.3), slots=9, recording=Recording(9, timeline=True)
+    )
 
     v = []
     path = plain_path(digits, run.timeline.held, 0.3)
     share = np.asarray(digits.share)
     held = np.full((5, 5), 9 - 3)
     for i in range(5):
-        v.append(share[i] * path[-1][i] + sum(share[j] * path[held[i, j]][j] for j in range(5) if j != i))
+        v.append(
+            share[i] * path[-1][i] + sum(share[j] * path[held[i, j]][j] for j in range(5) if j != i)
+        )
     apart = np.linalg.norm(np.array(v) - run.model, axis=1)
     assert run.last("consensus") == pytest.approx(apart.mean(), rel=1e-9)
     assert run.last("consensus_max") == pytest.approx(apart.max(), rel=1e-9)
@@ -112,11 +132,15 @@ def test_consensus_and_norms_are_measured_on_the_nodes(digits):
 
 def plain_path(problem, held, step):
     gradients = [
-        partial(plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n]))
+        partial(
+            plain.softmax_gradient, x=np.asarray(problem.x[i, :n]), y=np.asarray(problem.y[i, :n])
+        )
         for i, n in enumerate(np.asarray(problem.count))
     ]
     share = np.asarray(problem.share)
-    return plain.share_asynchronously(gradients, np.asarray(problem.initial), share, held, step, np.ones(len(share)))
+    return plain.share_asynchronously(
+        gradients, np.asarray(problem.initial), share, held, step, np.ones(len(share))
+    )
 
 
 def test_counts_do_not_wrap_between_two_records(quadratics, monkeypatch):
@@ -140,18 +164,29 @@ def test_a_slow_node_uses_the_point_it_began_with(x64):
     samples = load("quadratic", nodes=1, dim=3, condition=1.0)
     problem = make_problem(samples, "quadratic", [np.array([0])], dtype="float64")
 
-    run = simulate(problem, ideal(), async_sharing(0.5), slots=7, clock=Clock(compute_slots=3), recording=Recording(1))
+    run = simulate(
+        problem,
+        ideal(),
+        async_sharing(0.5),
+        slots=7,
+        clock=Clock(compute_slots=3),
+        recording=Recording(1),
+    )
 
     distance = np.array(run.column("optimum_distance"))
     curvature = float(problem.y.max())
     factor = 1 - 0.5 * curvature
-    np.testing.assert_allclose(distance / distance[0], factor ** np.array([0, 0, 0, 1, 1, 1, 2, 2]), rtol=1e-7)
+    np.testing.assert_allclose(
+        distance / distance[0], factor ** np.array([0, 0, 0, 1, 1, 1, 2, 2]), rtol=1e-7
+    )
 
 
 def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
     samples = load("digits", train_size=200)
     problem = make_problem(samples, "mlp", 4, batch=8)
-    first, again, other = (simulate(problem, iid(4), async_sharing(0.1), slots=25, seed=s) for s in (1, 1, 2))
+    first, again, other = (
+        simulate(problem, iid(4), async_sharing(0.1), slots=25, seed=s) for s in (1, 1, 2)
+    )
 
     assert str(first.rows) == str(again.rows)  # as text: NaN is not equal to itself
     np.testing.assert_array_equal(first.nodes, again.nodes)
@@ -160,7 +195,8 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
 
 def test_how_often_metrics_are_taken_does_not_change_the_run(digits):
     often, seldom = (
-        simulate(digits, iid(4), async_sharing(0.2), slots=24, recording=Recording(every)) for every in (1, 24)
+        simulate(digits, iid(4), async_sharing(0.2), slots=24, recording=Recording(every))
+        for every in (1, 24)
     )
 
     np.testing.assert_array_equal(often.nodes, seldom.nodes)
@@ -168,7 +204,9 @@ def test_how_often_metrics_are_taken_does_not_change_the_run(digits):
 
 
 def test_a_row_has_every_axis_and_metric(digits):
-    run = simulate(digits, snapshot(3), async_sharing(0.1), slots=3, recording=Recording(1, nodes=True))
+    run = simulate(
+        digits, snapshot(3), async_sharing(0.1), slots=3, recording=Recording(1, nodes=True)
+    )
 
     assert set(AXES) | set(METRICS) == set(run.rows[0])
     assert [row["slots"] for row in run.rows] == [0, 1, 2, 3]
@@ -196,9 +234,13 @@ def test_a_network_that_breaks_an_assumption_is_refused(digits):
     recorded = replay(record_timeline(snapshot(3), 5, 20))
     careful = async_sharing(0.1)._replace(assumes=frozenset({Assumption.RELIABLE}))
 
-    with pytest.raises(ValueError, match=r"dpsgd assumes that all nodes hear the same round.*recorded timeline"):
+    with pytest.raises(
+        ValueError, match=r"dpsgd assumes that all nodes hear the same round.*recorded timeline"
+    ):
         simulate(digits, recorded, dpsgd(0.1), slots=1)
-    with pytest.raises(ValueError, match=r"async_sharing assumes that every message arrives.*'snapshot'"):
+    with pytest.raises(
+        ValueError, match=r"async_sharing assumes that every message arrives.*'snapshot'"
+    ):
         simulate(digits, Lossy(snapshot(3), 0.1), careful, slots=1)
     with pytest.raises(ValueError, match="needs a network around a server"):
         simulate(digits, recorded, fedavg(0.1), slots=1)
@@ -211,7 +253,8 @@ def test_two_clocks_are_refused(digits):
 
 
 @pytest.mark.parametrize(
-    "clock", [Clock(compute_slots=0), Clock(compute_slots=(1, 2)), Clock(compute_slots=(1,) * 4 + (0,))]
+    "clock",
+    [Clock(compute_slots=0), Clock(compute_slots=(1, 2)), Clock(compute_slots=(1,) * 4 + (0,))],
 )
 def test_bad_compute_times_are_refused(digits, clock):
     with pytest.raises(ValueError, match="compute_slots must be one whole number"):
@@ -226,9 +269,13 @@ def test_bad_horizons_are_refused(digits, slots, every):
 
 def test_the_python_loop_and_the_compiled_loop_agree(digits, monkeypatch):
     """A convolutional model runs slot by slot from Python on the CPU; the arithmetic is the same."""
-    compiled = simulate(digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True))
+    compiled = simulate(
+        digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True)
+    )
     monkeypatch.setattr(type(digits), "called_from_python", property(lambda _: True))
-    looped = simulate(digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True))
+    looped = simulate(
+        digits, iid(3), async_sharing(0.2), slots=12, recording=Recording(5, timeline=True)
+    )
 
     np.testing.assert_allclose(looped.nodes, compiled.nodes, rtol=1e-12, atol=1e-15)
     np.testing.assert_array_equal(looped.timeline.held, compiled.timeline.held)

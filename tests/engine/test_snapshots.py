@@ -28,7 +28,9 @@ def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_p
     rng = np.random.default_rng(seed)
     slots = 12
     timeline = random_timeline(rng, nodes, slots, send_probability)
-    messages = rng.normal(size=(slots + 1, nodes, 3)).astype(np.float32)  # messages[s]: formed before slot s
+    messages = rng.normal(size=(slots + 1, nodes, 3)).astype(
+        np.float32
+    )  # messages[s]: formed before slot s
     share = jnp.asarray(np.full(nodes, 1 / nodes, np.float32))
     versions = replay(timeline).versions(nodes)
     store = snapshots.start(jnp.asarray(messages[0]), versions, replay(timeline).recent)
@@ -43,7 +45,9 @@ def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_p
                     assert inbox.age[rx, tx] == t - timeline.held[t, rx, tx]
         if t + 1 < slots:
             sends, held = jnp.asarray(timeline.sends[t]), jnp.asarray(timeline.held[t + 1])
-            store = snapshots.put(store, jnp.asarray(messages[t + 1]), jnp.asarray(t + 1), sends, held)
+            store = snapshots.put(
+                store, jnp.asarray(messages[t + 1]), jnp.asarray(t + 1), sends, held
+            )
 
     assert not store.missing
     assert versions <= 3 + 1  # the last three, and one being written
@@ -65,7 +69,9 @@ def test_a_mixture_is_the_weighted_sum_of_the_copies_held(versions):
         copies = messages[timeline.held[t + 1], np.arange(nodes)[None]]  # (rx, tx, message)
         weight = np.where(np.eye(nodes, dtype=bool), 0.0, mixing)
         expected = np.einsum("ij,ijk->ik", weight, copies)
-        np.testing.assert_allclose(snapshots.mixture(store, jnp.asarray(mixing)), expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            snapshots.mixture(store, jnp.asarray(mixing)), expected, rtol=1e-5, atol=1e-5
+        )
 
     assert not store.missing
 
@@ -73,9 +79,13 @@ def test_a_mixture_is_the_weighted_sum_of_the_copies_held(versions):
 def test_rows_that_nobody_holds_are_taken_again():
     nodes, slots = 6, 50
     store = snapshots.start(jnp.zeros((nodes, 2)), 2)
-    for t in range(slots):  # everyone holds what was sent a slot ago: two versions of each at a time
+    for t in range(
+        slots
+    ):  # everyone holds what was sent a slot ago: two versions of each at a time
         held = jnp.full((nodes, nodes), t, jnp.int32)
-        store = snapshots.put(store, jnp.full((nodes, 2), t + 1.0), jnp.asarray(t + 1), jnp.ones(nodes, bool), held)
+        store = snapshots.put(
+            store, jnp.full((nodes, 2), t + 1.0), jnp.asarray(t + 1), jnp.ones(nodes, bool), held
+        )
 
     assert not store.missing
     assert set(np.asarray(store.payload).ravel()) == {slots - 1.0, float(slots)}
@@ -88,7 +98,9 @@ def test_the_store_says_when_a_network_understates_its_versions():
 
     for t in range(11):
         held = jnp.asarray(timeline.held[t + 1])
-        store = snapshots.put(store, messages, jnp.asarray(t + 1), jnp.asarray(timeline.sends[t]), held)
+        store = snapshots.put(
+            store, messages, jnp.asarray(t + 1), jnp.asarray(timeline.sends[t]), held
+        )
 
     assert store.missing
 
@@ -98,7 +110,9 @@ def test_the_engine_refuses_to_go_on_with_a_missing_copy(digits):
 
     from folkman import async_sharing, constant, simulate
 
-    lying = replace(constant(15), alive=2)  # needs 16, and no network can need more than one a node and one
+    lying = replace(
+        constant(15), alive=2
+    )  # needs 16, and no network can need more than one a node and one
     with pytest.raises(RuntimeError, match="`recent` is too small"):
         simulate(digits, lying, async_sharing(0.1), slots=30)
 

@@ -8,7 +8,14 @@ from folkman import async_sharing, constant, make_problem, simulate, snapshot
 from folkman.problem.data import DataSet, quadratic
 
 # identical quadratics, w(t+1) = w(t) - e [ w(t)/I + (1 - 1/I) w(t-D) ]: largest stable e
-PUBLISHED = {(5, 4): 0.492, (5, 9): 0.241, (5, 14): 0.160, (15, 4): 0.385, (15, 9): 0.184, (15, 14): 0.121}
+PUBLISHED = {
+    (5, 4): 0.492,
+    (5, 9): 0.241,
+    (5, 14): 0.160,
+    (15, 4): 0.385,
+    (15, 9): 0.184,
+    (15, 14): 0.121,
+}
 
 
 def spectral_radius(e, nodes, delay):
@@ -23,7 +30,9 @@ def identical(nodes):
     """Return `nodes` copies of 0.5 w^2 - w: curvature 1, centre 1, start 0."""
     ones = np.ones((nodes, 1), np.float32)
     samples = DataSet("identical", ones, ones, ones[:1], ones[:1], 0, np.arange(nodes), np.ones(1))
-    return make_problem(samples, "quadratic", [np.array([i]) for i in range(nodes)], dtype="float64")
+    return make_problem(
+        samples, "quadratic", [np.array([i]) for i in range(nodes)], dtype="float64"
+    )
 
 
 def grows(problem, delay, e):
@@ -48,10 +57,15 @@ def test_delay_biases_unequal_nodes_and_lets_their_models_drift(x64):
     assert samples.group is not None
     assert samples.optimum is not None
     problem = make_problem(
-        samples, "quadratic", [np.flatnonzero(samples.group == i) for i in range(5)], dtype="float64"
+        samples,
+        "quadratic",
+        [np.flatnonzero(samples.group == i) for i in range(5)],
+        dtype="float64",
     )
 
-    ends = [simulate(problem, snapshot(gamma), async_sharing(0.1), slots=3000) for gamma in (1, 5, 15)]
+    ends = [
+        simulate(problem, snapshot(gamma), async_sharing(0.1), slots=3000) for gamma in (1, 5, 15)
+    ]
 
     bias = [run.last("optimum_distance") for run in ends]
     apart = [run.last("consensus") for run in ends]

@@ -24,7 +24,10 @@ def scene_of(root, name):
 
 
 def test_ages_are_those_of_the_timeline(radio_folder):
-    scene, timeline = scene_of(radio_folder, PEERS), load_timeline(radio_folder / "timelines" / f"{PEERS}.npz")
+    scene, timeline = (
+        scene_of(radio_folder, PEERS),
+        load_timeline(radio_folder / "timelines" / f"{PEERS}.npz"),
+    )
 
     assert isinstance(timeline, PeerTimeline)
     assert len(scene.slot) == 11
@@ -45,7 +48,10 @@ def test_what_is_on_the_air_shares_the_whole_band(radio_folder):
     for name in (PEERS, STAR):
         scene = scene_of(radio_folder, name)
         people = scene.size - scene.server
-        used, sending = scene.share[:, :people].sum(axis=1), (scene.left_slots[:, :people] > 0).any(axis=1)
+        used, sending = (
+            scene.share[:, :people].sum(axis=1),
+            (scene.left_slots[:, :people] > 0).any(axis=1),
+        )
 
         assert sending.any()
         np.testing.assert_allclose(used[sending], 1.0, rtol=1e-4)
@@ -53,13 +59,19 @@ def test_what_is_on_the_air_shares_the_whole_band(radio_folder):
 
 
 def test_disagreement_and_gradients_are_the_metrics_of_the_same_slot(radio_folder):
-    run = next(run for run in RunFolder(radio_folder).read().runs if run.label == "Algorithm <1>" and run.seed == 0)
+    run = next(
+        run
+        for run in RunFolder(radio_folder).read().runs
+        if run.label == "Algorithm <1>" and run.seed == 0
+    )
     scene = scene_of(radio_folder, PEERS)
     rows = {row["slots"]: row for row in run.rows}
 
     for frame, slot in enumerate(scene.slot):
         row = rows[slot]
-        assert scene.disagreement[frame].mean() == pytest.approx(row["consensus"], rel=1e-4, abs=1e-6)
+        assert scene.disagreement[frame].mean() == pytest.approx(
+            row["consensus"], rel=1e-4, abs=1e-6
+        )
         assert scene.gradients[frame].mean() == pytest.approx(row["gradients"])
 
 
@@ -79,8 +91,13 @@ def test_nothing_live_is_left_of_a_run_that_has_ended(radio_folder):
 
 @pytest.fixture(scope="module")
 def long():
-    tables = {"data": {"name": "quadratic", "dim": 3}, "algorithm": [{"name": "async_sharing", "step": 0.01}]}
-    return resolve(override(tables, ["slots=150", "record_every=1", "seeds=[0]", "nodes=3", "network.gamma=3"]))
+    tables = {
+        "data": {"name": "quadratic", "dim": 3},
+        "algorithm": [{"name": "async_sharing", "step": 0.01}],
+    }
+    return resolve(
+        override(tables, ["slots=150", "record_every=1", "seeds=[0]", "nodes=3", "network.gamma=3"])
+    )
 
 
 def test_an_interrupted_run_keeps_the_same_frames_as_a_whole_one(long, tmp_path):
@@ -98,7 +115,9 @@ def test_an_interrupted_run_keeps_the_same_frames_as_a_whole_one(long, tmp_path)
     assert json.loads(told[0])["slots"] == 150
     make_all(parts(long), cut)
 
-    for left, right in zip(*(scene_of(f.root, "async_sharing-seed0") for f in (whole, cut)), strict=True):
+    for left, right in zip(
+        *(scene_of(f.root, "async_sharing-seed0") for f in (whole, cut)), strict=True
+    ):
         np.testing.assert_array_equal(left, right)
     assert len(scene_of(whole.root, "async_sharing-seed0").slot) <= MOST_FRAMES
 

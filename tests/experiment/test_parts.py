@@ -15,7 +15,14 @@ from folkman.experiment.parts import make_all, parts
 from folkman.record.folder import RunFolder, list_runs
 from folkman.report.statistics import curves
 
-SETTINGS = ["slots=24", "record_every=4", "seeds=[0,1]", "data.train_size=200", "nodes=4", "batch=8"]
+SETTINGS = [
+    "slots=24",
+    "record_every=4",
+    "seeds=[0,1]",
+    "data.train_size=200",
+    "nodes=4",
+    "batch=8",
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +37,9 @@ def whole(comparison, tmp_path_factory):
 
 
 def same_results(a, b):
-    assert str(pq.read_table(a.metrics).to_pylist()) == str(pq.read_table(b.metrics).to_pylist())  # NaN != NaN
+    assert str(pq.read_table(a.metrics).to_pylist()) == str(
+        pq.read_table(b.metrics).to_pylist()
+    )  # NaN != NaN
     models = sorted(path.name for path in (a.root / "models").iterdir())
     assert models == sorted(path.name for path in (b.root / "models").iterdir())
     for name in models:
@@ -47,7 +56,10 @@ def test_the_folder_holds_what_it_says(whole, comparison):
     assert {row["label"] for row in table} == {"Algorithm 1", "FedAvg", "FedAvg, free links"}
     summary = json.loads(folder.summary.read_text())
     assert [run["seed"] for run in summary["runs"]] == [0, 0, 0, 1, 1, 1]
-    assert load_file(folder.root / "models" / "fedavg-seed1.safetensors")["kernel0"].shape == (64, 64)
+    assert load_file(folder.root / "models" / "fedavg-seed1.safetensors")["kernel0"].shape == (
+        64,
+        64,
+    )
     assert not [path for path in folder.root.rglob("*.safetensors") if path.parent.name == "parts"]
     assert list_runs(folder.root.parent)[0]["state"] == "finished"
     assert [str(run.rows) for run in folder.load_results()] == [str(run.rows) for run in runs]
@@ -82,7 +94,9 @@ def test_an_interrupted_comparison_resumes_to_the_bit(whole, comparison, tmp_pat
     same_results(folder, whole[0])
 
 
-def test_a_killed_comparison_resumes_from_its_last_checkpoint(whole, comparison, tmp_path, monkeypatch):
+def test_a_killed_comparison_resumes_from_its_last_checkpoint(
+    whole, comparison, tmp_path, monkeypatch
+):
     """A kill -9 runs no handler: what counts is the periodic checkpoint."""
     monkeypatch.setattr(module, "CHECKPOINT_EVERY_S", 0.0)
     folder = RunFolder.create(tmp_path / "run", to_toml(comparison))
@@ -208,4 +222,6 @@ def test_curves_average_over_seeds(whole):
     pair = np.array([run.column("train_loss") for run in runs if run.label == "FedAvg"])
     np.testing.assert_allclose(found["FedAvg"].mean, pair.mean(axis=0))
     # two values: t(0.975, 1) = 12.706 times their half-distance
-    np.testing.assert_allclose(found["FedAvg"].half, 12.7062 * np.abs(pair[0] - pair[1]) / 2, rtol=1e-5)
+    np.testing.assert_allclose(
+        found["FedAvg"].half, 12.7062 * np.abs(pair[0] - pair[1]) / 2, rtol=1e-5
+    )

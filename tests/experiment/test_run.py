@@ -60,12 +60,16 @@ def stop_after(calls):
     return watch
 
 
-def test_a_file_a_dictionary_and_the_command_give_the_same_folder(whole, tmp_path, monkeypatch, capsys):
+def test_a_file_a_dictionary_and_the_command_give_the_same_folder(
+    whole, tmp_path, monkeypatch, capsys
+):
     file = tmp_path / "mine.toml"
     file.write_text(dump({**CONFIG, "slots": 99}))
     assert gather(file, ["slots=12"]) == gather(str(file), {"slots": 12}) == CONFIG
     fm.run(file, settings=["slots=12"], out=tmp_path / "file")
-    monkeypatch.setattr(sys, "argv", ["folkman", "run", str(file), "--set", "slots=12", "--out", "c", "--json"])
+    monkeypatch.setattr(
+        sys, "argv", ["folkman", "run", str(file), "--set", "slots=12", "--out", "c", "--json"]
+    )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main()
@@ -123,7 +127,11 @@ def test_wrong_input_leaves_nothing_behind(tmp_path, settings, complaint):
 
 def test_an_unstable_step_is_a_warning(undrawn, tmp_path):
     with pytest.warns(UserWarning, match="'Algorithm 1': .*step"):
-        fm.run(CONFIG, settings={"algorithm.0.step": 50.0, "seeds": [0], "slots": 4}, out=tmp_path / "run")
+        fm.run(
+            CONFIG,
+            settings={"algorithm.0.step": 50.0, "seeds": [0], "slots": 4},
+            out=tmp_path / "run",
+        )
 
 
 def test_every_algorithm_is_built_once_and_every_curve_drawn_once(tmp_path, monkeypatch):
@@ -138,7 +146,9 @@ def test_every_algorithm_is_built_once_and_every_curve_drawn_once(tmp_path, monk
         table[name] = wraps(ALGORITHMS[name])(counting)
     monkeypatch.setitem(CHOICES, "algorithm", CHOICES["algorithm"]._replace(builders=table))
     draw = run_page.draw_curves
-    monkeypatch.setattr(run_page, "draw_curves", lambda runs, x, y: drawn.append((x, y)) or draw(runs, x, y))
+    monkeypatch.setattr(
+        run_page, "draw_curves", lambda runs, x, y: drawn.append((x, y)) or draw(runs, x, y)
+    )
 
     fm.run(CONFIG, out=tmp_path / "run")
 
@@ -148,16 +158,25 @@ def test_every_algorithm_is_built_once_and_every_curve_drawn_once(tmp_path, monk
         for axis in ("seconds", "gradients", "bits"):
             name = f"{metric}-{axis}"
             assert (metric, axis)[::-1] in drawn
-            assert (tmp_path / "run" / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+            assert (
+                (tmp_path / "run" / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+            )
             svg = (tmp_path / "run" / "figures" / f"{name}.svg").read_text()
             assert svg.startswith("<?xml")
-            assert '<rect width="100%" height="100%" fill="#ffffff"/>' in svg  # on white, whatever is behind it
+            assert (
+                '<rect width="100%" height="100%" fill="#ffffff"/>' in svg
+            )  # on white, whatever is behind it
 
 
 def test_a_run_in_float64_gives_the_precision_back(undrawn, tmp_path):
     before = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
-    small = {"precision": "float64", "seeds": [0], "slots": 4, "algorithm": [{"name": "async_sharing", "step": 0.2}]}
+    small = {
+        "precision": "float64",
+        "seeds": [0],
+        "slots": 4,
+        "algorithm": [{"name": "async_sharing", "step": 0.2}],
+    }
     (run,) = fm.run(CONFIG, settings=small, out=tmp_path / "run")
 
     assert run.model.dtype == np.float64
@@ -193,14 +212,18 @@ def test_objects_give_the_numbers_and_the_folder_of_the_configuration(whole, obj
     assert "by hand" in page
     assert "±" in page  # 95 % intervals over the seeds
     assert "folkman run" not in page  # no command makes these objects
-    assert [run.summary() for run in fm.read_results(tmp_path / "run")] == [run.summary() for run in whole]
+    assert [run.summary() for run in fm.read_results(tmp_path / "run")] == [
+        run.summary() for run in whole
+    ]
 
 
 def test_calling_again_goes_on_and_then_reads(undrawn, whole, objects, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fm.compare(*objects(), **HOW, out=tmp_path / "run", watch=stop_after(6))
 
-    fm.compare(*objects(), **HOW, out=tmp_path / "run")  # other objects that are alike: another process
+    fm.compare(
+        *objects(), **HOW, out=tmp_path / "run"
+    )  # other objects that are alike: another process
     told = []
     again = fm.compare(*objects(), **HOW, out=tmp_path / "run", watch=lambda *_: told.append(1))
 
@@ -220,7 +243,9 @@ def test_a_folder_of_something_else_is_refused(undrawn, whole, objects, tmp_path
     with pytest.raises(FileExistsError, match="was made from something else"):
         fm.compare(*objects(), **HOW, out=whole.folder)
     for use in (lambda: fm.run(resume=tmp_path / "run"), lambda: examine(tmp_path / "run")):
-        with pytest.raises(ValueError, match=r"made from Python objects and has none; run the script again"):
+        with pytest.raises(
+            ValueError, match=r"made from Python objects and has none; run the script again"
+        ):
             use()
 
 
@@ -228,7 +253,9 @@ def test_a_list_is_labelled_by_name_and_one_problem_serves_all_seeds(undrawn, tm
     problem = fm.make_problem(fm.load("digits", train_size=60), "softmax", 3)
 
     methods = [fm.async_sharing(0.2), fm.fedavg(0.2)]
-    results = fm.compare(problem, fm.snapshot(3), methods, slots=8, seeds=(0, 1), out=tmp_path / "run")
+    results = fm.compare(
+        problem, fm.snapshot(3), methods, slots=8, seeds=(0, 1), out=tmp_path / "run"
+    )
 
     assert [(run.label, run.seed) for run in results] == [
         ("async_sharing", 0), ("fedavg", 0), ("async_sharing", 1), ("fedavg", 1)
@@ -241,7 +268,9 @@ def test_the_radio_brings_its_own_clock(undrawn, tmp_path):
     problem = fm.make_problem(fm.load("digits", train_size=60), "softmax", 3)
 
     radio = fm.RadioNetwork(slot_s=0.01)
-    (run,) = fm.compare(problem, radio, [fm.async_sharing(0.2)], slots=5, seeds=(0,), out=tmp_path / "run")
+    (run,) = fm.compare(
+        problem, radio, [fm.async_sharing(0.2)], slots=5, seeds=(0,), out=tmp_path / "run"
+    )
 
     assert run.last("seconds") == pytest.approx(0.05)
 
@@ -267,7 +296,9 @@ def test_objects_that_do_not_fit_leave_nothing_behind(tmp_path, changes, complai
     given = {"network": fm.ideal(), "algorithms": [fm.fedavg(0.2)], "slots": 4, **changes}
 
     with pytest.raises(ValueError, match=complaint):
-        fm.compare(problem, given.pop("network"), given.pop("algorithms"), **given, out=tmp_path / "run")
+        fm.compare(
+            problem, given.pop("network"), given.pop("algorithms"), **given, out=tmp_path / "run"
+        )
 
     assert not list(tmp_path.iterdir())
 
@@ -292,7 +323,12 @@ def test_a_fingerprint_sees_values_code_and_closures_and_not_identity():
 
 def test_a_sweep_from_python_is_the_sweep_of_the_command(tmp_path, monkeypatch):
     """The same arms, rows and folder, from a dictionary and a mapping of axes; what is finished is not run again."""
-    raw = {"slots": 4, "record_every": 2, "seeds": [0], "data": {"name": "digits", "train_size": 60}}
+    raw = {
+        "slots": 4,
+        "record_every": 2,
+        "seeds": [0],
+        "data": {"name": "digits", "train_size": 60},
+    }
     raw |= {"model": {"name": "softmax"}, "algorithm": [{"name": "async_sharing", "step": 0.1}]}
     monkeypatch.chdir(tmp_path)
 
@@ -304,26 +340,51 @@ def test_a_sweep_from_python_is_the_sweep_of_the_command(tmp_path, monkeypatch):
 
     assert told.exit_code == 0, told.output
     assert [run.label for run in found] == ["async_sharing, gamma=2", "async_sharing, gamma=3"]
-    rows_told = [str([run.rows for run in runs]) for runs in (found, again, fm.read_results("command"))]
+    rows_told = [
+        str([run.rows for run in runs]) for runs in (found, again, fm.read_results("command"))
+    ]
     assert len(set(rows_told)) == 1
-    assert {path.name for path in (tmp_path / "python").iterdir()} >= {"index.json", "results.parquet", "report.html"}
+    assert {path.name for path in (tmp_path / "python").iterdir()} >= {
+        "index.json",
+        "results.parquet",
+        "report.html",
+    }
     jobs = {path.name for path in (tmp_path / "python" / "jobs").iterdir() if path.is_dir()}
-    assert jobs == {path.name for path in (tmp_path / "command" / "jobs").iterdir() if path.is_dir()}
+    assert jobs == {
+        path.name for path in (tmp_path / "command" / "jobs").iterdir() if path.is_dir()
+    }
 
 
 def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    base = {"slots": 4, "record_every": 4, "seeds": [0], "data": {"name": "digits", "train_size": 60}}
+    base = {
+        "slots": 4,
+        "record_every": 4,
+        "seeds": [0],
+        "data": {"name": "digits", "train_size": 60},
+    }
     base |= {"model": {"name": "softmax"}}
     algorithm = {"name": "async_sharing", "step": 0.1}
-    arm = {"each": {"gamma": "@gammas"}, "network": {"name": "snapshot", "gamma": "@gamma"}, "algorithm": algorithm}
+    arm = {
+        "each": {"gamma": "@gammas"},
+        "network": {"name": "snapshot", "gamma": "@gamma"},
+        "algorithm": algorithm,
+    }
 
-    grid = fm.sweep({**base, "algorithm": [algorithm]}, grid={"network.gamma": [2, 3]}, out="a", engine="here")
-    arms = fm.sweep({**base, "levels": {"gammas": [2, 3]}, "arm": [arm]}, out="b", store="a/jobs", engine="here")
+    grid = fm.sweep(
+        {**base, "algorithm": [algorithm]}, grid={"network.gamma": [2, 3]}, out="a", engine="here"
+    )
+    arms = fm.sweep(
+        {**base, "levels": {"gammas": [2, 3]}, "arm": [arm]}, out="b", store="a/jobs", engine="here"
+    )
 
     assert [run.label for run in arms] == [run.label for run in grid]
-    assert str([run.rows for run in arms]) == str([run.rows for run in grid])  # NaN is equal to itself here
-    assert len([path for path in (tmp_path / "a" / "jobs").iterdir() if path.is_dir()]) == 2  # the same two jobs
+    assert str([run.rows for run in arms]) == str(
+        [run.rows for run in grid]
+    )  # NaN is equal to itself here
+    assert (
+        len([path for path in (tmp_path / "a" / "jobs").iterdir() if path.is_dir()]) == 2
+    )  # the same two jobs
 
 
 @pytest.mark.parametrize(
@@ -332,7 +393,10 @@ def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
         ({}, "a sweep needs something to vary"),
         ({"grid": {"network.gamma": []}}, "'network.gamma' has no values"),
         ({"grid": {"network.gama": [1]}}, "unknown key 'network.gama'"),
-        ({"grid": {"network.gamma": [2]}, "engine": "cloud"}, "expected 'here', 'processes', 'dask', or an address"),
+        (
+            {"grid": {"network.gamma": [2]}, "engine": "cloud"},
+            "expected 'here', 'processes', 'dask', or an address",
+        ),
         ({"resume": "nowhere"}, "expected a sweep folder"),
         ({"resume": "nowhere", "grid": {"nodes": [2]}}, "resume takes everything from the folder"),
     ],
@@ -348,7 +412,13 @@ def test_a_sweep_that_cannot_be_leaves_nothing_behind(tmp_path, monkeypatch, arg
 def test_a_data_file_that_changed_is_read_again_in_the_same_process(tmp_path, monkeypatch):
     """Two sweeps in this process name one path; between them its content changes, and so must the losses."""
     monkeypatch.chdir(tmp_path)
-    raw = {"slots": 2, "record_every": 2, "seeds": [0], "nodes": 2, "data": {"name": "npz", "path": "mine.npz"}}
+    raw = {
+        "slots": 2,
+        "record_every": 2,
+        "seeds": [0],
+        "nodes": 2,
+        "data": {"name": "npz", "path": "mine.npz"},
+    }
     raw |= {"model": {"name": "softmax"}, "algorithm": [{"name": "async_sharing", "step": 0.1}]}
     losses = []
     for seed in (0, 1):

@@ -31,13 +31,17 @@ step = 0.2
 [grid]
 network.gamma = [2, 3]
 """
-MANY = SWEEP.replace("seeds = [0, 1]", f"seeds = {list(range(10))}").replace("[2, 3]", str(list(range(1, 21))))
+MANY = SWEEP.replace("seeds = [0, 1]", f"seeds = {list(range(10))}").replace(
+    "[2, 3]", str(list(range(1, 21)))
+)
 HOSTS = ("10.77.9.1", "10.77.9.2", "10.77.9.3")
 
 
 def folkman(*arguments, cwd, prefix=()):
     command = [*prefix, sys.executable, "-m", "folkman", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 def authority(folder, name, hosts):
@@ -49,7 +53,10 @@ def authority(folder, name, hosts):
 
     folder.mkdir()
     keys = {each: ec.generate_private_key(ec.SECP256R1()) for each in ("ca", "node")}
-    names = {each: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {each}")]) for each in keys}
+    names = {
+        each: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {each}")])
+        for each in keys
+    }
     now = datetime.datetime.now(datetime.UTC)
     for each in keys:
         builder = (
@@ -62,13 +69,19 @@ def authority(folder, name, hosts):
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=each == "ca", path_length=None), critical=True)
             .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host)) for host in hosts]),
+                x509.SubjectAlternativeName(
+                    [x509.IPAddress(ipaddress.ip_address(host)) for host in hosts]
+                ),
                 critical=False,
             )
         )
         certificate = builder.sign(keys["ca"], hashes.SHA256())
         (folder / f"{each}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        form = (
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
         (folder / f"{each}.key").write_bytes(keys[each].private_bytes(*form))
     return {"ca": folder / "ca.pem", "cert": folder / "node.pem", "key": folder / "node.key"}
 
@@ -84,7 +97,9 @@ def dask(*arguments, tls, log, prefix=()):
     program = "from dask.__main__ import main; main()"
     command = [*prefix, sys.executable, "-c", program, *arguments, "--no-dashboard", *files]
     with log.open("w") as place:
-        process = subprocess.Popen([str(part) for part in command], stdout=place, stderr=place, cwd=log.parent)
+        process = subprocess.Popen(
+            [str(part) for part in command], stdout=place, stderr=place, cwd=log.parent
+        )
         try:
             yield process
         finally:
@@ -107,12 +122,16 @@ def await_line(log, text, timeout_s=120):
 def test_a_local_cluster_gives_the_same_table(tmp_path):
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("[2, 3]", "[2]"))
     runs = [
-        folkman("sweep", "sweep.toml", "--out", engine, "--engine", engine, "--workers", 1, cwd=tmp_path)
+        folkman(
+            "sweep", "sweep.toml", "--out", engine, "--engine", engine, "--workers", 1, cwd=tmp_path
+        )
         for engine in ("processes", "dask")
     ]
 
     assert [run.returncode for run in runs] == [0, 0], runs[1].stderr
-    one, two = ((tmp_path / engine / "results.parquet").read_bytes() for engine in ("processes", "dask"))
+    one, two = (
+        (tmp_path / engine / "results.parquet").read_bytes() for engine in ("processes", "dask")
+    )
     assert one == two
 
 
@@ -122,9 +141,21 @@ def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
     rogue = authority(tmp_path / "rogue", "rogue", ["127.0.0.1"])
     (tmp_path / "sweep.toml").write_text(SWEEP)
     log, address = tmp_path / "scheduler.log", "tls://127.0.0.1:18786"
-    with dask("scheduler", "--host", "127.0.0.1", "--port", 18786, "--protocol", "tls", tls=friend, log=log):
+    with dask(
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        18786,
+        "--protocol",
+        "tls",
+        tls=friend,
+        log=log,
+    ):
         await_line(log, "Scheduler at")
-        refused = folkman("sweep", "sweep.toml", "--engine", address, *of_folkman(rogue), cwd=tmp_path)
+        refused = folkman(
+            "sweep", "sweep.toml", "--engine", address, *of_folkman(rogue), cwd=tmp_path
+        )
         from distributed import Client
         from distributed.security import Security
 
@@ -156,12 +187,23 @@ def test_the_limits_of_a_cluster_that_is_there_are_its_own_and_told(tmp_path):
     with ExitStack() as stack:
         stack.enter_context(dask(*at, tls=tls, log=log))
         await_line(log, "Scheduler at")
-        engine = engine_for(Crew(address, 1, None, *(str(tls[name]) for name in ("ca", "cert", "key"))))
+        engine = engine_for(
+            Crew(address, 1, None, *(str(tls[name]) for name in ("ca", "cert", "key")))
+        )
         stack.callback(engine.close)
         alone = engine.about
         for limit in ("3GB", "4GB"):
             log = tmp_path / f"{limit}.log"
-            worker = ("worker", address, "--nthreads", "1", "--nworkers", "1", "--memory-limit", limit)
+            worker = (
+                "worker",
+                address,
+                "--nthreads",
+                "1",
+                "--nworkers",
+                "1",
+                "--memory-limit",
+                limit,
+            )
             stack.enter_context(dask(*worker, tls=tls, log=log))
             await_line(log, "Registered to")
         refused = folkman(*sweep, "--out", "refused", "--memory", "4GB", cwd=tmp_path)
@@ -213,7 +255,12 @@ def three_hosts():
 
 def may_make_namespaces():
     try:
-        made = subprocess.run(["ip", "netns", "add", "fsprobe"], capture_output=True, check=False).returncode == 0
+        made = (
+            subprocess.run(
+                ["ip", "netns", "add", "fsprobe"], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
     except FileNotFoundError:
         return False
     if made:
@@ -238,22 +285,51 @@ def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_work
         stack.enter_context(dask(*at, tls=friend, log=logs["scheduler"], prefix=prefixes[0]))
         await_line(logs["scheduler"], "Scheduler at")
         for name, host, prefix in (("one", HOSTS[1], prefixes[1]), ("two", HOSTS[2], prefixes[2])):
-            worker = ("worker", address, "--host", host, "--nthreads", "1", "--nworkers", "1", "--name", name)
+            worker = (
+                "worker",
+                address,
+                "--host",
+                host,
+                "--nthreads",
+                "1",
+                "--nworkers",
+                "1",
+                "--name",
+                name,
+            )
             stack.enter_context(dask(*worker, tls=friend, log=logs[name], prefix=prefix))
         for name in ("one", "two"):
             await_line(logs[name], "Registered to", 240)
-        stranger = ("worker", address, "--host", HOSTS[2], "--nthreads", "1", "--nworkers", "1", "--name", "rogue")
+        stranger = (
+            "worker",
+            address,
+            "--host",
+            HOSTS[2],
+            "--nthreads",
+            "1",
+            "--nworkers",
+            "1",
+            "--name",
+            "rogue",
+        )
         stack.enter_context(dask(*stranger, tls=rogue, log=logs["rogue"], prefix=prefixes[2]))
         options = ["--engine", address, *of_folkman(friend)]
-        done = folkman("sweep", "sweep.toml", "--out", "hosts", *options, cwd=tmp_path, prefix=prefixes[0])
+        done = folkman(
+            "sweep", "sweep.toml", "--out", "hosts", *options, cwd=tmp_path, prefix=prefixes[0]
+        )
         bad = ["--engine", address, *of_folkman(rogue)]
-        refused = folkman("sweep", "sweep.toml", "--out", "bad", *bad, cwd=tmp_path, prefix=prefixes[0])
+        refused = folkman(
+            "sweep", "sweep.toml", "--out", "bad", *bad, cwd=tmp_path, prefix=prefixes[0]
+        )
         await_line(logs["rogue"], "ertificate")
 
     assert done.returncode == 0, done.stderr
     index = json.loads((tmp_path / "hosts" / "index.json").read_text())
     assert [job["state"] for job in index["jobs"]] == 200 * ["finished"]
-    assert sorted(worker["jobs"] > 20 for worker in index["workers"]) == [True, True]  # both hosts worked
+    assert sorted(worker["jobs"] > 20 for worker in index["workers"]) == [
+        True,
+        True,
+    ]  # both hosts worked
     assert (tmp_path / "hosts" / "results.parquet").read_bytes() == (
         tmp_path / "whole" / "results.parquet"
     ).read_bytes()

@@ -108,7 +108,10 @@ def test_workers_that_cannot_start_are_told_with_their_last_words():
     engine = Processes(2, command=(sys.executable, "-c", "raise SystemExit('no such module')"))
     order = {"key": "0", "rank": 0, "group": "g"}
 
-    with pytest.raises(RuntimeError, match=r"workers do not start: with exit code 1; their last words: no such module"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"workers do not start: with exit code 1; their last words: no such module",
+    ):
         list(engine.map([order], unheard))
     engine.close()
 
@@ -116,7 +119,10 @@ def test_workers_that_cannot_start_are_told_with_their_last_words():
 def test_closing_leaves_no_process(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     engine = Processes(2, command=(sys.executable, str(tmp_path / "worker.py")))
-    orders = [{"key": str(i), "rank": 0, "do": "grow", "group": "g", "log": str(tmp_path / "log")} for i in range(2)]
+    orders = [
+        {"key": str(i), "rank": 0, "do": "grow", "group": "g", "log": str(tmp_path / "log")}
+        for i in range(2)
+    ]
     seen = []
 
     def stop(key, worker):
@@ -152,9 +158,15 @@ def test_orders_of_a_lower_rank_come_first_also_for_a_worker_with_programs_of_an
 
 def test_processes_let_go_of_a_job_when_their_time_is_over(tmp_path):
     """The worker sleeps for half a minute; the engine stops after a second and begins nothing more."""
-    orders = [{"key": str(i), "rank": 0, "group": "g", "do": "grow", "log": str(tmp_path / "log")} for i in range(2)]
+    orders = [
+        {"key": str(i), "rank": 0, "group": "g", "do": "grow", "log": str(tmp_path / "log")}
+        for i in range(2)
+    ]
     (tmp_path / "worker.py").write_text(WORKER)
-    engine, began_s = Processes(1, command=(sys.executable, str(tmp_path / "worker.py"))), time.monotonic()
+    engine, began_s = (
+        Processes(1, command=(sys.executable, str(tmp_path / "worker.py"))),
+        time.monotonic(),
+    )
 
     assert list(engine.map(orders, unheard, until_s=began_s + 1)) == []
     engine.close()

@@ -18,7 +18,10 @@ SMALL = {
     "model": {"name": "softmax"},
     "algorithm": [{"name": "async_sharing", "label": "Algorithm 1", "step": 0.2}],
 }
-TWO = [{"name": "async_sharing", "label": "A", "step": 0.2}, {"name": "fedavg", "label": "B", "step": 0.2}]
+TWO = [
+    {"name": "async_sharing", "label": "A", "step": 0.2},
+    {"name": "fedavg", "label": "B", "step": 0.2},
+]
 VALUES = st.lists(st.integers(1, 99), min_size=1, max_size=4, unique=True)
 
 
@@ -40,7 +43,10 @@ def test_a_grid_is_every_combination_and_lists_advance_together(a, b, together):
         ("k=1,2.5,true", [1, 2.5, True]),
         ("k=iid,case2", ["iid", "case2"]),
         ("k=[64],[32, 32]", [[64], [32, 32]]),
-        ('k={name = "ideal"},{name = "snapshot", gamma = 3}', [{"name": "ideal"}, {"name": "snapshot", "gamma": 3}]),
+        (
+            'k={name = "ideal"},{name = "snapshot", gamma = 3}',
+            [{"name": "ideal"}, {"name": "snapshot", "gamma": 3}],
+        ),
         ('k="a,b",c', ["a,b", "c"]),
     ],
 )
@@ -124,10 +130,17 @@ def test_a_key_is_of_what_decides_the_result_and_nothing_else(tmp_path):
         return job_key(resolve(override(SMALL, settings)))
 
     def of_file(name):
-        return plan(SMALL, axes_of({}, [f"data={{name = 'npz', path = '{tmp_path / name}'}}"])).jobs[0].key
+        return (
+            plan(SMALL, axes_of({}, [f"data={{name = 'npz', path = '{tmp_path / name}'}}"]))
+            .jobs[0]
+            .key
+        )
 
     assert key() == key("network.name=snapshot") == key("l2=0.0", "nodes=5")
-    assert len({key(), key("slots=21"), key("seeds=[0]"), key("l2=0.1"), key("algorithm.0.step=0.3")}) == 5
+    assert (
+        len({key(), key("slots=21"), key("seeds=[0]"), key("l2=0.1"), key("algorithm.0.step=0.3")})
+        == 5
+    )
     assert of_file("a.npz") == of_file("copy.npz") != of_file("b.npz")
     before = of_file("b.npz")
     np.savez(tmp_path / "b.npz", x_train=np.ones((20, 3)), y_train=np.arange(20) % 2)
@@ -146,7 +159,11 @@ def test_the_name_of_a_comparison_is_not_part_of_a_job():
 
 
 def test_a_definition_is_read_back_as_it_was_written(tmp_path):
-    raw = {**SMALL, "grid": {"network.gamma": [3, 5], "model.hidden": [[4], [5, 5]]}, "list": {"x": [{"name": "q"}]}}
+    raw = {
+        **SMALL,
+        "grid": {"network.gamma": [3, 5], "model.hidden": [[4], [5, 5]]},
+        "list": {"x": [{"name": "q"}]},
+    }
     (tmp_path / "sweep.toml").write_text(dump(raw))
 
     again = read(tmp_path / "sweep.toml")

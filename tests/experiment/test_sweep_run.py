@@ -41,7 +41,9 @@ def command(*arguments):
 
 
 def folkman(*arguments, cwd):
-    return subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(
+        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=400, check=False
+    )
 
 
 class Here:
@@ -99,7 +101,11 @@ def test_a_sweep_leaves_what_it_says(quiet):
     page = (folder / "report.html").read_text()
     assert "network.gamma" in page
     assert "finished" in page
-    lines = [line for line in done.stderr.splitlines() if re.match(r"\[\d/4\] Algorithm 1, gamma=\d, seed \d", line)]
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if re.match(r"\[\d/4\] Algorithm 1, gamma=\d, seed \d", line)
+    ]
     assert len(lines) == 4
     assert all("left" in line and "MB" in line for line in lines)
     for job in index["jobs"]:
@@ -116,7 +122,10 @@ def test_a_job_is_an_ordinary_run_folder(quiet, tmp_path):
     done = folkman("run", folder / job["folder"] / "config.toml", "--out", "alone", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    one, two = (pq.read_table(place / "metrics.parquet") for place in (tmp_path / "alone", folder / job["folder"]))
+    one, two = (
+        pq.read_table(place / "metrics.parquet")
+        for place in (tmp_path / "alone", folder / job["folder"])
+    )
     assert one["train_loss"].to_pylist() == pytest.approx(two["train_loss"].to_pylist(), rel=1e-5)
 
 
@@ -125,7 +134,10 @@ def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tm
     folder, _ = quiet
     (tmp_path / "sweep.toml").write_text(SWEEP)
     process = subprocess.Popen(
-        command("sweep", "sweep.toml", "--out", "s", "--workers", 1), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        command("sweep", "sweep.toml", "--out", "s", "--workers", 1),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     assert "1 processes here, at most" in process.stderr.readline()
@@ -137,7 +149,10 @@ def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tm
     assert "finished" in second, second  # by the worker that took its place
     process.kill()
     process.communicate()
-    ended_before = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("jobs/*/job.json")}
+    ended_before = {
+        path.parent.name: path.stat().st_mtime_ns
+        for path in (tmp_path / "s").glob("jobs/*/job.json")
+    }
     deadline = time.monotonic() + 30
     while _alive(tmp_path / "s" / "jobs") and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -150,9 +165,14 @@ def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tm
         assert (path.parent / "report.html").is_file()
         assert f'href="jobs/{path.parent.name}/report.html"' in page
     assert 2 <= len(ended_before) < 4
-    after = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("jobs/*/job.json")}
+    after = {
+        path.parent.name: path.stat().st_mtime_ns
+        for path in (tmp_path / "s").glob("jobs/*/job.json")
+    }
     assert all(after[key] == when for key, when in ended_before.items())  # not run again
-    assert (tmp_path / "s" / "results.parquet").read_bytes() == (folder / "results.parquet").read_bytes()
+    assert (tmp_path / "s" / "results.parquet").read_bytes() == (
+        folder / "results.parquet"
+    ).read_bytes()
 
 
 def _alive(store):
@@ -187,9 +207,21 @@ def test_two_sweeps_at_once_on_one_store_run_each_job_once(quiet, tmp_path):
 def test_a_failing_job_is_listed_with_its_log_and_the_others_are_kept(quiet, tmp_path):
     """Of 60 samples, 500 nodes have none: found when the data are split, on a worker."""
     folder, _ = quiet
-    (tmp_path / "sweep.toml").write_text(BASE + "[grid]\nnodes = [3, 500]\n[network]\nname='snapshot'\ngamma=2\n")
+    (tmp_path / "sweep.toml").write_text(
+        BASE + "[grid]\nnodes = [3, 500]\n[network]\nname='snapshot'\ngamma=2\n"
+    )
 
-    done = folkman("sweep", "sweep.toml", "--out", "s", "--store", folder / "jobs", "--workers", 1, cwd=tmp_path)
+    done = folkman(
+        "sweep",
+        "sweep.toml",
+        "--out",
+        "s",
+        "--store",
+        folder / "jobs",
+        "--workers",
+        1,
+        cwd=tmp_path,
+    )
 
     assert done.returncode == 5, done.stderr
     assert "Traceback" not in done.stderr
@@ -214,8 +246,12 @@ def test_a_full_disk_is_told_loses_nothing_and_can_be_resumed(tmp_path):
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
     )
     arguments = [sys.executable, "-c", code, "sweep", "sweep.toml", "--out", "s", "--workers", "1"]
-    own = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")}  # the limit would cut what others read
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False, env=own)
+    own = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")
+    }  # the limit would cut what others read
+    done = subprocess.run(
+        arguments, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False, env=own
+    )
 
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
@@ -233,7 +269,9 @@ def test_what_is_finished_is_never_run_again(quiet, tmp_path):
 
     assert engine.ran == []
     assert outcome.state == "finished"
-    assert (tmp_path / "again" / "results.parquet").read_bytes() == (folder / "results.parquet").read_bytes()
+    assert (tmp_path / "again" / "results.parquet").read_bytes() == (
+        folder / "results.parquet"
+    ).read_bytes()
 
 
 def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
@@ -251,7 +289,10 @@ def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
     outcome, _ = here(SweepFolder.create(tmp_path / "s", SWEEP), engine=Here(far))
 
     assert outcome.state == "finished"
-    assert all({"config.toml", "job.json", "metrics.parquet", "summary.json"} <= set(files) for files in sent)
+    assert all(
+        {"config.toml", "job.json", "metrics.parquet", "summary.json"} <= set(files)
+        for files in sent
+    )
     near, far_ = (pq.read_table(place / "results.parquet") for place in (quiet[0], tmp_path / "s"))
     assert near.schema == far_.schema
     with pytest.raises(ValueError, match="not of its job; refused"):
@@ -308,14 +349,23 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["sweep", "--grid", "nodes="], "has no values"),
         (["sweep", "--grid", "network.gama=1"], "did you mean 'gamma'?"),
         (["sweep", "--grid", "nodes=2", "--memory", "lots"], "--memory looks like 4GB"),
-        (["sweep", "--grid", "nodes=2", "--memory", "4GB", "--engine", "tcp://127.0.0.1:1"], "--memory-limit 4GB"),
+        (
+            ["sweep", "--grid", "nodes=2", "--memory", "4GB", "--engine", "tcp://127.0.0.1:1"],
+            "--memory-limit 4GB",
+        ),
         (["sweep", "--grid", "nodes=2", "--workers", "0"], "--workers must be at least 1"),
         (["sweep", "--grid", "nodes=2", "--engine", "ray"], "expected 'here', 'processes', 'dask'"),
         (["sweep", "--grid", "nodes=2", "--engine", "tcp://10.0.0.1:8786"], "is not encrypted"),
-        (["sweep", "--grid", "nodes=2", "--engine", "tls://10.0.0.1:8786"], "add --tls-ca, --tls-cert, --tls-key"),
+        (
+            ["sweep", "--grid", "nodes=2", "--engine", "tls://10.0.0.1:8786"],
+            "add --tls-ca, --tls-cert, --tls-key",
+        ),
         (["sweep", "--grid", "nodes=2", "--track", "mlflo"], "did you mean 'mlflow'?"),
         (["sweep", "--resume", "."], "expected a sweep folder"),
-        (["sweep", "--resume", ".", "--grid", "nodes=2"], "--resume takes what to run from the folder"),
+        (
+            ["sweep", "--resume", ".", "--grid", "nodes=2"],
+            "--resume takes what to run from the folder",
+        ),
         (["sweep", "--grid", "nodes=2", "--out", "later"], "has content"),
         (["sweep", "--resume", "later/sweep"], "upgrade"),
         (["compare", "later"], "upgrade folkman"),
@@ -323,12 +373,16 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["compare", "later", "--at", "noon"], "--at looks like seconds=100"),
     ],
 )
-def test_wrong_input_is_answered_in_one_sentence(tmp_path, monkeypatch, capsys, arguments, complaint):
+def test_wrong_input_is_answered_in_one_sentence(
+    tmp_path, monkeypatch, capsys, arguments, complaint
+):
     (tmp_path / "empty.toml").write_text("[grid]\n")
     (tmp_path / "twice.toml").write_text("[grid]\nnodes = [2]\nnodes = [3]\n")
     (tmp_path / "later" / "sweep").mkdir(parents=True)
     (tmp_path / "later" / "config.toml").touch()
-    (tmp_path / "later" / "provenance.json").write_text('{"format": 9, "versions": {"folkman": "9.0"}}')
+    (tmp_path / "later" / "provenance.json").write_text(
+        '{"format": 9, "versions": {"folkman": "9.0"}}'
+    )
     (tmp_path / "later" / "sweep" / "sweep.toml").touch()
     (tmp_path / "later" / "sweep" / "index.json").write_text('{"format": 9}')
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -347,12 +401,16 @@ def test_compare_prints_tables_and_writes_files(quiet, tmp_path, monkeypatch, ca
     folder, _ = quiet
     monkeypatch.chdir(tmp_path)
     for form, expected in (("text", "* best"), ("markdown", "| ---: |"), ("latex", r"\toprule")):
-        monkeypatch.setattr(sys, "argv", ["folkman", "compare", str(folder), "--format", form, "--out", f"t.{form}"])
+        monkeypatch.setattr(
+            sys, "argv", ["folkman", "compare", str(folder), "--format", form, "--out", f"t.{form}"]
+        )
         with pytest.raises(SystemExit):
             main()
         assert expected in (tmp_path / f"t.{form}").read_text()
     capsys.readouterr()
-    monkeypatch.setattr(sys, "argv", ["folkman", "compare", str(folder), "--metric", "train_loss", "--json"])
+    monkeypatch.setattr(
+        sys, "argv", ["folkman", "compare", str(folder), "--metric", "train_loss", "--json"]
+    )
     with pytest.raises(SystemExit):
         main()
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]

@@ -21,7 +21,9 @@ def walk(watch, upto, start=0, run=None):
     """Tell a watcher of slots 0, 10 ... as a run would; return the run."""
     run = run or Run("fedavg", "FedAvg", 3)
     for slot in range(start, upto + 1, 10):
-        run.rows.append({"slots": float(slot), "train_loss": 1.0 / (1 + slot), "optimum_distance": float("nan")})
+        run.rows.append(
+            {"slots": float(slot), "train_loss": 1.0 / (1 + slot), "optimum_distance": float("nan")}
+        )
         run.status = "finished"
         watch(run, slot, 30)
     return run
@@ -45,7 +47,9 @@ def test_tensorboard_reads_each_slot_once(tmp_path):
     told_twice("tensorboard", tmp_path)
 
     found = EventAccumulator(str(tmp_path / "tensorboard" / "fedavg-seed3")).Reload()
-    assert {event.step: event.value for event in found.Scalars("train_loss")} == pytest.approx(EXPECTED)
+    assert {event.step: event.value for event in found.Scalars("train_loss")} == pytest.approx(
+        EXPECTED
+    )
     assert len(found.Scalars("train_loss")) == 4
     assert "optimum_distance" not in found.Tags()["scalars"]
 
@@ -109,7 +113,10 @@ def test_weights_and_biases_works_offline(tmp_path, monkeypatch):
     (log,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     found = {}
     for record in told_offline(log):
-        items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+        items = {
+            item.key or "/".join(item.nested_key): json.loads(item.value_json)
+            for item in record.history.item
+        }
         if "train_loss" in items:
             found[items["slots"]] = items["train_loss"]
     assert found == pytest.approx(EXPECTED)
@@ -121,7 +128,9 @@ def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(tmp_path, monkeyp
 
     monkeypatch.setitem(trackers.TRACKERS, "broken", (broken, ()))
     seen = []
-    with tracking(["broken"], tmp_path, "p", CONFIG, then=lambda *told: seen.append(told[1])) as watch:
+    with tracking(
+        ["broken"], tmp_path, "p", CONFIG, then=lambda *told: seen.append(told[1])
+    ) as watch:
         walk(watch, 30)
 
     assert seen == [0, 10, 20, 30]
@@ -144,7 +153,9 @@ def test_a_run_is_tracked_from_the_command_line(tmp_path, monkeypatch, capsys):
     settings = ["slots=20", "seeds=[0]", "data.train_size=60", "nodes=3", "model.name=softmax"]
     settings += ['algorithm=[{name="fedavg", step=0.2}]']
     arguments = [part for text in settings for part in ("--set", text)]
-    monkeypatch.setattr(sys, "argv", ["folkman", "run", *arguments, "--out", "r", "--track", "tensorboard"])
+    monkeypatch.setattr(
+        sys, "argv", ["folkman", "run", *arguments, "--out", "r", "--track", "tensorboard"]
+    )
     with pytest.raises(SystemExit) as ended:
         main()
 

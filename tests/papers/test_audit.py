@@ -27,17 +27,41 @@ def made_up(loss, seed=0, *, accuracy=None, end=40.0, status="finished", **facts
     rows = []
     for part in np.linspace(0, 1, 6):
         value = 2.0 * (loss / 2.0) ** part if np.isfinite(loss) else 2.0
-        rows.append({"slots": end * part, "seconds": end * part, "gradients": end * part, "rounds": end * part})
-        rows[-1] |= {"bits": 100 * end * part, "train_loss": value, "test_accuracy": accuracy or 1 - value / 2}
+        rows.append(
+            {
+                "slots": end * part,
+                "seconds": end * part,
+                "gradients": end * part,
+                "rounds": end * part,
+            }
+        )
+        rows[-1] |= {
+            "bits": 100 * end * part,
+            "train_loss": value,
+            "test_accuracy": accuracy or 1 - value / 2,
+        }
         rows[-1] |= {"kappa": 1.0, "gamma_t": 1.0, "mean_age": 1.0, "test_loss": value}
-    base = {"nodes": 2, "factor": 1.0, "effective": 1.0, "partition": "iid", "compute": "equal", "method": "fedavg"}
+    base = {
+        "nodes": 2,
+        "factor": 1.0,
+        "effective": 1.0,
+        "partition": "iid",
+        "compute": "equal",
+        "method": "fedavg",
+    }
     run = Run("made up", key, seed, rows, status)
     return Found("digits", base | facts, seed, run, ("fig5",))
 
 
 def sharing(loss, seed, scaling="theorem", nodes=2, gamma=2):
     stretch = {"theorem": 1.0, "figure": nodes, "local": 1 / nodes}[scaling]
-    facts = {"scaling": scaling, "nodes": nodes, "gamma": gamma, "network": "snapshot", "effective": stretch}
+    facts = {
+        "scaling": scaling,
+        "nodes": nodes,
+        "gamma": gamma,
+        "network": "snapshot",
+        "effective": stretch,
+    }
     return made_up(loss, seed, method="async_sharing", **facts)
 
 
@@ -72,9 +96,13 @@ def test_a_gain_that_is_the_steps_is_told_as_such():
     results = story(**AS_MEASURED)
     claim = verdict(results, "5.1")
 
-    assert claim.verdict.startswith("holds only if Algorithm 1 steps eta I, FedAvg eta, or step eta for both, at equal")
+    assert claim.verdict.startswith(
+        "holds only if Algorithm 1 steps eta I, FedAvg eta, or step eta for both, at equal"
+    )
     assert {r["name"]: r["verdict"] for r in claim.readings}["both step eta I"] == "fails"
-    assert verdict(results, "5.2").verdict == "does not hold"  # FedAvg has the whole gain at that step
+    assert (
+        verdict(results, "5.2").verdict == "does not hold"
+    )  # FedAvg has the whole gain at that step
     assert verdict(results, "5.3").verdict.startswith("holds only if scaling figure")
     assert verdict(results, "5.4").verdict == "does not hold"
 
@@ -84,7 +112,9 @@ def test_a_gain_that_is_not_sure_is_not_explained_away():
 
     def reading(*ours):
         sides = {"ours": ours, "other": (0.5,) * 3, "control": (0.3,) * 3}
-        return deciders.explained({k: [made_up(v, seed=s) for s, v in enumerate(each)] for k, each in sides.items()})
+        return deciders.explained(
+            {k: [made_up(v, seed=s) for s, v in enumerate(each)] for k, each in sides.items()}
+        )
 
     assert reading(0.2, 0.9, 0.4).verdict == "open"
     assert reading(0.505, 0.504, 0.506).verdict == "fails"
@@ -99,7 +129,9 @@ def test_other_runs_other_verdicts():
     assert readings["step eta for both"] == readings["both step eta I"] == "holds"
     assert verdict(results, "5.2").verdict == "holds"
     worse = story(**{**AS_MEASURED, "figure": {2: 0.6, 4: 0.7}, "theorem": 0.55})
-    assert verdict(worse, "5.3").verdict == "does not hold (others: 1 open)"  # the printed step was not run
+    assert (
+        verdict(worse, "5.3").verdict == "does not hold (others: 1 open)"
+    )  # the printed step was not run
     assert verdict(worse, "5.2").verdict == "does not hold"  # nothing to explain
 
 
@@ -136,10 +168,15 @@ def test_one_run_that_diverged_does_not_decide_against_the_others():
 
 
 def test_the_least_favourable_level_is_told_and_two_draws_decide_nothing():
-    ours = {nodes: [sharing(loss, seed, nodes=nodes) for seed in range(3)] for nodes, loss in ((2, 0.3), (4, 0.4))}
+    ours = {
+        nodes: [sharing(loss, seed, nodes=nodes) for seed in range(3)]
+        for nodes, loss in ((2, 0.3), (4, 0.4))
+    }
     plain = [fedavg(0.5, seed) for seed in range(3)]
 
-    reading = deciders.compare_pairs("x", {f"nodes {n}": (runs, plain) for n, runs in ours.items()}, {"test": "lower"})
+    reading = deciders.compare_pairs(
+        "x", {f"nodes {n}": (runs, plain) for n, runs in ours.items()}, {"test": "lower"}
+    )
     two = deciders.compare_pairs("x", {"": (ours[2][:2], plain)}, {"test": "lower"})
 
     assert reading.verdict == "holds"
@@ -148,7 +185,12 @@ def test_the_least_favourable_level_is_told_and_two_draws_decide_nothing():
         ("nodes 2", "holds", round(log(0.3 / 0.5), 6)),
         ("nodes 4", "holds", round(log(0.4 / 0.5), 6)),
     ]
-    assert reading[:-1] == ("x", "holds", f"{reading.levels[1].says} (nodes 4)", *reading.levels[1][3:-1])
+    assert reading[:-1] == (
+        "x",
+        "holds",
+        f"{reading.levels[1].says} (nodes 4)",
+        *reading.levels[1][3:-1],
+    )
     assert (two.verdict, two.n, two.levels) == ("open", 2, ())
 
 
@@ -163,11 +205,19 @@ def test_draws_are_compared_each_where_both_still_go_on():
 
 def test_parts_of_a_reading_hold_together():
     claim = {"test": "lower"}
-    parts = [deciders.Reading(name, verdict, "") for name, verdict in (("a", "holds"), ("b", "holds"), ("c", "fails"))]
+    parts = [
+        deciders.Reading(name, verdict, "")
+        for name, verdict in (("a", "holds"), ("b", "holds"), ("c", "fails"))
+    ]
     both, alone = {"group": ["both"]}, {}
 
-    assert audit._verdict(claim, parts, [both, both, alone])[0] == "holds only if both (others: 1 fails)"
-    assert audit._verdict(claim, parts, [alone, both, both])[0] == "holds only if a (others: 1 fails)"
+    assert (
+        audit._verdict(claim, parts, [both, both, alone])[0]
+        == "holds only if both (others: 1 fails)"
+    )
+    assert (
+        audit._verdict(claim, parts, [alone, both, both])[0] == "holds only if a (others: 1 fails)"
+    )
     opened = [*parts[:2], parts[2]._replace(verdict="open")]
     assert audit._verdict(claim, opened, [both, both, both])[0] == "cannot be decided"
 
@@ -187,7 +237,9 @@ def test_the_interval_is_students(losses, shift):
     rng = np.random.default_rng(len(losses))
     ours = other * np.exp(shift + 0.1 * rng.standard_normal(len(other)))
 
-    spread = deciders.paired([deciders.difference(a, b, "train_loss") for a, b in zip(ours, other, strict=True)])
+    spread = deciders.paired(
+        [deciders.difference(a, b, "train_loss") for a, b in zip(ours, other, strict=True)]
+    )
 
     known = stats.ttest_rel(np.log(ours), np.log(other)).confidence_interval(0.95)
     np.testing.assert_allclose((spread.low, spread.high), known, rtol=1e-9, atol=1e-12)
@@ -212,7 +264,12 @@ def test_what_is_equal_is_neither_lower_nor_open():
 
     assert deciders.compare_pairs("x", {"": (ours, other)}, {"test": "lower"}).verdict == "fails"
     assert deciders.compare_pairs("x", {"": (ours, other)}, {"test": "similar"}).verdict == "holds"
-    assert deciders.compare_pairs("x", {"": (ours, other)}, {"test": "similar", "margin": 1e-4}).verdict == "fails"
+    assert (
+        deciders.compare_pairs(
+            "x", {"": (ours, other)}, {"test": "similar", "margin": 1e-4}
+        ).verdict
+        == "fails"
+    )
 
 
 def test_formulas_are_held_against_their_runs():
@@ -222,14 +279,18 @@ def test_formulas_are_held_against_their_runs():
     overlapped = made_up(0.5, gamma=4)
 
     assert deciders.formula("x", FORMULAS["kappa_fedavg"], [waiting]).verdict == "holds"  # 1/(4+1)
-    assert deciders.formula("x", FORMULAS["kappa_sharing"], [overlapped]).verdict == "fails"  # 1, not 4/5
+    assert (
+        deciders.formula("x", FORMULAS["kappa_sharing"], [overlapped]).verdict == "fails"
+    )  # 1, not 4/5
     assert deciders.formula("x", FORMULAS["never_waits"], [overlapped]).verdict == "holds"
     assert deciders.formula("x", FORMULAS["never_waits"], [waiting]).verdict == "fails"
 
 
 def test_a_measurement_above_its_limit_refutes():
     rows = [{"measure": "gap_printed", "case": "a", "value": 0.95, "limit": 0.5, "says": "0.95"}]
-    rows.append({"measure": "gap_aggregate", "case": "a", "value": 0.2, "limit": 0.5, "says": "0.2"})
+    rows.append(
+        {"measure": "gap_aggregate", "case": "a", "value": 0.2, "limit": 0.5, "says": "0.2"}
+    )
 
     assert verdict(Reproduction(XIE, "smoke", [], rows), "T1.1").verdict.startswith(
         "holds only if with the one aggregate"
@@ -291,8 +352,15 @@ def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
     judged = judge(Reproduction(XIE, size, planned, []), beyond=True)
 
     assert [claim.name for claim in judged] == [f"B.{number}" for number in range(1, 7)]
-    assert not [r["name"] for claim in judged for r in claim.readings if r["says"] == "there are no such runs"]
-    assert not [r for claim in judge(Reproduction(XIE, size, planned, [])) for r in claim.readings if r["n"]]
+    assert not [
+        r["name"]
+        for claim in judged
+        for r in claim.readings
+        if r["says"] == "there are no such runs"
+    ]
+    assert not [
+        r for claim in judge(Reproduction(XIE, size, planned, [])) for r in claim.readings if r["n"]
+    ]
 
 
 def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
@@ -304,7 +372,9 @@ def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
     same, other = reconsider(before, before), reconsider(ahead, before)
     assert {each.kind for each in same} == {"alike"}
     assert {each.claim for each in same} >= {"5.1", "5.2", "5.3"}
-    found = {each.reading: each for each in other if each.claim == "5.1"}["Algorithm 1 steps eta I, FedAvg eta"]
+    found = {each.reading: each for each in other if each.claim == "5.1"}[
+        "Algorithm 1 steps eta I, FedAvg eta"
+    ]
     assert (found.was, found.now, found.kind) == ("holds", "fails", "overturned")
     assert found.was_says != found.now_says
     with pytest.raises(ValueError, match="expected 3 draws or more that both have"):
@@ -318,10 +388,15 @@ def test_a_reading_that_no_longer_fails_is_reopened_where_a_level_is_missing():
 
     def without_four(plain):
         results = story(**(AS_MEASURED | {"plain": plain}))
-        return results._replace(runs=[f for f in results.runs if f.facts["nodes"] == 2 or "scaling" not in f.facts])
+        return results._replace(
+            runs=[f for f in results.runs if f.facts["nodes"] == 2 or "scaling" not in f.facts]
+        )
 
     name = "Algorithm 1 steps eta I, FedAvg eta"
-    changes = {(each.claim, each.reading): each for each in reconsider(without_four(0.5), without_four(0.1))}
+    changes = {
+        (each.claim, each.reading): each
+        for each in reconsider(without_four(0.5), without_four(0.1))
+    }
 
     assert (changes["5.1", name].was, changes["5.1", name].now) == ("fails", "open")
     assert changes["5.1", name].kind == "reopened"
@@ -332,7 +407,10 @@ def test_a_reading_that_no_longer_fails_is_reopened_where_a_level_is_missing():
     [("open", "holds", "decided"), ("fails", "open", "reopened"), ("holds", "fails", "overturned")],
 )
 def test_a_change_has_a_name_and_stands_out(was, now, kind):
-    changed, alike = Change("5.1", "a | b", was, now, "then", "later"), Change("5.2", "c", now, now, "then", "later")
+    changed, alike = (
+        Change("5.1", "a | b", was, now, "then", "later"),
+        Change("5.2", "c", now, now, "then", "later"),
+    )
 
     text = changes_markdown([changed, alike], "x, before: y")
 
@@ -343,18 +421,25 @@ def test_a_change_has_a_name_and_stands_out(was, now, kind):
     assert f"1 {kind}" in text.partition(", from x, before: y.")[0]
 
 
-@given(st.floats(0.01, 1.0), st.lists(st.floats(0.01, 5.0), min_size=2, max_size=9), st.integers(0, 8))
+@given(
+    st.floats(0.01, 1.0), st.lists(st.floats(0.01, 5.0), min_size=2, max_size=9), st.integers(0, 8)
+)
 def test_a_trailing_mean_is_the_integral_over_the_window(part, losses, stall):
     """Against quadrature of the broken line by a thousand points a piece; nothing is computed between two records."""
     steps = np.arange(len(losses)) * 4.0
     steps[stall + 1 :] -= 4.0  # the record after the stall has no more gradients
-    rows = [{"gradients": g, "train_loss": v, "test_accuracy": v} for g, v in zip(steps, losses, strict=True)]
+    rows = [
+        {"gradients": g, "train_loss": v, "test_accuracy": v}
+        for g, v in zip(steps, losses, strict=True)
+    ]
     found = Found("digits", {}, 0, Run("made up", "", 0, rows), ("fig5",))
 
     run = trailing(Reproduction(XIE, "smoke", [found], []), part).runs[0].run
 
     end = steps[-1]
-    fine = np.unique(np.concatenate([np.linspace((1 - part) * end, end, 1001), steps[steps >= (1 - part) * end]]))
+    fine = np.unique(
+        np.concatenate([np.linspace((1 - part) * end, end, 1001), steps[steps >= (1 - part) * end]])
+    )
     line = [at(found.run, "gradients", g, "test_accuracy") for g in fine]
     expected = np.trapezoid(line, fine) / (part * end) if end else losses[-1]
     assert run.rows[-1]["test_accuracy"] == pytest.approx(expected, rel=1e-6)
@@ -389,7 +474,9 @@ def test_one_bad_record_does_not_decide_a_mean_over_a_window():
     reading = "Algorithm 1 steps eta I, FedAvg eta"
 
     def decided(results):
-        return next(each["verdict"] for each in verdict(results, "5.1").readings if each["name"] == reading)
+        return next(
+            each["verdict"] for each in verdict(results, "5.1").readings if each["name"] == reading
+        )
 
     assert (decided(results), decided(trailing(results, 0.5))) == ("open", "holds")
     with pytest.raises(ValueError, match="a window is a part of the gradients"):

@@ -37,13 +37,27 @@ def test_a_method_has_its_line_and_cases_that_belong_together_their_colour():
         "FedAvg, step 10 eta",
         "AdaFL, 5 nodes",
     ]
-    looks = _looks([Panel("a", [run(name) for name in names]), Panel("b", [run(name) for name in names[::-1]])], LINES)
+    looks = _looks(
+        [
+            Panel("a", [run(name) for name in names]),
+            Panel("b", [run(name) for name in names[::-1]]),
+        ],
+        LINES,
+    )
 
     colour = {name: looks[name]["color"] for name in names}
     assert colour["Alg. 1, 5 nodes"] == colour["FedAvg, step 5 eta"] == colour["AdaFL, 5 nodes"]
     assert colour["Alg. 1, 10 nodes"] == colour["FedAvg, step 10 eta"] != colour["Alg. 1, 5 nodes"]
     assert colour["FedAvg"] not in {colour[name] for name in names if name != "FedAvg"}
-    assert len({str(looks[name]["linestyle"]) for name in ("Alg. 1, 5 nodes", "FedAvg", "AdaFL, 5 nodes")}) == 3
+    assert (
+        len(
+            {
+                str(looks[name]["linestyle"])
+                for name in ("Alg. 1, 5 nodes", "FedAvg", "AdaFL, 5 nodes")
+            }
+        )
+        == 3
+    )
 
 
 def test_curves_without_a_method_in_their_name_are_told_apart():
@@ -55,25 +69,39 @@ def test_curves_without_a_method_in_their_name_are_told_apart():
 
 @pytest.mark.parametrize("name", [*XIE.figures[:4], *XIE.beyond])
 def test_no_two_curves_of_a_figure_look_alike_and_each_looks_the_same_on_all_axes(name):
-    kept = read_reproduction(Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop")
+    kept = read_reproduction(
+        Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop"
+    )
     seen: dict[tuple[str, str], str] = {}
     for _, variant, _, panels in _each(kept, name, AXES):
         looks = _looks(panels, LINES)
         for panel in panels:
             shown = [str(looks[label]) for label in dict.fromkeys(run.label for run in panel.runs)]
             assert len(set(shown)) == len(shown)
-        assert all(seen.setdefault((variant, label), str(look)) == str(look) for label, look in looks.items())
+        assert all(
+            seen.setdefault((variant, label), str(look)) == str(look)
+            for label, look in looks.items()
+        )
     assert seen
 
 
 def test_losses_are_averaged_by_their_logarithms_and_ends_are_told():
     """Of 0.1 and 0.4 the middle is 0.2; the interval of two draws is Student's."""
-    panel = Panel("p", [run("a", 0, losses=(2.0, 0.1)), run("a", 1, losses=(2.0, 0.4)), run("b", losses=(2.0, 0.3))])
+    panel = Panel(
+        "p",
+        [
+            run("a", 0, losses=(2.0, 0.1)),
+            run("a", 1, losses=(2.0, 0.4)),
+            run("b", losses=(2.0, 0.3)),
+        ],
+    )
 
     rows = ends_markdown("title", [panel]).splitlines()
     half = t.ppf(0.975, 1) / 2  # of the distance of two values
 
-    assert rows[4] == f"| p | a | 2 | 20 | 0.2 (x or / {4**half:.2f}) | 0.938 +- {0.075 * half:.3f} |"
+    assert (
+        rows[4] == f"| p | a | 2 | 20 | 0.2 (x or / {4**half:.2f}) | 0.938 +- {0.075 * half:.3f} |"
+    )
     assert rows[5] == "| p | b | 1 | 20 | 0.3 | 0.925 |"
 
 
@@ -94,7 +122,8 @@ def test_a_curve_is_drawn_as_far_as_ones_own_method_reaches():
 
 
 @pytest.mark.parametrize(
-    ("seeds", "bands", "title"), [(2, 0, "mean of 2 seeds"), (3, 1, "mean of 3 seeds, 95 % interval")]
+    ("seeds", "bands", "title"),
+    [(2, 0, "mean of 2 seeds"), (3, 1, "mean of 3 seeds, 95 % interval")],
 )
 def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
     runs = [run("a", seed, losses=(2.0, 1.0 + seed)) for seed in range(seeds)]
@@ -110,7 +139,12 @@ def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
 @pytest.mark.parametrize("waiting", ["FedAvg that waits, Gamma", "FedAvg,"])
 def test_the_names_below_panels_do_not_meet(waiting):
     """Three panels with as many names as Figure 6 has: in the larger size if they fit, in the smaller if not."""
-    names = ["Alg. 1, Gamma 5", "FedAvg", *(f"{waiting} {gamma}" for gamma in (5, 10, 15)), "AdaFL, Gamma 15"]
+    names = [
+        "Alg. 1, Gamma 5",
+        "FedAvg",
+        *(f"{waiting} {gamma}" for gamma in (5, 10, 15)),
+        "AdaFL, Gamma 15",
+    ]
     runs = [run(name) for name in names]
 
     figure = draw_panels([Panel("p", runs)] * 3, "gradients", "t", "async_sharing", LINES)
@@ -122,4 +156,6 @@ def test_the_names_below_panels_do_not_meet(waiting):
     assert boxes[0].x0 >= 0
     assert boxes[-1].x1 <= figure.bbox.x1
     assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
-    assert figure.axes[3].get_position().width > 0.25  # a panel is not squeezed to make room for names
+    assert (
+        figure.axes[3].get_position().width > 0.25
+    )  # a panel is not squeezed to make room for names

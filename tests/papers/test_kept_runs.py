@@ -36,7 +36,9 @@ def test_the_documents_tell_what_more_iterations_change(longer, before):
         assert f"the first 500 iterations of the long ones, {score_of_changes(again)}" in text
         runs = kept(longer)._replace(runs=cut)
         again = reconsider(trailing(runs, WINDOW), trailing(kept(before), WINDOW))
-        assert f"the first 500 iterations of the long ones by means, {score_of_changes(again)}" in text
+        assert (
+            f"the first 500 iterations of the long ones by means, {score_of_changes(again)}" in text
+        )
         smooth = reconsider(trailing(kept(longer), WINDOW), trailing(kept(before), WINDOW))
         assert f"means over the last quarter, {score_of_changes(smooth)}" in text
 
@@ -53,30 +55,58 @@ def test_the_documents_tell_what_a_window_changes(part, name):
 
 
 def test_the_command_line_tells_what_more_iterations_change(tmp_path):
-    command = ["audit", str(KEPT / "long"), "--against", str(KEPT / "full"), "--out", str(tmp_path / "x.md"), "--json"]
+    command = [
+        "audit",
+        str(KEPT / "long"),
+        "--against",
+        str(KEPT / "full"),
+        "--out",
+        str(tmp_path / "x.md"),
+        "--json",
+    ]
     told = CliRunner().invoke(app, [*command, "--window", "0.5"])
 
     found = json.loads(told.stdout.splitlines()[-1])
-    assert (found["folder"], found["against"], found["window"]) == (str(KEPT / "long"), str(KEPT / "full"), 0.5)
+    assert (found["folder"], found["against"], found["window"]) == (
+        str(KEPT / "long"),
+        str(KEPT / "full"),
+        0.5,
+    )
     halves = reconsider(*(trailing(kept(name), 0.5) for name in ("long", "full")))
     assert [each["now_says"] for each in found["readings"]] == [each.now_says for each in halves]
     assert (tmp_path / "x.md").read_text().startswith(score_of_changes(halves))
     assert "means over the last 50 % of the gradients" in (tmp_path / "x.md").read_text()
-    assert {"claim", "reading", "was", "now", "change", "was_says", "now_says"} == set(found["readings"][0])
+    assert {"claim", "reading", "was", "now", "change", "was_says", "now_says"} == set(
+        found["readings"][0]
+    )
 
 
 def test_the_command_line_tells_every_level_and_a_reading_is_the_least_favourable():
     told = CliRunner().invoke(app, ["audit", str(KEPT / "full"), "--json"])
 
-    found = {claim["name"]: claim["readings"] for claim in json.loads(told.stdout.splitlines()[-1])["claims"]}
-    levels = {each["name"]: [level["name"] for level in each["levels"]] for each in found["5.1"] + found["5.3"]}
+    found = {
+        claim["name"]: claim["readings"]
+        for claim in json.loads(told.stdout.splitlines()[-1])["claims"]
+    }
+    levels = {
+        each["name"]: [level["name"] for level in each["levels"]]
+        for each in found["5.1"] + found["5.3"]
+    }
     assert levels["step eta for both"] == ["nodes 5", "nodes 10", "nodes 15"]
-    assert levels["scaling theorem (step eta)"] == ["nodes 10 against nodes 5", "nodes 15 against nodes 10"]
+    assert levels["scaling theorem (step eta)"] == [
+        "nodes 10 against nodes 5",
+        "nodes 15 against nodes 10",
+    ]
     order = ("fails", "open", "holds")
     for reading in (each for readings in found.values() for each in readings if each["levels"]):
-        shown = [{**each, "says": f"{each['says']} ({each['name']})", "name": ""} for each in reading["levels"]]
+        shown = [
+            {**each, "says": f"{each['says']} ({each['name']})", "name": ""}
+            for each in reading["levels"]
+        ]
         assert {**reading, "name": "", "levels": []} in shown
-        assert reading["verdict"] == min((each["verdict"] for each in reading["levels"]), key=order.index)
+        assert reading["verdict"] == min(
+            (each["verdict"] for each in reading["levels"]), key=order.index
+        )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +116,11 @@ def test_the_command_line_tells_every_level_and_a_reading_is_the_least_favourabl
         ("index.json", "{", "there is none or it is damaged"),
         ("index.json", '{"jobs": []}', "it is a sweep"),
         ("index.json", '{"jobs": [], "paper": "xie2024", "size": "huge"}', "expected a size of"),
-        ("index.json", '{"jobs": [], "paper": "nobody2030", "size": "full"}', "there is no paper 'nobody2030'"),
+        (
+            "index.json",
+            '{"jobs": [], "paper": "nobody2030", "size": "full"}',
+            "there is no paper 'nobody2030'",
+        ),
     ],
     ids=["old", "damaged", "sweep", "size", "paper"],
 )
@@ -101,7 +135,10 @@ def test_a_folder_that_cannot_be_judged_is_told_why(tmp_path, name, text, messag
 def test_the_verdicts_are_those_of_the_first_audit(name):
     """Every verdict, reading and number on the kept runs is what it was when the runs were first judged."""
     known = json.loads((Path(__file__).parents[1] / "data" / "verdicts.json").read_text())[name]
-    found = {claim.name: [claim.verdict, [_numbers(each) for each in claim.readings]] for claim in judge(kept(name))}
+    found = {
+        claim.name: [claim.verdict, [_numbers(each) for each in claim.readings]]
+        for claim in judge(kept(name))
+    }
 
     assert found.keys() == known.keys()
     for claim, (verdict, readings) in known.items():
@@ -114,7 +151,12 @@ def test_the_verdicts_are_those_of_the_first_audit(name):
 def _numbers(reading):
     """Return a reading's name, verdict, draws, mean and interval."""
     values = [reading[key] for key in ("mean", "low", "high", "effect")]
-    return [reading["name"], reading["verdict"], reading["n"], *(float("nan") if v is None else v for v in values)]
+    return [
+        reading["name"],
+        reading["verdict"],
+        reading["n"],
+        *(float("nan") if v is None else v for v in values),
+    ]
 
 
 def test_the_documents_tell_what_the_kept_runs_say():
@@ -137,9 +179,17 @@ def test_the_documents_tell_what_the_kept_runs_say():
     counts = [re.findall(r"[0-9]+", score(each).partition(":")[2]) for each in sets]
     asked = r"([0-9]+) hold, ([0-9]+) hold only in some.*?, ([0-9]+) do not.*?([0-9]+)"
     assert [list(found) for found in re.findall(asked, text)] == counts
-    assert [list(found) for found in re.findall(asked, (docs.parent / "README.md").read_text())] == counts[:1]
+    assert [
+        list(found) for found in re.findall(asked, (docs.parent / "README.md").read_text())
+    ] == counts[:1]
 
 
 def _cut(run, gradients):
     """Return a run as it was at this many gradients."""
-    return Run(run.algorithm, run.label, run.seed, [r for r in run.rows if r["gradients"] <= gradients], run.status)
+    return Run(
+        run.algorithm,
+        run.label,
+        run.seed,
+        [r for r in run.rows if r["gradients"] <= gradients],
+        run.status,
+    )

@@ -46,7 +46,12 @@ def test_two_of_its_six_claims_are_false_and_one_is_open(made):
     judged = {claim["name"]: claim["verdict"] for claim in call("audit", made)["claims"]}
 
     holds = dict.fromkeys(("D.1", "D.3", "L.2"), "holds")
-    assert judged == {**holds, "D.2": "does not hold", "L.1": "does not hold", "L.3": "cannot be decided"}
+    assert judged == {
+        **holds,
+        "D.2": "does not hold",
+        "L.1": "does not hold",
+        "L.3": "cannot be decided",
+    }
 
 
 def test_a_second_call_runs_nothing_and_draws_again(made):
@@ -54,9 +59,15 @@ def test_a_second_call_runs_nothing_and_draws_again(made):
 
     assert (answer["made"], answer["missing"]) == (0, 0)
     names = {path.name for path in (made / "figures").iterdir()}
-    assert {f"{figure}-digits-{axis}.png" for figure in ("delay", "labels") for axis in ("gradients", "bits")} <= names
+    assert {
+        f"{figure}-digits-{axis}.png"
+        for figure in ("delay", "labels")
+        for axis in ("gradients", "bits")
+    } <= names
     again = call("audit", made)["claims"]
-    assert len([claim for claim in again if claim["readings"][0]["n"]]) == 6  # the other figure's runs are kept
+    assert (
+        len([claim for claim in again if claim["readings"][0]["n"]]) == 6
+    )  # the other figure's runs are kept
 
 
 def test_a_reproduction_has_a_report_a_live_page_and_arms_to_compare(made):
@@ -81,16 +92,56 @@ def copied(tmp_path, name, old, new):
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        ("paper.toml", "figures =", "figurs =", r"paper.toml: unknown key 'figurs'; did you mean 'figures'"),
-        ("delay.toml", "rank = 1", "rnak = 1", r"delay.toml, \[\[arm\]\]: unknown key 'rnak'; did you mean 'rank'"),
-        ("claims.toml", "where =", "were =", r"claim D.1: unknown key 'were'; did you mean 'where'"),
-        ("claims.toml", 'figure = "delay"', 'figure = "dealy"', r"there is no figure 'dealy'; did you mean 'delay'"),
-        ("claims.toml", "gamma =", "gama =", r"claim D.1, ours: unknown key 'gama'; did you mean 'gamma'"),
-        ("delay.toml", 'partition = "iid"', "parition = 1", r"a curve: unknown key 'parition'; did you mean"),
+        (
+            "paper.toml",
+            "figures =",
+            "figurs =",
+            r"paper.toml: unknown key 'figurs'; did you mean 'figures'",
+        ),
+        (
+            "delay.toml",
+            "rank = 1",
+            "rnak = 1",
+            r"delay.toml, \[\[arm\]\]: unknown key 'rnak'; did you mean 'rank'",
+        ),
+        (
+            "claims.toml",
+            "where =",
+            "were =",
+            r"claim D.1: unknown key 'were'; did you mean 'where'",
+        ),
+        (
+            "claims.toml",
+            'figure = "delay"',
+            'figure = "dealy"',
+            r"there is no figure 'dealy'; did you mean 'delay'",
+        ),
+        (
+            "claims.toml",
+            "gamma =",
+            "gama =",
+            r"claim D.1, ours: unknown key 'gama'; did you mean 'gamma'",
+        ),
+        (
+            "delay.toml",
+            'partition = "iid"',
+            "parition = 1",
+            r"a curve: unknown key 'parition'; did you mean",
+        ),
         ("paper.toml", '"labels"]', '"lables"]', r"expected lables.toml in .*, there is none"),
         ("delay.toml", '"@gammas"', '"@gamas"', r"there is no 'gamas'; did you mean 'gammas'"),
-        ("sizes.toml", "step =", "stop =", r"\[quick.variant.digits\]: unknown key 'stop'; did you mean 'step'"),
-        ("sizes.toml", "step = 0.2", "", r"\[quick.variant.digits\]: 'step' is needed and was not given"),
+        (
+            "sizes.toml",
+            "step =",
+            "stop =",
+            r"\[quick.variant.digits\]: unknown key 'stop'; did you mean 'step'",
+        ),
+        (
+            "sizes.toml",
+            "step = 0.2",
+            "",
+            r"\[quick.variant.digits\]: 'step' is needed and was not given",
+        ),
         ("claims.toml", '"lower"', '"loewr"', r"there is no test 'loewr'; did you mean 'lower'"),
         ("sizes.toml", "[quick]", "[quick", r"expected TOML in"),
         ("sizes.toml", "draws = 4", "", r"there is no 'draws'"),
@@ -100,23 +151,50 @@ def copied(tmp_path, name, old, new):
             'figures = "delay"',
             r"'figures' must be of type list, got 'delay'",
         ),
-        ("paper.toml", 'network = ["gamma"]', "network = 3", r"\[facts\]: 'network' must be of type list"),
-        ("delay.toml", "rank = 1", 'rank = "a"', r"\[\[arm\]\]: 'rank' must be of type int, got 'a'"),
+        (
+            "paper.toml",
+            'network = ["gamma"]',
+            "network = 3",
+            r"\[facts\]: 'network' must be of type list",
+        ),
+        (
+            "delay.toml",
+            "rank = 1",
+            'rank = "a"',
+            r"\[\[arm\]\]: 'rank' must be of type int, got 'a'",
+        ),
         ("delay.toml", 'nodes = "@nodes"', "", r"\[\[arm\]\]: 'nodes' is needed"),
-        ("delay.toml", '{ name = "async_sharing" }', "{}", r"\[\[arm\]\], algorithm: 'name' is needed"),
+        (
+            "delay.toml",
+            '{ name = "async_sharing" }',
+            "{}",
+            r"\[\[arm\]\], algorithm: 'name' is needed",
+        ),
         ("delay.toml", "{gamma} slots", "{gama} slots", r"the label .* cannot be filled in"),
         ("claims.toml", 'figure = "delay"', "", r"claim D.1: 'figure' is needed"),
-        ("claims.toml", "ours = {", "our = {", r"claim D.1: unknown key 'our'; did you mean 'ours'"),
+        (
+            "claims.toml",
+            "ours = {",
+            "our = {",
+            r"claim D.1: unknown key 'our'; did you mean 'ours'",
+        ),
         ("claims.toml", 'test = "lower"', 'test = "ordered"', r"claim D.1: 'levels' is needed"),
         ("claims.toml", 'test = "lower"', 'test = "formula"', r"claim D.1: 'formula' is needed"),
-        ("claims.toml", 'test = "lower"', 'test = "lower"\nvariant = "digitz"', r"no variant 'digitz'; did you mean"),
+        (
+            "claims.toml",
+            'test = "lower"',
+            'test = "lower"\nvariant = "digitz"',
+            r"no variant 'digitz'; did you mean",
+        ),
         ("claims.toml", 'test = "lower"', 'test = "lower"\nreadings = "all"', r"there is no 'all'"),
     ],
 )
 def test_a_paper_that_is_wrong_is_told_where(tmp_path, made, name, old, new, message):
     paper = copied(tmp_path, name, old, new)
     commands = [["reproduce", "all", "--paper", paper, "--plan"], ["audit", made, "--paper", paper]]
-    commands += [["reproduce", "all", "--paper", paper, "--redraw", made, "--out", tmp_path / "drawn"]]
+    commands += [
+        ["reproduce", "all", "--paper", paper, "--redraw", made, "--out", tmp_path / "drawn"]
+    ]
 
     told = [str(CliRunner().invoke(app, list(map(str, command))).exception) for command in commands]
 
@@ -128,7 +206,9 @@ def test_a_budget_of_nothing_makes_nothing_and_can_be_judged(tmp_path):
 
     assert (answer["made"], answer["missing"]) == (0, 16 + 4)
     assert "of the budget of 0 s" in answer["stopped"]
-    assert {claim["verdict"] for claim in call("audit", tmp_path)["claims"]} == {"cannot be decided"}
+    assert {claim["verdict"] for claim in call("audit", tmp_path)["claims"]} == {
+        "cannot be decided"
+    }
 
 
 def test_runs_of_another_length_go_into_a_folder_of_their_own(made):
@@ -138,12 +218,19 @@ def test_runs_of_another_length_go_into_a_folder_of_their_own(made):
 
     assert re.search(r"holds another sweep; choose another --out$", str(longer.exception))
     resumed = CliRunner().invoke(app, ["sweep", "--resume", str(made)])
-    assert f"go on with: folkman reproduce all --paper {DEMO} --size quick --out {made}" in str(resumed.exception)
+    assert f"go on with: folkman reproduce all --paper {DEMO} --size quick --out {made}" in str(
+        resumed.exception
+    )
 
 
 def test_the_code_of_a_paper_is_run_checked_and_remembered(tmp_path):
     """A fact of the paper's own chooses runs; a change of the code is refused, an error in it says where."""
-    paper = copied(tmp_path, "paper.toml", 'figures = ["delay", "labels"]', 'figures = ["labels"]\ncode = "own.py"')
+    paper = copied(
+        tmp_path,
+        "paper.toml",
+        'figures = ["delay", "labels"]',
+        'figures = ["labels"]\ncode = "own.py"',
+    )
     (paper / "delay.toml").unlink()
     claims = (paper / "claims.toml").read_text()
     (paper / "claims.toml").write_text(
@@ -151,12 +238,23 @@ def test_the_code_of_a_paper_is_run_checked_and_remembered(tmp_path):
     )
     code = 'FACTS = ("slow",)\ndef facts(known, comparison):\n    return {"slow": known["factor"] < 1}\n'
     (paper / "own.py").write_text(code)
-    command = ["reproduce", "all", "--paper", str(paper), "--seeds", "1", "--out", str(tmp_path / "runs")]
+    command = [
+        "reproduce",
+        "all",
+        "--paper",
+        str(paper),
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "runs"),
+    ]
 
     assert call(*command)["missing"] == 0
     assert call("audit", tmp_path / "runs")["claims"][0]["readings"][0]["n"] == 1
     (paper / "own.py").write_text(f"{code}# changed\n")
-    assert "own.py has changed since this was begun" in str(CliRunner().invoke(app, command).exception)
+    assert "own.py has changed since this was begun" in str(
+        CliRunner().invoke(app, command).exception
+    )
     (paper / "own.py").write_text(code.replace('known["factor"]', 'known["no"]'))
     told = str(CliRunner().invoke(app, command).exception)
     assert re.search(r"facts of the paper's code raised KeyError: 'no' \(.*own.py, line 3\)", told)
@@ -175,14 +273,26 @@ def test_two_processes_do_not_reproduce_into_one_folder(tmp_path):
             assert re.search(r"is in use by process \d+ on .*; wait for it", other.stderr)
     with folder.held(shared=True):
         assert subprocess.run([*command, "shared"], check=False).returncode == 0
-        refused = CliRunner().invoke(app, ["reproduce", "all", "--paper", str(DEMO), "--out", str(tmp_path)])
+        refused = CliRunner().invoke(
+            app, ["reproduce", "all", "--paper", str(DEMO), "--out", str(tmp_path)]
+        )
         assert "holds another sweep" in str(refused.exception)
 
 
 def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
     """Two real commands at once: the second ends at once with exit code 2, the first goes on."""
     root = tmp_path / "runs"
-    command = [sys.executable, "-m", "folkman", "reproduce", "labels", "--paper", str(DEMO), "--out", str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "folkman",
+        "reproduce",
+        "labels",
+        "--paper",
+        str(DEMO),
+        "--out",
+        str(root),
+    ]
     with (tmp_path / "first.log").open("w") as log:
         first = subprocess.Popen(command, stderr=log, stdout=log)
     try:
@@ -213,7 +323,9 @@ def generic_files():
     """Return the modules that may name no paper's method, data set or figure: all but what is one paper's own."""
     own = {SOURCE / "record" / "convert.py"}  # reads what folkman 0.1 wrote, which knew one paper
     for room in ("papers", "experiment", "record", "report", "dash", "cli"):
-        yield from (p for p in (SOURCE / room).rglob("*.py") if "xie2024" not in p.parts and p not in own)
+        yield from (
+            p for p in (SOURCE / room).rglob("*.py") if "xie2024" not in p.parts and p not in own
+        )
 
 
 def test_generic_code_names_no_method_no_data_set_and_no_figure():
@@ -223,7 +335,9 @@ def test_generic_code_names_no_method_no_data_set_and_no_figure():
     found = []
     for path in generic_files():
         tree = ast.parse(path.read_text())
-        texts = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
+        texts = {
+            id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)
+        }  # docstrings
         for node in ast.walk(tree):
             if not isinstance(node, ast.Constant) or id(node) in texts:
                 continue

@@ -57,7 +57,9 @@ def test_the_full_plan_is_the_papers_setting():
     learning = [job for job in learning if not job.notes.get("clock")]
 
     def of(figure, method="async_sharing"):
-        return [j for j in learning if figure in j.notes["figures"] and j.settings["method"] == method]
+        return [
+            j for j in learning if figure in j.notes["figures"] and j.settings["method"] == method
+        ]
 
     assert {job.config.data["train_size"] for job in learning} == {None}  # all 60,000 images
     assert {job.config.model["name"] for job in learning} == {"cnn"}
@@ -66,11 +68,17 @@ def test_the_full_plan_is_the_papers_setting():
     five = [j for j in of("fig5") if j.settings["gamma"] == 5 and j.settings["factor"] == 1]
     steps = {(j.settings["nodes"], j.config.algorithm[0]["step"]) for j in five}
     assert steps == {(5, 0.016), (10, 0.016), (15, 0.016)}
-    assert {(j.settings["nodes"], j.settings["gamma"]) for j in of("fig6")} == {(5, 5), (5, 10), (5, 15)}
+    assert {(j.settings["nodes"], j.settings["gamma"]) for j in of("fig6")} == {
+        (5, 5),
+        (5, 10),
+        (5, 15),
+    }
     assert {j.settings["threshold_db"] for j in of("fig7")} == {-15.0, 0.0, 15.0}
     assert {j.config.network["bandwidth_hz"] for j in of("fig7")} == {10e6}
     assert {j.settings["allocation"] for j in of("fig8")} == {"optimal", "uniform", "random"}
-    draws = {name: len({j.seed for j in jobs if name in j.notes["figures"]}) for name in XIE.figures}
+    draws = {
+        name: len({j.seed for j in jobs if name in j.notes["figures"]}) for name in XIE.figures
+    }
     assert (draws["fig5"], draws["fig6"], draws["fig7"], draws["fig8"]) == (5, 5, 20, 20)
     assert {j.seed for j in of("fig5")} == {j.seed for j in of("fig6")} == set(range(5))
     cifar = [job for job in jobs if job.notes["variant"] == "cifar10"]
@@ -84,7 +92,9 @@ def test_figures_share_what_is_the_same():
     once = [job for job in fedavg if job.settings["factor"] == 1]
 
     assert any({"fig5", "fig6"} <= set(job.notes["figures"]) for job in jobs)
-    assert any({"fig7", "fig8"} <= set(job.notes["figures"]) for job in plan(XIE, ["fig7"], "full").jobs)
+    assert any(
+        {"fig7", "fig8"} <= set(job.notes["figures"]) for job in plan(XIE, ["fig7"], "full").jobs
+    )
     assert len(once) == len({job.seed for job in once})  # one a seed, whatever Gamma and I
 
 
@@ -93,7 +103,10 @@ def test_shares_part_the_runs_and_keep_the_seeds_of_a_program_together():
     parts = [share_of(jobs, f"{number}/3") for number in (1, 2, 3)]
 
     assert sorted(job.key for part in parts for job in part) == sorted(job.key for job in jobs)
-    programs = [{(j.kind, to_toml(j.config.model_copy(update={"seeds": (0,)}))) for j in part} for part in parts]
+    programs = [
+        {(j.kind, to_toml(j.config.model_copy(update={"seeds": (0,)}))) for j in part}
+        for part in parts
+    ]
     assert len(set.union(*programs)) == sum(map(len, programs))
     assert max(map(len, programs)) - min(map(len, programs)) <= 1
     for wrong in ("0/3", "4/3", "3", "a/b", "1/0"):
@@ -107,16 +120,23 @@ def test_the_sizes_know_how_large_their_models_are():
         for variant in XIE.sizes[size]["variant"].values():
             if "parameters" in variant:
                 options = {
-                    key: tuple(v) if isinstance(v, list) else v for key, v in variant["model"].items() if key != "name"
+                    key: tuple(v) if isinstance(v, list) else v
+                    for key, v in variant["model"].items()
+                    if key != "name"
                 }
-                model = MODELS[variant["model"]["name"]](shapes[variant["data"]["name"]], 10, **options)
+                model = MODELS[variant["model"]["name"]](
+                    shapes[variant["data"]["name"]], 10, **options
+                )
                 assert model.layout.size == variant["parameters"]
 
 
 def test_values_are_looked_up():
     known = {"nodes": [2, 4], "gamma": 5}
 
-    assert settle({"a": "@nodes", "b": ["1/@nodes", "x"]}, known) == {"a": [2, 4], "b": [[0.5, 0.25], "x"]}
+    assert settle({"a": "@nodes", "b": ["1/@nodes", "x"]}, known) == {
+        "a": [2, 4],
+        "b": [[0.5, 0.25], "x"],
+    }
     assert settle("1/@gamma", known) == 0.2
     with pytest.raises(ValueError, match="there is no 'gama'; did you mean 'gamma'"):
         settle("@gama", known)
@@ -126,11 +146,18 @@ def run_all(jobs, root, **asked):
     """Run jobs in this process as a reproduction does."""
     folder = SweepFolder.create(root, 'paper = "xie2024"\nsize = "smoke"\n')
     facts = {"paper": "xie2024", "size": "smoke"}
-    return run_batch(Plan("x", [], jobs), folder, Here(), asked=Asked(lean=True, grows=True, facts=facts, **asked))
+    return run_batch(
+        Plan("x", [], jobs),
+        folder,
+        Here(),
+        asked=Asked(lean=True, grows=True, facts=facts, **asked),
+    )
 
 
 def rows_of(root, job):
-    return str(next(found.run.rows for found in read_reproduction(root).runs if found.run.label == job.key))
+    return str(
+        next(found.run.rows for found in read_reproduction(root).runs if found.run.label == job.key)
+    )
 
 
 def test_runs_are_made_once_and_resume_to_the_bit(tmp_path, monkeypatch):
@@ -157,7 +184,9 @@ def test_runs_are_made_once_and_resume_to_the_bit(tmp_path, monkeypatch):
 
     assert whole.state == "finished"
     assert pieces.stopped == "the budget of 1000 s is spent"
-    assert [job["key"] for job in pieces.jobs if job["state"] == "waiting"] == [job.key for job in jobs[victim:]]
+    assert [job["key"] for job in pieces.jobs if job["state"] == "waiting"] == [
+        job.key for job in jobs[victim:]
+    ]
     assert seen[0] == 33  # went on where it was
     assert set(again.made) == {job.key for job in jobs[victim:]}
     for job in jobs:
@@ -184,10 +213,14 @@ def test_seeds_share_an_algorithm_and_its_programs():
     workshop = jobs_module._Workshop()
     one, two = (job.config.model_copy(update={"seeds": (seed,)}) for seed in (0, 1))
 
-    first, second = (workshop.pairs("arm", each, workshop.problem(each), each.seeds[0])[0] for each in (one, two))
+    first, second = (
+        workshop.pairs("arm", each, workshop.problem(each), each.seeds[0])[0] for each in (one, two)
+    )
 
     assert first[0] is second[0]
-    assert (np.asarray(workshop.problem(one).x) != np.asarray(workshop.problem(two).x)).any()  # another draw
+    assert (
+        np.asarray(workshop.problem(one).x) != np.asarray(workshop.problem(two).x)
+    ).any()  # another draw
 
 
 def simulated(job, network, slots, every, slot_s=1.0):
@@ -195,7 +228,13 @@ def simulated(job, network, slots, every, slot_s=1.0):
     problem = build_problem(job.config, job.seed)
     algorithm = ALGORITHMS["fedavg"](step=job.config.algorithm[0]["step"])
     run = simulate(
-        problem, network, algorithm, slots=slots, seed=job.seed, clock=Clock(slot_s), recording=Recording(every)
+        problem,
+        network,
+        algorithm,
+        slots=slots,
+        seed=job.seed,
+        clock=Clock(slot_s),
+        recording=Recording(every),
     )
     return Found(job.notes["variant"], job.settings, job.seed, run, ("fig5",))
 
@@ -203,7 +242,9 @@ def simulated(job, network, slots, every, slot_s=1.0):
 def a_job(figure, **facts):
     """Return the first job of a figure with these facts or notes."""
     jobs = plan(XIE, [figure], "smoke").jobs
-    return next(j for j in jobs if all({**j.settings, **j.notes}.get(k) == v for k, v in facts.items()))
+    return next(
+        j for j in jobs if all({**j.settings, **j.notes}.get(k) == v for k, v in facts.items())
+    )
 
 
 def test_fedavg_that_waits_is_fedavg_later():
@@ -226,7 +267,9 @@ def test_fedavg_on_the_radio_is_fedavg_at_the_clocks_times():
     clock, job = a_job("fig7", clock=True), a_job("fig7", links="free")
     slot_s, slots = job.config.slot_s, 150
     assert isinstance(slot_s, float)
-    ticking = simulated(clock, NETWORKS["radio"](slot_s=slot_s, bits_per_parameter=1210 * 8), slots, 5, slot_s).run
+    ticking = simulated(
+        clock, NETWORKS["radio"](slot_s=slot_s, bits_per_parameter=1210 * 8), slots, 5, slot_s
+    ).run
     free = simulated(job, NETWORKS["ideal"](), slots, 1)
     ticks = Found(free.variant, {"kind": "clock", "method": "fedavg"}, 0, ticking, ())
     timed = select(derive([free, ticks]), method="fedavg", links="radio")[0].run
@@ -261,9 +304,13 @@ def test_the_smoke_size_runs_is_judged_and_redrawn(tmp_path):
     for name in ("I.3", "I.8", "I.10", "C2"):
         assert judged[name].verdict == "does not hold", judged[name]
     assert judged["T1.1"].verdict.startswith("holds only if with the one aggregate constraint")
-    assert judged["C1"].verdict.startswith("holds only if nodes whose losses are minimised by one model")
+    assert judged["C1"].verdict.startswith(
+        "holds only if nodes whose losses are minimised by one model"
+    )
     assert judged["5.8"].verdict == "cannot be decided"
-    told = CliRunner().invoke(app, ["audit", str(out), "--out", str(tmp_path / "claims.md"), "--json"])
+    told = CliRunner().invoke(
+        app, ["audit", str(out), "--out", str(tmp_path / "claims.md"), "--json"]
+    )
     assert len(json.loads(told.stdout.strip().splitlines()[-1])["claims"]) == len(judged)
     assert "**holds**" in (tmp_path / "claims.md").read_text()
     drawn = draw_all(results, list(XIE.figures), tmp_path / "again")
@@ -279,10 +326,19 @@ def test_the_smoke_size_runs_is_judged_and_redrawn(tmp_path):
         (["reproduce", "fig5", "--size", "huge"], "a size is smoke, laptop or full"),
         (["reproduce", "fig5", "--device", "tpu"], "a device is cpu or gpu"),
         (["reproduce", "fig5", "--share", "5/4"], "a share is written K/N"),
-        (["reproduce", "fig5", "--paper", "nobody"], "there is no paper 'nobody'; known: xie2024; or name a folder"),
-        (["reproduce", "fig5", "--engine", "cloud"], "expected 'here', 'processes', 'dask', or an address"),
+        (
+            ["reproduce", "fig5", "--paper", "nobody"],
+            "there is no paper 'nobody'; known: xie2024; or name a folder",
+        ),
+        (
+            ["reproduce", "fig5", "--engine", "cloud"],
+            "expected 'here', 'processes', 'dask', or an address",
+        ),
         (["audit", "nowhere"], "expected a reproduction in nowhere"),
-        (["audit", "nowhere", "--against", "elsewhere", "--beyond"], "--against tells of the paper's claims"),
+        (
+            ["audit", "nowhere", "--against", "elsewhere", "--beyond"],
+            "--against tells of the paper's claims",
+        ),
         (["reproduce", "fig5", "--redraw", "nowhere"], "expected a reproduction in nowhere"),
     ],
     ids=["figure", "size", "device", "share", "paper", "engine", "audit", "against", "redraw"],
@@ -296,7 +352,9 @@ def test_wrong_input_is_told(arguments, message, tmp_path, monkeypatch):
 
 
 def test_the_plan_is_shown_without_running(tmp_path):
-    result = CliRunner().invoke(app, ["reproduce", "all", "--size", "full", "--plan", "--out", str(tmp_path / "x")])
+    result = CliRunner().invoke(
+        app, ["reproduce", "all", "--size", "full", "--plan", "--out", str(tmp_path / "x")]
+    )
 
     assert "runs, shared ones counted once" in result.output
     assert not (tmp_path / "x").exists()
@@ -312,13 +370,20 @@ def test_descent_needs_no_engine():
 
     step, curvature, centre = job.config.algorithm[0]["step"], drawn.y_train[0], drawn.x_train[0]
     w = centre + (1 - step * curvature) ** job.config.slots * (0.0 - centre)
-    np.testing.assert_allclose(run.last("train_loss"), 0.5 * np.sum(curvature * (w - centre) ** 2), rtol=1e-4)
+    np.testing.assert_allclose(
+        run.last("train_loss"), 0.5 * np.sum(curvature * (w - centre) ** 2), rtol=1e-4
+    )
 
 
 def test_the_cases_of_a_curve_are_in_order_whichever_was_run_first():
     rows = [{"gradients": 0.0}, {"gradients": 5.0}]
     runs = [
-        Found("mnist", {"method": "async_sharing", "threshold_db": db}, seed, Run("async_sharing", "", seed, rows))
+        Found(
+            "mnist",
+            {"method": "async_sharing", "threshold_db": db},
+            seed,
+            Run("async_sharing", "", seed, rows),
+        )
         for seed in (0, 1)
         for db in (0, 15, -15)
     ]
@@ -326,7 +391,9 @@ def test_the_cases_of_a_curve_are_in_order_whichever_was_run_first():
 
     shown = panel_runs(XIE, runs, "mnist", panel, "gradients")
 
-    assert [(run.label, run.seed) for run in shown] == [(str(db), seed) for db in (-15, 0, 15) for seed in (0, 1)]
+    assert [(run.label, run.seed) for run in shown] == [
+        (str(db), seed) for db in (-15, 0, 15) for seed in (0, 1)
+    ]
 
 
 def test_more_draws_are_added_to_a_folder(tmp_path):

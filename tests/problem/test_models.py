@@ -98,7 +98,9 @@ def test_the_cnn_is_a_direct_loop():
     network = CNN((8, 8, 1), 10)
     w = network.init(jax.random.key(0))
     x = np.random.default_rng(5).normal(size=(1, 8, 8, 1)).astype(np.float32)
-    t = {name: np.asarray(tensor, np.float64) for name, tensor in network.layout.unflatten(w).items()}
+    t = {
+        name: np.asarray(tensor, np.float64) for name, tensor in network.layout.unflatten(w).items()
+    }
 
     def convolve(image, kernel, bias):
         height, width, _ = image.shape
@@ -114,7 +116,9 @@ def test_the_cnn_is_a_direct_loop():
                          for r in range(0, image.shape[0], 2)])  # fmt: skip
 
     def normalise(image):
-        squares = [(image[..., max(0, c - 4) : c + 5] ** 2).sum(axis=-1) for c in range(image.shape[-1])]
+        squares = [
+            (image[..., max(0, c - 4) : c + 5] ** 2).sum(axis=-1) for c in range(image.shape[-1])
+        ]
         return image / (1 + 0.001 / 9 * np.stack(squares, axis=-1)) ** 0.75
 
     h = normalise(pool(convolve(x[0].astype(np.float64), t["conv0/kernel"], t["conv0/bias"])))

@@ -18,7 +18,9 @@ from folkman.problem.data import DataSet
 from folkman.problem.kernels import kernel_for
 from folkman.problem.models import cnn
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'folkman[torch]'")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: pip install 'folkman[torch]'"
+)
 
 from folkman.problem import onednn  # noqa: E402 - after the skip
 
@@ -62,7 +64,9 @@ def assert_same_gradient(problem, got, expected):
 
 
 @pytest.mark.parametrize("shape", [(8, 12, 3), (28, 28, 1)], ids=str)
-@pytest.mark.parametrize("options", [{}, {"batch": 3, "l2": 0.1}], ids=["full batch", "mini-batch and penalty"])
+@pytest.mark.parametrize(
+    "options", [{}, {"batch": 3, "l2": 0.1}], ids=["full batch", "mini-batch and penalty"]
+)
 def test_the_gradient_is_that_of_jax(monkeypatch, shape, options):
     problem = images(*shape, **options)
     v = points(problem)
@@ -174,7 +178,9 @@ def test_a_whole_run_agrees(monkeypatch):
 
     np.testing.assert_allclose(fast.nodes, plain.nodes, atol=1e-5)
     np.testing.assert_allclose(
-        [row["train_loss"] for row in fast.rows], [row["train_loss"] for row in plain.rows], rtol=1e-5
+        [row["train_loss"] for row in fast.rows],
+        [row["train_loss"] for row in plain.rows],
+        rtol=1e-5,
     )
 
 
@@ -184,7 +190,9 @@ def test_the_kernel_is_taken_where_it_fits_and_nowhere_else(monkeypatch):
 
     softmax = make_problem(load("digits", train_size=50), "softmax", 5)
     assert kernel_for(softmax, softmax.initial) is None
-    gradient = jax.grad(lambda w: problem.evaluate(w).test_loss)(problem.initial)  # traced: JAX's own
+    gradient = jax.grad(lambda w: problem.evaluate(w).test_loss)(
+        problem.initial
+    )  # traced: JAX's own
     assert np.isfinite(gradient).all()
     monkeypatch.setattr(kernels, "_torch_is_there", lambda: False)
     assert kernel_for(problem, problem.initial) is None

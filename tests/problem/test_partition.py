@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from folkman.problem import partition
 
-LABELS = st.lists(st.integers(2, 6), min_size=1, max_size=80).map(lambda values: np.array(values, np.int32))
+LABELS = st.lists(st.integers(2, 6), min_size=1, max_size=80).map(
+    lambda values: np.array(values, np.int32)
+)
 DISJOINT = ("iid", "case1", "case2", "case4", "dirichlet", "shards")
 
 
@@ -82,8 +84,12 @@ def test_cases_2_and_4_are_the_rule_told_sample_by_sample(labels, nodes):
 def test_more_nodes_than_labels_spill_over_to_the_least_filled(nodes):
     labels = np.random.default_rng(1).integers(0, 10, 900)
 
-    assert [p.tolist() for p in partition.sorted_labels(labels, nodes)] == retold_case2(labels.tolist(), nodes)
-    assert [p.tolist() for p in partition.half(labels, nodes)] == retold_case4(labels.tolist(), nodes)
+    assert [p.tolist() for p in partition.sorted_labels(labels, nodes)] == retold_case2(
+        labels.tolist(), nodes
+    )
+    assert [p.tolist() for p in partition.half(labels, nodes)] == retold_case4(
+        labels.tolist(), nodes
+    )
 
 
 def test_case_1_deals_by_position_and_case_3_gives_everyone_everything():
@@ -108,7 +114,9 @@ def test_case_4_with_five_nodes_is_the_example_worked_by_hand():
     counts = partition.label_counts(labels, parts, 10)
 
     # Labels 0-4 are positions 0-29, dealt over nodes 0-2 by position: two of each label at each.
-    assert [part.tolist() for part in parts[:3]] == [list(range(first, 30, 3)) for first in range(3)]
+    assert [part.tolist() for part in parts[:3]] == [
+        list(range(first, 30, 3)) for first in range(3)
+    ]
     assert counts[:3].tolist() == [[2, 2, 2, 2, 2, 0, 0, 0, 0, 0]] * 3
     assert counts[3].tolist() == [0, 0, 0, 0, 0, 0, 6, 0, 6, 0]  # {6, 8}
     assert counts[4].tolist() == [0, 0, 0, 0, 0, 6, 0, 6, 0, 6]  # {5, 7, 9}
@@ -141,7 +149,9 @@ def test_dirichlet_shares_have_the_variance_of_the_distribution():
 
     assert shares.mean() == pytest.approx(1 / nodes)
     assert shares[0].mean() == pytest.approx(1 / nodes, abs=0.02)
-    assert shares.var() == pytest.approx((nodes - 1) / (nodes**2 * (nodes * concentration + 1)), rel=0.05)
+    assert shares.var() == pytest.approx(
+        (nodes - 1) / (nodes**2 * (nodes * concentration + 1)), rel=0.05
+    )
 
 
 def test_dirichlet_redraws_an_empty_node_and_gives_up_in_the_end():
@@ -152,7 +162,9 @@ def test_dirichlet_redraws_an_empty_node_and_gives_up_in_the_end():
     parts = [partition.dirichlet(labels, 4, concentration=0.3, seed=seed) for seed in seeds]
 
     assert all(len(part) for held in parts for part in held)
-    with pytest.raises(ValueError, match=r"dirichlet\(1e-05\): expected samples at every node, got none at node \d"):
+    with pytest.raises(
+        ValueError, match=r"dirichlet\(1e-05\): expected samples at every node, got none at node \d"
+    ):
         partition.dirichlet(labels, 4, concentration=1e-5)
 
 
@@ -197,7 +209,9 @@ def test_take_keeps_the_total_asked_in_the_partitions_proportions(sizes, data):
     bounds = np.cumsum([0, *sizes])
     parts = [np.arange(low, high) for low, high in itertools.pairwise(bounds)]
     total = data.draw(st.integers(len(sizes), sum(sizes)))
-    assume(all(total * size >= sum(sizes) for size in sizes))  # else a node would be emptied, tested below
+    assume(
+        all(total * size >= sum(sizes) for size in sizes)
+    )  # else a node would be emptied, tested below
 
     kept = partition.take(parts, total=total)
 
@@ -232,20 +246,32 @@ def test_take_refuses_what_is_not_there(limits, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: partition.split("dirichelt", np.arange(4), 2), "there is no 'dirichelt'; did you mean 'dirichlet'?"),
-        (lambda: partition.iid(np.arange(4), 0), "expected nodes >= 1 and samples, got 0 and 4 samples"),
+        (
+            lambda: partition.split("dirichelt", np.arange(4), 2),
+            "there is no 'dirichelt'; did you mean 'dirichlet'?",
+        ),
+        (
+            lambda: partition.iid(np.arange(4), 0),
+            "expected nodes >= 1 and samples, got 0 and 4 samples",
+        ),
         (lambda: partition.iid(np.arange(0), 2), "got 2 and 0 samples"),
         (lambda: partition.iid(np.arange(3), 5), "got none at node 3; use fewer nodes"),
         (
             lambda: partition.sorted_labels(np.array([0, 4]), 3),
             "case2: expected samples at every node, got none at",
         ),
-        (lambda: partition.sorted_labels(np.array([0.5, 1.0]), 2), "expected integer labels, got float64"),
+        (
+            lambda: partition.sorted_labels(np.array([0.5, 1.0]), 2),
+            "expected integer labels, got float64",
+        ),
         (
             lambda: partition.dirichlet(np.arange(4), 2, concentration=0.0),
             "expected a finite concentration > 0",
         ),
-        (lambda: partition.shards(np.arange(4), 2, shards_per_node=3), "<= 4 samples, got 2 * 3; lower"),
+        (
+            lambda: partition.shards(np.arange(4), 2, shards_per_node=3),
+            "<= 4 samples, got 2 * 3; lower",
+        ),
         (lambda: partition.shards(np.arange(4), 2, shards_per_node=0), "got 2 * 0"),
     ],
 )

@@ -32,7 +32,9 @@ def test_every_node_takes_the_gradient_of_its_own_samples(uneven):
     losses, grads = problem.gradients(v, keys(4))
 
     for node, part in enumerate(parts):
-        loss, grad = plain.softmax_gradient(np.asarray(v[node]), samples.x_train[part], samples.y_train[part], l2=0.1)
+        loss, grad = plain.softmax_gradient(
+            np.asarray(v[node]), samples.x_train[part], samples.y_train[part], l2=0.1
+        )
         assert float(losses[node]) == pytest.approx(loss, rel=1e-10)
         np.testing.assert_allclose(grads[node], grad, rtol=1e-9, atol=1e-12)
 
@@ -45,11 +47,15 @@ def test_shares_are_sample_counts_and_the_loss_is_that_of_the_union(uneven):
     values = problem.evaluate(w)
 
     np.testing.assert_allclose(problem.share, [len(part) / 300 for part in parts])
-    expected, _ = plain.softmax_gradient(np.asarray(w), samples.x_train[union], samples.y_train[union], l2=0.1)
+    expected, _ = plain.softmax_gradient(
+        np.asarray(w), samples.x_train[union], samples.y_train[union], l2=0.1
+    )
     assert float(values.train_loss) == pytest.approx(expected, rel=1e-10)
     kernel, bias = np.asarray(w)[:-10].reshape(10, 64), np.asarray(w)[-10:]
     scores = samples.x_test.reshape(len(samples.x_test), -1) @ kernel.T + bias
-    assert float(values.test_accuracy) == pytest.approx(np.mean(scores.argmax(axis=1) == samples.y_test))
+    assert float(values.test_accuracy) == pytest.approx(
+        np.mean(scores.argmax(axis=1) == samples.y_test)
+    )
     assert np.isnan(values.optimum_distance)
 
 
@@ -73,7 +79,11 @@ def test_mini_batches_are_unbiased_and_never_padding(uneven):
     v = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(4, problem.dim)))
     draws = 3000
 
-    many = jax.vmap(lambda s: small.gradients(v, node_keys(make_key(0, Stream.BATCH), small.node, jnp.full(4, s)))[1])
+    many = jax.vmap(
+        lambda s: small.gradients(
+            v, node_keys(make_key(0, Stream.BATCH), small.node, jnp.full(4, s))
+        )[1]
+    )
     grads = np.asarray(many(jnp.arange(draws)))
 
     error = grads.std(axis=0) / np.sqrt(draws)
@@ -90,8 +100,13 @@ def test_mini_batches_are_unbiased_and_never_padding(uneven):
 def test_convolutions_in_chunks_and_one_by_one_give_the_whole(monkeypatch):
     monkeypatch.setenv("FOLKMAN_TORCH", "0")
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(26, 8, 8, 1)).astype(np.float32), rng.integers(0, 10, 26).astype(np.int32)
-    problem = make_problem(DataSet("noise", x, y, x[:5], y[:5], 10), "cnn", [np.arange(13), np.arange(13, 26)])
+    x, y = (
+        rng.normal(size=(26, 8, 8, 1)).astype(np.float32),
+        rng.integers(0, 10, 26).astype(np.int32),
+    )
+    problem = make_problem(
+        DataSet("noise", x, y, x[:5], y[:5], 10), "cnn", [np.arange(13), np.arange(13, 26)]
+    )
     v = jnp.stack([problem.initial, problem.initial * 0.9])
     whole = problem.gradients(v, keys(2))
     value = problem.evaluate(v[0])
@@ -125,7 +140,9 @@ def test_the_known_optimum_is_one(x64, data):
 
 def test_an_optimum_of_other_samples_is_not_reported(x64):
     samples = load("quadratic", samples_per_node=4, noise=1.0)
-    thinned = make_problem(samples, "quadratic", split("given", samples.y_train, 5, group=samples.group, per_node=2))
+    thinned = make_problem(
+        samples, "quadratic", split("given", samples.y_train, 5, group=samples.group, per_node=2)
+    )
     intercept = make_problem(load("gaussian"), MODELS["linear"]((20,), 0, intercept=True), 5)
 
     assert thinned.optimum is None

@@ -10,7 +10,9 @@ from scipy.optimize import minimize
 
 from folkman.problem.projection import PROJECTIONS, decay, l1_ball, l2_ball, none, soft_threshold
 
-VECTORS = arrays(np.float32, st.integers(1, 12), elements=st.floats(-8, 8, width=32, allow_subnormal=False))
+VECTORS = arrays(
+    np.float32, st.integers(1, 12), elements=st.floats(-8, 8, width=32, allow_subnormal=False)
+)
 STEP = jnp.float32(0.1)
 
 

@@ -24,7 +24,9 @@ def random_cases(num_cases, seed):
     rng = np.random.default_rng(seed)
     se = rng.uniform(0.04, 8.0, (num_cases, MAX_NODES))
     kind = np.arange(num_cases) % 4
-    se[kind == 1] = 10.0 ** rng.uniform(-6.0, 3.0, (np.sum(kind == 1), MAX_NODES))  # nine orders of magnitude
+    se[kind == 1] = 10.0 ** rng.uniform(
+        -6.0, 3.0, (np.sum(kind == 1), MAX_NODES)
+    )  # nine orders of magnitude
     se[kind == 2] = se[kind == 2][:, :1]
     on = rng.random((num_cases, MAX_NODES)) < rng.uniform(0.2, 1.0, (num_cases, 1))
     on[kind == 3] = np.arange(MAX_NODES) == rng.integers(MAX_NODES, size=(np.sum(kind == 3), 1))
@@ -62,9 +64,15 @@ def test_proposition_1_attains_the_linear_programs_optimum():
     cases = np.flatnonzero(occupied)
     assert cases.size >= 2000
     assert (se[cases].min(axis=1) < 1e-6 * np.where(on, se, 0)[cases].max(axis=1)).any()
-    ours = np.array([np.min(hz[k, on[k]] * se[k, on[k]].astype(float)) / se[k].min() for k in cases]) / TOTAL_HZ
+    ours = (
+        np.array([np.min(hz[k, on[k]] * se[k, on[k]].astype(float)) / se[k].min() for k in cases])
+        / TOTAL_HZ
+    )
     theirs = np.concatenate(
-        [linear_program_rate([se[k, on[k]].astype(float) for k in part]) for part in np.array_split(cases, 20)]
+        [
+            linear_program_rate([se[k, on[k]].astype(float) for k in part])
+            for part in np.array_split(cases, 20)
+        ]
     )
     np.testing.assert_allclose(ours, theirs, rtol=2e-6)
 
@@ -88,10 +96,18 @@ def test_certificate_names_what_is_wrong():
     lop = jnp.array([0.5, 0.5, 0.0]) * TOTAL_HZ
 
     assert bandwidth.certify(best, se, on, TOTAL_HZ).worst() < 1e-6
-    assert bandwidth.certify(best * 1.1, se, on, TOTAL_HZ).over_budget == pytest.approx(0.1, rel=1e-5)
-    assert bandwidth.certify(best * 0.9, se, on, TOTAL_HZ).budget_slackness == pytest.approx(0.1, rel=1e-5)
-    assert bandwidth.certify(best * 0.9, se, on, TOTAL_HZ).duality_gap == pytest.approx(0.1, rel=1e-5)
-    assert bandwidth.certify(best.at[2].set(1e6), se, on, TOTAL_HZ).unscheduled == pytest.approx(0.1)
+    assert bandwidth.certify(best * 1.1, se, on, TOTAL_HZ).over_budget == pytest.approx(
+        0.1, rel=1e-5
+    )
+    assert bandwidth.certify(best * 0.9, se, on, TOTAL_HZ).budget_slackness == pytest.approx(
+        0.1, rel=1e-5
+    )
+    assert bandwidth.certify(best * 0.9, se, on, TOTAL_HZ).duality_gap == pytest.approx(
+        0.1, rel=1e-5
+    )
+    assert bandwidth.certify(best.at[2].set(1e6), se, on, TOTAL_HZ).unscheduled == pytest.approx(
+        0.1
+    )
     assert bandwidth.certify(best.at[1].set(-1e6), se, on, TOTAL_HZ).negative == pytest.approx(0.1)
     # t* = 2/3 of B; equal shares give rates 0.5 and 1: gap 1/4, spread 3/4, slackness mu_2 (1/2) / t* = 1/4.
     spread = bandwidth.certify(lop, se, on, TOTAL_HZ)
@@ -106,8 +122,12 @@ def test_durations_obey_the_identities_of_section_2_7():
     busy = on.any(axis=1)
     se, on = se[busy].astype(np.float64), on[busy]
     with jax.enable_x64(True):
-        best_hz = np.asarray(jax.vmap(lambda r, m: bandwidth.optimal(r, m, TOTAL_HZ))(jnp.asarray(se), on))
-        even_hz = np.asarray(jax.vmap(lambda r, m: bandwidth.uniform(r, m, TOTAL_HZ))(jnp.asarray(se), on))
+        best_hz = np.asarray(
+            jax.vmap(lambda r, m: bandwidth.optimal(r, m, TOTAL_HZ))(jnp.asarray(se), on)
+        )
+        even_hz = np.asarray(
+            jax.vmap(lambda r, m: bandwidth.uniform(r, m, TOTAL_HZ))(jnp.asarray(se), on)
+        )
     assert best_hz.dtype == np.float64
     rate = np.where(on, se, 1.0)
 
@@ -115,8 +135,12 @@ def test_durations_obey_the_identities_of_section_2_7():
         return np.max(np.where(on, 6_891_168 / (np.where(on, hz, 1.0) * rate), 0.0), axis=1)
 
     inverse = np.where(on, 1.0 / rate, 0.0)
-    np.testing.assert_allclose(longest(best_hz), DURATION_CONSTANT * inverse.sum(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(longest(even_hz), DURATION_CONSTANT * on.sum(axis=1) * inverse.max(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        longest(best_hz), DURATION_CONSTANT * inverse.sum(axis=1), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        longest(even_hz), DURATION_CONSTANT * on.sum(axis=1) * inverse.max(axis=1), rtol=1e-12
+    )
     # Uniform is never faster, and as fast only when all rates are equal.
     all_equal = np.isclose(np.max(np.where(on, se, -np.inf), axis=1), se.min(axis=1), rtol=1e-12)
     ratio = longest(even_hz) / longest(best_hz)
@@ -129,7 +153,11 @@ def test_durations_obey_the_identities_of_section_2_7():
     np.testing.assert_allclose(np.nanmax(end, axis=1), np.nanmin(end, axis=1), rtol=1e-12)
 
 
-rates = st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(0.0, 1.0), st.booleans()), min_size=1, max_size=MAX_NODES)
+rates = st.lists(
+    st.tuples(st.floats(1e-6, 1e3), st.floats(0.0, 1.0), st.booleans()),
+    min_size=1,
+    max_size=MAX_NODES,
+)
 
 
 @settings(max_examples=150, deadline=None, database=None)
@@ -142,7 +170,9 @@ def test_no_feasible_allocation_beats_the_optimum(nodes):
     rival_hz = TOTAL_HZ * share / max(share.sum(), 1e-30)  # feasible whatever was drawn
     if on.any():
         best_hz = np.asarray(optimal(se[None], on[None])[0], np.float64)
-        rival_rate, best_rate = (np.min(hz[on] * se[on].astype(float)) for hz in (rival_hz, best_hz))
+        rival_rate, best_rate = (
+            np.min(hz[on] * se[on].astype(float)) for hz in (rival_hz, best_hz)
+        )
         assert rival_rate <= best_rate * (1 + 1e-5)
 
 
@@ -150,7 +180,10 @@ def test_random_shares_are_dirichlet_over_the_scheduled():
     on = jnp.array([True, False, True, True, True])
     keys = jax.random.split(jax.random.key(0), 8000)
     shares = (
-        np.asarray(jax.vmap(lambda k: bandwidth.random_shares(jnp.ones(5), on, TOTAL_HZ, k))(keys), np.float64)
+        np.asarray(
+            jax.vmap(lambda k: bandwidth.random_shares(jnp.ones(5), on, TOTAL_HZ, k))(keys),
+            np.float64,
+        )
         / TOTAL_HZ
     )
 
@@ -190,7 +223,9 @@ def test_precision_is_kept():
         for dtype in (jnp.float32, jnp.float64):
             se, on = jax.ShapeDtypeStruct((2,), dtype), jax.ShapeDtypeStruct((2,), bool)
             for allocate in bandwidth.ALLOCATIONS.values():
-                shaped = jax.eval_shape(lambda r, m, f=allocate: f(r, m, TOTAL_HZ, jax.random.key(0)), se, on)
+                shaped = jax.eval_shape(
+                    lambda r, m, f=allocate: f(r, m, TOTAL_HZ, jax.random.key(0)), se, on
+                )
                 assert shaped.dtype == dtype
             found = jax.eval_shape(lambda r, m: bandwidth.certify(r, r, m, TOTAL_HZ), se, on)
             assert {field.dtype for field in found} == {jnp.dtype(dtype)}
@@ -198,5 +233,7 @@ def test_precision_is_kept():
 
 @pytest.mark.parametrize("name", sorted(bandwidth.ALLOCATIONS))
 def test_no_bandwidth_is_refused_with_a_remedy(name):
-    with pytest.raises(ValueError, match=r"expected total_hz positive.*, got total_hz = 0.0; give the band"):
+    with pytest.raises(
+        ValueError, match=r"expected total_hz positive.*, got total_hz = 0.0; give the band"
+    ):
         bandwidth.ALLOCATIONS[name](jnp.ones(2), jnp.ones(2, bool), 0.0, jax.random.key(0))

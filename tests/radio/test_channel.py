@@ -21,12 +21,16 @@ def test_fading_power_is_exponential_with_mean_one():
 
 def test_path_gain_follows_the_exponent_and_is_clamped_at_one_metre():
     distance_m = jnp.array([0.0, 0.3, 1.0, 10.0, 500.0])
-    np.testing.assert_allclose(channel.path_gain(distance_m, 4.0), [1.0, 1.0, 1.0, 1e-4, 500.0**-4], rtol=1e-5)
+    np.testing.assert_allclose(
+        channel.path_gain(distance_m, 4.0), [1.0, 1.0, 1.0, 1e-4, 500.0**-4], rtol=1e-5
+    )
     np.testing.assert_allclose(channel.path_gain(100, 3), 1e-6, rtol=1e-5)
 
 
 def test_noise_over_ten_megahertz_is_minus_104_dbm():
-    assert float(watt_to_dbm(channel.noise_power_w(-174.0, 10e6))) == pytest.approx(-104.0, abs=1e-4)
+    assert float(watt_to_dbm(channel.noise_power_w(-174.0, 10e6))) == pytest.approx(
+        -104.0, abs=1e-4
+    )
 
 
 def test_sinr_is_the_equation_written_as_loops():
@@ -34,13 +38,18 @@ def test_sinr_is_the_equation_written_as_loops():
         keys = jax.random.split(key, 4)
         nodes_m = geometry.cell(4, 500.0, keys[0])
         phi = geometry.interferers(4, 1.27e-6, keys[1], outer_radius_m=2000.0)
-        link, interferer = channel.link_gain(nodes_m, nodes_m, 3.5), channel.interferer_gain(nodes_m, phi, 3.5)
+        link, interferer = (
+            channel.link_gain(nodes_m, nodes_m, 3.5),
+            channel.interferer_gain(nodes_m, phi, 3.5),
+        )
         h_link = channel.rayleigh_gain(link.shape, keys[2])
         h_interferer = channel.rayleigh_gain(interferer.shape, keys[3])
         sinr = channel.sinr(link, interferer, h_link, h_interferer, power_w=0.5, noise_w=1e-12)
         return nodes_m, phi, h_link, h_interferer, sinr
 
-    nodes_m, phi, h_link, h_interferer, got = jax.tree.map(np.asarray, jax.jit(block)(jax.random.key(1)))
+    nodes_m, phi, h_link, h_interferer, got = jax.tree.map(
+        np.asarray, jax.jit(block)(jax.random.key(1))
+    )
 
     position = np.asarray(nodes_m, np.float64)
     for j in range(4):
@@ -51,7 +60,9 @@ def test_sinr_is_the_equation_written_as_loops():
                     d = max(np.linalg.norm(position[j] - phi.positions_m[i, x]), 1.0)
                     total_w += 0.5 * float(h_interferer[j, i, x]) * d**-3.5
             d = max(np.linalg.norm(position[j] - position[i]), 1.0)
-            assert float(got[j, i]) == pytest.approx(0.5 * float(h_link[j, i]) * d**-3.5 / total_w, rel=1e-4)
+            assert float(got[j, i]) == pytest.approx(
+                0.5 * float(h_link[j, i]) * d**-3.5 / total_w, rel=1e-4
+            )
 
 
 def test_interference_belongs_to_the_transmitters_band():
@@ -72,7 +83,10 @@ def test_coinciding_nodes_and_a_single_node_stay_finite():
     keys = jax.random.split(jax.random.key(2), 2)
     for nodes_m in (jnp.zeros((3, 2)), jnp.zeros((1, 2))):
         phi = Points(jnp.zeros((nodes_m.shape[0], 2, 2)), jnp.ones((nodes_m.shape[0], 2), bool))
-        link, interferer = channel.link_gain(nodes_m, nodes_m), channel.interferer_gain(nodes_m, phi)
+        link, interferer = (
+            channel.link_gain(nodes_m, nodes_m),
+            channel.interferer_gain(nodes_m, phi),
+        )
         assert (link == 1.0).all()
         assert jnp.isfinite(channel.sinr_draw(link, interferer, keys[0], noise_w=1e-14)).all()
 
@@ -81,7 +95,10 @@ def test_base_station_is_a_receiver_like_any_other():
     nodes_m = geometry.cell(5, 500.0, jax.random.key(3))
     phi = geometry.interferers(5, 1.27e-6, jax.random.key(4))
     station_m = jnp.zeros((1, 2))
-    link, interferer = channel.link_gain(station_m, nodes_m), channel.interferer_gain(station_m, phi)
+    link, interferer = (
+        channel.link_gain(station_m, nodes_m),
+        channel.interferer_gain(station_m, phi),
+    )
     assert channel.sinr_draw(link, interferer, jax.random.key(5), noise_w=4e-14).shape == (1, 5)
 
 
@@ -126,7 +143,9 @@ def test_network_of_cells_is_one_cell_under_vmap():
 
     def one_cell(cell_nodes_m, cell_phi, key):
         link = channel.link_gain(cell_nodes_m, cell_nodes_m)
-        return channel.sinr_draw(link, channel.interferer_gain(cell_nodes_m, cell_phi), key, noise_w=4e-14)
+        return channel.sinr_draw(
+            link, channel.interferer_gain(cell_nodes_m, cell_phi), key, noise_w=4e-14
+        )
 
     keys = jax.random.split(jax.random.key(8), 50)
     together = jax.jit(jax.vmap(one_cell))(nodes_m, phi, keys)
@@ -139,7 +158,10 @@ def test_precision_is_kept():
     def block(dtype):
         nodes_m = geometry.cell(3, 500.0, jax.random.key(0), dtype=dtype)
         phi = geometry.interferers(3, 1e-6, jax.random.key(1), dtype=dtype)
-        link, interferer = channel.link_gain(nodes_m, nodes_m), channel.interferer_gain(nodes_m, phi)
+        link, interferer = (
+            channel.link_gain(nodes_m, nodes_m),
+            channel.interferer_gain(nodes_m, phi),
+        )
         return channel.sinr_draw(link, interferer, jax.random.key(2), noise_w=1e-14)
 
     with jax.enable_x64(True):
@@ -148,5 +170,7 @@ def test_precision_is_kept():
 
 
 def test_no_bandwidth_is_refused_with_a_remedy():
-    with pytest.raises(ValueError, match=r"expected bandwidth_hz positive.*got bandwidth_hz = 0.0; give the noise"):
+    with pytest.raises(
+        ValueError, match=r"expected bandwidth_hz positive.*got bandwidth_hz = 0.0; give the noise"
+    ):
         channel.noise_power_w(-174.0, 0.0)

@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from folkman import Recording, constant, fedavg, ideal, iid, pipelined, record_timeline, simulate, snapshot
+from folkman import (
+    Recording,
+    constant,
+    fedavg,
+    ideal,
+    iid,
+    pipelined,
+    record_timeline,
+    simulate,
+    snapshot,
+)
 
 NODES, SLOTS = 6, 60
 
@@ -46,7 +56,9 @@ def test_pipelined_ages_run_from_gamma_to_twice_gamma_less_one(gamma, seed):
 def test_constant_copies_are_exactly_as_old_as_said(delay):
     found = ages(record_timeline(constant(delay), NODES, SLOTS))
 
-    np.testing.assert_array_equal(found, np.minimum(np.arange(SLOTS), delay)[:, None] + np.zeros_like(found))
+    np.testing.assert_array_equal(
+        found, np.minimum(np.arange(SLOTS), delay)[:, None] + np.zeros_like(found)
+    )
 
 
 def test_ideal_copies_are_current():
@@ -67,7 +79,9 @@ def test_under_the_iid_law_a_round_waits_for_its_slowest_transfer(digits):
     """Each transfer takes U{1 .. 4} slots: over many, all four lengths, equally often."""
     run = simulate(digits, iid(4), fedavg(0.1), slots=600, recording=Recording(600, timeline=True))
 
-    starts, ends = (np.argwhere(table.T) for table in (run.timeline.up_started, run.timeline.up_arrived))
+    starts, ends = (
+        np.argwhere(table.T) for table in (run.timeline.up_started, run.timeline.up_arrived)
+    )
     lengths = [
         ends[ends[:, 0] == node, 1][: len(own)] - own[: len(ends[ends[:, 0] == node])]
         for node in range(5)

@@ -21,7 +21,11 @@ def test_poisson_counts_have_mean_and_variance_of_the_density(window, area):
     num_draws, mean = 4000, 20.0
     density = mean / (area * RADIUS_M**2)
     draw = jax.jit(
-        jax.vmap(lambda k: geometry.poisson_points(density, RADIUS_M, geometry.padding(mean), k, window=window))
+        jax.vmap(
+            lambda k: geometry.poisson_points(
+                density, RADIUS_M, geometry.padding(mean), k, window=window
+            )
+        )
     )
     counts = np.asarray(draw(jax.random.split(jax.random.key(1), num_draws)).present.sum(axis=-1))
 
@@ -32,7 +36,9 @@ def test_poisson_counts_have_mean_and_variance_of_the_density(window, area):
 
 def test_counts_in_disjoint_halves_are_uncorrelated():
     density = 40.0 / (np.pi * RADIUS_M**2)
-    draw = jax.jit(jax.vmap(lambda k: geometry.poisson_points(density, RADIUS_M, geometry.padding(40.0), k)))
+    draw = jax.jit(
+        jax.vmap(lambda k: geometry.poisson_points(density, RADIUS_M, geometry.padding(40.0), k))
+    )
     points = draw(jax.random.split(jax.random.key(2), 3000))
     left = np.asarray(points.present & (points.positions_m[..., 0] < 0)).sum(axis=-1)
     right = np.asarray(points.present).sum(axis=-1) - left
@@ -50,7 +56,12 @@ def test_padding_is_hardly_ever_exceeded():
 def test_square_window_is_filled_to_its_corners():
     points = geometry.poisson_points(1e-4, 1000.0, 500, jax.random.key(3), window="square")
     for axis in (0, 1):
-        assert stats.kstest(np.asarray(points.positions_m[:, axis]), "uniform", (-1000.0, 2000.0)).pvalue > 1e-3
+        assert (
+            stats.kstest(
+                np.asarray(points.positions_m[:, axis]), "uniform", (-1000.0, 2000.0)
+            ).pvalue
+            > 1e-3
+        )
 
 
 def test_cell_is_uniform_in_the_disc():
@@ -92,7 +103,9 @@ def test_distances_keep_order_rx_tx_and_short_ranges_far_from_the_origin():
 
 
 def test_association_is_voronoi_and_skips_padding():
-    stations = Points(jnp.array([[0.0, 0.0], [100.0, 0.0], [49.0, 0.0]]), jnp.array([True, True, False]))
+    stations = Points(
+        jnp.array([[0.0, 0.0], [100.0, 0.0], [49.0, 0.0]]), jnp.array([True, True, False])
+    )
     nodes_m = jnp.array([[10.0, 5.0], [90.0, -5.0], [49.0, 0.0]])
     assert jax.jit(geometry.associate)(nodes_m, stations).tolist() == [0, 1, 0]
 
@@ -109,7 +122,9 @@ def test_hexagonal_cells_have_six_neighbours_and_the_area_of_the_disc():
 
 
 def test_neighbours_are_the_nearest_others():
-    stations_m = geometry.poisson_stations(60, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(6))
+    stations_m = geometry.poisson_stations(
+        60, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(6)
+    )
     separation_m = np.array(geometry.distances(stations_m, stations_m))
     np.fill_diagonal(separation_m, np.inf)
     expected = np.argsort(separation_m, axis=1)[:, :5]
@@ -152,21 +167,29 @@ def test_interferers_of_a_layout_are_the_same_band_of_the_neighbours():
 def test_ten_thousand_cells_are_laid_out_in_linear_memory():
     stations_m = geometry.hexagonal_stations(10_000, RADIUS_M)
     placed = geometry.placement(
-        stations_m, geometry.nodes_in_discs(stations_m, 5, RADIUS_M, jax.random.key(8)), num_neighbours=18
+        stations_m,
+        geometry.nodes_in_discs(stations_m, 5, RADIUS_M, jax.random.key(8)),
+        num_neighbours=18,
     )
     phi = geometry.placed_interferers(placed)
     assert phi.positions_m.size == 10_000 * 5 * 18 * 2
 
 
 def test_voronoi_nodes_belong_to_their_station_and_fill_its_cell():
-    stations_m = geometry.poisson_stations(50, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(9))
+    stations_m = geometry.poisson_stations(
+        50, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(9)
+    )
     nodes_m = geometry.nodes_in_voronoi_cells(stations_m, 40, 2 * RADIUS_M, jax.random.key(10))
     owner = geometry.associate(nodes_m.reshape(-1, 2), Points(stations_m, jnp.ones(50, bool)))
-    np.testing.assert_array_equal(np.asarray(owner).reshape(50, 40), np.arange(50)[:, None] * np.ones((1, 40)))
+    np.testing.assert_array_equal(
+        np.asarray(owner).reshape(50, 40), np.arange(50)[:, None] * np.ones((1, 40))
+    )
 
     # Two stations 200 m apart: the right one's cell in its disc of 300 m is what lies right of the middle.
     pair_m = jnp.array([[-100.0, 0.0], [100.0, 0.0]])
-    right_m = np.asarray(geometry.nodes_in_voronoi_cells(pair_m, 4000, 300.0, jax.random.key(11)))[1]
+    right_m = np.asarray(geometry.nodes_in_voronoi_cells(pair_m, 4000, 300.0, jax.random.key(11)))[
+        1
+    ]
     assert right_m[:, 0].min() >= 0
     # Its share beyond x = 100 m is half a disc over the disc less the segment of half-angle acos(1/3).
     half_angle = np.arccos(1 / 3)
@@ -178,7 +201,9 @@ def test_voronoi_nodes_belong_to_their_station_and_fill_its_cell():
 
 def test_vanishing_voronoi_cells_are_refused_with_a_remedy(monkeypatch):
     monkeypatch.setattr(geometry, "_accept", lambda *_: (np.zeros((0, 2)), np.zeros(0, int)))
-    with pytest.raises(ValueError, match=r"expected cells with room.*got 2 whose.*remove coinciding stations"):
+    with pytest.raises(
+        ValueError, match=r"expected cells with room.*got 2 whose.*remove coinciding stations"
+    ):
         geometry.nodes_in_voronoi_cells(jnp.zeros((2, 2)), 1, 1.0, jax.random.key(0))
 
 
@@ -199,7 +224,9 @@ def test_waypoint_nodes_move_at_their_speed_and_stay_inside():
 
 
 def test_waypoint_turns_to_a_new_target_on_arrival_and_walks_on():
-    state = geometry.Waypoint(jnp.array([[0.0, 0.0], [0.0, 0.0]]), jnp.array([[3.0, 0.0], [400.0, 0.0]]))
+    state = geometry.Waypoint(
+        jnp.array([[0.0, 0.0], [0.0, 0.0]]), jnp.array([[3.0, 0.0], [400.0, 0.0]])
+    )
     after = geometry.waypoint_step(state, 5.0, 1.0, jax.random.key(14))
 
     assert not np.array_equal(after.targets_m[0], state.targets_m[0])
@@ -238,10 +265,14 @@ def test_precision_is_single_unless_asked_for():
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_radius_is_refused_with_a_remedy(bad):
-    with pytest.raises(ValueError, match=r"expected radius_m positive and finite, got radius_m = .*; give"):
+    with pytest.raises(
+        ValueError, match=r"expected radius_m positive and finite, got radius_m = .*; give"
+    ):
         geometry.cell(3, bad, jax.random.key(0))
 
 
 def test_ring_turned_inside_out_is_refused():
-    with pytest.raises(ValueError, match=r"expected 0 <= inner.*got 900.0 and 500.0; the inner radius"):
+    with pytest.raises(
+        ValueError, match=r"expected 0 <= inner.*got 900.0 and 500.0; the inner radius"
+    ):
         geometry.interferers(1, 1e-6, jax.random.key(0), inner_radius_m=900.0, outer_radius_m=500.0)

@@ -41,7 +41,12 @@ def retell(network, wanted, seed=0, slots=SLOTS):
 
     sinrs = np.asarray(jax.jit(jax.vmap(draw))(jnp.arange(slots)), np.float64)
     threshold = 10 ** ((network.threshold_db if wanted is None else network.least_sinr_db) / 10)
-    held, got, running, since = np.zeros((NODES, NODES), int), np.zeros((NODES, NODES), bool), False, 0
+    held, got, running, since = (
+        np.zeros((NODES, NODES), int),
+        np.zeros((NODES, NODES), bool),
+        False,
+        0,
+    )
     on_air, first, rows = {}, True, []  # tx -> (slot of arrival, receivers)
     for n in range(1, slots + 1):  # n: the coming slot
         for i in [i for i, (end, _) in on_air.items() if end == n]:
@@ -58,9 +63,15 @@ def retell(network, wanted, seed=0, slots=SLOTS):
             got[:] = False
         linked = np.zeros((NODES, NODES), bool)
         if running and not on_air:
-            missing = EVERYONE if wanted is None else wanted & ~got  # the rate is that of the worst of these
+            missing = (
+                EVERYONE if wanted is None else wanted & ~got
+            )  # the rate is that of the worst of these
             ok = (sinrs[n - 1] > threshold) & EVERYONE & missing
-            rates = {i: np.log2(1 + sinrs[n - 1][ok[:, i], i].min()) for i in range(NODES) if ok[:, i].any()}
+            rates = {
+                i: np.log2(1 + sinrs[n - 1][ok[:, i], i].min())
+                for i in range(NODES)
+                if ok[:, i].any()
+            }
             total = sum(1 / rate for rate in rates.values())
             for i, rate in rates.items():
                 share = (1 / rate) / total if network.allocation == "optimal" else 1 / len(rates)
@@ -75,7 +86,13 @@ def retell(network, wanted, seed=0, slots=SLOTS):
 
 @pytest.mark.parametrize(
     ("wanted", "allocation"),
-    [(RING, "optimal"), (RING, "uniform"), (EVERYONE, "optimal"), (None, "uniform"), (None, "optimal")],
+    [
+        (RING, "optimal"),
+        (RING, "uniform"),
+        (EVERYONE, "optimal"),
+        (None, "uniform"),
+        (None, "optimal"),
+    ],
     ids=["ring", "ring-uniform", "everyone", "schedule-uniform", "schedule"],
 )
 def test_rounds_on_the_radio_are_their_plain_retelling(wanted, allocation):
@@ -107,7 +124,9 @@ def test_a_round_serves_every_wanted_pair_and_repeats_for_nobody_else(wanted):
             assert not unserved.any()
         if sends[t].any():
             unserved = wanted.copy()
-        assert unserved[:, linked[t].any(axis=0)].any(axis=0).all()  # who is on the air is still needed
+        assert (
+            unserved[:, linked[t].any(axis=0)].any(axis=0).all()
+        )  # who is on the air is still needed
         unserved &= ~linked[t]
         before = held[t]
     assert ends > 3
@@ -147,7 +166,9 @@ def test_following_the_schedule_serves_whom_the_epoch_serves():
 
 
 def test_following_the_schedule_is_an_epoch_under_either_rule():
-    epoch, node = (drive(replace(NARROW, period=p, allocation="uniform"), None) for p in ("epoch", "node"))
+    epoch, node = (
+        drive(replace(NARROW, period=p, allocation="uniform"), None) for p in ("epoch", "node")
+    )
 
     for a, b in zip(epoch[:3], node[:3], strict=True):
         np.testing.assert_array_equal(a, b)
@@ -176,7 +197,9 @@ def test_a_round_under_a_delay_law_takes_one_slot_and_gamma(network, gamma):
     begun = np.flatnonzero(sends.all(axis=1))
     np.testing.assert_array_equal(begun, np.arange(0, 40, gamma + 1))
     np.testing.assert_array_equal(linked, sends[:, None] & EVERYONE[None])
-    for t in range(40):  # begun at the end of slot s with stamp s + 1, held from the end of slot s + gamma on
+    for t in range(
+        40
+    ):  # begun at the end of slot s with stamp s + 1, held from the end of slot s + gamma on
         stamps = [s + 1 for s in begun if s + gamma <= t]
         assert (held[t] == (stamps[-1] if stamps else 0)).all()
 
@@ -187,7 +210,9 @@ def test_a_round_under_the_random_law_waits_for_the_slowest():
     key = jax.random.key(0)
     begun = np.flatnonzero(sends[:, 0])
     for start, following in itertools.pairwise(begun):
-        trips = np.asarray(jax.random.randint(jax.random.fold_in(key, int(start)), (NODES,), 1, 5, jnp.int32))
+        trips = np.asarray(
+            jax.random.randint(jax.random.fold_in(key, int(start)), (NODES,), 1, 5, jnp.int32)
+        )
         assert following - start == trips.max() + 1
         assert (held[start + trips.max()] == start + 1).all()
         assert (held[start + trips.max() - 1] != start + 1).all()
@@ -201,4 +226,6 @@ def test_gossip_on_the_radio_is_gossip_without_delay_later(x64):
     same = simulate(problem, ideal(), dpsgd(0.2), slots=gradients)
 
     assert 3 < gradients < 40
-    np.testing.assert_allclose(run.nodes, same.nodes, rtol=1e-9, atol=1e-12)  # later, but the same iterates
+    np.testing.assert_allclose(
+        run.nodes, same.nodes, rtol=1e-9, atol=1e-12
+    )  # later, but the same iterates

@@ -21,14 +21,20 @@ RADIO = RadioNetwork(bandwidth_hz=15e3, threshold_db=-5.0, least_sinr_db=-10.0)
 def peers(network, slots, seed=0, nodes=NODES):
     """Run a network alone; return held (slot, rx, tx) and sends, linked."""
     key = jax.random.key(seed)
-    step = jax.jit(lambda s, t: network.step(s, jnp.ones(nodes, bool), BITS, jax.random.fold_in(key, t)))
+    step = jax.jit(
+        lambda s, t: network.step(s, jnp.ones(nodes, bool), BITS, jax.random.fold_in(key, t))
+    )
     return run(step, network.init(nodes, key), slots)
 
 
 def rounds(network, slots, wanted, seed=0, nodes=NODES):
     """Run rounds alone, everyone offering always."""
     key = jax.random.key(seed)
-    step = jax.jit(lambda s, t: network.exchange(s, jnp.ones(nodes, bool), wanted, BITS, jax.random.fold_in(key, t)))
+    step = jax.jit(
+        lambda s, t: network.exchange(
+            s, jnp.ones(nodes, bool), wanted, BITS, jax.random.fold_in(key, t)
+        )
+    )
     return run(step, network.lockstep_init(nodes, key), slots)
 
 
@@ -59,7 +65,10 @@ def run(step, state, slots):
 def assert_share(hits, trials, probability):
     """Fail if a share is not what independent trials of this probability give, at one in a million."""
     assert trials > 400
-    assert binomtest(int(hits), int(trials), probability).pvalue > 1e-6, (hits / trials, probability)
+    assert binomtest(int(hits), int(trials), probability).pvalue > 1e-6, (
+        hits / trials,
+        probability,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,17 +76,26 @@ def assert_share(hits, trials, probability):
     [(ideal(), 20, 20), (snapshot(2), 20, 40), (RADIO, 5, 250)],
     ids=["ideal", "snapshot", "radio"],
 )
-def test_between_peers_each_copy_is_lost_with_the_probability_and_the_old_one_kept(network, nodes, slots):
-    below, above = peers(network, slots, nodes=nodes), peers(Lossy(network, 0.3), slots, nodes=nodes)
+def test_between_peers_each_copy_is_lost_with_the_probability_and_the_old_one_kept(
+    network, nodes, slots
+):
+    below, above = (
+        peers(network, slots, nodes=nodes),
+        peers(Lossy(network, 0.3), slots, nodes=nodes),
+    )
 
     others = ~np.eye(nodes, dtype=bool)
     first = np.zeros((1, nodes, nodes), int)
     new = np.concatenate([first, below.held])[1:] != np.concatenate([first, below.held])[:-1]
     before = np.concatenate([first, above.held])[:-1]
     kept = new & (above.held == below.held)
-    np.testing.assert_array_equal(above.held, np.where(kept, below.held, before))  # the copy that came, or the old one
+    np.testing.assert_array_equal(
+        above.held, np.where(kept, below.held, before)
+    )  # the copy that came, or the old one
     assert_share((kept & others).sum(), (new & others).sum(), 0.7)
-    heard = (kept & others).sum(axis=1)[(new & others).sum(axis=1) == nodes - 1]  # one sender, all its receivers
+    heard = (kept & others).sum(axis=1)[
+        (new & others).sum(axis=1) == nodes - 1
+    ]  # one sender, all its receivers
     if heard.size:
         assert (heard < nodes - 1).any()
         assert (heard > 0).any()  # each receiver on its own
@@ -90,7 +108,9 @@ def test_without_loss_it_is_the_network_below():
     ring = np.isin(np.subtract.outer(np.arange(NODES), np.arange(NODES)) % NODES, (1, NODES - 1))
 
     for drive in (peers, star, *(lambda n, s, w=w: rounds(n, s, w) for w in (ring, None))):
-        for a, b in zip(jax.tree.leaves(drive(free, 60)), jax.tree.leaves(drive(network, 60)), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(drive(free, 60)), jax.tree.leaves(drive(network, 60)), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
 
 
@@ -105,7 +125,9 @@ def test_a_round_is_repeated_until_each_wanted_pair_has_heard_once():
     stamps = told.held[:, 0, 0]
     assert (told.held == stamps[:, None, None]).all()  # all at once, whatever else was lost
     ended = np.diff(np.concatenate([[0], stamps])) != 0
-    np.testing.assert_array_equal(stamps[ended], np.flatnonzero(ended) + 1)  # the last repetition's payload
+    np.testing.assert_array_equal(
+        stamps[ended], np.flatnonzero(ended) + 1
+    )  # the last repetition's payload
     assert_share(ended.sum(), 2000, 0.7)
 
 
@@ -135,16 +157,23 @@ def test_around_a_server_lost_uploads_and_answers_are_sent_again(network):
     slots = 400
     told, without = star(Lossy(network, 0.3), slots), star(network, slots)
 
-    up_started, up_arrived, up_lost, down_started, down_arrived, down_lost = (told[:, e] for e in range(6))
+    up_started, up_arrived, up_lost, down_started, down_arrived, down_lost = (
+        told[:, e] for e in range(6)
+    )
     assert not (up_arrived & up_lost).any()
     if network is not RADIO:
         assert_share(up_arrived.sum(), (up_arrived | up_lost).sum(), 0.7)
         assert_share(down_arrived.sum(), (down_arrived | down_lost).sum(), 0.7)
     else:
-        assert binomtest(int(up_arrived.sum()), int((up_arrived | up_lost).sum()), 0.7).pvalue > 1e-6
+        assert (
+            binomtest(int(up_arrived.sum()), int((up_arrived | up_lost).sum()), 0.7).pvalue > 1e-6
+        )
     for node in range(NODES):  # an upload that arrived is answered before the next one starts
         order = "".join(
-            letter for t in range(slots) for letter, event in (("u", up_arrived), ("d", down_arrived)) if event[t, node]
+            letter
+            for t in range(slots)
+            for letter, event in (("u", up_arrived), ("d", down_arrived))
+            if event[t, node]
         )
         assert order == ("ud" * slots)[: len(order)]
     assert up_started.sum() >= up_arrived.sum() + up_lost.sum()
@@ -152,10 +181,14 @@ def test_around_a_server_lost_uploads_and_answers_are_sent_again(network):
     assert down_lost.sum() > 10
     assert down_arrived.sum() < without[:, 4].sum()  # it costs time
     per_answer = (up_started.sum() + down_started.sum()) / down_arrived.sum()
-    assert per_answer > 1.2 * (without[:, 0].sum() + without[:, 3].sum()) / without[:, 4].sum()  # and bits
+    assert (
+        per_answer > 1.2 * (without[:, 0].sum() + without[:, 3].sum()) / without[:, 4].sum()
+    )  # and bits
 
 
-@pytest.mark.parametrize("algorithm", [dpsgd(0.2, topology="complete"), fedavg(0.2)], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm", [dpsgd(0.2, topology="complete"), fedavg(0.2)], ids=lambda a: a.name
+)
 def test_methods_that_wait_take_longer_and_send_more_for_the_same_iterates(x64, algorithm):
     problem = make_problem(load("digits", train_size=100), "softmax", NODES, dtype="float64")
     lossy: Any = Lossy(ideal(), 0.3)  # the network below answers for the rest

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkman import Recording, async_sharing, fedavg, ideal, load, make_problem, record_timeline, reference, simulate
+from folkman import (
+    Recording,
+    async_sharing,
+    fedavg,
+    ideal,
+    load,
+    make_problem,
+    record_timeline,
+    reference,
+    simulate,
+)
 from folkman.keys import Stream, make_key
 from folkman.radio import channel, geometry
 from folkman.radio.network import NUM_FADING, RadioNetwork, place, place_cells, rest
@@ -61,7 +71,10 @@ def drawn_sinr(network, nodes, slots, seed):
 def shares(allocation, rates):
     """Return the part of the band of each node of a dictionary of R_i."""
     total = sum(1 / rate for rate in rates.values())
-    return {i: (1 / rate) / total if allocation == "optimal" else 1 / len(rates) for i, rate in rates.items()}
+    return {
+        i: (1 / rate) / total if allocation == "optimal" else 1 / len(rates)
+        for i, rate in rates.items()
+    }
 
 
 def whole(duration):
@@ -101,7 +114,9 @@ def retell(network, nodes, slots, seed=0, bits: Any = BITS):
             on_air[i] = (n + whole(durations[-1]), ok[:, i].copy(), n, band_hz, rates[i])
             waits += (n - since[ok[:, i], i]).tolist()
             starts[i] = True
-        lengths += durations if network.period == "node" else ([max(durations)] if durations else [])
+        lengths += (
+            durations if network.period == "node" else ([max(durations)] if durations else [])
+        )
         left, band = np.zeros(nodes, int), np.zeros(nodes)
         for i, sent in on_air.items():
             left[i], band[i] = sent[0] - n, sent[3]
@@ -118,7 +133,9 @@ def assert_told(network, states, told):
     """Compare a run with its re-telling in every slot: copies, starts, time left, hertz, durations."""
     nodes = told.left.shape[1]
     others = ~np.eye(nodes, dtype=bool)
-    np.testing.assert_array_equal(np.array([s.held for s, _ in states])[:, others], told.held[:, others])
+    np.testing.assert_array_equal(
+        np.array([s.held for s, _ in states])[:, others], told.held[:, others]
+    )
     np.testing.assert_array_equal([sends for _, sends in states], told.starts)
     np.testing.assert_array_equal([s.left for s, _ in states], told.left)
     np.testing.assert_allclose([s.in_use_hz for s, _ in states], told.band_hz, rtol=1e-3, atol=1e-2)
@@ -137,11 +154,15 @@ def test_the_epoch_rule_is_its_plain_retelling(allocation, threshold_db):
 
     told = retell(network, 4, 120)
     assert_told(network, states, told)
-    assert told.gamma_w[-1] > 0 or threshold_db < 0  # somebody has waited, or the sum decides nothing
+    assert (
+        told.gamma_w[-1] > 0 or threshold_db < 0
+    )  # somebody has waited, or the sum decides nothing
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
-@pytest.mark.parametrize(("allocation", "threshold_db"), [("optimal", -10.0), ("uniform", 0.0), ("optimal", 6.0)])
+@pytest.mark.parametrize(
+    ("allocation", "threshold_db"), [("optimal", -10.0), ("uniform", 0.0), ("optimal", 6.0)]
+)
 def test_the_rule_of_own_periods_is_its_plain_retelling(allocation, threshold_db):
     """Messages of unequal size: under Proposition 1 those of equal size would end together, as in epochs."""
     network = replace(NARROW, period="node", allocation=allocation, threshold_db=threshold_db)
@@ -167,7 +188,12 @@ def test_a_node_waits_for_a_tenth_of_its_share_by_hand():
 
     rows = scripted_run(network, 2, 4, bits=jnp.array([95.0, 9.5]))
 
-    assert [d.sends.tolist() for _, d in rows] == [[True, True], [False, False], [False, True], [False, False]]
+    assert [d.sends.tolist() for _, d in rows] == [
+        [True, True],
+        [False, False],
+        [False, True],
+        [False, False],
+    ]
     assert [s.left.tolist() for s, _ in rows] == [[10, 1], [9, 0], [8, 10], [7, 9]]
     np.testing.assert_allclose(rows[2][0].in_use_hz, [9.5, 0.5], rtol=1e-5)
     measured = network.measures(rows[-1][0])
@@ -205,8 +231,15 @@ def test_durations_waits_and_copies_of_two_nodes_by_hand():
 
     rows = scripted_run(network, 2, 8, bits=40)
 
-    assert [(int(s.held[1, 0]), int(s.held[0, 1])) for s, _ in rows] == 2 * [(0, 0)] + 5 * [(1, 0)] + [(4, 4)]
-    assert [d.sends.tolist() for _, d in rows][:4] == [[True, False], [False, False], [False, False], [True, True]]
+    assert [(int(s.held[1, 0]), int(s.held[0, 1])) for s, _ in rows] == 2 * [(0, 0)] + 5 * [
+        (1, 0)
+    ] + [(4, 4)]
+    assert [d.sends.tolist() for _, d in rows][:4] == [
+        [True, False],
+        [False, False],
+        [False, False],
+        [True, True],
+    ]
     np.testing.assert_allclose(rows[3][0].in_use_hz, [4.0, 6.0], rtol=1e-6)
     measured = network.measures(rows[-1][0])
     assert measured["gamma_t"] == pytest.approx((2 + 40 / 12) / 2, rel=1e-6)
@@ -226,7 +259,11 @@ def test_under_the_optimum_all_broadcasts_end_together_at_equal_rates():
 
 
 @settings(max_examples=6, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["optimal", "uniform", "random"]), st.sampled_from([-15.0, 0.0, 8.0]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["optimal", "uniform", "random"]),
+    st.sampled_from([-15.0, 0.0, 8.0]),
+)
 def test_the_bandwidth_in_use_never_exceeds_the_band(seed, allocation, threshold_db):
     network = replace(NARROW, period="node", allocation=allocation, threshold_db=threshold_db)
 
@@ -245,7 +282,9 @@ def test_per_node_periods_are_asynchronous_and_epochs_are_not():
         if sends.any():  # an epoch starts: nobody else is on the air
             assert (state.left[~sends] == 0).all()
     assert any(sends.any() and (state.left[~sends] > 0).any() for state, sends in node)
-    assert sum(s.sum() for _, s in node) > sum(s.sum() for _, s in epoch)  # nobody waits for the slowest
+    assert sum(s.sum() for _, s in node) > sum(
+        s.sum() for _, s in epoch
+    )  # nobody waits for the slowest
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -289,19 +328,25 @@ def test_a_threshold_that_no_link_meets_leaves_every_node_alone(x64):
     assert run.last("bits") == 0
     assert run.last("max_age") == 24
     n = int(problem.count[0])
-    gradient = partial(plain.softmax_gradient, x=np.asarray(problem.x[0, :n]), y=np.asarray(problem.y[0, :n]))
+    gradient = partial(
+        plain.softmax_gradient, x=np.asarray(problem.x[0, :n]), y=np.asarray(problem.y[0, :n])
+    )
     w, share = np.zeros(problem.dim), float(problem.share[0])
     for _ in range(25):
         w = w - 0.2 * gradient(share * w)[1]
     np.testing.assert_allclose(run.nodes[0], w, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("network", [NARROW, replace(NARROW, period="node", allocation="uniform", threshold_db=-5.0)])
+@pytest.mark.parametrize(
+    "network", [NARROW, replace(NARROW, period="node", allocation="uniform", threshold_db=-5.0)]
+)
 @pytest.mark.parametrize("nodes", [2, 5])
 def test_algorithm_1_whole_agrees_with_the_reference(x64, network, nodes):
     problem = make_problem(load("digits", train_size=100), "softmax", nodes, dtype="float64")
 
-    run = simulate(problem, network, async_sharing(0.2), slots=40, seed=3, recording=Recording(timeline=True))
+    run = simulate(
+        problem, network, async_sharing(0.2), slots=40, seed=3, recording=Recording(timeline=True)
+    )
     slow = reference(problem, run.timeline, async_sharing(0.2), seed=3)
 
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
@@ -312,7 +357,9 @@ def test_algorithm_1_whole_agrees_with_the_reference(x64, network, nodes):
 def test_fedavg_on_the_radio_waits_and_agrees_with_the_reference(x64):
     problem = make_problem(load("digits", train_size=100), "softmax", 4, dtype="float64")
 
-    run = simulate(problem, NARROW, fedavg(0.2), slots=120, seed=1, recording=Recording(timeline=True))
+    run = simulate(
+        problem, NARROW, fedavg(0.2), slots=120, seed=1, recording=Recording(timeline=True)
+    )
     free = simulate(problem, replace(NARROW, answers="free"), fedavg(0.2), slots=120, seed=1)
     slow = reference(problem, run.timeline, fedavg(0.2), seed=1)
 
@@ -321,7 +368,9 @@ def test_fedavg_on_the_radio_waits_and_agrees_with_the_reference(x64):
     assert run.last("kappa") < 0.5
     rounds = int(run.last("rounds"))
     same = simulate(problem, ideal(), fedavg(0.2), slots=rounds)
-    np.testing.assert_allclose(run.model, same.model, rtol=1e-10, atol=1e-13)  # late, but the same iterates
+    np.testing.assert_allclose(
+        run.model, same.model, rtol=1e-10, atol=1e-13
+    )  # late, but the same iterates
 
 
 def test_all_algorithms_of_a_seed_meet_the_same_air():
@@ -351,7 +400,12 @@ def test_nodes_that_move_stay_in_the_cell_and_see_other_gains():
 
 
 def test_under_own_periods_nodes_move_in_every_slot_and_broadcasts_keep_their_rate():
-    states = [s for s, _ in history(replace(NARROW, period="node", threshold_db=-10.0, speed_m_per_s=20.0), 4, 40)]
+    states = [
+        s
+        for s, _ in history(
+            replace(NARROW, period="node", threshold_db=-10.0, speed_m_per_s=20.0), 4, 40
+        )
+    ]
 
     moved = np.diff([s.air.nodes.positions_m for s in states], axis=0)
     steps = np.linalg.norm(moved, axis=-1)
@@ -371,7 +425,9 @@ def test_bits_are_payloads_times_broadcasts_and_times_receivers(x64):
 
     payload = 0.25 * 650 * (16 + 10)  # 10 index bits: 2^9 < 650 <= 2^10
     state, key = network.init(4, make_key(5, Stream.DELAY)), make_key(5, Stream.DELAY)
-    step = jax.jit(lambda s, t: network.step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t)))
+    step = jax.jit(
+        lambda s, t: network.step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t))
+    )
     broadcasts = receivers = 0
     for t in range(60):
         state, delivery = step(state, t)
@@ -418,7 +474,9 @@ def test_ten_thousand_nodes_in_cells_take_memory_linear_in_cells():
     sizes = []
     for cells in (10, 40):
         stations = geometry.hexagonal_stations(cells, 500.0)
-        layout = geometry.placement(stations, geometry.nodes_in_discs(stations, 20, 500.0, key), num_neighbours=9)
+        layout = geometry.placement(
+            stations, geometry.nodes_in_discs(stations, 20, 500.0, key), num_neighbours=9
+        )
         state = jax.vmap(rest)(place_cells(RadioNetwork(), layout))
         sizes.append(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         offers = jnp.ones((cells, 20), bool)
@@ -461,7 +519,8 @@ def test_a_store_that_is_too_small_grows_and_gives_the_same_run(x64):
     problem = make_problem(load("digits", train_size=100), "softmax", 5, dtype="float64")
 
     small, large = (
-        simulate(problem, kind(bandwidth_hz=15e3), async_sharing(0.2), slots=60, seed=2) for kind in (cramped, roomy)
+        simulate(problem, kind(bandwidth_hz=15e3), async_sharing(0.2), slots=60, seed=2)
+        for kind in (cramped, roomy)
     )
 
     np.testing.assert_allclose(small.nodes, large.nodes, rtol=1e-12, atol=1e-14)

@@ -61,7 +61,9 @@ def test_the_published_table_is_met_within_sampling_error(threshold_db, allocati
     drawn = forecast(network, 5, 430_698 * 16, Drops(600, slots=4))
 
     for values, published in zip(
-        (drawn.linked, drawn.scheduled, drawn.gamma_t_slots), TABLE[threshold_db, allocation], strict=True
+        (drawn.linked, drawn.scheduled, drawn.gamma_t_slots),
+        TABLE[threshold_db, allocation],
+        strict=True,
     ):
         known = values[np.isfinite(values)]
         error = known.std(ddof=1) / np.sqrt(len(known))
@@ -109,7 +111,13 @@ def rolled(network, question, drop):
         ages.append((n - np.asarray(delivery.held))[others])
     running = (slots - since)[others & ~serving]
     early = bool((serving & (left == 0)[None]).any())  # a copy has arrived in an epoch that goes on
-    return np.array(ages), waits, running[running > 0].tolist(), np.asarray(state.held)[others] == 0, early
+    return (
+        np.array(ages),
+        waits,
+        running[running > 0].tolist(),
+        np.asarray(state.held)[others] == 0,
+        early,
+    )
 
 
 @pytest.mark.parametrize("allocation", ["uniform", "optimal"])
@@ -124,7 +132,9 @@ def test_a_drop_counts_ages_after_the_warm_up_and_waits_that_still_run(allocatio
     for drop in range(number):
         ages, waits, running, unheard, arrived_early = rolled(network, SMALL, drop)
         late = ages[slots // 4 :]
-        np.testing.assert_array_equal(drawn.ages[drop], np.bincount(late.ravel(), minlength=slots + 1))
+        np.testing.assert_array_equal(
+            drawn.ages[drop], np.bincount(late.ravel(), minlength=slots + 1)
+        )
         assert drawn.gamma_w_slots[drop] == pytest.approx(np.mean(waits + running), rel=1e-6)
         assert drawn.unheard[drop] == pytest.approx(unheard.mean())
         unfinished += len(running)
@@ -145,13 +155,17 @@ def test_a_row_pools_the_ages_of_all_drops_and_gives_intervals():
         late = [ages[SMALL.drops.slots // 4 :].ravel() for ages, *_ in drops]
         pooled = np.concatenate(late)
         assert row["age"]["p95"] == np.quantile(pooled, 0.95, method="inverted_cdf")
-        assert row["age"]["p95"] != np.mean([np.quantile(ages, 0.95, method="inverted_cdf") for ages in late])
+        assert row["age"]["p95"] != np.mean(
+            [np.quantile(ages, 0.95, method="inverted_cdf") for ages in late]
+        )
         assert row["age"]["mean"] == pytest.approx(pooled.mean(), rel=1e-9)
         gamma_w = [np.mean(waits + running) for _, waits, running, *_ in drops]
         assert row["gamma_w"]["mean"] == pytest.approx(np.mean(gamma_w), rel=1e-5)
         half = 2.5706 * np.std(gamma_w, ddof=1) / np.sqrt(6)  # Student's t, five degrees of freedom
         assert row["ci95"]["gamma_w"]["mean"] == pytest.approx(half, rel=1e-3)
-        assert row["unheard"] == pytest.approx(np.mean([unheard.mean() for *_, unheard, _ in drops]))
+        assert row["unheard"] == pytest.approx(
+            np.mean([unheard.mean() for *_, unheard, _ in drops])
+        )
         assert row["slots"] == SMALL.drops.slots
 
 
@@ -184,9 +198,32 @@ def test_the_figures_show_the_links_and_the_ages(found):
 
 
 def test_the_command_prints_the_promised_object(tmp_path):
-    command = [sys.executable, "-m", "folkman", "radio", "--nodes", "3", "--threshold-db", "0", "--drops", "20"]
-    command += ["--period", "node", "--allocation", "random", "--set", "bandwidth_hz=1e6", "--json", "--plot", "m.png"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "folkman",
+        "radio",
+        "--nodes",
+        "3",
+        "--threshold-db",
+        "0",
+        "--drops",
+        "20",
+    ]
+    command += [
+        "--period",
+        "node",
+        "--allocation",
+        "random",
+        "--set",
+        "bandwidth_hz=1e6",
+        "--json",
+        "--plot",
+        "m.png",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])

@@ -13,7 +13,9 @@ from folkman.units import db_to_linear, linear_to_db
 NUM_NODES, NUM_DROPS = 5, 1500
 PAYLOAD_BITS, TOTAL_HZ, SLOT_S = 6_891_168.0, 10e6, 1.0
 THRESHOLDS_DB = (-15.0, 0.0, 15.0)
-expected_duration = partial(schedule.expected_duration, payload_bits=PAYLOAD_BITS, total_hz=TOTAL_HZ, slot_s=SLOT_S)
+expected_duration = partial(
+    schedule.expected_duration, payload_bits=PAYLOAD_BITS, total_hz=TOTAL_HZ, slot_s=SLOT_S
+)
 
 
 def drop(key):
@@ -22,7 +24,9 @@ def drop(key):
     nodes_m = geometry.cell(NUM_NODES, 500.0, place_key)
     phi = geometry.interferers(NUM_NODES, geometry.cell_density_per_m2(500.0), interferer_key)
     link, interferer = channel.link_gain(nodes_m, nodes_m), channel.interferer_gain(nodes_m, phi)
-    return channel.sinr_draw(link, interferer, fading_key, power_w=1.0, noise_w=channel.noise_power_w(-174.0, TOTAL_HZ))
+    return channel.sinr_draw(
+        link, interferer, fading_key, power_w=1.0, noise_w=channel.noise_power_w(-174.0, TOTAL_HZ)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,9 @@ def durations(sinr, threshold, allocate):
         linked = schedule.links(one_sinr, threshold)
         sending, rate = schedule.scheduled(linked), schedule.se_min(one_sinr, linked)
         band_hz = allocate(rate, sending, TOTAL_HZ)
-        return latency.aggregated_slots(latency.transmission_slots(PAYLOAD_BITS, band_hz, rate, SLOT_S), sending)
+        return latency.aggregated_slots(
+            latency.transmission_slots(PAYLOAD_BITS, band_hz, rate, SLOT_S), sending
+        )
 
     return np.asarray(jax.jit(jax.vmap(one))(sinr), np.float64)
 
@@ -49,18 +55,24 @@ def test_links_are_strict_and_never_to_oneself():
     assert linked.tolist() == [[False, False, True], [True, False, False], [False, False, False]]
     # Column i is transmitter i: node 1 is heard by nobody (C1).
     assert schedule.scheduled(linked).tolist() == [True, False, True]
-    np.testing.assert_allclose(schedule.se_min(sinr, linked), [np.log2(2.5), np.inf, np.log2(3.0)], rtol=1e-6)
+    np.testing.assert_allclose(
+        schedule.se_min(sinr, linked), [np.log2(2.5), np.inf, np.log2(3.0)], rtol=1e-6
+    )
 
 
 def test_se_min_is_the_worst_receiver_in_reach():
     sinr = jnp.array([[0.0, 3.0, 7.0], [1.0, 0.0, 0.1], [3.0, 15.0, 0.0]])
-    np.testing.assert_allclose(schedule.se_min(sinr, schedule.links(sinr, 0.5)), [1.0, 2.0, 3.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        schedule.se_min(sinr, schedule.links(sinr, 0.5)), [1.0, 2.0, 3.0], rtol=1e-6
+    )
 
 
 def test_spectral_efficiency_survives_nine_orders_below_one():
     sinr = 10.0 ** np.arange(-9.0, 10.0)
     np.testing.assert_allclose(
-        schedule.spectral_efficiency(jnp.asarray(sinr, jnp.float32)), np.log1p(sinr) / np.log(2), rtol=1e-5
+        schedule.spectral_efficiency(jnp.asarray(sinr, jnp.float32)),
+        np.log1p(sinr) / np.log(2),
+        rtol=1e-5,
     )
 
 
@@ -80,7 +92,9 @@ def test_single_node_has_nobody_to_talk_to():
 
 
 def test_rectangular_sinr_is_refused_with_a_remedy():
-    with pytest.raises(ValueError, match=r"expected a square SINR array.*got \(1, 5\); for a base station"):
+    with pytest.raises(
+        ValueError, match=r"expected a square SINR array.*got \(1, 5\); for a base station"
+    ):
         schedule.links(jnp.ones((1, 5)), 1.0)
 
 
@@ -91,7 +105,10 @@ def test_sinr_percentiles_of_the_reference_table(sinr_drops):
     measured = np.percentile(level_db, [5, 50, 95])
 
     rng = np.random.default_rng(0)
-    resampled = [np.percentile(level_db[rng.integers(NUM_DROPS, size=NUM_DROPS)], [5, 50, 95]) for _ in range(100)]
+    resampled = [
+        np.percentile(level_db[rng.integers(NUM_DROPS, size=NUM_DROPS)], [5, 50, 95])
+        for _ in range(100)
+    ]
     error_db = np.std(resampled, axis=0)
     # The reference has drops of its own: sqrt(2) the error; and rounding, 0.5 and 0.05 dB.
     allowed = 4 * np.sqrt(2) * error_db + [0.5, 0.05, 0.5]
@@ -99,35 +116,50 @@ def test_sinr_percentiles_of_the_reference_table(sinr_drops):
 
 
 @pytest.mark.parametrize(
-    ("threshold_db", "link_share", "node_share"), [(-15.0, 0.90, 1.00), (0.0, 0.51, 0.92), (15.0, 0.14, 0.42)]
+    ("threshold_db", "link_share", "node_share"),
+    [(-15.0, 0.90, 1.00), (0.0, 0.51, 0.92), (15.0, 0.14, 0.42)],
 )
-def test_link_and_node_shares_of_the_reference_table(sinr_drops, threshold_db, link_share, node_share):
+def test_link_and_node_shares_of_the_reference_table(
+    sinr_drops, threshold_db, link_share, node_share
+):
     linked = schedule.links(sinr_drops, db_to_linear(threshold_db))
     per_drop_link = np.asarray(linked.sum(axis=(1, 2))) / (NUM_NODES * (NUM_NODES - 1))
     per_drop_node = np.asarray(schedule.scheduled(linked).mean(axis=1))
     for values, expected in ((per_drop_link, link_share), (per_drop_node, node_share)):
         error = values.std() / np.sqrt(NUM_DROPS)
-        assert abs(values.mean() - expected) < 4 * np.sqrt(2) * error + 0.005  # printed to two digits
+        assert (
+            abs(values.mean() - expected) < 4 * np.sqrt(2) * error + 0.005
+        )  # printed to two digits
 
 
 @pytest.mark.parametrize(
     ("threshold_db", "optimal_slots", "uniform_slots", "rounding"),
     [(-15.0, 20.0, 44.0, 0.5), (0.0, 1.7, 2.6, 0.05), (15.0, 0.23, 0.27, 0.005)],
 )
-def test_durations_of_the_reference_table(sinr_drops, threshold_db, optimal_slots, uniform_slots, rounding):
+def test_durations_of_the_reference_table(
+    sinr_drops, threshold_db, optimal_slots, uniform_slots, rounding
+):
     """Means over drops in which anyone is scheduled, by their own standard error and the reference's."""
     threshold = db_to_linear(threshold_db)
-    for allocate, expected in ((bandwidth.optimal, optimal_slots), (bandwidth.uniform, uniform_slots)):
+    for allocate, expected in (
+        (bandwidth.optimal, optimal_slots),
+        (bandwidth.uniform, uniform_slots),
+    ):
         slots = durations(sinr_drops, threshold, allocate)
         slots = slots[slots > 0]
         error = slots.std() / np.sqrt(slots.size)
-        assert abs(slots.mean() - expected) < 4 * np.sqrt(2) * error + rounding, (slots.mean(), error)
+        assert abs(slots.mean() - expected) < 4 * np.sqrt(2) * error + rounding, (
+            slots.mean(),
+            error,
+        )
 
 
 def test_optimum_is_never_slower_than_uniform_on_any_drop(sinr_drops):
     for threshold_db in THRESHOLDS_DB:
         threshold = db_to_linear(threshold_db)
-        best, even = (durations(sinr_drops, threshold, f) for f in (bandwidth.optimal, bandwidth.uniform))
+        best, even = (
+            durations(sinr_drops, threshold, f) for f in (bandwidth.optimal, bandwidth.uniform)
+        )
         assert (best <= even * (1 + 1e-5)).all()
 
 
@@ -160,7 +192,9 @@ def test_expected_age_is_what_a_simulation_of_epochs_measures(threshold, allocat
     pool = np.asarray(rng.exponential(1.0, (60, 3, 3)), np.float32)
     options = {"payload_bits": PAYLOAD_BITS, "total_hz": TOTAL_HZ, "slot_s": SLOT_S}
     allocate = bandwidth.optimal if allocation == "optimal" else bandwidth.uniform
-    claimed = float(schedule.expected_age(jnp.asarray(pool), threshold, allocate=allocate, **options))
+    claimed = float(
+        schedule.expected_age(jnp.asarray(pool), threshold, allocate=allocate, **options)
+    )
 
     linked = (pool > threshold) & ~np.eye(3, dtype=bool)
     own = [own_slots(pool[k], linked[k], allocation) for k in range(60)]
@@ -183,16 +217,25 @@ def test_expected_age_is_what_a_simulation_of_epochs_measures(threshold, allocat
 
 def epoch_slots(sinr, linked):
     """Return the closed form of 2.7, S / (T B) sum 1 / R_i, in plain NumPy; an idle epoch is one slot."""
-    rates = [np.log2(1 + sinr[linked[:, i], i].min()) for i in range(len(sinr)) if linked[:, i].any()]
+    rates = [
+        np.log2(1 + sinr[linked[:, i], i].min()) for i in range(len(sinr)) if linked[:, i].any()
+    ]
     return PAYLOAD_BITS / (SLOT_S * TOTAL_HZ) * sum(1 / rate for rate in rates) if rates else 1.0
 
 
 def own_slots(sinr, linked, allocation):
     """Return the whole slots of each sender's broadcast, by eq. (27) in plain NumPy."""
-    rates = {i: np.log2(1 + sinr[linked[:, i], i].min()) for i in range(len(sinr)) if linked[:, i].any()}
+    rates = {
+        i: np.log2(1 + sinr[linked[:, i], i].min()) for i in range(len(sinr)) if linked[:, i].any()
+    }
     total = sum(1 / rate for rate in rates.values())
-    share = {i: (1 / rate) / total if allocation == "optimal" else 1 / len(rates) for i, rate in rates.items()}
-    durations = {i: PAYLOAD_BITS / (SLOT_S * TOTAL_HZ * share[i] * rate) for i, rate in rates.items()}
+    share = {
+        i: (1 / rate) / total if allocation == "optimal" else 1 / len(rates)
+        for i, rate in rates.items()
+    }
+    durations = {
+        i: PAYLOAD_BITS / (SLOT_S * TOTAL_HZ * share[i] * rate) for i, rate in rates.items()
+    }
     return {i: max(1, int(np.ceil(duration - 1e-5))) for i, duration in durations.items()}
 
 
@@ -203,7 +246,9 @@ def test_expected_duration_stays_finite_for_pairs_that_never_meet(sinr_drops):
 
 def test_middle_threshold_balances_waiting_and_transmission(sinr_drops):
     """[1, Sec. V-A]: too low a threshold costs transmission, too high a one waiting."""
-    low, middle, high = (float(expected_duration(sinr_drops, db_to_linear(t))) for t in (-20.0, 0.0, 25.0))
+    low, middle, high = (
+        float(expected_duration(sinr_drops, db_to_linear(t))) for t in (-20.0, 0.0, 25.0)
+    )
     assert middle < low
     assert middle < high
 
@@ -214,7 +259,9 @@ def test_bracket_search_finds_what_the_fine_grid_finds(sinr_drops):
     grid = schedule.grid_search(duration, np.arange(-20.0, 20.01, 0.5))
     bracket = schedule.bracket_search(duration, -20.0, 20.0)
 
-    assert bracket.value <= grid.value * 1.02  # a step function has ripples; the floor is what counts
+    assert (
+        bracket.value <= grid.value * 1.02
+    )  # a step function has ripples; the floor is what counts
     assert len(bracket.values) < len(grid.values) / 3
     assert bracket.value == bracket.values.min()
     assert len(bracket.values) == 19  # as its docstring says
@@ -222,7 +269,9 @@ def test_bracket_search_finds_what_the_fine_grid_finds(sinr_drops):
 
 def test_bracket_search_is_golden_section_on_a_smooth_objective():
     for optimum in (-20.0, -7.3, 0.1, 20.0):
-        found = schedule.bracket_search(lambda t, at=optimum: abs(t - at), -20.0, 20.0, tolerance_db=1e-3)
+        found = schedule.bracket_search(
+            lambda t, at=optimum: abs(t - at), -20.0, 20.0, tolerance_db=1e-3
+        )
         assert found.threshold_db == pytest.approx(optimum, abs=2e-3)
         assert found.value == abs(found.threshold_db - optimum)
 
@@ -230,11 +279,20 @@ def test_bracket_search_is_golden_section_on_a_smooth_objective():
 def test_searches_refuse_what_they_cannot_search():
     with pytest.raises(ValueError, match="expected at least one threshold, got none; give a grid"):
         schedule.grid_search(lambda t: t, [])
-    with pytest.raises(ValueError, match=r"expected objective values, got nan at 1.0 dB; return inf"):
+    with pytest.raises(
+        ValueError, match=r"expected objective values, got nan at 1.0 dB; return inf"
+    ):
         schedule.grid_search(lambda t: float("nan") if t > 0 else t, [0.0, 1.0])
-    with pytest.raises(ValueError, match=r"expected low_db < high_db.*, got 5.0, -5.0 and 9; give an interval"):
+    with pytest.raises(
+        ValueError, match=r"expected low_db < high_db.*, got 5.0, -5.0 and 9; give an interval"
+    ):
         schedule.bracket_search(lambda t: t, 5.0, -5.0)
-    assert schedule.grid_search(lambda t: float("inf") if t < 0 else 1.0, [-1.0, 2.0, 3.0]).threshold_db == 2.0
+    assert (
+        schedule.grid_search(
+            lambda t: float("inf") if t < 0 else 1.0, [-1.0, 2.0, 3.0]
+        ).threshold_db
+        == 2.0
+    )
 
 
 def test_precision_is_kept_under_jit():

@@ -11,7 +11,9 @@ from folkman.keys import Stream
 from folkman.radio.network import NUM_FADING, RadioNetwork
 
 BITS = 2500 * 16
-NARROW = RadioNetwork(bandwidth_hz=15e3, least_sinr_db=6.0)  # some slots a message, and blocks that are too bad
+NARROW = RadioNetwork(
+    bandwidth_hz=15e3, least_sinr_db=6.0
+)  # some slots a message, and blocks that are too bad
 NODES, SLOTS = 4, 150
 
 
@@ -61,7 +63,12 @@ def sinr_of(network, gain, interferers, background, key):
     others = np.asarray(jax.random.exponential(other_key, (1, *interferers.shape)), np.float64)[0]
     power_w = 10 ** ((network.power_dbm - 30) / 10)
     noise_w = 10 ** ((network.noise_dbm_per_hz - 30) / 10) * network.bandwidth_hz
-    return power_w * fading * gain / (power_w * ((others * interferers).sum(axis=1) + background) + noise_w)
+    return (
+        power_w
+        * fading
+        * gain
+        / (power_w * ((others * interferers).sum(axis=1) + background) + noise_w)
+    )
 
 
 def path_gain(a_m, b_m):
@@ -72,13 +79,26 @@ def path_gain(a_m, b_m):
 def blocks(network, air, key_up, key_down):
     """Return the SINR of the uploads and of the answers of a slot, from positions."""
     nodes_m = np.asarray(air.nodes.positions_m, np.float64)
-    points_m, present = np.asarray(air.interferers.positions_m, np.float64), np.asarray(air.interferers.present)
+    points_m, present = (
+        np.asarray(air.interferers.positions_m, np.float64),
+        np.asarray(air.interferers.present),
+    )
     station = path_gain(nodes_m, 0.0)
-    at_station = np.where(present, path_gain(points_m, 0.0), 0.0)  # band i: the interferers of node i
-    at_nodes = np.where(present[0], path_gain(nodes_m[:, None], points_m[0][None]), 0.0)  # the answer's is band 0
+    at_station = np.where(
+        present, path_gain(points_m, 0.0), 0.0
+    )  # band i: the interferers of node i
+    at_nodes = np.where(
+        present[0], path_gain(nodes_m[:, None], points_m[0][None]), 0.0
+    )  # the answer's is band 0
     return (
         sinr_of(network, station, at_station, 0.0, key_up),
-        sinr_of(network, station, at_nodes[:, :NUM_FADING], at_nodes[:, NUM_FADING:].sum(axis=1), key_down),
+        sinr_of(
+            network,
+            station,
+            at_nodes[:, :NUM_FADING],
+            at_nodes[:, NUM_FADING:].sum(axis=1),
+            key_down,
+        ),
     )
 
 
@@ -114,7 +134,9 @@ def retell(network, airs, each=False, seed=0):
             waiting[i] = False
         told = [] if down else [i for i in range(NODES) if owed[i] and sinr_down[i] >= least]
         if told:  # one broadcast over B at the worst rate
-            length = whole(BITS / (network.slot_s * band_hz * min(np.log2(1 + sinr_down[i]) for i in told)))
+            length = whole(
+                BITS / (network.slot_s * band_hz * min(np.log2(1 + sinr_down[i]) for i in told))
+            )
             down |= dict.fromkeys(told, t + length)
             waiting[told] = True
         for i in told:
@@ -206,7 +228,9 @@ def test_an_answer_ends_the_upload_and_frees_its_band():
     length = int(state.down_left[0])
     assert length > 3
     state, second = uplink(state, mask([0, 1]), BITS, jax.random.key(3))
-    assert second.started.tolist() == mask([1]).tolist()  # 0 is being answered; 1 finds the band free
+    assert (
+        second.started.tolist() == mask([1]).tolist()
+    )  # 0 is being answered; 1 finds the band free
     assert float(state.in_use_hz[1]) == pytest.approx(15e3)
     arrivals = []
     for t in range(length):
@@ -228,7 +252,9 @@ def test_a_node_answered_again_at_once_does_not_upload_meanwhile():
         state, answer = downlink(state, first, BITS, jax.random.key(1 + t))
         rows.append((bool(answer.arrived[0]), bool(answer.started[0]), bool(state.waiting[0])))
 
-    assert rows == [(False, False, True)] * (len(rows) - 1) + [(True, True, True)]  # the next begins as one ends
+    assert rows == [(False, False, True)] * (len(rows) - 1) + [
+        (True, True, True)
+    ]  # the next begins as one ends
 
 
 def test_free_answers_arrive_when_they_start():

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from folkman import Recording, async_sharing, fedavg, iid, record_timeline, replay, simulate, snapshot
+from folkman import (
+    Recording,
+    async_sharing,
+    fedavg,
+    iid,
+    record_timeline,
+    replay,
+    simulate,
+    snapshot,
+)
 from folkman.radio import trace
 
 

@@ -62,7 +62,9 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_as_if_never_interrupted(
     assert len(saved) == 3
     seen: list[tuple[str, int, int]] = []
 
-    runs = make_all(parts(comparison), folder, lambda run, done, _: seen.append((run.label, run.seed, done)))
+    runs = make_all(
+        parts(comparison), folder, lambda run, done, _: seen.append((run.label, run.seed, done))
+    )
 
     assert seen[0] == ("Algorithm 1", 1, 15)  # nothing before the checkpoint was run again
     assert [run.status for run in runs] == ["finished"] * 4

@@ -79,7 +79,10 @@ def test_nodes_are_found_under_nodes_and_beside_each_other(tmp_path):
     (tmp_path / "nodes" / "node-1" / "node.log").touch()
     (tmp_path / "nodes" / "node-0" / "node.toml").touch()
     assert [home.root.name for home in ClusterFolder(tmp_path).nodes()] == ["node-0", "node-1"]
-    assert [home.root.name for home in ClusterFolder(tmp_path / "nodes").nodes()] == ["node-0", "node-1"]
+    assert [home.root.name for home in ClusterFolder(tmp_path / "nodes").nodes()] == [
+        "node-0",
+        "node-1",
+    ]
 
 
 @pytest.mark.parametrize("name", ["none", "."])

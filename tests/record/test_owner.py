@@ -19,13 +19,26 @@ HERE = Path("anywhere")
 
 def names_of(*owners: object) -> set[str]:
     """Return the names of all paths that owners hold."""
-    return {value.name for owner in owners for value in vars(owner).values() if isinstance(value, Path)} - {HERE.name}
+    return {
+        value.name for owner in owners for value in vars(owner).values() if isinstance(value, Path)
+    } - {HERE.name}
 
 
-NAMES = names_of(JobFolder(HERE), SweepFolder(HERE), ClusterFolder(HERE), NodeFolder(HERE)) | {store.MARK}
+NAMES = names_of(JobFolder(HERE), SweepFolder(HERE), ClusterFolder(HERE), NodeFolder(HERE)) | {
+    store.MARK
+}
 FOLDERS = {"parts", "figures", "models", "timelines", "network", "live", "nodes", "certs"}
 FILES = {name for name in NAMES if "." in name}
-STATUSES = {run.WAITING, run.RUNNING, run.STOPPED, run.FINISHED, run.DIVERGED, run.FAILED, store.BUSY, store.DISK}
+STATUSES = {
+    run.WAITING,
+    run.RUNNING,
+    run.STOPPED,
+    run.FINISHED,
+    run.DIVERGED,
+    run.FAILED,
+    store.BUSY,
+    store.DISK,
+}
 STATUSES |= {cluster.STARTING, cluster.LEARNING, cluster.DONE, cluster.SILENT, cluster.GONE}
 STATUSES |= {folder.UNFINISHED, folder.DAMAGED}
 
@@ -64,31 +77,54 @@ def test_nobody_else_spells_a_path_or_a_status_of_a_folder():
         place = path.relative_to(SOURCE).as_posix()
         if not place.startswith(("record/", "bench/")):  # the bench has no folders of runs
             known = {word for file, word in OTHER_MEANINGS if file == place}
-            breaches += [f"{place}: '{name}'" for name in sorted(spelt(ast.parse(path.read_text())) - known)]
+            breaches += [
+                f"{place}: '{name}'" for name in sorted(spelt(ast.parse(path.read_text())) - known)
+            ]
 
     assert not breaches, "take these from folkman.record"
 
 
 def test_every_exception_is_still_needed():
     for place, word in OTHER_MEANINGS:
-        assert word in spelt(ast.parse((SOURCE / place).read_text())), f"{place} no longer says '{word}'"
+        assert word in spelt(ast.parse((SOURCE / place).read_text())), (
+            f"{place} no longer says '{word}'"
+        )
 
 
 @pytest.mark.parametrize(
     "code",
-    ["p = root / 'live' / 'x'", "p = f'{root}/job.json'", "done = run.status == 'diverged'", "p = root / 'pid'"],
+    [
+        "p = root / 'live' / 'x'",
+        "p = f'{root}/job.json'",
+        "done = run.status == 'diverged'",
+        "p = root / 'pid'",
+    ],
 )
 def test_a_breach_is_seen(code):
     assert spelt(ast.parse(code))
 
 
 def test_words_of_people_and_of_configurations_are_none():
-    assert not spelt(ast.parse('"""job.json"""\nsay("see report.html there")\ntable = {"network": 1, "nodes": 2}'))
+    assert not spelt(
+        ast.parse(
+            '"""job.json"""\nsay("see report.html there")\ntable = {"network": 1, "nodes": 2}'
+        )
+    )
 
 
 def test_records_are_imported_without_pyarrow_and_a_worker_sets_up_its_threads_before_numpy():
     """A device node installs no pyarrow; NumPy reads the number of threads when it is imported."""
-    rooms = ("run", "json_file", "folder", "cluster", "live", "scene", "store", "sweep", "provenance")
+    rooms = (
+        "run",
+        "json_file",
+        "folder",
+        "cluster",
+        "live",
+        "scene",
+        "store",
+        "sweep",
+        "provenance",
+    )
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import folkman.experiment.jobs\nassert not {'numpy', 'jax'} & set(sys.modules)\n"

@@ -20,7 +20,9 @@ def run():
     """A run of Algorithm 1 on sixty digits between three nodes."""
     problem = fm.make_problem(fm.load("digits", train_size=60), "softmax", 3)
     recording = fm.Recording(every=5, timeline=True)
-    return fm.simulate(problem, fm.snapshot(2), fm.async_sharing(0.2), slots=20, seed=3, recording=recording)
+    return fm.simulate(
+        problem, fm.snapshot(2), fm.async_sharing(0.2), slots=20, seed=3, recording=recording
+    )
 
 
 def test_a_run_is_printed_in_two_lines_without_its_rows(run):
@@ -60,7 +62,11 @@ def test_a_saved_run_is_reported_drawn_and_listed_but_not_resumed(run, tmp_path)
     place = run.save(tmp_path / "mine")
     command = CliRunner()
 
-    for arguments in (["report", str(place)], ["plot", str(place)], ["plot", str(place), "--kind", "ages"]):
+    for arguments in (
+        ["report", str(place)],
+        ["plot", str(place)],
+        ["plot", str(place), "--kind", "ages"],
+    ):
         answer = command.invoke(app, arguments)
         assert answer.exit_code == 0, answer.output
     page = (place / "report.html").read_text()
@@ -68,11 +74,15 @@ def test_a_saved_run_is_reported_drawn_and_listed_but_not_resumed(run, tmp_path)
     assert "folkman run " not in page
     assert "finished" in command.invoke(app, ["ls", str(tmp_path)]).output
     answer = command.invoke(app, ["run", "--resume", str(place)])
-    assert "was made from Python objects and has none; run the script again" in str(answer.exception)
+    assert "was made from Python objects and has none; run the script again" in str(
+        answer.exception
+    )
 
 
 def test_many_runs_are_saved_as_one_folder_and_need_not_be_of_all_seeds(run, tmp_path):
-    other = Run("fedavg", 'with "signs" \\ and ü', 8, [dict(row) for row in run.rows], DIVERGED, "it left")
+    other = Run(
+        "fedavg", 'with "signs" \\ and ü', 8, [dict(row) for row in run.rows], DIVERGED, "it left"
+    )
 
     save_runs(tmp_path / "two", [run, other])
     found = read_results(tmp_path / "two")
@@ -97,7 +107,9 @@ def test_what_cannot_be_saved_is_refused_and_leaves_nothing(run, tmp_path):
 def test_a_scene_of_too_many_nodes_is_not_saved(run, tmp_path):
     """Sixty frames of three tables of nodes x nodes would be larger than all the rest."""
     big = Run(run.algorithm, run.label, run.seed, run.rows, run.status)
-    big.timeline = PeerTimeline(np.zeros((2, 65, 65), np.int32), np.zeros((2, 65), bool), np.zeros((2, 65), bool))
+    big.timeline = PeerTimeline(
+        np.zeros((2, 65, 65), np.int32), np.zeros((2, 65), bool), np.zeros((2, 65), bool)
+    )
 
     folder = RunFolder(big.save(tmp_path / "big"))
 

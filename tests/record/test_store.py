@@ -20,7 +20,9 @@ def holder(lock):
         "import sys, time; from pathlib import Path; from folkman.record.store import claim\n"
         "with claim(Path(sys.argv[1])) as mine:\n    print(mine, flush=True); time.sleep(60)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "True"
     return process
@@ -46,7 +48,10 @@ def test_one_process_sweeps_a_folder(tmp_path):
     folder = SweepFolder.create(tmp_path / "s", "a = 1\n")
     other = holder(folder.lock)
 
-    with pytest.raises(RuntimeError, match=rf"is in use by process {other.pid} .*--store"), folder.held():
+    with (
+        pytest.raises(RuntimeError, match=rf"is in use by process {other.pid} .*--store"),
+        folder.held(),
+    ):
         pass
     other.kill()
     other.communicate()

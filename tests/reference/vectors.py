@@ -22,9 +22,15 @@ def vectors():
         "float16": encode(plain._replace(params=values.astype(np.float16)), KEY.sign),
         "lock-step": encode(plain._replace(round=9, node=0), KEY.sign),
         "server-unsigned": encode(plain._replace(node=SERVER, params=values[:1])),
-        "hello": control.seal(control.Control(RUN, 3, (2 << 32) + 1, control.Hello(1.5, 40, 2)), KEY.sign),
-        "ack": control.seal(control.Control(RUN, 3, (2 << 32) + 2, control.Ack((2 << 32) + 17)), KEY.sign),
-        "period": control.seal(control.Control(RUN, 3, (2 << 32) + 3, control.Period(1e6, [0, 2])), KEY.sign),
+        "hello": control.seal(
+            control.Control(RUN, 3, (2 << 32) + 1, control.Hello(1.5, 40, 2)), KEY.sign
+        ),
+        "ack": control.seal(
+            control.Control(RUN, 3, (2 << 32) + 2, control.Ack((2 << 32) + 17)), KEY.sign
+        ),
+        "period": control.seal(
+            control.Control(RUN, 3, (2 << 32) + 3, control.Period(1e6, [0, 2])), KEY.sign
+        ),
     }
 
 

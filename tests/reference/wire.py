@@ -10,7 +10,10 @@ RUN = 7
 
 def make_nodes(problem, algorithm, seed):
     shares = np.asarray(problem.share)
-    return [Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed) for i in range(problem.num_nodes)]
+    return [
+        Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed)
+        for i in range(problem.num_nodes)
+    ]
 
 
 def play(problem, timeline, algorithm, seed=0):
@@ -21,7 +24,9 @@ def play(problem, timeline, algorithm, seed=0):
         model = None
     else:
         model = _play_star(
-            nodes, ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN, seed=seed), timeline
+            nodes,
+            ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN, seed=seed),
+            timeline,
         )
     assert not any(node.mailbox.refused for node in nodes)
     return np.stack([node.params() for node in nodes]), model

@@ -22,7 +22,10 @@ def arms(**values):
                 "x",
                 name,
                 seed,
-                [{"slots": 5.0, "train_loss": 2 * v, "kappa": v}, {"slots": 10.0, "train_loss": v, "kappa": v}],
+                [
+                    {"slots": 5.0, "train_loss": 2 * v, "kappa": v},
+                    {"slots": 10.0, "train_loss": v, "kappa": v},
+                ],
             )
             for seed, v in enumerate(own)
         }
@@ -38,14 +41,20 @@ def test_differences_are_those_of_a_paired_t_test(pairs):
     assert found.difference == pytest.approx((a - b).mean(), abs=1e-12)
     if np.std(a - b) > 1e-6:
         interval = stats.ttest_rel(a, b).confidence_interval(0.95)
-        assert found.difference - found.difference_half == pytest.approx(interval.low, rel=1e-6, abs=1e-9)
-        assert found.difference + found.difference_half == pytest.approx(interval.high, rel=1e-6, abs=1e-9)
+        assert found.difference - found.difference_half == pytest.approx(
+            interval.low, rel=1e-6, abs=1e-9
+        )
+        assert found.difference + found.difference_half == pytest.approx(
+            interval.high, rel=1e-6, abs=1e-9
+        )
 
 
 def test_pairing_finds_what_the_arms_own_intervals_hide():
     """Seeds that differ by 10 and arms that differ by 0.1: the arms' intervals overlap, the difference is plain."""
     base = np.array([0.0, 10.0, 20.0, 30.0])
-    found = compare_arms(arms(low=base, high=base + 0.1 + 0.01 * np.array([1, -1, 1, -1])), ["train_loss"])
+    found = compare_arms(
+        arms(low=base, high=base + 0.1 + 0.01 * np.array([1, -1, 1, -1])), ["train_loss"]
+    )
     low, high = found.cells["low", "train_loss"], found.cells["high", "train_loss"]
 
     assert low.rank == "winner"
@@ -54,7 +63,9 @@ def test_pairing_finds_what_the_arms_own_intervals_hide():
 
 
 def test_an_arm_within_the_interval_of_the_difference_is_tied():
-    found = compare_arms(arms(a=[1.0, 2.0, 3.0], b=[1.3, 1.9, 3.2], c=[9.0, 9.5, 9.1]), ["train_loss"])
+    found = compare_arms(
+        arms(a=[1.0, 2.0, 3.0], b=[1.3, 1.9, 3.2], c=[9.0, 9.5, 9.1]), ["train_loss"]
+    )
 
     assert [found.cells[arm, "train_loss"].rank for arm in "abc"] == ["winner", "tied", ""]
 
@@ -103,7 +114,9 @@ def test_what_is_not_there_is_told(options, complaint):
 
 
 def test_the_three_forms_mark_the_winner_and_say_the_same_numbers():
-    found = compare_arms(arms(**{"a_1 & b": [1.0, 2.0, 3.0], "c|d": [9.0, 9.5, 9.1]}), ["train_loss"])
+    found = compare_arms(
+        arms(**{"a_1 & b": [1.0, 2.0, 3.0], "c|d": [9.0, 9.5, 9.1]}), ["train_loss"]
+    )
     text, markdown, latex = (render(found, form) for form in ("text", "markdown", "latex"))
 
     assert "2 ± 2.5 *" in text

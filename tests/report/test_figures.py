@@ -59,7 +59,10 @@ def test_labels_are_stacked_to_the_nodes_totals():
 
     axes = draw_labels(counts).axes[0]
 
-    ends = [patch.get_path().transformed(patch.get_patch_transform()).get_extents().x1 for patch in axes.patches]
+    ends = [
+        patch.get_path().transformed(patch.get_patch_transform()).get_extents().x1
+        for patch in axes.patches
+    ]
     assert ends[-2:] == [5.0, 3.0]
 
 

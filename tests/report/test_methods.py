@@ -77,7 +77,9 @@ def test_the_commands_answer(monkeypatch, capsys):
         ("faults.losses=0.1", "losses"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_a_folder_is_made(monkeypatch, capsys, tmp_path, setting, complaint):
+def test_what_does_not_fit_is_refused_before_a_folder_is_made(
+    monkeypatch, capsys, tmp_path, setting, complaint
+):
     monkeypatch.chdir(tmp_path)
 
     code, shown = command(monkeypatch, capsys, "run", "--set", setting, "--out", "r")

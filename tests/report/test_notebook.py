@@ -17,7 +17,9 @@ def results(radio_folder):
 @pytest.fixture
 def run(quadratics):
     recording = Recording(every=2, timeline=True)
-    return simulate(quadratics(nodes=4), snapshot(3), async_sharing(step=0.1), slots=12, recording=recording)
+    return simulate(
+        quadratics(nodes=4), snapshot(3), async_sharing(step=0.1), slots=12, recording=recording
+    )
 
 
 def test_a_folder_shows_as_a_table_and_a_figure(results):

@@ -69,7 +69,17 @@ def test_every_reference_has_one_target_within_the_page(page):
 
 
 def test_it_has_all_its_parts(page):
-    parts = ("results", "curves", "cell", "ages", "bandwidth", "consensus", "nodes", "configuration", "provenance")
+    parts = (
+        "results",
+        "curves",
+        "cell",
+        "ages",
+        "bandwidth",
+        "consensus",
+        "nodes",
+        "configuration",
+        "provenance",
+    )
     assert set(parts) <= set(page.ids)
     text = " ".join(page.words)
     assert "folkman run cell.toml" in text
@@ -92,7 +102,12 @@ def test_the_table_has_the_values_of_the_folder(radio_folder, page):
 def test_an_unfinished_folder_is_shown_as_far_as_it_is(radio_folder, tmp_path):
     folder = tmp_path / "cut"
     shutil.copytree(radio_folder, folder)
-    for name in ("parts/fedavg-seed1.parquet", "metrics.parquet", "provenance.json", "network/fedavg-seed0.npz"):
+    for name in (
+        "parts/fedavg-seed1.parquet",
+        "metrics.parquet",
+        "provenance.json",
+        "network/fedavg-seed0.npz",
+    ):
         (folder / name).unlink()
     (folder / "network" / "fedavg-seed1.npz").write_bytes(b"no npz")
 
@@ -167,7 +182,9 @@ def test_a_sweep_shows_arms_axes_and_failures(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_job_gets_its_report_once_and_the_sweeps_links_to_it(radio_folder, tmp_path, monkeypatch, capsys):
+def test_every_job_gets_its_report_once_and_the_sweeps_links_to_it(
+    radio_folder, tmp_path, monkeypatch, capsys
+):
     """Three jobs ended: one is damaged and told, two are written; the second time only what ended since."""
     from folkman.cli import main
 

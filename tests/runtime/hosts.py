@@ -34,7 +34,9 @@ def why_no_hosts():
     found = subprocess.run(["sh", "-c", "command -v ip"], capture_output=True, check=False)
     if found.returncode:
         return "no ip command"
-    trial = subprocess.run(["ip", "netns", "add", f"fkt{os.getpid()}"], capture_output=True, check=False)
+    trial = subprocess.run(
+        ["ip", "netns", "add", f"fkt{os.getpid()}"], capture_output=True, check=False
+    )
     subprocess.run(["ip", "netns", "del", f"fkt{os.getpid()}"], capture_output=True, check=False)
     return "network namespaces are not allowed here" if trial.returncode else ""
 
@@ -99,7 +101,13 @@ class Cluster:
             return json.loads((self.homes[i] / "health.json").read_text())
         except FileNotFoundError:
             counts = {"taken": 0, "sent": 0, "saves": 0, "saves_failed": 0}
-            nothing = {"steps": 0, "saved_steps": 0, "linked": [], "latency_s": {}, "incarnation": 0}
+            nothing = {
+                "steps": 0,
+                "saved_steps": 0,
+                "linked": [],
+                "latency_s": {},
+                "incarnation": 0,
+            }
             return {"state": "starting", "counts": counts, **nothing}
 
     def log(self, i):
@@ -112,9 +120,13 @@ class Cluster:
         while not holds():
             for i, process in self.processes.items():
                 if process.poll() not in (None, 0):
-                    raise AssertionError(f"node {i} ended with {process.returncode}: {self.log(i)[-3:]}")
+                    raise AssertionError(
+                        f"node {i} ended with {process.returncode}: {self.log(i)[-3:]}"
+                    )
             if time.monotonic() > end_s:
-                raise AssertionError(f"{what}: not within {patience_s} s; {[self.health(i) for i in self.processes]}")
+                raise AssertionError(
+                    f"{what}: not within {patience_s} s; {[self.health(i) for i in self.processes]}"
+                )
             time.sleep(0.1)
 
     def until_all_exchange(self, nodes, messages=3, patience_s=90.0):
@@ -124,7 +136,9 @@ class Cluster:
         def exchanged():
             for i in nodes:
                 now, then = self.health(i), before[i]
-                same = now["incarnation"] == then["incarnation"]  # else it counts anew, and may have lost steps
+                same = (
+                    now["incarnation"] == then["incarnation"]
+                )  # else it counts anew, and may have lost steps
                 if now["counts"]["taken"] < same * then["counts"]["taken"] + messages:
                     return False
                 if now["steps"] <= same * then["steps"]:

@@ -36,7 +36,9 @@ class Relay:
         run("ip", "netns", "add", name)
         enter(os.open(f"/run/netns/{name}", os.O_RDONLY))
         file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(file, 0x400454CA, struct.pack("16sH", b"tun0", 0x0001 | 0x1000))  # TUNSETIFF: TUN, no packet info
+        fcntl.ioctl(
+            file, 0x400454CA, struct.pack("16sH", b"tun0", 0x0001 | 0x1000)
+        )  # TUNSETIFF: TUN, no packet info
         enter(home)
         run("ip", "-n", name, "addr", "add", f"{subnet}.{i + 1}/24", "dev", "tun0")
         run("ip", "-n", name, "link", "set", "lo", "up")

@@ -88,11 +88,24 @@ def test_methods_that_wait_end_on_processes_where_the_simulator_does(tmp_path, m
     """Rounds between peers and around a server, secured; what the processes did, repeated, gives their parameters."""
     own = {"dpsgd": "", "dfedavgm": "local_steps = 2", "fedavg": "local_steps = 2"}[method]
     (tmp_path / "config.toml").write_text(
-        CONFIG.replace('name = "async_sharing"', f'name = "{method}"\n{own}').replace("step = 0.5", "step = 0.1")
+        CONFIG.replace('name = "async_sharing"', f'name = "{method}"\n{own}').replace(
+            "step = 0.5", "step = 0.1"
+        )
     )
-    options = ["--nodes", "3", "--transport", transport, "--radio", "measured", "--node-set", "steps=10"]
+    options = [
+        "--nodes",
+        "3",
+        "--transport",
+        transport,
+        "--radio",
+        "measured",
+        "--node-set",
+        "steps=10",
+    ]
 
-    done = folkman("up", "config.toml", "--out", "cluster", *options, "--wait", "--json", folder=tmp_path)
+    done = folkman(
+        "up", "config.toml", "--out", "cluster", *options, "--wait", "--json", folder=tmp_path
+    )
     again = folkman("replay", "cluster", "--json", folder=tmp_path)
 
     assert done.returncode == 0, done.stderr
@@ -105,12 +118,22 @@ def test_methods_that_wait_end_on_processes_where_the_simulator_does(tmp_path, m
 @pytest.mark.slow
 def test_a_pytorch_guest_learns_between_processes(tmp_path):
     guest = ROOT / "examples" / "devices" / "guest.py"
-    options = {"transport": "tcp", "radio": "measured", "guest": str(guest), "steps": 60, "linger_s": 20.0}
+    options = {
+        "transport": "tcp",
+        "radio": "measured",
+        "guest": str(guest),
+        "steps": 60,
+        "linger_s": 20.0,
+    }
     cluster = Cluster(tmp_path / "cluster", task(nodes=2, model={"name": "softmax"}), options)
     try:
         for i in range(2):
             cluster.start(i)
-        cluster.until(lambda: all(cluster.health(i)["state"] == "done" for i in range(2)), "both are done", 180)
+        cluster.until(
+            lambda: all(cluster.health(i)["state"] == "done" for i in range(2)),
+            "both are done",
+            180,
+        )
         heard = [cluster.health(i)["counts"]["taken"] for i in range(2)]
     finally:
         cluster.close()
@@ -127,13 +150,25 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
     from folkman.dash import cluster as page
 
     (tmp_path / "config.toml").write_text(CONFIG)
-    options = ["--nodes", "2", "--transport", "tcp", "--radio", "measured", "--insecure", "--node-set", "steps=0"]
+    options = [
+        "--nodes",
+        "2",
+        "--transport",
+        "tcp",
+        "--radio",
+        "measured",
+        "--insecure",
+        "--node-set",
+        "steps=0",
+    ]
 
     begun = folkman("up", "config.toml", "--out", "cluster", *options, folder=tmp_path)
     assert begun.returncode == 0, begun.stderr
     try:
         end_s = time.monotonic() + 120
-        while not all(each["state"] == "learning" and each.get("steps", 0) > 3 for each in states(tmp_path)):
+        while not all(
+            each["state"] == "learning" and each.get("steps", 0) > 3 for each in states(tmp_path)
+        ):
             assert time.monotonic() < end_s, states(tmp_path)
             time.sleep(0.5)
         shown = folkman("status", "cluster", folder=tmp_path).stdout
@@ -147,7 +182,9 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
         ended = folkman("down", "cluster", folder=tmp_path)
 
     assert re.search(r"node-1 +learning +pid \d+ +steps \d+", shown)
-    assert [(row["state"], row["bad"], row["linked"]) for row in healthy] == [("learning", False, 1)] * 2
+    assert [(row["state"], row["bad"], row["linked"]) for row in healthy] == [
+        ("learning", False, 1)
+    ] * 2
     assert all(row["steps"] > 3 and row["loss"] > 0 and row["memory (MB)"] > 10 for row in healthy)
     assert lost["bad"]
     assert page.ClusterSource(tmp_path / "cluster").state()["nodes"][0]["state"] == "stopped"

@@ -96,7 +96,9 @@ def test_every_single_byte_change_is_noticed(offset, mask):
         decode(altered(offset, mask), 0xABCDEF, 6)
 
 
-@pytest.mark.parametrize("params", [np.zeros((2, 3), np.float32), np.zeros(3, np.int32), np.zeros(3, complex)])
+@pytest.mark.parametrize(
+    "params", [np.zeros((2, 3), np.float32), np.zeros(3, np.int32), np.zeros(3, complex)]
+)
 def test_what_has_no_place_on_the_wire_is_not_sent(params):
     with pytest.raises(CodecError, match="expected a flat vector"):
         encode(MESSAGE._replace(params=params))

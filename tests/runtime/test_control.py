@@ -5,7 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman.runtime.codec import CodecError
-from folkman.runtime.control import Ack, Control, Done, Hello, Period, Quality, Voice, open_sealed, seal
+from folkman.runtime.control import (
+    Ack,
+    Control,
+    Done,
+    Hello,
+    Period,
+    Quality,
+    Voice,
+    open_sealed,
+    seal,
+)
 
 COUNT = st.integers(0, 2**63 - 1)
 NODE = st.integers(0, 2**32 - 1)
@@ -22,7 +32,9 @@ BODIES = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(BODIES, NODE, COUNT)
 def test_what_goes_in_comes_out(body, node, sequence):
-    assert open_sealed(seal(Control(7, node, sequence, body)), 7) == Control(7, node, sequence, body)
+    assert open_sealed(seal(Control(7, node, sequence, body)), 7) == Control(
+        7, node, sequence, body
+    )
 
 
 @settings(max_examples=500, deadline=None)
@@ -53,7 +65,11 @@ def test_a_voice_is_heard_once_in_order_and_as_itself():
         one.say(2, Ack(k))
 
     assert [two.hear(1, data) for data in (wire[0], wire[2])] == [Ack(0), Ack(2)]
-    for peer, data, reason in [(1, wire[2], "stale"), (1, wire[1], "stale"), (4, wire[2], "sender")]:
+    for peer, data, reason in [
+        (1, wire[2], "stale"),
+        (1, wire[1], "stale"),
+        (4, wire[2], "sender"),
+    ]:
         with pytest.raises(CodecError) as caught:
             two.hear(peer, data)
         assert caught.value.reason == reason

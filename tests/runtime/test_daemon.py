@@ -44,23 +44,34 @@ def build(problem, algorithm, folder, exchange, steps, number):
         loop, steps = loops.serving, None
     else:
         node = Node(number, problem.of_node(number), algorithm, shares, seed=1, wire=Wire(RUN))
-        loop = loops.in_rounds if algorithm.server is not None or node.mailbox.round else loops.alone
-    config = DaemonConfig(home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0)
+        loop = (
+            loops.in_rounds if algorithm.server is not None or node.mailbox.round else loops.alone
+        )
+    config = DaemonConfig(
+        home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0
+    )
     logger = Logger(str(number), insecure=True, stream=io.StringIO())
-    return Daemon(node, Local(number, node.neighbours, exchange), config, logger, members=None), loop
+    return Daemon(
+        node, Local(number, node.neighbours, exchange), config, logger, members=None
+    ), loop
 
 
 def live(problem, algorithm, folder, steps, numbers=None):
     """Run daemons to their ends; return their codes and nodes."""
     exchange = LocalExchange()
     numbers = numbers or [*range(NODES), *([SERVER] if algorithm.server is not None else [])]
-    made = {number: build(problem, algorithm, folder, exchange, steps, number) for number in numbers}
+    made = {
+        number: build(problem, algorithm, folder, exchange, steps, number) for number in numbers
+    }
     codes = {}
 
     def one(number, daemon, loop):
         codes[number] = daemon.run(loop)
 
-    threads = [threading.Thread(target=one, args=(n, d, loop), daemon=True) for n, (d, loop) in made.items()]
+    threads = [
+        threading.Thread(target=one, args=(n, d, loop), daemon=True)
+        for n, (d, loop) in made.items()
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,20 +93,33 @@ def retold(algorithm, folder, numbers):
     [
         pytest.param(async_sharing(0.1), replay, id="async_sharing"),
         pytest.param(dpsgd(0.1, topology="complete"), replay_rounds, id="dpsgd"),
-        pytest.param(dfedavgm(0.05, local_steps=2, topology="complete"), replay_rounds, id="dfedavgm"),
+        pytest.param(
+            dfedavgm(0.05, local_steps=2, topology="complete"), replay_rounds, id="dfedavgm"
+        ),
         pytest.param(fedavg(0.1, local_steps=2), replay_star, id="fedavg"),
     ],
 )
-def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(problem, tmp_path, algorithm, network):
+def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(
+    problem, tmp_path, algorithm, network
+):
     codes, daemons = live(problem, algorithm, tmp_path, steps=12)
     told = retold(algorithm, tmp_path, daemons)
 
-    run = simulate(problem, network(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake))
+    run = simulate(
+        problem,
+        network(told.timeline),
+        algorithm,
+        slots=len(told.awake),
+        seed=1,
+        faults=Asleep(told.awake),
+    )
 
     assert set(codes.values()) == {0}
     for number, daemon in daemons.items():
         expected = run.model if number == SERVER else run.nodes[number]
-        np.testing.assert_allclose(daemon.node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            daemon.node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
+        )
         if number != SERVER:
             assert daemon.node.steps == 12
     assert told.timeline.finished.sum() == 12 * NODES
@@ -111,14 +135,25 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     assert set(codes.values()) == {0}
     assert [daemon.node.steps for daemon in daemons.values()] == [9] * NODES
     assert daemons[1].incarnation == 2
-    assert daemons[0].node.mailbox.sequence[1] >> 32 == 2  # of the second life, though its count began anew
+    assert (
+        daemons[0].node.mailbox.sequence[1] >> 32 == 2
+    )  # of the second life, though its count began anew
     told = retold(algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
     assert isinstance(told.timeline, trace.PeerTimeline)
-    run = simulate(problem, Replay(told.timeline), algorithm, slots=len(told.awake), seed=1, faults=Asleep(told.awake))
+    run = simulate(
+        problem,
+        Replay(told.timeline),
+        algorithm,
+        slots=len(told.awake),
+        seed=1,
+        faults=Asleep(told.awake),
+    )
     np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
 
 
-def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restart(problem, tmp_path):
+def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restart(
+    problem, tmp_path
+):
     """Killed between two rounds: a neighbour that missed the last one still gets it, and nobody waits for good."""
     algorithm = dpsgd(0.1, topology="complete")
     live(problem, algorithm, tmp_path, steps=4)
@@ -140,7 +175,9 @@ def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restar
     assert pushed[2][1] == pushed[0][1] + 1
 
 
-def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(problem, tmp_path, monkeypatch):
+def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(
+    problem, tmp_path, monkeypatch
+):
     """The disk fills before the end: the node ends all the same, its neighbours are not kept waiting."""
 
     def refuse(path, arrays, fingerprint):
@@ -160,7 +197,9 @@ def test_in_rounds_nothing_is_sent_before_it_is_saved(problem, tmp_path, monkeyp
     daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0)
     daemon.config = daemon.config._replace(start_wait_s=0.1)
     pushed = []
-    monkeypatch.setattr(daemon.outbox, "push", lambda *message: pushed.append((message, len(failed))))
+    monkeypatch.setattr(
+        daemon.outbox, "push", lambda *message: pushed.append((message, len(failed)))
+    )
 
     def now_and_then(path, arrays, fingerprint):
         if len(failed) < 2:
@@ -205,7 +244,12 @@ class Thief:
     """A member gone bad on the exchange: throws what it hears back, as itself and as others, and garbage."""
 
     def __init__(self, number, exchange, victim, sign):
-        self.carrier, self.victim, self.sign, self.heard = Local(number, [victim], exchange), victim, sign, []
+        self.carrier, self.victim, self.sign, self.heard = (
+            Local(number, [victim], exchange),
+            victim,
+            sign,
+            [],
+        )
         self.carrier.open(self)
 
     def received(self, peer, data):
@@ -227,8 +271,13 @@ class Thief:
         rng = np.random.default_rng(0)
         wild = [np.full(dim, np.nan, np.float32), np.full(dim, 1e9, np.float32)]
         nothing = np.zeros(dim, np.float32)
-        forged = [encode(Message(RUN, 1, 2**60, 0, nothing), self.sign), encode(Message(RUN, 2, 2**60, 0, nothing))]
-        poison = [encode(Message(RUN, 2, 2**50 + k, 0, each), self.sign) for k, each in enumerate(wild)]
+        forged = [
+            encode(Message(RUN, 1, 2**60, 0, nothing), self.sign),
+            encode(Message(RUN, 2, 2**60, 0, nothing)),
+        ]
+        poison = [
+            encode(Message(RUN, 2, 2**50 + k, 0, each), self.sign) for k, each in enumerate(wild)
+        ]
         for data in [*self.heard[:1], *forged, *poison, rng.bytes(1000), b"", *self.heard[-1:]]:
             self.carrier.publish(self.victim, data)
             time.sleep(0.05)
@@ -243,7 +292,9 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
     exchange, logs = LocalExchange(), io.StringIO()
     daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, None, 0)
     wire = Wire(RUN, identity.Identity(tmp_path / "certs", 0).sign, Checks(members.verify))
-    daemon.node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), seed=1, wire=wire)
+    daemon.node = Node(
+        0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), seed=1, wire=wire
+    )
     daemon.members, daemon.logger = members, Logger("node-0", insecure=False, stream=logs)
     daemon.config = daemon.config._replace(start_wait_s=0.0, slot_s=0.02)
     thief = Thief(2, exchange, 0, identity.Identity(tmp_path / "certs", 2).sign)
@@ -262,13 +313,21 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
     thief.carrier.close()
 
     found = set(daemon.node.mailbox.refused)
-    assert {"sender", "signature", "finite", "absurd", "length"} <= found  # node 1's number, no signature, ...
+    assert {
+        "sender",
+        "signature",
+        "finite",
+        "absurd",
+        "length",
+    } <= found  # node 1's number, no signature, ...
     assert {"control_signature", "control_sender", "control_control"} & found
     np.testing.assert_array_equal(daemon.node.mailbox.payload, held)
     assert daemon.node.steps >= steps + 5
     assert daemon.code == 0
     logged = {
-        line.get("reason") for line in map(json.loads, logs.getvalue().splitlines()) if line["event"] == "refused"
+        line.get("reason")
+        for line in map(json.loads, logs.getvalue().splitlines())
+        if line["event"] == "refused"
     }
     assert {"sender", "signature", "finite", "absurd", "length"} <= logged
 
@@ -296,7 +355,9 @@ def test_a_node_that_diverges_ends_with_its_last_good_state(problem, tmp_path):
 
 def test_a_state_of_another_run_is_refused(problem, tmp_path):
     daemon, loop = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
-    saved.write_arrays(tmp_path / "node-0" / "state.safetensors", saved.pack(daemon.node), "another")
+    saved.write_arrays(
+        tmp_path / "node-0" / "state.safetensors", saved.pack(daemon.node), "another"
+    )
     with pytest.raises(ValueError, match="belongs to another run"):
         daemon.run(loop)
     (tmp_path / "node-0" / "state.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0garbage")
@@ -306,7 +367,10 @@ def test_a_state_of_another_run_is_refused(problem, tmp_path):
 
 def test_a_saved_node_is_the_same_node(problem, tmp_path):
     algorithm = dpsgd(0.1, topology="complete")
-    nodes = [Node(i, problem.of_node(i), algorithm, np.asarray(problem.share), seed=1) for i in range(NODES)]
+    nodes = [
+        Node(i, problem.of_node(i), algorithm, np.asarray(problem.share), seed=1)
+        for i in range(NODES)
+    ]
     for node in nodes:
         node.wake()
     nodes[0].receive(nodes[1].send())
@@ -325,7 +389,9 @@ def test_a_saved_node_is_the_same_node(problem, tmp_path):
 def test_a_disk_that_refuses_costs_the_save(problem, tmp_path):
     node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share))
     log = io.StringIO()
-    saver = Saver(tmp_path / "none" / "state", "x", 0.0, Logger("node-0", insecure=False, stream=log))
+    saver = Saver(
+        tmp_path / "none" / "state", "x", 0.0, Logger("node-0", insecure=False, stream=log)
+    )
 
     assert not saver.now(node)
     assert saver.counts == {"saves": 0, "saves_failed": 1}
@@ -346,10 +412,18 @@ def test_every_line_of_an_insecure_node_says_so_and_repeats_are_counted():
 
 
 def test_metrics_and_health_are_served():
-    facts = {"state": "learning", "steps": 3, "refused": {"digest": 2}, "insecure": False, "linked": ["node-1"]}
+    facts = {
+        "state": "learning",
+        "steps": 3,
+        "refused": {"digest": 2},
+        "insecure": False,
+        "linked": ["node-1"],
+    }
     server = MetricsServer(("127.0.0.1", 0), lambda: facts)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{server.port}/metrics", timeout=10
+        ) as answer:
             text = answer.read().decode()
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=10) as answer:
             health = json.load(answer)

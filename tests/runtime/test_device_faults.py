@@ -31,7 +31,10 @@ def cluster(request, tmp_path_factory):
         made = Cluster(root, task(nodes=4), options, hosts)
         for i in range(3):
             made.start(i)
-        made.until(lambda: all(len(made.health(i)["linked"]) == 2 for i in range(3)), "three nodes are linked")
+        made.until(
+            lambda: all(len(made.health(i)["linked"]) == 2 for i in range(3)),
+            "three nodes are linked",
+        )
         yield made
     finally:
         if made is not None:
@@ -61,7 +64,9 @@ def test_delay_and_jitter_are_lived_with_and_measured(cluster):
 
     cluster.until_all_exchange(range(4), messages=6)
 
-    slowest = lambda: min(max(cluster.health(i)["latency_s"].values(), default=0.0) for i in range(4))  # noqa: E731
+    def slowest():
+        return min(max(cluster.health(i)["latency_s"].values(), default=0.0) for i in range(4))
+
     cluster.until(lambda: slowest() > 0.15, "the averages have followed")
     cluster.hosts.set()
 
@@ -90,7 +95,10 @@ def test_a_node_killed_at_any_instant_goes_on_from_its_last_save(cluster):
         time.sleep(rng.uniform(0, 0.3))
         cluster.kill(int(i))
         cluster.start(int(i))
-        cluster.until(lambda i=int(i), life=saved["incarnation"]: cluster.health(i)["incarnation"] > life, "it is back")
+        cluster.until(
+            lambda i=int(i), life=saved["incarnation"]: cluster.health(i)["incarnation"] > life,
+            "it is back",
+        )
         begun = [line for line in cluster.log(int(i)) if line["event"] == "start"][-1]
         assert begun["steps"] >= saved["saved_steps"] > 0
     cluster.until_all_exchange(range(4))
@@ -118,7 +126,9 @@ def test_a_full_disk_costs_saves_and_not_learning(cluster):
     home = cluster.homes[1]
     cluster.kill(1)
     kept = {path.name: path.read_bytes() for path in home.iterdir() if path.is_file()}
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(home)], check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(home)], check=False
+    ).returncode:
         cluster.start(1)
         pytest.skip("no small disk can be mounted here")
     try:
@@ -145,5 +155,7 @@ def test_a_node_that_never_returns_is_not_missed(cluster):
     cluster.until_all_exchange([1])
     cluster.kill(3)
 
-    cluster.until(lambda: all(len(cluster.health(i)["linked"]) == 2 for i in range(3)), "its links are gone")
+    cluster.until(
+        lambda: all(len(cluster.health(i)["linked"]) == 2 for i in range(3)), "its links are gone"
+    )
     cluster.until_all_exchange(range(3))

@@ -24,7 +24,9 @@ def test_all_nodes_together_plan_the_simulators_timeline(network):
     for t in range(slots - 1):
         plans = [view.plan(t) for view in views]
         others = ~np.eye(NODES, dtype=bool)
-        np.testing.assert_array_equal(np.stack([p.held for p in plans])[others], timeline.held[t][others])
+        np.testing.assert_array_equal(
+            np.stack([p.held for p in plans])[others], timeline.held[t][others]
+        )
         np.testing.assert_array_equal([p.sends for p in plans], timeline.sends[t])
 
 
@@ -63,7 +65,9 @@ def test_a_node_waits_for_who_is_there_and_due():
 
 
 @pytest.mark.parametrize(
-    ("network", "slots"), [(ideal(), 0), (snapshot(5), 5), (constant(2), 2)], ids=lambda n: str(n)[:9]
+    ("network", "slots"),
+    [(ideal(), 0), (snapshot(5), 5), (constant(2), 2)],
+    ids=lambda n: str(n)[:9],
 )
 def test_rounds_take_what_the_delay_law_says(network, slots):
     trips = Trips(network, NODES, star=False, seed=SEED, message_bits=BITS)
@@ -77,7 +81,12 @@ def test_rounds_take_what_the_delay_law_says(network, slots):
 def test_rounds_on_the_radio_take_slots_and_end():
     trips = Trips(RadioNetwork(slot_s=0.01), NODES, star=True, seed=SEED, message_bits=BITS)
 
-    assert all(1 <= trips.slots(r, n, down=d) < 10_000 for r in (1, 2) for n in range(NODES) for d in (False, True))
+    assert all(
+        1 <= trips.slots(r, n, down=d) < 10_000
+        for r in (1, 2)
+        for n in range(NODES)
+        for d in (False, True)
+    )
 
 
 def test_a_clock_follows_the_furthest_and_never_goes_back():

@@ -115,7 +115,11 @@ def test_an_authority_is_never_replaced(folder):
 
 def command(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "folkman", "certs", *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "folkman", "certs", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 

@@ -42,7 +42,9 @@ def test_in_rounds_this_one_and_the_next_are_kept_each_once():
     assert reason(box, message(sequence=1, round_=3)) == "round"
     assert box.put(message(sequence=2, value=2.0, round_=2))  # it is ahead
     assert reason(box, message(sequence=3, round_=2)) == "round"
-    assert box.put(message(sequence=1, value=1.0, round_=1))  # overtaken on its way, and still waited for
+    assert box.put(
+        message(sequence=1, value=1.0, round_=1)
+    )  # overtaken on its way, and still waited for
     assert reason(box, message(sequence=1, value=1.0, round_=1)) == "stale"
 
     box = Mailbox(FIRST, 3, 5, in_rounds=True)

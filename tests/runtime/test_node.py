@@ -33,13 +33,18 @@ def problem():
 
 def make_nodes(problem, algorithm, seed):
     shares = np.asarray(problem.share)
-    return [Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed) for i in range(problem.num_nodes)]
+    return [
+        Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed)
+        for i in range(problem.num_nodes)
+    ]
 
 
 @pytest.mark.parametrize("network", [snapshot(4), pipelined(3)], ids=lambda n: n.name)
 def test_twelve_nodes_over_bytes_end_with_the_simulators_parameters(problem, network):
     algorithm = async_sharing(0.2)
-    run = simulate(problem, network, algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True))
+    run = simulate(
+        problem, network, algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True)
+    )
     nodes, held = make_nodes(problem, algorithm, seed=4), run.timeline.held
     wire = {}  # (sender, stamp) -> bytes
 
@@ -59,7 +64,9 @@ def test_twelve_nodes_over_bytes_end_with_the_simulators_parameters(problem, net
 
 def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
     algorithm = fedavg(0.2, local_steps=2)
-    run = simulate(problem, snapshot(3), algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True))
+    run = simulate(
+        problem, snapshot(3), algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True)
+    )
     nodes, timeline = make_nodes(problem, algorithm, seed=4), run.timeline
     server = ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN)
     uploads, answers = {}, {}
@@ -81,8 +88,12 @@ def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
             assert nodes[i].receive(answers[i])
 
     scale = np.abs(run.model).max()
-    np.testing.assert_allclose(server.server.params(server.state), run.model, rtol=1e-6, atol=1e-6 * scale)
-    np.testing.assert_allclose(np.stack([n.params() for n in nodes]), run.nodes, rtol=1e-6, atol=1e-6 * scale)
+    np.testing.assert_allclose(
+        server.server.params(server.state), run.model, rtol=1e-6, atol=1e-6 * scale
+    )
+    np.testing.assert_allclose(
+        np.stack([n.params() for n in nodes]), run.nodes, rtol=1e-6, atol=1e-6 * scale
+    )
 
 
 def test_bad_messages_are_refused_counted_and_survived(problem):
@@ -100,12 +111,16 @@ def test_bad_messages_are_refused_counted_and_survived(problem):
     assert node.receive(latest)
     assert not node.receive(later)  # overtaken on its way
     wrong = np.zeros(problem.dim, np.float32)
-    assert not node.receive(encode(Message(RUN, 0, 1, 0, wrong)))  # says it comes from the node itself
+    assert not node.receive(
+        encode(Message(RUN, 0, 1, 0, wrong))
+    )  # says it comes from the node itself
     assert not node.receive(encode(Message(RUN, NODES, 1, 0, wrong)))  # nobody has this number
     assert not node.receive(encode(Message(RUN + 1, 2, 1, 0, wrong)))  # of another run
     assert not node.receive(encode(Message(RUN, 2, 1, 0, wrong + np.nan)))
 
-    assert not node.receive(encode(Message(RUN, 2, 1, 0, np.full(problem.dim, 1e300))))  # finite only in float64
+    assert not node.receive(
+        encode(Message(RUN, 2, 1, 0, np.full(problem.dim, 1e300)))
+    )  # finite only in float64
     assert not node.receive(encode(Message(RUN, 2, 2**64 - 1, 0, wrong)))
     assert not node.receive(encode(Message(RUN, 2, 1, 2**62, wrong)))
     assert node.receive(encode(Message(RUN, 2, 1, 10**6, wrong)))  # a sender that has lived longer
@@ -126,12 +141,16 @@ def test_a_server_drops_an_upload_that_is_not_finite_and_goes_on(problem):
     for node in nodes[1:]:
         assert server.receive(node.send())
 
-    assert not server.receive(encode(Message(RUN, 0, 1, 1, np.full(problem.dim, np.nan, np.float32))))
+    assert not server.receive(
+        encode(Message(RUN, 0, 1, 1, np.full(problem.dim, np.nan, np.float32)))
+    )
     assert server.wake()
 
     share = np.asarray(problem.share)[1:]
     kept = np.stack([node.params() for node in nodes[1:]])
-    np.testing.assert_allclose(server.server.params(server.state), share @ kept / share.sum(), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        server.server.params(server.state), share @ kept / share.sum(), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_a_node_that_hears_nobody_goes_on_learning(problem):
@@ -180,4 +199,6 @@ def test_a_round_heard_early_waits_for_the_nodes_own_part(algorithm, order):
         assert {node.mailbox.round for node in nodes} == {rounds + 1}
 
     for node, expected in zip(nodes, run.nodes, strict=True):
-        np.testing.assert_allclose(node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
+        )

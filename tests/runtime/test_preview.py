@@ -23,7 +23,9 @@ def homes(tmp_path):
 
 def check(monkeypatch, capsys, home, *more):
     """Return exit code, standard output and standard error of `folkman node --check`."""
-    monkeypatch.setattr("sys.argv", ["folkman", "node", "--config", str(home / "node.toml"), "--check", *more])
+    monkeypatch.setattr(
+        "sys.argv", ["folkman", "node", "--config", str(home / "node.toml"), "--check", *more]
+    )
     with pytest.raises(SystemExit) as ended:
         main()
     shown = capsys.readouterr()
@@ -46,12 +48,31 @@ def test_it_says_what_the_node_would_do_and_touches_nothing(homes, monkeypatch, 
     assert code == 0
     assert files(homes[0].parents[1]) == before
     found = json.loads(line)
-    assert (found["node"], found["algorithm"]["name"], found["algorithm"]["step"]) == ("node-0", "async_sharing", 0.1)
-    assert (found["model"]["name"], found["model"]["parameters"], found["samples"]) == ("softmax", 650, 200)
+    assert (found["node"], found["algorithm"]["name"], found["algorithm"]["step"]) == (
+        "node-0",
+        "async_sharing",
+        0.1,
+    )
+    assert (found["model"]["name"], found["model"]["parameters"], found["samples"]) == (
+        "softmax",
+        650,
+        200,
+    )
     assert list(found["neighbours"]) == found["security"]["members"][1:] == ["node-1"]
-    assert (found["steps"], found["steps_done"], found["radio"], found["transport"]) == (7, 0, "measured", "tcp")
+    assert (found["steps"], found["steps_done"], found["radio"], found["transport"]) == (
+        7,
+        0,
+        "measured",
+        "tcp",
+    )
     assert found["security"]["certificate_until"] > "2026"
-    for part in ("node-0, seed 0", "650 parameters", "mutual TLS", found["neighbours"]["node-1"], "7 gradients"):
+    for part in (
+        "node-0, seed 0",
+        "650 parameters",
+        "mutual TLS",
+        found["neighbours"]["node-1"],
+        "7 gradients",
+    ):
         assert part in words
 
 
@@ -72,7 +93,11 @@ def test_a_server_and_an_insecure_emulated_node_say_so(tmp_path):
     server, node = preview(homes[-1] / "node.toml"), preview(homes[0] / "node.toml")
 
     assert server["node"] == identity.name_of(SERVER)
-    assert (server["samples"], server["steps"], list(server["neighbours"])) == (None, None, ["node-0", "node-1"])
+    assert (server["samples"], server["steps"], list(server["neighbours"])) == (
+        None,
+        None,
+        ["node-0", "node-1"],
+    )
     assert node["security"] is None
     assert (node["slot_s"], node["steps"]) == (1.0, None)
     assert "NONE: anybody can join" in sentences(node)
@@ -111,7 +136,9 @@ def test_what_would_stop_the_node_stops_the_check(homes, harm, said, monkeypatch
         case "key":
             file.write_text(f"stepz = 3\n{text}")
         case "peer":
-            file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("node-1")))
+            file.write_text(
+                "\n".join(line for line in text.splitlines() if not line.startswith("node-1"))
+            )
         case "state":
             write_arrays(home / "state.safetensors", {}, "another")
         case "config":
@@ -128,7 +155,9 @@ def test_what_would_stop_the_node_stops_the_check(homes, harm, said, monkeypatch
 
 
 def test_json_is_for_the_check(homes, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["folkman", "node", "--config", str(homes[0] / "node.toml"), "--json"])
+    monkeypatch.setattr(
+        "sys.argv", ["folkman", "node", "--config", str(homes[0] / "node.toml"), "--json"]
+    )
     with pytest.raises(SystemExit) as ended:
         main()
 

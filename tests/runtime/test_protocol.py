@@ -16,7 +16,10 @@ from folkman.runtime.codec import SERVER, decode
 from reference.vectors import PUBLIC, RUN, vectors
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-SHOWN = {name: bytes.fromhex(data) for name, data in re.findall(r"^([a-z0-9-]+) ([0-9a-f]+)$", DOCUMENT, re.MULTILINE)}
+SHOWN = {
+    name: bytes.fromhex(data)
+    for name, data in re.findall(r"^([a-z0-9-]+) ([0-9a-f]+)$", DOCUMENT, re.MULTILINE)
+}
 
 
 def verify(node, content, signature):
@@ -32,10 +35,14 @@ def test_the_document_shows_what_we_send():
     assert vectors() == SHOWN
 
 
-@pytest.mark.parametrize(("name", "node", "round_"), [("float32", 3, 0), ("float16", 3, 0), ("lock-step", 0, 9)])
+@pytest.mark.parametrize(
+    ("name", "node", "round_"), [("float32", 3, 0), ("float16", 3, 0), ("lock-step", 0, 9)]
+)
 def test_a_parameter_vector_reads_as_the_document_says(name, node, round_):
     data = SHOWN[name]
-    magic, version, dtype, run, sender, of_round, sequence, slot, size = struct.unpack_from("<4sHHQIIQQQ", data)
+    magic, version, dtype, run, sender, of_round, sequence, slot, size = struct.unpack_from(
+        "<4sHHQIIQQQ", data
+    )
     width = {1: 4, 2: 2, 3: 8}[dtype]
 
     assert (magic, version, run, sender, of_round) == (b"FLKM", 2, RUN, node, round_)

@@ -59,14 +59,19 @@ def bombard(folder, number, seed=0):
     node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), wire=wire)
     rng = np.random.default_rng(seed)
     values = rng.normal(size=problem.dim).astype(np.float32)
-    good = [encode(Message(7, j, k, k, values, 0), keys[j].sign) for j in (1, 2) for k in range(1, 6)]
+    good = [
+        encode(Message(7, j, k, k, values, 0), keys[j].sign) for j in (1, 2) for k in range(1, 6)
+    ]
     bad = [
         encode(Message(7, 1, 2**40, 0, np.full(problem.dim, np.nan, np.float32)), keys[1].sign),
         encode(Message(7, 1, 2**40, 0, np.full(problem.dim, 1e30, np.float32)), keys[1].sign),
         encode(Message(7, 2, 2**40, 0, values), keys[1].sign),  # under another's name
         encode(Message(7, 1, 2**40, 0, values)),  # unsigned
     ]
-    told = [seal(Control(7, 1, k, body), keys[1].sign) for k, body in enumerate([Ack(5), Hello(1.0, 2, 3)])]
+    told = [
+        seal(Control(7, 1, k, body), keys[1].sign)
+        for k, body in enumerate([Ack(5), Hello(1.0, 2, 3)])
+    ]
     assert all(node.receive(data) for data in good)
     kept, refused, began_bytes = node.mailbox.payload.copy(), 0, 0
     for at in range(number):
@@ -83,7 +88,12 @@ def bombard(folder, number, seed=0):
     grown = resident_bytes() - began_bytes
     np.testing.assert_array_equal(node.mailbox.payload, kept)  # not a bit of it was applied
     assert node.wake()
-    return {"messages": number, "refused": refused, "grown_mb": grown / 1e6, "reasons": dict(node.mailbox.refused)}
+    return {
+        "messages": number,
+        "refused": refused,
+        "grown_mb": grown / 1e6,
+        "reasons": dict(node.mailbox.refused),
+    }
 
 
 def test_bad_messages_change_nothing_and_cost_no_memory(tmp_path):
@@ -108,17 +118,27 @@ def test_a_hundred_kills(tmp_path, transport):
     kills = int(os.environ.get("FOLKMAN_SOAK_KILLS", "50"))  # under each transport
     options = {"transport": transport, "radio": "measured", "slot_s": 0.05, "steps": 0}
     options |= {"save_every_s": 0.5, "start_wait_s": 10.0}
-    cluster, rng, lost = Cluster(tmp_path / "cluster", task(nodes=5), options), np.random.default_rng(3), []
+    cluster, rng, lost = (
+        Cluster(tmp_path / "cluster", task(nodes=5), options),
+        np.random.default_rng(3),
+        [],
+    )
     killed = {}
     try:
         for i in range(5):
             cluster.start(i)
-        cluster.until(lambda: all(cluster.health(i)["steps"] > 5 for i in range(5)), "all learn", 300)
+        cluster.until(
+            lambda: all(cluster.health(i)["steps"] > 5 for i in range(5)), "all learn", 300
+        )
         for kill in range(kills + 5):  # the last five turns only look whether all came back
             i = kill % 5
             if i in killed:
                 life, on_disk = killed.pop(i)
-                back = lambda i=i, life=life: cluster.health(i)["incarnation"] > life and cluster.health(i)["steps"] > 0  # noqa: E731
+
+                def back(i=i, life=life):
+                    health = cluster.health(i)
+                    return health["incarnation"] > life and health["steps"] > 0
+
                 cluster.until(back, "it is back", 300)
                 begun = [line for line in cluster.log(i) if line["event"] == "start"][-1]
                 assert begun["steps"] == on_disk
@@ -128,7 +148,9 @@ def test_a_hundred_kills(tmp_path, transport):
             before = cluster.health(i)
             cluster.kill(i)
             state = cluster.homes[i] / "state.safetensors"
-            on_disk = int(read_arrays(state)["counters"][1]) if state.exists() else 0  # whole, whatever the instant
+            on_disk = (
+                int(read_arrays(state)["counters"][1]) if state.exists() else 0
+            )  # whole, whatever the instant
             assert on_disk >= before["saved_steps"]
             lost.append(before["steps"] - on_disk)
             cluster.start(i)
@@ -138,7 +160,16 @@ def test_a_hundred_kills(tmp_path, transport):
     finally:
         cluster.close()
 
-    print(json.dumps({"transport": transport, "kills": kills, "steps_lost_mean": np.mean(lost), "losses": losses}))
+    print(
+        json.dumps(
+            {
+                "transport": transport,
+                "kills": kills,
+                "steps_lost_mean": np.mean(lost),
+                "losses": losses,
+            }
+        )
+    )
     assert all(loss < 2.0 for loss in losses)  # of ln 10 at the start
 
 
@@ -148,7 +179,11 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
     rng = np.random.default_rng(0)
     images = rng.random((320, 28, 28, 1), np.float32)
     np.savez(
-        tmp_path / "images.npz", x_train=images, y_train=np.arange(320) % 10, x_test=images[:10], y_test=np.arange(10)
+        tmp_path / "images.npz",
+        x_train=images,
+        y_train=np.arange(320) % 10,
+        x_test=images[:10],
+        y_test=np.arange(10),
     )
     chosen = task(
         nodes=nodes,
@@ -157,7 +192,11 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
         model={"name": "cnn"},
         algorithm=[{"name": "async_sharing", "step": 0.01}],
     )
-    options = {"transport": os.environ.get("FOLKMAN_SOAK_TRANSPORT", "zenoh"), "radio": "measured", "slot_s": 1.0}
+    options = {
+        "transport": os.environ.get("FOLKMAN_SOAK_TRANSPORT", "zenoh"),
+        "radio": "measured",
+        "slot_s": 1.0,
+    }
     options |= {"shared_medium": False}
     options |= {"steps": 0, "save_every_s": 20.0, "start_wait_s": 300.0}
     cluster = Cluster(tmp_path / "cluster", chosen, options)
@@ -165,7 +204,9 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
         for i in range(nodes):
             cluster.start(i, XLA_FLAGS="--xla_cpu_multi_thread_eigen=false")
             time.sleep(2.0)
-        cluster.until(lambda: all(cluster.health(i)["steps"] > 3 for i in range(nodes)), "all learn", 900)
+        cluster.until(
+            lambda: all(cluster.health(i)["steps"] > 3 for i in range(nodes)), "all learn", 900
+        )
         time.sleep(30.0)
         first = [cluster.health(i) for i in range(nodes)]
         time.sleep(60.0 * minutes)
@@ -174,9 +215,14 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
         cluster.close()
 
     spans = [b["uptime_s"] - a["uptime_s"] for a, b in zip(first, last, strict=True)]
-    sent = [b["transport"]["bytes_sent"] - a["transport"]["bytes_sent"] for a, b in zip(first, last, strict=True)]
+    sent = [
+        b["transport"]["bytes_sent"] - a["transport"]["bytes_sent"]
+        for a, b in zip(first, last, strict=True)
+    ]
     cpu = [b["cpu_s"] - a["cpu_s"] for a, b in zip(first, last, strict=True)]
-    growth = [(b["memory_bytes"] - a["memory_bytes"]) / 1e6 for a, b in zip(first, last, strict=True)]
+    growth = [
+        (b["memory_bytes"] - a["memory_bytes"]) / 1e6 for a, b in zip(first, last, strict=True)
+    ]
     latency = sorted(value for each in last for value in each["latency_s"].values())
     found = {
         "transport": options["transport"],
@@ -184,7 +230,9 @@ def test_sixteen_nodes_of_the_papers_cnn(tmp_path):
         "goodput_mb_s": sum(sent) / np.mean(spans) / 1e6,
         "cpu_share_per_node": np.mean(np.array(cpu) / np.array(spans)),
         "latency_ms": [1e3 * latency[len(latency) // 2], 1e3 * latency[int(0.99 * len(latency))]],
-        "memory_mb": [np.mean([each["memory_bytes"] for each in some]) / 1e6 for some in (first, last)],
+        "memory_mb": [
+            np.mean([each["memory_bytes"] for each in some]) / 1e6 for some in (first, last)
+        ],
         "growth_mb_max": max(growth),
         "steps": [np.mean([each["steps"] for each in some]) for some in (first, last)],
         "refused": sum(sum(each["refused"].values()) for each in last),

@@ -35,12 +35,17 @@ def twins():
     samples = load("digits", train_size=90)
     ours = make_problem(samples, "softmax", 3, batch=8)
     x, y = np.asarray(ours.x), np.asarray(ours.y)
-    parts = [(torch.from_numpy(x[i].copy()), torch.from_numpy(y[i].astype(np.int64))) for i in range(3)]
+    parts = [
+        (torch.from_numpy(x[i].copy()), torch.from_numpy(y[i].astype(np.int64))) for i in range(3)
+    ]
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()
-    test = (torch.from_numpy(samples.x_test.copy()), torch.from_numpy(samples.y_test.astype(np.int64)))
+    test = (
+        torch.from_numpy(samples.x_test.copy()),
+        torch.from_numpy(samples.y_test.astype(np.int64)),
+    )
     loss = torch.nn.CrossEntropyLoss(reduction="none")
     return ours, guest.problem(module, loss, parts, test=test, batch=8)
 
@@ -56,7 +61,10 @@ def test_a_guest_learns_what_ours_learns(twins):
 
 def test_a_guest_lives_on_a_node(twins):
     ours, theirs = twins
-    nodes = [Node(1, p.of_node(1), async_sharing(0.2), np.asarray(p.share), seed=2) for p in (ours, theirs)]
+    nodes = [
+        Node(1, p.of_node(1), async_sharing(0.2), np.asarray(p.share), seed=2)
+        for p in (ours, theirs)
+    ]
     for node in nodes:
         for _ in range(5):
             assert node.wake()
@@ -121,7 +129,12 @@ def test_a_loss_that_is_already_averaged_is_refused(twins):
 def test_the_example_learns_both_ways(tmp_path):
     example = Path(__file__).parents[2] / "examples" / "devices" / "torch_guest.py"
     done = subprocess.run(
-        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, str(example)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr

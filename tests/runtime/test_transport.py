@@ -64,7 +64,10 @@ def free_address():
 
 def secured(folder, node, trusted=None):
     trusted = trusted or folder
-    return Security(identity.Identity(folder, node), identity.Members(trusted / "members.json", trusted / "ca.crt"))
+    return Security(
+        identity.Identity(folder, node),
+        identity.Members(trusted / "members.json", trusted / "ca.crt"),
+    )
 
 
 @pytest.fixture(params=["tcp", "zenoh"])
@@ -77,7 +80,12 @@ def net(request, certs):
         security = secured(certs / "ours", node) if security is ... else security
         near = {other: places[other] for other in among if other != node}
         made = KINDS[request.param](
-            node if called is None else called, places[node], near, run=RUN, largest_bytes=1 << 22, security=security
+            node if called is None else called,
+            places[node],
+            near,
+            run=RUN,
+            largest_bytes=1 << 22,
+            security=security,
         )
         ear = Ear()
         made.open(ear)
@@ -156,13 +164,19 @@ def test_a_stranger_is_refused_and_a_member_not_harmed(net, certs, who, tmp_path
     assert friend.params == [(0, b"good")]
     assert not heard.params
     if isinstance(one, TcpTransport):  # a busy machine may take longer to refuse than we slept
-        until(lambda: any(reason in ("handshake", "hello") for reason, _ in ear.refusals + heard.refusals))
+        until(
+            lambda: any(
+                reason in ("handshake", "hello") for reason, _ in ear.refusals + heard.refusals
+            )
+        )
 
 
 def test_a_member_under_anothers_number_is_refused(net, certs):
     (_, ear), _ = net(0), net(2)
 
-    thief, _ = net(1, secured(certs / "ours", 3), called=1)  # the certificate of node 3, the number of node 1
+    thief, _ = net(
+        1, secured(certs / "ours", 3), called=1
+    )  # the certificate of node 3, the number of node 1
     thief.publish(0, b"poison")
     time.sleep(3.0)
 
@@ -175,7 +189,9 @@ def two(kind, first, second):
     """Yield two transports, node 0 and node 1 under their securities, and what they hear."""
     places, ears = {0: free_address(), 1: free_address()}, [Ear(), Ear()]
     made = [
-        kind(me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=999, security=security)
+        kind(
+            me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=999, security=security
+        )
         for me, security in enumerate((first, second))
     ]
     try:
@@ -225,7 +241,9 @@ def test_a_certificate_that_was_replaced_is_refused(certs, tmp_path):
 def test_a_message_above_the_limit_ends_the_link_and_is_not_handed_over():
     places = {0: free_address(), 1: free_address()}
     made = [
-        TcpTransport(me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=100_000, security=None)
+        TcpTransport(
+            me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=100_000, security=None
+        )
         for me in (0, 1)
     ]
     ears = [Ear(), Ear()]
@@ -246,12 +264,19 @@ def test_a_message_above_the_limit_ends_the_link_and_is_not_handed_over():
 def test_a_transfer_cut_in_the_middle_is_never_handed_over():
     """A peer that sends a hello and half a message, and leaves."""
     place, ear = free_address(), Ear()
-    node = TcpTransport(1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None)
+    node = TcpTransport(
+        1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None
+    )
     node.open(ear)
     try:
         from folkman.runtime.tcp import _FRAME, _HELLO, HELLO, MAGIC, PART, VERSION
 
-        for garbage in (b"", b"\xff" * 50, _FRAME.pack(HELLO, 5) + b"12345", _FRAME.pack(9, 2**32 - 1)):
+        for garbage in (
+            b"",
+            b"\xff" * 50,
+            _FRAME.pack(HELLO, 5) + b"12345",
+            _FRAME.pack(9, 2**32 - 1),
+        ):
             with socket.create_connection(place) as peer:
                 peer.sendall(garbage)
         with socket.create_connection(place) as peer:
@@ -291,7 +316,9 @@ def test_closing_lets_go_of_those_who_are_just_coming_in(certs, tls):
         for k in range(25):
             place, callers, over = free_address(), [], threading.Event()
             security = secured(certs / "ours", 1) if tls else None
-            node = TcpTransport(1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security)
+            node = TcpTransport(
+                1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security
+            )
             node.open(Ear())
             knocking = threading.Thread(target=knock, args=(place, callers, over))
             knocking.start()

@@ -63,7 +63,9 @@ def simulate_many(kind, h, c, ages, alpha, step):
 
 def make_path(table, ages, alpha, step):
     blank = dict.fromkeys(Trajectory._fields, np.zeros(0))
-    return Trajectory(**{**blank, **table, "ages": ages, "weights": alpha, "shares": alpha, "step": float(step)})
+    return Trajectory(
+        **{**blank, **table, "ages": ages, "weights": alpha, "shares": alpha, "step": float(step)}
+    )
 
 
 def random_paths(count=96, slots=40):
@@ -72,12 +74,16 @@ def random_paths(count=96, slots=40):
     found = []
     for kind in SLOPES:
         for law in LAWS:
-            nodes, dim, gamma = int(rng.integers(1, 6)), int(rng.integers(1, 4)), int(rng.integers(1, 9))
+            nodes, dim, gamma = (
+                int(rng.integers(1, 6)),
+                int(rng.integers(1, 4)),
+                int(rng.integers(1, 9)),
+            )
             h = rng.uniform(0.1, 3.0, (count, nodes, dim))
             h[: count // 8] = h[: count // 8, :1, :1]  # nodes alike in curvature, round
-            c = rng.normal(size=(count, nodes, dim)) * rng.choice([0.0, 0.3, 2.0], (count, 1, 1)) + rng.normal(
-                size=(count, 1, dim)
-            )
+            c = rng.normal(size=(count, nodes, dim)) * rng.choice(
+                [0.0, 0.3, 2.0], (count, 1, 1)
+            ) + rng.normal(size=(count, 1, dim))
             smooth = h.max(axis=-1)
             alpha = rng.dirichlet(np.ones(nodes), count) * 0.8 + 0.2 / nodes
             step = rng.uniform(0.02, 1.0, count) ** 2
@@ -96,7 +102,9 @@ def edge_paths():
     tends to eta A (L_1 - L_2) g / 4, and v_i - w to eta A g / 2, with g_1 = -g_2 = g.
     """
     one = np.ones((1, 1, 1))
-    landing = simulate_many("quadratic", one, one, np.zeros((1, 3, 1, 1), int), np.ones((1, 1)), np.ones(1))
+    landing = simulate_many(
+        "quadratic", one, one, np.zeros((1, 3, 1, 1), int), np.ones((1, 1)), np.ones(1)
+    )
     slots, age, step = 4000, 5, 0.05
     rng = np.random.default_rng(0)
     ages = draw_ages(rng, "constant", slots, 2, age)[None]
@@ -119,7 +127,9 @@ def violations(cases, name, constants=(1.0, 1.0)):
     return sum(answer is False for answer in held), sum(answer is not None for answer in held)
 
 
-@pytest.mark.parametrize(("name", "least"), {"simple": 1900, "ages": 1900, "spread": 1000, "afterwards": 1900}.items())
+@pytest.mark.parametrize(
+    ("name", "least"), {"simple": 1900, "ages": 1900, "spread": 1000, "afterwards": 1900}.items()
+)
 def test_every_bound_holds_on_every_problem(cases, name, least):
     broken, applied = violations([*cases[0], *cases[1]], name)
 
@@ -133,7 +143,8 @@ def test_a_first_constant_smaller_by_a_hundredth_fails(cases, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"), {"simple": 1 / 17, "ages": 0.95, "afterwards": 0.95, "spread": 1 / 16}.items()
+    ("name", "factor"),
+    {"simple": 1 / 17, "ages": 0.95, "afterwards": 0.95, "spread": 1 / 16}.items(),
 )
 def test_a_second_constant_smaller_by_the_stated_factor_fails(cases, name, factor):
     """How much room each delay term has at most: a factor of 16 in `simple`, 15 in `spread`, none in the others."""
@@ -173,7 +184,12 @@ def test_bounds_say_when_they_do_not_apply():
     rng = np.random.default_rng(2)
     ages = draw_ages(rng, "constant", 20, 3, 4)[None]
     path = simulate_many(
-        "logcosh", np.ones((1, 3, 1)), np.ones((1, 3, 1)), ages, np.full((1, 3), 1 / 3), np.array([1.5])
+        "logcosh",
+        np.ones((1, 3, 1)),
+        np.ones((1, 3, 1)),
+        ages,
+        np.full((1, 3), 1 / 3),
+        np.array([1.5]),
     )[0]
 
     simple, ages_bound, spread, after = all_bounds(path, np.ones(3))
@@ -186,11 +202,22 @@ def test_bounds_say_when_they_do_not_apply():
 
 @pytest.mark.parametrize(
     ("network", "scaling"),
-    [(snapshot(4), "theorem"), (pipelined(3), "local"), (constant(2), "figure"), (iid(5), "theorem")],
+    [
+        (snapshot(4), "theorem"),
+        (pipelined(3), "local"),
+        (constant(2), "figure"),
+        (iid(5), "theorem"),
+    ],
     ids=["snapshot", "pipelined", "constant", "iid"],
 )
 def test_following_a_run_gives_its_last_model(digits, network, scaling):
-    run = simulate(digits, network, async_sharing(0.05, scaling), slots=30, recording=Recording(30, timeline=True))
+    run = simulate(
+        digits,
+        network,
+        async_sharing(0.05, scaling),
+        slots=30,
+        recording=Recording(30, timeline=True),
+    )
 
     path = follow(digits, run.timeline.held, 0.05, scaling)
 
@@ -206,9 +233,9 @@ def test_following_agrees_with_the_plain_simulator(quadratics):
     h, c = np.asarray(problem.y[:, 0]), np.asarray(problem.x[:, 0])  # one sample a node
 
     path = follow(problem, np.arange(25)[:, None, None] - ages, 0.1, "theorem")
-    plain = simulate_many("quadratic", h[None], c[None], ages[None], np.asarray(problem.share)[None], np.array([0.1]))[
-        0
-    ]
+    plain = simulate_many(
+        "quadratic", h[None], c[None], ages[None], np.asarray(problem.share)[None], np.array([0.1])
+    )[0]
 
     for name in ("loss", "slope_sq", "move_sq", "local", "apart", "spread_sq"):
         np.testing.assert_allclose(getattr(path, name), getattr(plain, name), rtol=1e-9, atol=1e-9)

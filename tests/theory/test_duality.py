@@ -5,7 +5,13 @@ import pytest
 from scipy.optimize import brentq
 
 from folkman.theory import duality
-from folkman.theory.duality import convolve, dual_by_envelopes, dual_by_multiplier, measure_gap, survey
+from folkman.theory.duality import (
+    convolve,
+    dual_by_envelopes,
+    dual_by_multiplier,
+    measure_gap,
+    survey,
+)
 from folkman.theory.families import FALL, FAMILIES
 from folkman.theory.value import Loss, Value, envelope, frozen, value_function
 
@@ -29,7 +35,11 @@ def random_values(rng, shares, step=0.01):
     for share in shares:
         count = int(rng.integers(5, 60))
         drops = rng.exponential(size=count) * (rng.uniform(size=count) < rng.uniform(0.05, 1.0))
-        values.append(Value(step / share, np.concatenate([[0.0], -np.cumsum(drops)]) + drops.sum(), 0.0, "drawn"))
+        values.append(
+            Value(
+                step / share, np.concatenate([[0.0], -np.cumsum(drops)]) + drops.sum(), 0.0, "drawn"
+            )
+        )
     return values
 
 
@@ -45,7 +55,13 @@ def test_the_value_function_of_the_double_well_is_found_to_a_certified_error():
 
 def test_two_dimensions_are_searched_on_cells_that_fit_the_budget():
     """0.5 ||w - c||^2 with c = (1, 2): the least over ||w||_1 <= k is 0.5 (3 - k)^2 / 2 once both entries are used."""
-    bowl = Loss("bowl", 2, 4.0, lambda w: 0.5 * np.sum((w - np.array([1.0, 2.0])) ** 2, axis=-1), curvature=1.0)
+    bowl = Loss(
+        "bowl",
+        2,
+        4.0,
+        lambda w: 0.5 * np.sum((w - np.array([1.0, 2.0])) ** 2, axis=-1),
+        curvature=1.0,
+    )
 
     found = value_function(bowl, 80, refine=5)
 
@@ -98,7 +114,9 @@ def test_identical_steps_have_the_gap_of_the_knapsack():
     for nodes in (1, 2, 3, 7, 20):
         gap = measure_gap([value] * nodes, np.full(nodes, 1 / nodes))
         spent = np.arange(len(gap.primal)) / (100 * nodes)
-        np.testing.assert_allclose(gap.primal, 1 - np.floor(spent * nodes + 1e-9) / nodes, atol=1e-12)
+        np.testing.assert_allclose(
+            gap.primal, 1 - np.floor(spent * nodes + 1e-9) / nodes, atol=1e-12
+        )
         np.testing.assert_allclose(gap.dual, 1 - spent, atol=1e-12)
         assert gap.gap == pytest.approx((1 - step) / nodes, abs=1e-12)
 
@@ -135,7 +153,9 @@ def test_theorem_ones_factor_of_two_is_never_needed_and_ours_is_attained():
     for row in rows:
         assert row["normalised"] == pytest.approx(1 / row["nodes"], rel=1e-9)
         assert row["delta_worst"] == pytest.approx(1 - FALL, abs=1e-9)
-    slope = np.polyfit(np.log([row["nodes"] for row in rows]), np.log([row["gap"] for row in rows]), 1)[0]
+    slope = np.polyfit(
+        np.log([row["nodes"] for row in rows]), np.log([row["gap"] for row in rows]), 1
+    )[0]
     assert slope == pytest.approx(-1, rel=0.05)
 
 
@@ -172,7 +192,9 @@ def test_the_dual_is_the_best_multipliers_value():
     dual = dual_by_envelopes(costs)
 
     for spent in (0, 3, 10, 25):
-        assert dual_by_multiplier(costs, spent, np.append(slopes, 0.0)) == pytest.approx(dual[spent], abs=1e-12)
+        assert dual_by_multiplier(costs, spent, np.append(slopes, 0.0)) == pytest.approx(
+            dual[spent], abs=1e-12
+        )
 
 
 def envelope_corners(cost):

@@ -43,7 +43,9 @@ def test_adafl_has_the_printed_half_only_if_its_tau_is_gamma(problem):
     rows = found(problem, adafl(0.1, tau=4), 4, 160, 4)
 
     assert rows["kappa"].measured == pytest.approx(0.5, abs=0.05)
-    assert found(problem, adafl(0.1, tau=1), 4, 160, 1)["kappa"].measured == pytest.approx(0.2, abs=0.05)
+    assert found(problem, adafl(0.1, tau=1), 4, 160, 1)["kappa"].measured == pytest.approx(
+        0.2, abs=0.05
+    )
 
 
 def test_methods_outside_the_table_give_nothing():

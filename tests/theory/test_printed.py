@@ -13,7 +13,13 @@ PLAIN = Constants(nodes=10, step=0.01, gamma=5, l1=1.0, l2=1.0, l3=1.0, delta=0.
 
 
 def told(problem, network, step, slots=120):
-    run = simulate(problem, network, async_sharing(step), slots=slots, recording=Recording(slots, timeline=True))
+    run = simulate(
+        problem,
+        network,
+        async_sharing(step),
+        slots=slots,
+        recording=Recording(slots, timeline=True),
+    )
     path = follow(problem, run.timeline.held, step, "theorem")
     return path, constants_of(path, float(ceiling(problem).max()))
 
@@ -52,7 +58,10 @@ def test_the_theorem_is_called_vacuous_on_a_run_that_converges(quadratics):
 
 
 def test_corollary_2_has_an_interval_only_for_flat_losses():
-    assert corollary_2(PLAIN._replace(l1=0.1, delta=0.01))["verdict"] == "steps in (0.01, 0.1]; eta = 0.01 is not in it"
+    assert (
+        corollary_2(PLAIN._replace(l1=0.1, delta=0.01))["verdict"]
+        == "steps in (0.01, 0.1]; eta = 0.01 is not in it"
+    )
     assert "is not above delta" in corollary_2(PLAIN._replace(delta=2.0, l1=0.1))["verdict"]
 
 
@@ -81,7 +90,9 @@ def test_assumption_1_as_printed_leaves_no_copy_in_the_first_slot(quadratics):
 
     assert c.gamma == path.ages.max() + 1
     assert "as printed" in check.text
-    assert int(check.text.split("as printed ")[1].split()[0]) >= 6  # slot 0: no tau with 0 < tau <= 0
+    assert (
+        int(check.text.split("as printed ")[1].split()[0]) >= 6
+    )  # slot 0: no tau with 0 < tau <= 0
 
 
 def test_a_node_that_stands_still_leaves_no_finite_delta(quadratics):
@@ -91,4 +102,6 @@ def test_a_node_that_stands_still_leaves_no_finite_delta(quadratics):
     still = constants_of(path._replace(unlike=np.array([np.inf])), c.l1)
 
     assert u(still) == -np.inf
-    assert not {check.name: check for check in assumptions(problem, path, still)}["Assumption 2(e)"].holds
+    assert not {check.name: check for check in assumptions(problem, path, still)}[
+        "Assumption 2(e)"
+    ].holds

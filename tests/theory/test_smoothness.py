@@ -43,7 +43,9 @@ def test_the_top_eigenvalue_of_logistic_regression_is_found_within_five_percent(
     rng = np.random.default_rng(0)
     for w in (logistic.initial, jax.numpy.asarray(0.3 * rng.normal(size=logistic.dim))):
         exact = [top(h) for h in hessians(logistic, w)]
-        whole = top(np.einsum("i,ijk->jk", np.asarray(logistic.share), np.stack(hessians(logistic, w))))
+        whole = top(
+            np.einsum("i,ijk->jk", np.asarray(logistic.share), np.stack(hessians(logistic, w)))
+        )
 
         found = curvatures(logistic, w)
 
@@ -56,14 +58,20 @@ def test_the_top_eigenvalue_of_logistic_regression_is_found_within_five_percent(
 def test_the_ceiling_of_least_squares_is_its_curvature(x64):
     problem = make_problem(gaussian(samples=60, dim=5), "linear", 3, dtype="float64")
 
-    np.testing.assert_allclose(ceiling(problem), [top(h) for h in hessians(problem, problem.initial)], rtol=1e-9)
+    np.testing.assert_allclose(
+        ceiling(problem), [top(h) for h in hessians(problem, problem.initial)], rtol=1e-9
+    )
 
 
 def test_the_ceiling_of_softmax_is_above_curvatures_anywhere(digits):
     rng = np.random.default_rng(1)
     for scale in (0.0, 0.1, 1.0):
-        assert np.all(curvatures(digits, scale * rng.normal(size=digits.dim), rounds=20) <= ceiling(digits))
+        assert np.all(
+            curvatures(digits, scale * rng.normal(size=digits.dim), rounds=20) <= ceiling(digits)
+        )
 
 
 def test_a_network_has_no_ceiling(x64):
-    assert np.isinf(ceiling(make_problem(load("digits", train_size=60), "mlp", 3, dtype="float64"))).all()
+    assert np.isinf(
+        ceiling(make_problem(load("digits", train_size=60), "mlp", 3, dtype="float64"))
+    ).all()

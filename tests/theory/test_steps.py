@@ -28,7 +28,9 @@ def test_the_limit_of_a_constant_age_is_the_root(nodes, delay):
     assert found == pytest.approx(exact_limit(nodes, delay), rel=0.02)
 
 
-@pytest.mark.parametrize("network", [snapshot(6), pipelined(3), constant(4)], ids=["snapshot", "pipelined", "constant"])
+@pytest.mark.parametrize(
+    "network", [snapshot(6), pipelined(3), constant(4)], ids=["snapshot", "pipelined", "constant"]
+)
 def test_the_limit_of_many_nodes_is_near_that_of_each_on_its_own(network, monkeypatch):
     held, shares = record_timeline(network, 12, 120).held, np.full(12, 1 / 12)
 

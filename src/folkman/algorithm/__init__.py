@@ -28,5 +28,7 @@ METHODS = (
     "swift",
 )
 
-ALGORITHMS: Builders[Algorithm] = Builders({name: f"folkman.algorithm.{name}:{name}" for name in METHODS})
+ALGORITHMS: Builders[Algorithm] = Builders(
+    {name: f"folkman.algorithm.{name}:{name}" for name in METHODS}
+)
 """Builders by name."""

@@ -61,7 +61,9 @@ def best_tau(tau: Array, tau_max: int, step: float, phi: float, run: tuple[Array
     h = divergence(t, step, beta, delta)
     half = (c + b / t) / (2.0 * step * phi * jnp.maximum(budget - b - c, 1.0))  # 1 / (2 eta phi K)
     gap = half + jnp.sqrt(half**2 + rho * h / (step * phi * t)) + rho * h
-    return jnp.minimum(jnp.argmin(jnp.where((t > 10 * tau) | jnp.isnan(gap), jnp.inf, gap)) + 1, tau_max)
+    return jnp.minimum(
+        jnp.argmin(jnp.where((t > 10 * tau) | jnp.isnan(gap), jnp.inf, gap)) + 1, tau_max
+    )
 
 
 def adafl(
@@ -78,21 +80,33 @@ def adafl(
     'adafl'
     """
     step_size(step)  # refuses a bad one
-    require(tau == "adaptive" or tau >= 1, f"tau must be 'adaptive' or at least 1, got {tau!r}; 1 is FedAvg's usual")
+    require(
+        tau == "adaptive" or tau >= 1,
+        f"tau must be 'adaptive' or at least 1, got {tau!r}; 1 is FedAvg's usual",
+    )
     budget = (horizon or 1000) if budget is None else budget
-    require(min(budget, tau_max) >= 1, f"budget and tau_max must be at least 1, got {budget} and {tau_max}; raise them")
+    require(
+        min(budget, tau_max) >= 1,
+        f"budget and tau_max must be at least 1, got {budget} and {tau_max}; raise them",
+    )
     require(phi > 0, f"phi must be above 0, got {phi}; try 5e-5")
     if tau != "adaptive":
         return fedavg(step, local_steps=tau)._replace(name="adafl")
 
     def server_init(params: Array, num_nodes: int) -> AdaFLServer:
-        zero, nobody, worst = jnp.zeros((), jnp.int32), jnp.zeros(num_nodes, bool), jnp.full((), jnp.inf, params.dtype)
+        zero, nobody, worst = (
+            jnp.zeros((), jnp.int32),
+            jnp.zeros(num_nodes, bool),
+            jnp.full((), jnp.inf, params.dtype),
+        )
         return AdaFLServer(params, params, worst, zero + 1, zero, nobody, nobody, zero, zero, zero)
 
     def control(state: AdaFLServer, run: tuple[Array, ...]) -> tuple[Array, Array]:
         """Return the tau and the phase of the next round."""
         *_, c, b, _ = run
-        tau = jnp.where(state.rounds > 0, best_tau(state.tau, tau_max, step, phi, run), 1).astype(jnp.int32)
+        tau = jnp.where(state.rounds > 0, best_tau(state.tau, tau_max, step, phi, run), 1).astype(
+            jnp.int32
+        )
         fits, within = state.slots + c * (tau + 1) + 2 * b < budget, state.phase == 0
         last = jnp.clip(((budget - state.slots - 2 * b - c) / c).astype(jnp.int32), 1, tau)
         phase = jnp.where(within & fits, 0, jnp.minimum(state.phase + 1, 3))
@@ -101,17 +115,27 @@ def adafl(
     def aggregate(state: AdaFLServer, inbox: Inbox, key: Array) -> AdaFLServer:
         del key
         nobody, dim = jnp.zeros_like(state.arrived), state.params.shape[0]
-        state = state._replace(slots=state.slots + 1, arrived=state.arrived | inbox.heard, answers=nobody)
+        state = state._replace(
+            slots=state.slots + 1, arrived=state.arrived | inbox.heard, answers=nobody
+        )
         known, uploads = inbox.weight * inbox.finite, inbox.store[inbox.row]
-        usable, weights = jnp.any(known > 0), known / jnp.maximum(jnp.sum(known), jnp.finfo(known.dtype).tiny)
+        usable, weights = (
+            jnp.any(known > 0),
+            known / jnp.maximum(jnp.sum(known), jnp.finfo(known.dtype).tiny),
+        )
         model, grad, (loss, beta, rho, _) = jnp.split(inbox.mix(weights), (dim, 2 * dim))
         delta = jnp.dot(weights, jnp.linalg.norm(uploads[:, dim : 2 * dim] - grad[None], axis=1))
         c = jnp.maximum(jnp.max(uploads[:, -1]) / state.tau, 1.0)
         b = jnp.maximum(state.slots - state.since - c * state.tau, 0.0)
-        tau, phase = control(state, (jnp.maximum(beta, LEAST_BETA), rho, delta, c, b, jnp.asarray(budget, c.dtype)))
+        tau, phase = control(
+            state, (jnp.maximum(beta, LEAST_BETA), rho, delta, c, b, jnp.asarray(budget, c.dtype))
+        )
         w, tau = jnp.where(usable, model, state.params), jnp.where(usable, tau, 1)
         better, now, answers = usable & (loss < state.best_loss), state.slots, ~nobody & (phase < 3)
-        best, least = jnp.where(better, state.params, state.best), jnp.where(better, loss, state.best_loss)
+        best, least = (
+            jnp.where(better, state.params, state.best),
+            jnp.where(better, loss, state.best_loss),
+        )
         new = AdaFLServer(w, best, least, tau, phase, nobody, answers, state.rounds + 1, now, now)
         return jax.tree.map(lambda a, b: jnp.where(jnp.all(state.arrived), a, b), new, state)
 

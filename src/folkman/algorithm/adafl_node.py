@@ -45,25 +45,40 @@ def adafl_node(
 
     def init(params: Array, place: Place) -> AdaFLState:
         del place
-        zeros, no, zero = jnp.zeros_like(params), jnp.zeros((), params.dtype), jnp.zeros((), jnp.int32)
-        return AdaFLState(params, zeros, params, zeros, no, jnp.zeros(3, params.dtype), zero + 1, zero, zero)
+        zeros, no, zero = (
+            jnp.zeros_like(params),
+            jnp.zeros((), params.dtype),
+            jnp.zeros((), jnp.int32),
+        )
+        return AdaFLState(
+            params, zeros, params, zeros, no, jnp.zeros(3, params.dtype), zero + 1, zero, zero
+        )
 
     def receive(state: AdaFLState, inbox: Inbox) -> AdaFLState:
         payload, heard, dim = inbox.payload(0), inbox.heard[0], state.params.shape[0]
         steps = jnp.where(heard, 0, state.steps)
         tau = jnp.where(heard, payload[dim].astype(jnp.int32), state.tau)
         slots = jnp.where(heard, 0, state.slots) + (steps < tau)
-        return state._replace(params=jnp.where(heard, payload[:dim], state.params), tau=tau, steps=steps, slots=slots)
+        return state._replace(
+            params=jnp.where(heard, payload[:dim], state.params), tau=tau, steps=steps, slots=slots
+        )
 
     def update(state: AdaFLState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> AdaFLState:
         del inbox, key
         first, apart = state.steps == 0, jnp.linalg.norm(state.last - state.params)
-        apart = jnp.where(apart > 1e-10, apart, jnp.inf)  # in one place nothing can be told: both are 0
+        apart = jnp.where(
+            apart > 1e-10, apart, jnp.inf
+        )  # in one place nothing can be told: both are 0
         beta = jnp.maximum(jnp.linalg.norm(state.last_grad - grad) / apart, LEAST_BETA)
         report = jnp.stack([loss, beta, jnp.abs(state.last_loss - loss) / apart])
-        start, told = jnp.where(first, grad, state.start_grad), jnp.where(first, report, state.report)
+        start, told = (
+            jnp.where(first, grad, state.start_grad),
+            jnp.where(first, report, state.report),
+        )
         moved = state.params - step * grad
-        return AdaFLState(moved, start, state.params, grad, loss, told, state.tau, state.steps + 1, state.slots)
+        return AdaFLState(
+            moved, start, state.params, grad, loss, told, state.tau, state.steps + 1, state.slots
+        )
 
     def message(state: AdaFLState) -> Array:
         slots = state.slots[None].astype(state.params.dtype)

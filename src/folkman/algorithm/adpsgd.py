@@ -64,18 +64,24 @@ def adpsgd(
     """
     eta = step_size(step, decay, decay_steps)
     if topology not in ("bipartite", "ring"):
-        raise ValueError(f"topology must be 'bipartite' or 'ring', got {topology!r}; others have odd cycles")
+        raise ValueError(
+            f"topology must be 'bipartite' or 'ring', got {topology!r}; others have odd cycles"
+        )
 
     def weights(heard: Array) -> Array:
         even = jnp.arange(len(heard)) % 2 == 0
         if topology == "ring" and len(heard) % 2:
-            raise ValueError(f"a ring of {len(heard)} nodes is not bipartite; take an even number, or 'bipartite'")
+            raise ValueError(
+                f"a ring of {len(heard)} nodes is not bipartite; take an even number, or 'bipartite'"
+            )
         ring = jnp.asarray(graph("ring", len(heard)))
         return metropolis(ring if topology == "ring" else even[:, None] != even[None])
 
     def init(params: Array, place: Place) -> MeetingState:
         zero, served = jnp.zeros((), jnp.int32), jnp.zeros(place.num_nodes, jnp.int32)
-        return MeetingState(params, params, place.node + zero, zero - 1, zero, jnp.asarray(False), served, zero)
+        return MeetingState(
+            params, params, place.node + zero, zero - 1, zero, jnp.asarray(False), served, zero
+        )
 
     def conclude(state: MeetingState, inbox: Inbox) -> MeetingState:  # the active half of a meeting
         answer = inbox.payload(state.partner)
@@ -87,19 +93,31 @@ def adpsgd(
         partner, number = inbox.store[inbox.row, -2:].T.astype(jnp.int32)
         free = ~state.waiting | (number[state.partner] > state.number)
         asks = (partner == state.node) & (number > state.served) & (inbox.weight > 0)
-        turn = jnp.mod(jnp.arange(len(asks)) - state.partner - 1, len(asks))  # first who comes after the last one
+        turn = jnp.mod(
+            jnp.arange(len(asks)) - state.partner - 1, len(asks)
+        )  # first who comes after the last one
         i = jnp.argmin(jnp.where(asks, turn, len(asks))).astype(jnp.int32)
         params = state.params + 0.5 * (inbox.payload(i)[:-2] - state.params)
         served = state.served.at[i].set(number[i])
-        new = MeetingState(params, state.params, state.node, i, number[i], jnp.asarray(True), served, state.updates)
+        new = MeetingState(
+            params, state.params, state.node, i, number[i], jnp.asarray(True), served, state.updates
+        )
         return _where(free & jnp.any(asks), new, state._replace(waiting=~free))
 
-    def update(state: MeetingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> MeetingState:
+    def update(
+        state: MeetingState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> MeetingState:
         del loss
-        params = state.params - jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * grad
+        params = (
+            state.params - jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * grad
+        )
         moved = state._replace(params=params, updates=state.updates + 1)
-        j = jax.random.categorical(key, jnp.where(inbox.weight > 0, 0.0, -jnp.inf)).astype(jnp.int32)
-        new = moved._replace(frozen=params, partner=j, number=state.number + 1, waiting=jnp.asarray(True))
+        j = jax.random.categorical(key, jnp.where(inbox.weight > 0, 0.0, -jnp.inf)).astype(
+            jnp.int32
+        )
+        new = moved._replace(
+            frozen=params, partner=j, number=state.number + 1, waiting=jnp.asarray(True)
+        )
         return _where((state.node % 2 == 0) & ~state.waiting, new, moved)
 
     return Algorithm(
@@ -107,7 +125,9 @@ def adpsgd(
         init=init,
         point=lambda state, _: state.params,
         update=update,
-        message=lambda s: jnp.append(s.frozen, jnp.stack([s.partner, s.number]).astype(s.frozen.dtype)),
+        message=lambda s: jnp.append(
+            s.frozen, jnp.stack([s.partner, s.number]).astype(s.frozen.dtype)
+        ),
         params=lambda state: state.params,
         receive=lambda s, inbox: _where(s.node % 2 == 0, conclude(s, inbox), answer(s, inbox)),
         offers=lambda state: state.waiting,

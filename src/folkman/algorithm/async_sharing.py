@@ -29,7 +29,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox, Place
-from folkman.algorithm.delay_steps import DelayMemory, DelayPolicy, check_policy, first_memory, step_under_delay
+from folkman.algorithm.delay_steps import (
+    DelayMemory,
+    DelayPolicy,
+    check_policy,
+    first_memory,
+    step_under_delay,
+)
 from folkman.algorithm.pieces.rules import Rule, check_rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
@@ -69,11 +75,16 @@ def async_sharing(
 
     check_rule(rule, trim)
     check_policy(delay_policy, smoothness)
-    require(max_age is None or max_age >= 0, f"max_age counts slots, at least 0, got {max_age}; leave it out for none")
+    require(
+        max_age is None or max_age >= 0,
+        f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
+    )
 
     def init(params: Array, place: Place) -> SharingState:
         memory = first_memory(delay_policy, smoothness, params)
-        return SharingState(params, jnp.zeros((), jnp.int32), jnp.asarray(place.num_nodes, jnp.int32), memory)
+        return SharingState(
+            params, jnp.zeros((), jnp.int32), jnp.asarray(place.num_nodes, jnp.int32), memory
+        )
 
     def weights(inbox: Inbox) -> tuple[Array, Array]:
         if max_age is None:
@@ -84,15 +95,21 @@ def async_sharing(
 
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
         weight, own_weight = weights(inbox)
-        return combine(inbox, weight, state.params, own_weight, rule=rule, trim=trim)  # [1, eq. (9)]
+        return combine(
+            inbox, weight, state.params, own_weight, rule=rule, trim=trim
+        )  # [1, eq. (9)]
 
-    def update(state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SharingState:
+    def update(
+        state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> SharingState:
         del loss, key
         scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
         eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype)
         oldest = jnp.max(jnp.where(weights(inbox)[0] > 0, inbox.age, 0), initial=0)
         point = aggregate(state, inbox)
-        eta_t, memory = step_under_delay(state.memory, delay_policy, eta_t, oldest, state.num_nodes, point, grad)
+        eta_t, memory = step_under_delay(
+            state.memory, delay_policy, eta_t, oldest, state.num_nodes, point, grad
+        )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)
         return state._replace(params=params, updates=state.updates + 1, memory=memory)

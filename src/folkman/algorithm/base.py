@@ -63,7 +63,9 @@ class Inbox(NamedTuple):
     heard: Array  # (nbr,) bool: did a new one arrive since the last slot?
     age: Array  # (nbr,) slots since the payload was formed
     finite: Array  # (nbr,) bool: False where the payload was not finite, and is zeros here
-    coming: Array | None = None  # (nbr,) bool: on its way, where the carrier can tell (uploads to a server)
+    coming: Array | None = (
+        None  # (nbr,) bool: on its way, where the carrier can tell (uploads to a server)
+    )
     mixed: Array | None = None  # (message,) `mix(weight)`, where an engine has it at hand
 
     def mix(self, weights: Array) -> Array:
@@ -140,15 +142,23 @@ class Algorithm(NamedTuple):
     params: Callable[[State], Array]  # its alpha-weighted sum over nodes is the network's model
     receive: Callable[[State, Inbox], State] = _keep
     computes: Callable[[State], Array] = _always  # does the node want a gradient in this slot?
-    restarts: Callable[[State, Inbox], Array] = _never  # does it give up the gradient it is working on?
+    restarts: Callable[[State, Inbox], Array] = (
+        _never  # does it give up the gradient it is working on?
+    )
     offers: Callable[[State], Array] = _always  # has it something to send?
     model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
-    mixing: Mixing | None = None  # the weights of the inboxes between peers; None: the data shares alpha
+    mixing: Mixing | None = (
+        None  # the weights of the inboxes between peers; None: the data shares alpha
+    )
     sums: bool = False  # asks `inbox.mix(inbox.weight)` in every slot: an engine may keep it until a copy arrives
     prices: Prices | None = None  # None: every entry of the message at the price of a parameter
-    copy_prices: Prices | None = None  # of what one receiver needs of a message, if it is sent to each; None: all of it
+    copy_prices: Prices | None = (
+        None  # of what one receiver needs of a message, if it is sent to each; None: all of it
+    )
     form: Callable[[State], Array] = _first_form  # which of the prices the message has now
     differences: bool = False  # are the first d entries of a message a difference of models?
     server: Server | None = None
-    needs: Callable[[int], int] | None = None  # of this many nodes, how many must stay for it to go on
+    needs: Callable[[int], int] | None = (
+        None  # of this many nodes, how many must stay for it to go on
+    )
     assumes: frozenset[Assumption] = frozenset()

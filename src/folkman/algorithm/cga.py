@@ -64,10 +64,14 @@ def cga(
     if form not in ("paper", "released"):
         raise ValueError(f"form must be 'paper' or 'released', got {form!r}")
     if not 0 <= momentum < 1:
-        raise ValueError(f"momentum must be in [0, 1), got {momentum}; the authors take 0.9, and 0 is none")
+        raise ValueError(
+            f"momentum must be in [0, 1), got {momentum}; the authors take 0.9, and 0 is none"
+        )
     bound = {"paper": 0.0, "released": 0.5}[form] if margin is None else margin
     if not 0 <= bound < float("inf"):
-        raise ValueError(f"margin must be a finite number of at least 0, got {margin}; the authors' code takes 0.5")
+        raise ValueError(
+            f"margin must be a finite number of at least 0, got {margin}; the authors' code takes 0.5"
+        )
 
     def mixed_models(state: CrossGradientState, inbox: Inbox) -> Array:
         models = inbox._replace(store=inbox.store[:, : len(state.params)])

@@ -90,9 +90,13 @@ def compcga(
 
     def init(params: Array, place: Place) -> CompressedState:
         state = plain.init(params, place)
-        return CompressedState(state, jnp.zeros((len(state.nbr) if exchanged else 1, len(params)), params.dtype))
+        return CompressedState(
+            state, jnp.zeros((len(state.nbr) if exchanged else 1, len(params)), params.dtype)
+        )
 
-    def update(state: CompressedState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> CompressedState:
+    def update(
+        state: CompressedState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> CompressedState:
         link = state.plain.taken - 1 if exchanged else 0
         whole = grad + state.error[link]  # p
         short = signs(whole, segments(shapes, len(grad)))  # delta

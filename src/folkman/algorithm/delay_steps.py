@@ -50,7 +50,9 @@ def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
     if policy not in POLICIES:
         raise ValueError(f"delay_policy must be one of {', '.join(POLICIES)}, got {policy!r}")
     if smoothness is not None and not 0 < smoothness < float("inf"):
-        raise ValueError(f"smoothness is L of the losses, positive and finite, got {smoothness}; leave it out")
+        raise ValueError(
+            f"smoothness is L of the losses, positive and finite, got {smoothness}; leave it out"
+        )
 
 
 def first_memory(policy: DelayPolicy, smoothness: float | None, params: Array) -> DelayMemory:
@@ -63,7 +65,13 @@ def first_memory(policy: DelayPolicy, smoothness: float | None, params: Array) -
 
 
 def step_under_delay(
-    memory: DelayMemory, policy: DelayPolicy, eta: Array, delay: Array, num_nodes: Array, point: Array, grad: Array
+    memory: DelayMemory,
+    policy: DelayPolicy,
+    eta: Array,
+    delay: Array,
+    num_nodes: Array,
+    point: Array,
+    grad: Array,
 ) -> tuple[Array, DelayMemory]:
     """Return the step g for a gradient whose oldest copy was `delay` slots old, and the new memory."""
     if policy == "none":
@@ -73,7 +81,9 @@ def step_under_delay(
         return eta / jnp.maximum(tau, 1.0), memory
     if policy in ("koloskova", "mishchenko"):
         memory = _seen(memory, point, grad)
-        bound = 1.0 / (jnp.where(policy == "koloskova", 4.0, 2.0) * jnp.maximum(memory.smoothness * tau, 1e-30))
+        bound = 1.0 / (
+            jnp.where(policy == "koloskova", 4.0, 2.0) * jnp.maximum(memory.smoothness * tau, 1e-30)
+        )
         slow = jnp.minimum(eta, bound.astype(eta.dtype))
         return jnp.where(delay <= num_nodes, eta, slow) if policy == "koloskova" else slow, memory
     spent = jnp.sum(jnp.where(jnp.arange(WINDOW) < delay, memory.recent, 0.0))
@@ -81,7 +91,9 @@ def step_under_delay(
         step = jnp.maximum(eta - spent, 0.0)
     else:
         fair = eta / (tau + 1.0)
-        step = jnp.where(fair + spent <= eta * (1 + 1e-6), fair, 0.0)  # rounding must not close the window
+        step = jnp.where(
+            fair + spent <= eta * (1 + 1e-6), fair, 0.0
+        )  # rounding must not close the window
     return step, memory._replace(recent=jnp.concatenate([step[None], memory.recent[:-1]]))
 
 
@@ -92,5 +104,7 @@ def _seen(memory: DelayMemory, point: Array, grad: Array) -> DelayMemory:
     way = jnp.linalg.norm(point - memory.point)
     found = jnp.linalg.norm(grad - memory.grad) / way
     usable = jnp.isfinite(found) & (way > 1e-10)
-    largest = jnp.where(usable, jnp.maximum(memory.smoothness, jnp.where(usable, found, 0.0)), memory.smoothness)
+    largest = jnp.where(
+        usable, jnp.maximum(memory.smoothness, jnp.where(usable, found, 0.0)), memory.smoothness
+    )
     return memory._replace(point=point, grad=grad, smoothness=largest)

@@ -71,25 +71,35 @@ def dfedavgm(
     eta = step_size(step, decay, decay_steps)
     check_rule(rule, trim)
     if local_steps < 1 or not 0 <= momentum < 1:
-        raise ValueError(f"expected local_steps >= 1 and momentum in [0, 1), got {local_steps} and {momentum}")
+        raise ValueError(
+            f"expected local_steps >= 1 and momentum in [0, 1), got {local_steps} and {momentum}"
+        )
     if exchange not in ("models", "differences"):
         raise ValueError(f"exchange must be 'models' or 'differences', got {exchange!r}")
     if bits != 0 and (exchange == "models" or not 2 <= bits <= 16):
-        raise ValueError(f"bits must be 0, or 2 to 16 with exchange 'differences'; got {bits} with {exchange!r}")
+        raise ValueError(
+            f"bits must be 0, or 2 to 16 with exchange 'differences'; got {bits} with {exchange!r}"
+        )
     whole = exchange == "models"
 
     def init(params: Array, place: Place) -> DFedAvgMState:
         del place
         zero = jnp.zeros((), jnp.int32)
-        return DFedAvgMState(params, params, params, params if whole else jnp.zeros_like(params), zero, zero)
+        return DFedAvgMState(
+            params, params, params, params if whole else jnp.zeros_like(params), zero, zero
+        )
 
     def receive(state: DFedAvgMState, inbox: Inbox) -> DFedAvgMState:
         mixed = combine(inbox, inbox.weight, state.sent, inbox.own_weight, rule=rule, trim=trim)
         model = mixed if whole else state.start + mixed
-        new = state._replace(params=model, previous=model, start=model, steps=jnp.zeros_like(state.steps))
+        new = state._replace(
+            params=model, previous=model, start=model, steps=jnp.zeros_like(state.steps)
+        )
         return jax.tree.map(lambda a, b: jnp.where(jnp.any(inbox.heard), a, b), new, state)
 
-    def update(state: DFedAvgMState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> DFedAvgMState:
+    def update(
+        state: DFedAvgMState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> DFedAvgMState:
         del inbox, loss
         eta_k = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype)
         moved = state.params - eta_k * grad + momentum * (state.params - state.previous)
@@ -99,7 +109,9 @@ def dfedavgm(
             sent = round_at_random(sent, bits, key)
         params = jnp.where(done, sent if whole else state.start + sent, moved)
         sent = jnp.where(done, sent, state.sent)
-        return DFedAvgMState(params, state.params, state.start, sent, state.steps + 1, state.updates + 1)
+        return DFedAvgMState(
+            params, state.params, state.start, sent, state.steps + 1, state.updates + 1
+        )
 
     return Algorithm(
         name="dfedavgm",

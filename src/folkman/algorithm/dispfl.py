@@ -71,38 +71,64 @@ def dispfl(
     sparsity.check()
     step_size(step)
     require(0 < round_decay <= 1, f"round_decay must be in (0, 1], got {round_decay}; 1 is none")
-    require(regrowth in ("random", "gradient"), f"regrowth must be 'random' or 'gradient', got {regrowth!r}")
+    require(
+        regrowth in ("random", "gradient"),
+        f"regrowth must be 'random' or 'gradient', got {regrowth!r}",
+    )
     bad = f"local_steps must be at least 1, clip and weight_decay at least 0, got {local_steps}, {clip}, {weight_decay}"
     require(local_steps >= 1 and min(clip, weight_decay) >= 0, bad)
     gradients = local_steps + (regrowth == "gradient")
 
     def init(params: Array, place: Place) -> SparseState:
-        mask, zero = sparsity.first(jax.random.uniform(place.key, params.shape, jnp.float32)), jnp.zeros((), jnp.int32)
+        mask, zero = (
+            sparsity.first(jax.random.uniform(place.key, params.shape, jnp.float32)),
+            jnp.zeros((), jnp.int32),
+        )
         return SparseState(params * mask, mask, mask, neighbours.none(place.num_nodes), zero, zero)
 
     def message(state: SparseState) -> Array:
         return jnp.concatenate([state.params, state.shared.astype(state.params.dtype)])
 
     def receive(state: SparseState, inbox: Inbox) -> SparseState:
-        values, masks = jnp.split(message(state) + inbox.mix(state.chosen.astype(state.params.dtype)), 2)
+        values, masks = jnp.split(
+            message(state) + inbox.mix(state.chosen.astype(state.params.dtype)), 2
+        )
         mean = jnp.where(state.mask, values / jnp.maximum(masks, 1.0), 0.0)
-        new = SparseState(mean, state.mask, state.mask, state.chosen, jnp.zeros_like(state.steps), state.rounds + 1)
+        new = SparseState(
+            mean,
+            state.mask,
+            state.mask,
+            state.chosen,
+            jnp.zeros_like(state.steps),
+            state.rounds + 1,
+        )
         return jax.tree.map(lambda a, b: jnp.where(jnp.any(inbox.heard), a, b), new, state)
 
     def descend(state: SparseState, grad: Array) -> Array:
         if clip > 0:
             grad = grad * jnp.minimum(1.0, clip / (jnp.linalg.norm(grad) + 1e-6))
         eta = step * round_decay ** state.rounds.astype(grad.dtype)
-        moved = jnp.where(state.shared, state.params - eta * (grad + weight_decay * state.params), 0.0)
+        moved = jnp.where(
+            state.shared, state.params - eta * (grad + weight_decay * state.params), 0.0
+        )
         return jnp.where(state.steps < local_steps, moved, state.params)
 
-    def update(state: SparseState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> SparseState:
+    def update(
+        state: SparseState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> SparseState:
         del loss
         who, where = jax.random.split(key)
         params, over = descend(state, grad), state.steps + 1 == gradients
-        score = jnp.abs(grad) if regrowth == "gradient" else jax.random.uniform(where, grad.shape, jnp.float32)
+        score = (
+            jnp.abs(grad)
+            if regrowth == "gradient"
+            else jax.random.uniform(where, grad.shape, jnp.float32)
+        )
         evolved = sparsity.evolve(state.shared, params, score, state.rounds.astype(grad.dtype))
-        mask, chosen = jnp.where(over, evolved, state.mask), jnp.where(over, neighbours.draw(inbox, who), state.chosen)
+        mask, chosen = (
+            jnp.where(over, evolved, state.mask),
+            jnp.where(over, neighbours.draw(inbox, who), state.chosen),
+        )
         return state._replace(params=params, mask=mask, chosen=chosen, steps=state.steps + 1)
 
     return Algorithm(

@@ -59,7 +59,9 @@ def dpsgd(
 
     def init(params: Array, place: Place) -> GossipState:
         del place
-        return GossipState(params, jnp.zeros_like(params), jnp.asarray(False), jnp.zeros((), jnp.int32))
+        return GossipState(
+            params, jnp.zeros_like(params), jnp.asarray(False), jnp.zeros((), jnp.int32)
+        )
 
     def receive(state: GossipState, inbox: Inbox) -> GossipState:
         over = jnp.any(inbox.heard)
@@ -71,11 +73,15 @@ def dpsgd(
             updates=state.updates,
         )
 
-    def update(state: GossipState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> GossipState:
+    def update(
+        state: GossipState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> GossipState:
         del inbox, loss, key
         move = -jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * grad
         if order == "adapt_first":
-            return GossipState(state.params + move, jnp.zeros_like(move), jnp.asarray(True), state.updates + 1)
+            return GossipState(
+                state.params + move, jnp.zeros_like(move), jnp.asarray(True), state.updates + 1
+            )
         return GossipState(state.params, move, jnp.asarray(True), state.updates + 1)
 
     return Algorithm(

@@ -76,7 +76,9 @@ def fedap(
         """Return S_k as far as it has arrived, and whether the round closes."""
         if selection == "sinr":
             if coming is None:
-                raise ValueError("selection 'sinr' needs to know who is uploading, which only a simulator can tell")
+                raise ValueError(
+                    "selection 'sinr' needs to know who is uploading, which only a simulator can tell"
+                )
             arrived = state.arrived | new
             return arrived, jnp.any(arrived) & ~jnp.any(coming)
         if selection == "random":
@@ -88,7 +90,9 @@ def fedap(
 
     def receive(state: FedAPServer, inbox: Inbox, key: Array) -> FedAPServer:
         dim, nodes = state.params.shape[0], len(inbox.heard)
-        new = inbox.heard & ((versions(inbox, dim) == state.rounds) | ~inbox.finite)  # the rest is of rounds gone by
+        new = inbox.heard & (
+            (versions(inbox, dim) == state.rounds) | ~inbox.finite
+        )  # the rest is of rounds gone by
         arrived, closes = select(state, new & state.chosen, inbox.coming)
         weights = inbox.weight * (arrived & inbox.finite)
         mean = combine(inbox, weights / jnp.sum(weights), rule=rule, trim=trim)[:dim]
@@ -97,7 +101,9 @@ def fedap(
             drawn = jax.random.permutation(key, nodes) < (half(nodes) if m is None else m)
             chosen = jnp.where(closes, drawn, chosen)
         params = jnp.where(closes, mean, state.params)
-        return FedAPServer(params, state.rounds + closes, arrived & ~closes, chosen, inbox.heard & ~new | closes)
+        return FedAPServer(
+            params, state.rounds + closes, arrived & ~closes, chosen, inbox.heard & ~new | closes
+        )
 
     drawn = selection == "random"
     return around_server(

@@ -74,9 +74,16 @@ def fedasync(
     """
     eta = step_size(step, decay, decay_steps)
     slope = (10.0 if staleness == "hinge" else 0.5) if slope is None else slope
-    require(0 <= mixing <= 1, f"mixing is a share of the new model in [0, 1], got {mixing}; try 0.6")
-    require(min(slope, hinge, rho) >= 0, f"slope, hinge and rho must not be negative, got {slope}, {hinge} and {rho}")
-    require(max_staleness >= 0, f"max_staleness counts updates, at least 0, got {max_staleness}; try 16")
+    require(
+        0 <= mixing <= 1, f"mixing is a share of the new model in [0, 1], got {mixing}; try 0.6"
+    )
+    require(
+        min(slope, hinge, rho) >= 0,
+        f"slope, hinge and rho must not be negative, got {slope}, {hinge} and {rho}",
+    )
+    require(
+        max_staleness >= 0, f"max_staleness counts updates, at least 0, got {max_staleness}; try 16"
+    )
     s = staleness_factor(staleness, slope, hinge)
 
     def server_init(params: Array, num_nodes: int) -> FedAsyncServer:
@@ -91,11 +98,17 @@ def fedasync(
             taken = usable & (t - began <= max_staleness)
             return t + taken, jnp.where(taken, mixing * s((t - began).astype(dtype)), 0.0)
 
-        rounds, a = jax.lax.scan(take, state.rounds, (inbox.heard & inbox.finite, versions(inbox, dim)))
+        rounds, a = jax.lax.scan(
+            take, state.rounds, (inbox.heard & inbox.finite, versions(inbox, dim))
+        )
         if weighted:
             a = jnp.minimum(a * len(a) * inbox.weight, 1.0)
-        stays = jnp.cumprod((1.0 - a)[::-1])[::-1]  # what node i and those after it leave of the model before
+        stays = jnp.cumprod((1.0 - a)[::-1])[
+            ::-1
+        ]  # what node i and those after it leave of the model before
         params = stays[0] * state.params + inbox.mix(a * jnp.append(stays[1:], 1.0))[:dim]
         return FedAsyncServer(params, rounds, inbox.heard)
 
-    return around_server("fedasync", server_init, receive, eta, local_steps=local_steps, proximal=rho)
+    return around_server(
+        "fedasync", server_init, receive, eta, local_steps=local_steps, proximal=rho
+    )

@@ -60,12 +60,18 @@ def fedavg(
     True
     """
     if local_steps < 1:
-        raise ValueError(f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent")
+        raise ValueError(
+            f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent"
+        )
     check_rule(rule, trim)
     eta = step_size(step, decay, decay_steps)
     import optax  # a node that only reads the options does not need it
 
-    local = {"sgd": optax.identity(), "momentum": optax.trace(0.9), "adam": optax.scale_by_adam()}.get(optimizer)
+    local = {
+        "sgd": optax.identity(),
+        "momentum": optax.trace(0.9),
+        "adam": optax.scale_by_adam(),
+    }.get(optimizer)
     if local is None:
         raise ValueError(f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}")
 
@@ -79,14 +85,20 @@ def fedavg(
         new = FedAvgState(model, local.init(model), jnp.zeros((), jnp.int32), state.updates)
         return jax.tree.map(lambda a, b: jnp.where(inbox.heard[0], a, b), new, state)
 
-    def update(state: FedAvgState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> FedAvgState:
+    def update(
+        state: FedAvgState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> FedAvgState:
         del inbox, loss, key
         direction, memory = local.update(grad, state.optimizer, state.params)
-        params = state.params - jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * jnp.asarray(direction)
+        params = state.params - jnp.asarray(
+            eta(state.updates.astype(grad.dtype)), grad.dtype
+        ) * jnp.asarray(direction)
         return FedAvgState(params, memory, state.steps + 1, state.updates + 1)
 
     def server_init(params: Array, num_nodes: int) -> FedAvgServer:
-        return FedAvgServer(params, jnp.zeros(num_nodes, bool), jnp.asarray(False), jnp.zeros((), jnp.int32))
+        return FedAvgServer(
+            params, jnp.zeros(num_nodes, bool), jnp.asarray(False), jnp.zeros((), jnp.int32)
+        )
 
     def aggregate(state: FedAvgServer, inbox: Inbox, key: Array) -> FedAvgServer:
         del key

@@ -56,8 +56,14 @@ def fedbuff(
     """
     eta = step_size(step, decay, decay_steps)
     check_number("buffer_size", buffer_size)
-    require(server_step >= 0, f"server_step must not be negative, got {server_step}; 1 applies the mean difference")
-    require(exponent >= 0, f"exponent must not be negative, got {exponent}; 0 takes old uploads as new ones")
+    require(
+        server_step >= 0,
+        f"server_step must not be negative, got {server_step}; 1 applies the mean difference",
+    )
+    require(
+        exponent >= 0,
+        f"exponent must not be negative, got {exponent}; 0 takes old uploads as new ones",
+    )
 
     def server_init(params: Array, num_nodes: int) -> FedBuffServer:
         zero = jnp.zeros((), jnp.int32)
@@ -67,11 +73,15 @@ def fedbuff(
         del key
         dim, nodes = state.params.shape[0], len(inbox.heard)
         size = min(10, half(nodes)) if buffer_size is None else buffer_size
-        place = state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1  # of each upload, from 0
+        place = (
+            state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
+        )  # of each upload, from 0
         before = jnp.maximum(place, 0) // size  # moves of this slot before it
         filled = state.filled + jnp.sum(inbox.heard, dtype=jnp.int32)
         moves = filled // size
-        age = jnp.maximum(state.rounds + before - versions(inbox, dim), 0).astype(state.params.dtype)
+        age = jnp.maximum(state.rounds + before - versions(inbox, dim), 0).astype(
+            state.params.dtype
+        )
         weights = (inbox.heard & inbox.finite) * (1.0 + age) ** -exponent
         used = state.buffer + inbox.mix(jnp.where(before < moves, weights, 0.0))[:dim]
         left = inbox.mix(jnp.where(before >= moves, weights, 0.0))[:dim]
@@ -83,4 +93,6 @@ def fedbuff(
             answers=inbox.heard,
         )
 
-    return around_server("fedbuff", server_init, receive, eta, local_steps=local_steps, differences=True)
+    return around_server(
+        "fedbuff", server_init, receive, eta, local_steps=local_steps, differences=True
+    )

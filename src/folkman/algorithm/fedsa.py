@@ -47,7 +47,9 @@ class FedSAServer(NamedTuple):
 
 def best_number(cycle_slots: Sequence[float], step: float, mu: float) -> int:
     """Return the M that should finish first for mu-strongly convex losses; `cycle_slots` holds the T_i."""
-    require(0 < mu * step < 1, f"mu times step must be between 0 and 1, got {mu * step}; lower the step")
+    require(
+        0 < mu * step < 1, f"mu times step must be between 0 and 1, got {mu * step}; lower the step"
+    )
     cycle = np.asarray(cycle_slots, float)[:, None]
     slots = np.unique(cycle / np.arange(1, 11))  # H
     number = np.floor(np.sum(1 / np.ceil(cycle / slots - 1e-9), axis=0) + 1e-9)  # M(H)
@@ -77,9 +79,15 @@ def fedsa(
     'fedsa'
     """
     check_number("M", M)
-    require(aggregation in ("retain", "mean"), f"aggregation must be 'retain' or 'mean', got {aggregation!r}")
+    require(
+        aggregation in ("retain", "mean"),
+        f"aggregation must be 'retain' or 'mean', got {aggregation!r}",
+    )
     require(late in ("wait", "discard"), f"late must be 'wait' or 'discard', got {late!r}")
-    require(bound is None or bound >= 0, f"bound counts rounds, at least 0, got {bound}; leave it out for none")
+    require(
+        bound is None or bound >= 0,
+        f"bound counts rounds, at least 0, got {bound}; leave it out for none",
+    )
     require(clip >= 1, f"clip must be at least 1, got {clip}; 1 keeps all rates equal")
     eta, oldest = step_size(step), 2**30 if bound is None else bound
     waits = bound is not None and late == "wait"
@@ -97,23 +105,43 @@ def fedsa(
         anchor = jnp.where(inbox.heard & inbox.finite, versions(inbox, dim), state.anchor)
         order = jnp.argsort(queue, stable=True)
 
-        def close(_: Array, carry: tuple[Array, Array, FedSAServer]) -> tuple[Array, Array, FedSAServer]:
+        def close(
+            _: Array, carry: tuple[Array, Array, FedSAServer]
+        ) -> tuple[Array, Array, FedSAServer]:
             """Close a round if it can be; its model is kept w^k + sum_i part_i w_i."""
             kept, part, s = carry
             dropped = (s.queue >= 0) & (s.rounds - anchor > oldest) & (late == "discard")
-            waiting, must = (s.queue >= 0) & ~dropped, (s.rounds - anchor >= oldest) & ~s.answers & (late == "wait")
-            rank = jnp.zeros_like(queue).at[order].set(jnp.cumsum(waiting[order], dtype=jnp.int32))  # from 1
+            waiting, must = (
+                (s.queue >= 0) & ~dropped,
+                (s.rounds - anchor >= oldest) & ~s.answers & (late == "wait"),
+            )
+            rank = (
+                jnp.zeros_like(queue).at[order].set(jnp.cumsum(waiting[order], dtype=jnp.int32))
+            )  # from 1
             closes = (jnp.sum(waiting) >= size) & jnp.all(waiting | ~must)
-            members = waiting & (rank <= jnp.maximum(size, jnp.max(jnp.where(must, rank, 0)))) & closes
+            members = (
+                waiting & (rank <= jnp.maximum(size, jnp.max(jnp.where(must, rank, 0)))) & closes
+            )
             weights = jnp.where(members & inbox.finite, inbox.weight, 0.0)
-            weights = weights / jnp.maximum(jnp.sum(weights), 1e-30) if aggregation == "mean" else weights
+            weights = (
+                weights / jnp.maximum(jnp.sum(weights), 1e-30) if aggregation == "mean" else weights
+            )
             leaves, heard = 1.0 - jnp.sum(weights), members | dropped
             rest = (s.counts + members, jnp.where(heard, -1, s.queue), s.slot, s.answers | heard)
-            return leaves * kept, leaves * part + weights, FedSAServer(s.params, s.rounds + closes, s.anchor, *rest)
+            return (
+                leaves * kept,
+                leaves * part + weights,
+                FedSAServer(s.params, s.rounds + closes, s.anchor, *rest),
+            )
 
         none, begun = jnp.zeros_like(inbox.weight), state._replace(queue=queue, answers=queue < -1)
-        kept, part, new = jax.lax.fori_loop(0, len(queue) // size, close, (none[0] + 1.0, none, begun))
-        params, anchor = kept * state.params + inbox.mix(part)[:dim], jnp.where(new.answers, new.rounds, anchor)
+        kept, part, new = jax.lax.fori_loop(
+            0, len(queue) // size, close, (none[0] + 1.0, none, begun)
+        )
+        params, anchor = (
+            kept * state.params + inbox.mix(part)[:dim],
+            jnp.where(new.answers, new.rounds, anchor),
+        )
         return new._replace(params=params, anchor=anchor, slot=state.slot + 1)
 
     return around_server("fedsa", server_init, receive, eta, local_steps=local_steps, factors=rates,

@@ -66,23 +66,37 @@ def sgp(
     1.0
     """
     eta, waits = step_size(step, decay, decay_steps), mixing(topology, degree, graph_seed).waits
-    if mode not in ("lockstep", "asynchronous") or (mode == "asynchronous" and topology == "schedule"):
-        raise ValueError(f"mode must be 'lockstep', or 'asynchronous' on a fixed graph; got {mode!r} on {topology!r}")
+    if mode not in ("lockstep", "asynchronous") or (
+        mode == "asynchronous" and topology == "schedule"
+    ):
+        raise ValueError(
+            f"mode must be 'lockstep', or 'asynchronous' on a fixed graph; got {mode!r} on {topology!r}"
+        )
     if not 0 < least_weight < 1:
         raise ValueError(f"least_weight must be between 0 and 1, got {least_weight}; try 0.1")
-    lockstep, fixed = mode == "lockstep", lambda heard: jnp.asarray(graph(topology, len(heard), degree, graph_seed))
+    lockstep, fixed = (
+        mode == "lockstep",
+        lambda heard: jnp.asarray(graph(topology, len(heard), degree, graph_seed)),
+    )
 
     def init(params: Array, place: Place) -> PushState:
-        origin, seen = jnp.zeros_like(params) if lockstep else params, jnp.zeros(place.num_nodes, params.dtype)
+        origin, seen = (
+            jnp.zeros_like(params) if lockstep else params,
+            jnp.zeros(place.num_nodes, params.dtype),
+        )
         mass = jnp.append(params - origin, 1.0).astype(params.dtype)
         none = jnp.zeros_like(mass)
-        return PushState(mass, origin, none, none, seen, jnp.asarray(False), jnp.zeros((), jnp.int32))
+        return PushState(
+            mass, origin, none, none, seen, jnp.asarray(False), jnp.zeros((), jnp.int32)
+        )
 
     def receive(state: PushState, inbox: Inbox) -> PushState:
         if lockstep:
             over = jnp.any(inbox.heard)
             mixed = inbox.own_weight * state.mass + inbox.mix(inbox.weight)  # [1, Alg. 1, line 5-6]
-            return state._replace(mass=jnp.where(over, mixed, state.mass), ready=state.ready & ~over)
+            return state._replace(
+                mass=jnp.where(over, mixed, state.mass), ready=state.ready & ~over
+            )
         hears, held = inbox.weight > 0, inbox.store[inbox.row, -1]
         total = inbox.mix(hears.astype(held.dtype))
         forward = jnp.all((held >= state.seen) | ~hears)
@@ -92,13 +106,17 @@ def sgp(
     def update(state: PushState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> PushState:
         del loss, key
         move = -jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * grad
-        state = state._replace(mass=state.mass.at[:-1].add(move), ready=jnp.asarray(True), updates=state.updates + 1)
+        state = state._replace(
+            mass=state.mass.at[:-1].add(move), ready=jnp.asarray(True), updates=state.updates + 1
+        )
         if lockstep:
             return state
         out = jnp.round(1.0 / inbox.own_weight) - 1.0
         most = jnp.maximum(1.0 - least_weight / state.mass[-1], 0.0) / jnp.maximum(out, 1.0)
         pushed = state.pushed + jnp.minimum(inbox.own_weight, most) * state.mass
-        return state._replace(mass=state.mass - out * (pushed - state.pushed), pushed=pushed)  # what was rounded stays
+        return state._replace(
+            mass=state.mass - out * (pushed - state.pushed), pushed=pushed
+        )  # what was rounded stays
 
     def ratio(state: PushState) -> Array:
         return state.origin + state.mass[:-1] / jnp.maximum(state.mass[-1], 1e-3)
@@ -116,5 +134,7 @@ def sgp(
         mixing=Mixing(lambda heard: push_weights(fixed(heard) if waits else heard), waits),
         prices=lambda dim, bits: (bits * dim + 32,),
         differences=True,
-        assumes=frozenset({Assumption.PRESENT, Assumption.LOCKSTEP if lockstep else Assumption.STEADY}),
+        assumes=frozenset(
+            {Assumption.PRESENT, Assumption.LOCKSTEP if lockstep else Assumption.STEADY}
+        ),
     )

@@ -58,7 +58,9 @@ def offered_weights(adjacency: NDArray[np.bool_]) -> Array:
         found[group] = np.where(left, np.minimum(offer[group, None], offer[None]), found[group])
         found[:, group] = found[group].T
     own = 1.0 - found.sum(axis=1)
-    return metropolis(jnp.asarray(adjacency)) if (own < 0).any() else jnp.asarray(found + np.diag(own))
+    return (
+        metropolis(jnp.asarray(adjacency)) if (own < 0).any() else jnp.asarray(found + np.diag(own))
+    )
 
 
 def swift(
@@ -82,11 +84,19 @@ def swift(
     eta, weighing = step_size(step, decay, decay_steps), mixing(topology, degree, graph_seed)
     check_rule(rule, trim)
     if every < 1 or missing not in ("stored", "self", "scale"):
-        raise ValueError(f"expected every >= 1 and missing 'stored', 'self' or 'scale', got {every} and {missing!r}")
-    if weights not in ("metropolis", "released") or (weights == "released" and topology == "schedule"):
-        raise ValueError(f"weights must be metropolis, or released on a fixed graph; got {weights!r} on {topology!r}")
+        raise ValueError(
+            f"expected every >= 1 and missing 'stored', 'self' or 'scale', got {every} and {missing!r}"
+        )
+    if weights not in ("metropolis", "released") or (
+        weights == "released" and topology == "schedule"
+    ):
+        raise ValueError(
+            f"weights must be metropolis, or released on a fixed graph; got {weights!r} on {topology!r}"
+        )
     if weights == "released":
-        weighing = Mixing(lambda heard: offered_weights(graph(topology, len(heard), degree, graph_seed)))
+        weighing = Mixing(
+            lambda heard: offered_weights(graph(topology, len(heard), degree, graph_seed))
+        )
 
     def init(params: Array, place: Place) -> SwiftState:
         return SwiftState(params, jnp.zeros(place.num_nodes, bool), jnp.zeros((), jnp.int32))

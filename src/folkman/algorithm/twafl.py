@@ -68,7 +68,10 @@ def twafl(
     """
     eta = step_size(step, decay, decay_steps)
     check_number("m", m)
-    require(1 <= deep_rounds <= loop, f"deep_rounds must be in 1 .. loop, got {deep_rounds} of {loop}; try 5 of 15")
+    require(
+        1 <= deep_rounds <= loop,
+        f"deep_rounds must be in 1 .. loop, got {deep_rounds} of {loop}; try 5 of 15",
+    )
     require(base >= 1, f"base must be at least 1, got {base}; 1 does not look at age")
     sizes = [prod(shape) for shape in shapes or ()]
     flat = next((place for place, shape in enumerate(shapes or ()) if len(shape) == 2), 0)
@@ -80,7 +83,10 @@ def twafl(
     def server_init(params: Array, num_nodes: int) -> TWAFLServer:
         check_number("m", m, num_nodes)
         fits = not sizes or sum(sizes) == params.shape[0]
-        require(fits, f"shapes must hold the {params.shape[0]} parameters of the model, got {sum(sizes)}")
+        require(
+            fits,
+            f"shapes must hold the {params.shape[0]} parameters of the model, got {sum(sizes)}",
+        )
         nobody = jnp.zeros(num_nodes, bool)
         stamps = jnp.zeros((2, num_nodes), jnp.int32)
         return TWAFLServer(params, jnp.zeros((), jnp.int32), ~nobody, nobody, stamps, nobody)
@@ -92,7 +98,9 @@ def twafl(
         new = (closes & state.chosen)[None] & jnp.stack([jnp.asarray(True), full(t)])[:, None]
         stamps = jnp.where(new, t, state.stamps)
         known = inbox.weight * inbox.finite
-        shallow_mean, deep_mean = (inbox.mix(temporal_weights(known, t - stamp, base))[:dim] for stamp in stamps)
+        shallow_mean, deep_mean = (
+            inbox.mix(temporal_weights(known, t - stamp, base))[:dim] for stamp in stamps
+        )
         is_deep = jnp.arange(dim) >= shallow
         mean = jnp.where(is_deep, jnp.where(full(t), deep_mean, state.params), shallow_mean)
         drawn = jax.random.permutation(key, nodes) < (half(nodes) if m is None else m)
@@ -116,5 +124,9 @@ def twafl(
     )
     assert algorithm.server is not None  # noqa: S101 - around makes one
     prices: Prices = lambda dim, bits: ((shallow or dim) * bits + 32, dim * bits + 32)  # noqa: E731
-    server = algorithm.server._replace(prices=prices, form=lambda state: full(state.rounds).astype(jnp.int32))
-    return algorithm._replace(prices=prices, form=lambda state: full(state.version).astype(jnp.int32), server=server)
+    server = algorithm.server._replace(
+        prices=prices, form=lambda state: full(state.rounds).astype(jnp.int32)
+    )
+    return algorithm._replace(
+        prices=prices, form=lambda state: full(state.version).astype(jnp.int32), server=server
+    )

@@ -8,7 +8,9 @@ import typer
 
 __all__ = ["certs_app"]
 
-certs_app = typer.Typer(no_args_is_help=True, help="Who may take part: a small authority and short-lived certificates.")
+certs_app = typer.Typer(
+    no_args_is_help=True, help="Who may take part: a small authority and short-lived certificates."
+)
 
 Folder = Annotated[Path, typer.Option(help="Where the authority is kept.")]
 
@@ -30,7 +32,10 @@ def issue(
     nodes: Annotated[list[str], typer.Argument(help="node-0, node-1, ..., server")],
     folder: Folder = Path("certs"),
     host: Annotated[
-        list[str] | None, typer.Option(help="Name or address it is dialled by. May be repeated; default this machine.")
+        list[str] | None,
+        typer.Option(
+            help="Name or address it is dialled by. May be repeated; default this machine."
+        ),
     ] = None,
     days: Annotated[float, typer.Option(help="How long the certificates are valid.")] = 90,
 ) -> None:
@@ -43,7 +48,9 @@ def issue(
 
 
 @certs_app.command()
-def revoke(nodes: Annotated[list[str], typer.Argument(help="node-0, ...")], folder: Folder = Path("certs")) -> None:
+def revoke(
+    nodes: Annotated[list[str], typer.Argument(help="node-0, ...")], folder: Folder = Path("certs")
+) -> None:
     """Mark members as revoked; copy members.json to the nodes, which read it while running."""
     from folkman.runtime.identity import number_of
     from folkman.runtime.identity import revoke as mark
@@ -56,7 +63,9 @@ def revoke(nodes: Annotated[list[str], typer.Argument(help="node-0, ...")], fold
 @certs_app.command()
 def show(
     folder: Folder = Path("certs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object as the last line.")
+    ] = False,
 ) -> None:
     """List the members and how they stand."""
     from folkman.runtime.identity import show as rows_of
@@ -66,4 +75,6 @@ def show(
         print(json.dumps({"members": rows}))
         return
     for row in rows:
-        print(f"{row['name']:<10} {row['state']:<8} until {row['not_after']}  key {row['key'][:16]}...")
+        print(
+            f"{row['name']:<10} {row['state']:<8} until {row['not_after']}  key {row['key'][:16]}..."
+        )

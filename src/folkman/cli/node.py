@@ -20,8 +20,12 @@ Folder = Annotated[Path, typer.Argument(help="A cluster that `folkman up` made."
 
 def node(
     config: Annotated[Path, typer.Option(help="The node's own TOML file.")],
-    check: Annotated[bool, typer.Option("--check", help="Read and build everything, say what it is, and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --check: print one JSON object.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read and build everything, say what it is, and end.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --check: print one JSON object.")
+    ] = False,
 ) -> None:
     """Run one node until it is done or stopped by a signal. Logs are JSON lines on standard error."""
     if check:
@@ -47,21 +51,36 @@ def _check(config: Path, *, as_json: bool) -> None:
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
-    config: Annotated[Path | None, typer.Argument(help="A TOML file as for `folkman run`; without, the demo.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes; default as the configuration says.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a key. May be repeated.")] = None,
-    label: Annotated[str | None, typer.Option(help="Which of the algorithms; default the first.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML file as for `folkman run`; without, the demo.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="Nodes; default as the configuration says.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key. May be repeated.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Which of the algorithms; default the first.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Which of the seeds; default the first.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder to make; default runs/DATE-TIME-cluster.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to make; default runs/DATE-TIME-cluster.")
+    ] = None,
     transport: Annotated[str, typer.Option(help="zenoh or tcp")] = "zenoh",
     radio: Annotated[
         str, typer.Option(help="emulated: the configuration's network; measured: the real links.")
     ] = "emulated",
-    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS, no signatures: anybody can join.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS, no signatures: anybody can join.")
+    ] = False,
     node_settings: Annotated[
-        list[str] | None, typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16.")
+        list[str] | None,
+        typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16."),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until all nodes are done, and evaluate.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until all nodes are done, and evaluate.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a local cluster of real processes from the configuration that `folkman run` takes."""
@@ -79,7 +98,9 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     homes = make_cluster(root, task, options)
     for home in homes:
         start(home)
-    print(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}", file=sys.stderr)
+    print(
+        f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}", file=sys.stderr
+    )
     answer: dict[str, Any] = {"folder": str(root), "nodes": len(homes)}
     if wait:
         _wait(root)
@@ -149,4 +170,6 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
         print_json(found)
     limit = found["tolerance"]
     if worst > limit:
-        raise ValueError(f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?")
+        raise ValueError(
+            f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?"
+        )

@@ -25,19 +25,38 @@ __all__ = ["audit", "papers", "reproduce"]
 QUICK_COMPILE = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 """For sizes whose time is compilation."""
 
-Names = Annotated[list[str], typer.Argument(help="Figures of the paper, or all; `folkman papers` lists them.")]
+Names = Annotated[
+    list[str], typer.Argument(help="Figures of the paper, or all; `folkman papers` lists them.")
+]
 PaperName = Annotated[
-    str | None, typer.Option("--paper", help="A paper by name, or a folder with a paper.toml; default xie2024.")
+    str | None,
+    typer.Option(
+        "--paper", help="A paper by name, or a folder with a paper.toml; default xie2024."
+    ),
 ]
 Size = Annotated[
-    str | None, typer.Option(help="Of the paper's sizes; the smallest. xie2024: smoke, laptop, full (a GPU).")
+    str | None,
+    typer.Option(help="Of the paper's sizes; the smallest. xie2024: smoke, laptop, full (a GPU)."),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or gpu; by default what JAX finds.")]
-Seeds = Annotated[int | None, typer.Option(min=1, help="Draws of every figure, instead of the size's.")]
-Slots = Annotated[int | None, typer.Option("--iterations", min=1, help="Slots of every run, instead of the size's.")]
-Budget = Annotated[float | None, typer.Option(min=0, help="Seconds after which to stop; call again to go on.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of the runs; default runs/paper-SIZE. Goes on if it is there.")]
-Share = Annotated[str | None, typer.Option(help="K/N: the K-th of N processes that share the work and the folder.")]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, help="Draws of every figure, instead of the size's.")
+]
+Slots = Annotated[
+    int | None,
+    typer.Option("--iterations", min=1, help="Slots of every run, instead of the size's."),
+]
+Budget = Annotated[
+    float | None, typer.Option(min=0, help="Seconds after which to stop; call again to go on.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the runs; default runs/paper-SIZE. Goes on if it is there."),
+]
+Share = Annotated[
+    str | None,
+    typer.Option(help="K/N: the K-th of N processes that share the work and the folder."),
+]
 Redraw = Annotated[Path | None, typer.Option(help="Draw from this folder's runs; run nothing.")]
 
 
@@ -58,8 +77,12 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     tls_ca: sweep.TlsCa = None,
     tls_cert: sweep.TlsCert = None,
     tls_key: sweep.TlsKey = None,
-    show_plan: Annotated[bool, typer.Option("--plan", help="List what would be run, and run nothing.")] = False,
-    verify: Annotated[bool, typer.Option(help="Make the first finished run again and compare the numbers.")] = False,
+    show_plan: Annotated[
+        bool, typer.Option("--plan", help="List what would be run, and run nothing.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option(help="Make the first finished run again and compare the numbers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiments at a chosen size, most important first, and draw its figures; resumes by itself."""
@@ -109,7 +132,9 @@ def _prepare(device: str | None, paper: "Paper", size: str) -> None:
         try:
             jax.devices()
         except RuntimeError as error:
-            raise ValueError(f"there is no {device} that JAX can use: {error}; leave out --device") from None
+            raise ValueError(
+                f"there is no {device} that JAX can use: {error}; leave out --device"
+            ) from None
 
 
 def _finish(made: "Made", size: str, *, as_json: bool) -> None:
@@ -120,7 +145,11 @@ def _finish(made: "Made", size: str, *, as_json: bool) -> None:
     sweep.tell_failed(made.batch, made.folder, "the same command")
     say(f"all runs on one page: folkman report {made.folder.root}")
     if as_json:
-        counts = {"made": len(made.batch.made), "missing": len(made.missing), "stopped": made.batch.stopped}
+        counts = {
+            "made": len(made.batch.made),
+            "missing": len(made.missing),
+            "stopped": made.batch.stopped,
+        }
         print_json({"folder": str(made.folder.root), "size": size, **counts})
     code = sweep.exit_code(made.batch)
     if code in (common.DISK, common.FAILED):
@@ -162,26 +191,41 @@ def _verify(jobs: "Sequence[Job]", root: Path) -> None:
     from folkman.papers.reproduce import verify
 
     done, worst = verify(jobs, root)
-    same = "the same numbers to the bit" if worst == 0 else f"numbers that differ by {worst:.2g} of their size at most"
+    same = (
+        "the same numbers to the bit"
+        if worst == 0
+        else f"numbers that differ by {worst:.2g} of their size at most"
+    )
     print(f"run {done.key} ({done.arm}, seed {done.seed}): a second run gave {same}")
 
 
 def audit(
-    runs: Annotated[list[Path], typer.Argument(help="Folders that `folkman reproduce` made, or docs/data/...")],
-    out: Annotated[Path | None, typer.Option(help="Write the table as Markdown here (.md).")] = None,
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders that `folkman reproduce` made, or docs/data/...")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the table as Markdown here (.md).")
+    ] = None,
     beyond: Annotated[
         bool, typer.Option("--beyond", help="What lies beyond the paper, from `reproduce beyond`.")
     ] = False,
     against: Annotated[
         Path | None,
-        typer.Option(help="Other, say shorter, runs: tell what becomes of every reading, by the draws that both have."),
+        typer.Option(
+            help="Other, say shorter, runs: tell what becomes of every reading, by the draws that both have."
+        ),
     ] = None,
     window: Annotated[
         float | None,
-        typer.Option(help="Judge by means over this last part of the gradients, 0.25 say, not by the last value."),
+        typer.Option(
+            help="Judge by means over this last part of the gradients, 0.25 say, not by the last value."
+        ),
     ] = None,
     paper: Annotated[
-        str | None, typer.Option("--paper", help="Judge by the claims of this paper; default the folder's own.")
+        str | None,
+        typer.Option(
+            "--paper", help="Judge by the claims of this paper; default the folder's own."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +248,10 @@ def audit(
         else:
             changes = reconsider(results, _results(against, window, paper))
             title = f"{root}, before: {against}{means}"
-            found = {"against": str(against), "readings": [{**c._asdict(), "change": c.kind} for c in changes]}
+            found = {
+                "against": str(against),
+                "readings": [{**c._asdict(), "change": c.kind} for c in changes],
+            }
             table, count = page.changes_table(changes, title), page.score_of_changes(changes)
             text = page.changes_markdown(changes, title)
         console.print(table)
@@ -241,4 +288,6 @@ def papers(as_json: AsJson = False) -> None:
     for each in found:
         print(f"{each['name']}  {each['title']}\n  {each['reference']}")
         print(f"  figures: {', '.join(each['figures'])}\n  sizes: {', '.join(each['sizes'])}")
-        print(f"  {each['claims']} claims; folkman reproduce all --paper {each['name']}, then folkman audit")
+        print(
+            f"  {each['claims']} claims; folkman reproduce all --paper {each['name']}, then folkman audit"
+        )

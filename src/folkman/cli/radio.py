@@ -18,19 +18,30 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     threshold_db: Annotated[
         list[float] | None, typer.Option(help="SINR threshold. May be repeated; -15, 0, 15.")
     ] = None,
-    allocation: Annotated[list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")] = None,
+    allocation: Annotated[
+        list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")
+    ] = None,
     period: Annotated[str, typer.Option(help="epoch or node")] = "epoch",
     drops: Annotated[int, typer.Option(help="Independent cells to draw.")] = 600,
-    slots: Annotated[int, typer.Option(help="Slots that each drop is run for; waiting and ages come from them.")] = 200,
+    slots: Annotated[
+        int, typer.Option(help="Slots that each drop is run for; waiting and ages come from them.")
+    ] = 200,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     slot_s: Annotated[float, typer.Option(help="T, seconds of one local gradient.")] = 1.0,
-    parameters: Annotated[int, typer.Option(help="Parameters in a message; the paper's CNN.")] = 430_698,
-    objective: Annotated[str, typer.Option(help="Of the best threshold: duration or age.")] = "duration",
+    parameters: Annotated[
+        int, typer.Option(help="Parameters in a message; the paper's CNN.")
+    ] = 430_698,
+    objective: Annotated[
+        str, typer.Option(help="Of the best threshold: duration or age.")
+    ] = "duration",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A key of [radio]: --set bandwidth_hz=1e6. May be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="A key of [radio]: --set bandwidth_hz=1e6. May be repeated."),
     ] = None,
     as_json: AsJson = False,
-    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw a map here, and ages beside it.")] = None,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Draw a map here, and ages beside it.")
+    ] = None,
 ) -> None:
     """Plan a cell before any learning: who hears whom, how long transfers take, how old copies get."""
     from folkman.experiment.survey import Question, survey
@@ -43,7 +54,15 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     thresholds_db, allocations = threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"]
     amount = Drops(drops, slots, seed)
     question = Question(
-        nodes, thresholds_db, allocations, period, amount, slot_s, parameters, objective, settings or []
+        nodes,
+        thresholds_db,
+        allocations,
+        period,
+        amount,
+        slot_s,
+        parameters,
+        objective,
+        settings or [],
     )
     with ending_at_once():
         found = survey(question, say)

@@ -36,10 +36,16 @@ __all__ = ["list_command", "run"]
 
 
 def run(
-    config: Annotated[Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+    ] = None,
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with an interrupted run folder.")
+    ] = None,
     track: Track = None,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +116,9 @@ def list_command(
     from folkman.record.folder import list_runs
 
     if not root.is_dir():
-        raise FileNotFoundError(f"expected a folder of runs, there is no {root}; make one with: folkman run")
+        raise FileNotFoundError(
+            f"expected a folder of runs, there is no {root}; make one with: folkman run"
+        )
     found = list_runs(root)
     if as_json:
         print_json({"folders": found})

@@ -22,12 +22,26 @@ if TYPE_CHECKING:
     from folkman.experiment.sweep import PlannedSweep
     from folkman.record.store import SweepFolder
 
-__all__ = ["Engine", "Memory", "TlsCa", "TlsCert", "TlsKey", "Workers", "compare", "job_progress", "sweep"]
+__all__ = [
+    "Engine",
+    "Memory",
+    "TlsCa",
+    "TlsCert",
+    "TlsKey",
+    "Workers",
+    "compare",
+    "job_progress",
+    "sweep",
+]
 
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Override a key of all arms. May be repeated.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a key of all arms. May be repeated.")
+]
 Engine = Annotated[str, typer.Option(help="here, processes, dask, or tls://scheduler:8786")]
 Workers = Annotated[int | None, typer.Option(help="Jobs at a time here; default one per core.")]
-Memory = Annotated[str | None, typer.Option(help="Most memory of a worker: 4GB; default its share.")]
+Memory = Annotated[
+    str | None, typer.Option(help="Most memory of a worker: 4GB; default its share.")
+]
 TlsCa = Annotated[Path | None, typer.Option(help="The cluster's authority, PEM.")]
 TlsCert = Annotated[Path | None, typer.Option(help="Our certificate, PEM.")]
 TlsKey = Annotated[Path | None, typer.Option(help="Its private key, PEM.")]
@@ -46,14 +60,20 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
         Path | None, typer.Argument(help="A configuration with [grid] or [list]; default the demo.")
     ] = None,
     grid: Annotated[
-        list[str] | None, typer.Option(help="Every combination: --grid network.gamma=5,10. May be repeated.")
+        list[str] | None,
+        typer.Option(help="Every combination: --grid network.gamma=5,10. May be repeated."),
     ] = None,
     together: Annotated[
-        list[str] | None, typer.Option("--list", help="Lists of one length that advance together. May be repeated.")
+        list[str] | None,
+        typer.Option("--list", help="Lists of one length that advance together. May be repeated."),
     ] = None,
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="The sweep folder; default sweeps/DATE-TIME-NAME.")] = None,
-    store: Annotated[Path | None, typer.Option(help="Where jobs are kept, to share them; default OUT/jobs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The sweep folder; default sweeps/DATE-TIME-NAME.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Where jobs are kept, to share them; default OUT/jobs.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with a sweep folder.")] = None,
     engine: Engine = "processes",
     workers: Workers = None,
@@ -62,7 +82,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     track: Track = None,
-    reports: Annotated[bool, typer.Option("--reports", help="At the end, also a report.html of every job.")] = False,
+    reports: Annotated[
+        bool, typer.Option("--reports", help="At the end, also a report.html of every job.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
@@ -70,7 +92,14 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
     if resume is not None:
-        if config is not None or grid or together or settings or out is not None or store is not None:
+        if (
+            config is not None
+            or grid
+            or together
+            or settings
+            or out is not None
+            or store is not None
+        ):
             raise ValueError(
                 "--resume takes what to run from the folder; leave out the file, --grid, --list, --set, ..."
             )
@@ -109,7 +138,9 @@ def stoppable(advice: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, (FileNotFoundError, FileExistsError, PermissionError)):
             raise
-        say(f"error: {error.strerror or error}; what was written is whole; free the disk, then {advice}")
+        say(
+            f"error: {error.strerror or error}; what was written is whole; free the disk, then {advice}"
+        )
         sys.exit(common.DISK)
 
 
@@ -135,7 +166,9 @@ def job_progress(in_all: int) -> "Iterator[Watch]":
         def watch(told: "Progress") -> None:
             job = told.job
             why = f": {job['message']}" if job["state"] == FAILED else ""
-            head = f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
+            head = (
+                f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
+            )
             line = f"{head} ({job['seconds']:.1f} s, {job['rss_mb']:.0f} MB)"
             show(told.done, job["arm"], line, left_s=told.left_s, urgent=job["state"] != FINISHED)
 
@@ -153,7 +186,10 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
         from folkman.record.table import arms_of
         from folkman.report.comparison import compare_arms, render
 
-        print(f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n", file=place)
+        print(
+            f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n",
+            file=place,
+        )
         print(f"results  {folder.results}", file=place)
     if not batch.disk:
         write_pages(folder, page_makers, place)
@@ -168,7 +204,9 @@ def tell_failed(batch: "Batch", folder: "SweepFolder", again: str) -> None:
     if failed:
         say(f"{len(failed)} of {len(batch.jobs)} jobs failed; run them again: {again}")
     for job in failed:
-        say(f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {job_folder(folder, job).log}")
+        say(
+            f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {job_folder(folder, job).log}"
+        )
 
 
 def write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
@@ -212,9 +250,15 @@ def _megabytes(text: str) -> float:
 
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Sweep or run folders.")],
-    metric: Annotated[list[str] | None, typer.Option(help="May be repeated; train_loss, test_accuracy.")] = None,
-    against: Annotated[str | None, typer.Option(help="The arm that differences are from; default the best.")] = None,
-    at: Annotated[str | None, typer.Option(help="Compare there: seconds=100, bits=1e7; default the end.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="May be repeated; train_loss, test_accuracy.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="The arm that differences are from; default the best.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="Compare there: seconds=100, bits=1e7; default the end.")
+    ] = None,
     form: Annotated[str, typer.Option("--format", help="text, markdown or latex")] = "text",
     out: Annotated[Path | None, typer.Option(help="Write the table here instead.")] = None,
     as_json: AsJson = False,
@@ -225,7 +269,9 @@ def compare(
     from folkman.report.comparison import compare_arms, render
 
     point = _point(at)  # before anything is read
-    found = compare_arms(arms_of(folders), metric or ["train_loss", "test_accuracy"], against, point)
+    found = compare_arms(
+        arms_of(folders), metric or ["train_loss", "test_accuracy"], against, point
+    )
     text = render(found, form) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))

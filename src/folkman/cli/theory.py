@@ -8,22 +8,36 @@ from typing import Annotated
 
 import typer
 
-from folkman.cli.common import AsJson, PlotFile, Settings, console, print_json, print_paths, say, stream
+from folkman.cli.common import (
+    AsJson,
+    PlotFile,
+    Settings,
+    console,
+    print_json,
+    print_paths,
+    say,
+    stream,
+)
 
 __all__ = ["theory_app"]
 
 theory_app = typer.Typer(
-    no_args_is_help=True, help="The theory, measured: duality gaps, convergence bounds, stable steps."
+    no_args_is_help=True,
+    help="The theory, measured: duality gaps, convergence bounds, stable steps.",
 )
 
 
 @theory_app.command()
 def gap(
-    nodes: Annotated[list[int] | None, typer.Option(help="Nodes. May be repeated; 1, 2, 4 ... 64.")] = None,
+    nodes: Annotated[
+        list[int] | None, typer.Option(help="Nodes. May be repeated; 1, 2, 4 ... 64.")
+    ] = None,
     model: Annotated[
         str, typer.Option(help="quadratic, double_well, robust, network, wide_network, worst")
     ] = "double_well",
-    reach: Annotated[str, typer.Option(help="What a node reaches: the same, or shrinking with its share.")] = "same",
+    reach: Annotated[
+        str, typer.Option(help="What a node reaches: the same, or shrinking with its share.")
+    ] = "same",
     seed: Annotated[int, typer.Option(help="Random seed of the drawn losses.")] = 0,
     as_json: AsJson = False,
     plot_file: PlotFile = None,
@@ -47,8 +61,12 @@ def gap(
 @theory_app.command()
 def bound(
     run: Annotated[Path, typer.Argument(help="A run folder that `folkman run` made.")],
-    label: Annotated[str | None, typer.Option(help="One of its labels; all of Algorithm 1 without it.")] = None,
-    seed: Annotated[int | None, typer.Option(help="One of its seeds; the first without it.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="One of its labels; all of Algorithm 1 without it.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="One of its seeds; the first without it.")
+    ] = None,
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
@@ -78,7 +96,9 @@ def bound(
 
 @theory_app.command()
 def step(
-    config: Annotated[Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+    ] = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,4 +124,8 @@ def step(
 
 
 def _proved(step: float | None) -> str:
-    return "no proved step, as L is only estimated" if step is None else f"gradients provably bounded up to {step:.3g}"
+    return (
+        "no proved step, as L is only estimated"
+        if step is None
+        else f"gradients provably bounded up to {step:.3g}"
+    )

@@ -24,7 +24,15 @@ from folkman.problem.partition import Parts, take
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network, check_horizon
 
-__all__ = ["build_problem", "model_problem", "pair", "pairs", "seedless", "slot_seconds", "takes_seed"]
+__all__ = [
+    "build_problem",
+    "model_problem",
+    "pair",
+    "pairs",
+    "seedless",
+    "slot_seconds",
+    "takes_seed",
+]
 
 
 def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
@@ -52,7 +60,12 @@ def _deal(tables: Comparison, samples: DataSet, seed: int) -> Parts:
         samples.group is not None or "group" not in choice.needs(name),
         f"{title(name)}: expected data that names its nodes, got no group; use another partition",
     )
-    given = {"labels": samples.y_train, "group": samples.group, **_of_samples(samples), **_always(tables, seed)}
+    given = {
+        "labels": samples.y_train,
+        "group": samples.group,
+        **_of_samples(samples),
+        **_always(tables, seed),
+    }
     return choice.build(tables.partition, **given)
 
 
@@ -71,18 +84,24 @@ def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
     law = comparison.slot_s
     if isinstance(law, float | int):
         return float(law)
-    from folkman.radio.latency import training_latency_s  # here and not above: only the law needs it
+    from folkman.radio.latency import (
+        training_latency_s,
+    )  # here and not above: only the law needs it
 
     samples = min(max(problem.count), problem.batch or max(problem.count))
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
 
 
-def pairs(comparison: Comparison, problem: Learnable, seed: int | None = None) -> list[tuple[Algorithm, Network]]:
+def pairs(
+    comparison: Comparison, problem: Learnable, seed: int | None = None
+) -> list[tuple[Algorithm, Network]]:
     """Build every algorithm of a comparison with its network, under a seed; default the first."""
     return [pair(comparison, problem, number, seed) for number in range(len(comparison.algorithm))]
 
 
-def pair(comparison: Comparison, problem: Learnable, number: int, seed: int | None = None) -> tuple[Algorithm, Network]:
+def pair(
+    comparison: Comparison, problem: Learnable, number: int, seed: int | None = None
+) -> tuple[Algorithm, Network]:
     """Build one algorithm of a comparison, counted from 0, with its network, under a seed; default the first."""
     table = comparison.algorithm[number]
     given = _always(comparison, comparison.seeds[0] if seed is None else seed)

@@ -35,7 +35,9 @@ class Choice(NamedTuple):
         """Return the table with every default filled in, or raise `ConfigError`."""
         where = where or self.table
         if not isinstance(raw, dict) or "name" not in raw:
-            raise ConfigError(f"[{where}] must be a table with a name, got {raw!r}; {nearest('', self.builders)}")
+            raise ConfigError(
+                f"[{where}] must be a table with a name, got {raw!r}; {nearest('', self.builders)}"
+            )
         name = raw["name"]
         try:
             if not isinstance(name, str) or name not in self.builders:
@@ -53,7 +55,9 @@ class Choice(NamedTuple):
             raise ConfigError(describe(error, where)) from None
         except PydanticUserError as error:
             said = str(error).partition("\n")[0]
-            raise ConfigError(f"[{where}] '{name}' has an option that no configuration can hold: {said}") from None
+            raise ConfigError(
+                f"[{where}] '{name}' has an option that no configuration can hold: {said}"
+            ) from None
         except ConfigError:
             raise
         except ValueError as error:
@@ -64,9 +68,14 @@ class Choice(NamedTuple):
         try:
             hints = get_type_hints(self._builder(name))
         except NameError as error:
-            raise ValueError(f"names '{name}', whose types cannot be read: {error}; import them") from None
+            raise ValueError(
+                f"names '{name}', whose types cannot be read: {error}; import them"
+            ) from None
         own = {
-            key: (hints.get(key, Any), ... if parameter.default is parameter.empty else parameter.default)
+            key: (
+                hints.get(key, Any),
+                ... if parameter.default is parameter.empty else parameter.default,
+            )
             for key, parameter in self._parameters(name).items()
             if key not in self.given
         }
@@ -79,18 +88,25 @@ class Choice(NamedTuple):
     def needs(self, name: str) -> frozenset[str]:
         """Return what a builder must be given: parameters without a default, no options."""
         found = self._parameters(name).items()
-        return frozenset(key for key, each in found if key in self.given and each.default is each.empty)
+        return frozenset(
+            key for key, each in found if key in self.given and each.default is each.empty
+        )
 
     def build(self, table: Mapping[str, Any], **given: Any) -> Any:
         """Call the builder with the table's options and those of `given` that it takes."""
         name, takes = table["name"], self.takes(table["name"])
-        options = {key: value for key, value in table.items() if key != "name" and key not in self.common}
+        options = {
+            key: value for key, value in table.items() if key != "name" and key not in self.common
+        }
         options |= {key: value for key, value in given.items() if key in takes}
         if name in self.builders:
             return self.builders[name](**options)
         try:
             built = self._builder(name)(**options)
-        except (Exception, SystemExit) as error:  # whatever it raises, the configuration that names it is wrong
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever it raises, the configuration that names it is wrong
             place = name.rpartition(":")[0]
             raise ConfigError(f"'{name}' {plugins.raised(error, place)}") from None
         from folkman.config.returned import CHECKS
@@ -104,7 +120,9 @@ class Choice(NamedTuple):
         return None if name in self.builders else plugins.load(name, self.table)
 
     def _builder(self, name: str) -> Callable[..., Any]:
-        return self.builders[name] if name in self.builders else plugins.load(name, self.table).builder
+        return (
+            self.builders[name] if name in self.builders else plugins.load(name, self.table).builder
+        )
 
     def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
         found = inspect.signature(self._builder(name)).parameters
@@ -114,8 +132,13 @@ class Choice(NamedTuple):
 def describe(error: ValidationError, where: str) -> str:
     """Return the first complaint of pydantic in our words."""
     first = error.errors()[0]
-    branches = ("constrained-float", "Latency")  # pydantic names the branch of a union that it tried
-    path = ".".join(str(part) for part in (where, *first["loc"]) if part != "" and part not in branches)
+    branches = (
+        "constrained-float",
+        "Latency",
+    )  # pydantic names the branch of a union that it tried
+    path = ".".join(
+        str(part) for part in (where, *first["loc"]) if part != "" and part not in branches
+    )
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
     return f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; got {first['input']!r}"

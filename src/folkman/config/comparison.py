@@ -88,7 +88,9 @@ class FaultTable(BaseModel):
 
     def faults(self) -> Faults:
         """Return the faults of the nodes; losses are the network's."""
-        crash = tuple((each[0], each[1], each[2] if len(each) == 3 else None) for each in self.crash)
+        crash = tuple(
+            (each[0], each[1], each[2] if len(each) == 3 else None) for each in self.crash
+        )
         return Faults(self.away, crash, self.liars, self.attack, self.scale)
 
 
@@ -129,12 +131,16 @@ def resolve(raw: Mapping[str, Any], *, try_builders: bool = True) -> Comparison:
             raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
     raw = anchored(_with_radio(raw), Path.cwd())
     tables = {**DEFAULT, **_fitting(raw), **raw}
-    resolved = {name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"}
+    resolved = {
+        name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"
+    }
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
         raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
     try:
-        comparison = Comparison(**{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved["network"])})
+        comparison = Comparison(
+            **{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved["network"])}
+        )
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
     _check(comparison)
@@ -157,14 +163,18 @@ def _with_radio(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     if "radio" not in raw:
         return raw
     if "network" in raw or not isinstance(raw["radio"], dict):
-        raise ConfigError("[radio] is a table, and short for [network] with name = 'radio'; give one of the two")
+        raise ConfigError(
+            "[radio] is a table, and short for [network] with name = 'radio'; give one of the two"
+        )
     rest = {key: value for key, value in raw.items() if key != "radio"}
     return {**rest, "network": {"name": "radio", **raw["radio"]}}
 
 
 def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Resolve each algorithm and give each its own label; its own network, if of the same name, starts from `base`."""
-    found = [CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)]
+    found = [
+        CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)
+    ]
     for i, table in enumerate(found):
         own = table["network"]
         if own is not None:
@@ -172,8 +182,14 @@ def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str
             table["network"] = CHOICES["network"].resolve(own, f"algorithm.{i}.network")
         if table["label"] is None:
             alike = [other for other in found if other["name"] == table["name"]]
-            apart = [key for key in table if key != "label" and any(other[key] != table[key] for other in alike)]
-            table["label"] = " ".join([title(table["name"]), *(f"{key}={_short(table[key])}" for key in apart)])
+            apart = [
+                key
+                for key in table
+                if key != "label" and any(other[key] != table[key] for other in alike)
+            ]
+            table["label"] = " ".join(
+                [title(table["name"]), *(f"{key}={_short(table[key])}" for key in apart)]
+            )
     check_labels([table["label"] for table in found])
     return found
 
@@ -182,8 +198,14 @@ def check_labels(labels: Sequence[str]) -> None:
     """Refuse labels that cannot be told apart, on paper or as file names, or cannot be shown."""
     names: dict[str, str] = {}
     for label in labels:
-        if not label.isprintable() or not any(map(str.isalnum, label)) or len(label) > LONGEST_LABEL:
-            allowed = f"a letter or digit, no control characters and at most {LONGEST_LABEL} characters"
+        if (
+            not label.isprintable()
+            or not any(map(str.isalnum, label))
+            or len(label) > LONGEST_LABEL
+        ):
+            allowed = (
+                f"a letter or digit, no control characters and at most {LONGEST_LABEL} characters"
+            )
             raise ConfigError(f"a label needs {allowed}; got {label!r}")
         other = names.setdefault(slug(label, 0), label)
         if labels.count(label) > 1 or other != label:
@@ -204,7 +226,9 @@ def _check(comparison: Comparison) -> None:
         raise ConfigError(f"a seed must lie in 0 .. 2^32 - 1, got {list(comparison.seeds)}")
     times = comparison.compute_slots
     if isinstance(times, tuple) and len(times) != comparison.nodes:
-        raise ConfigError(f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}")
+        raise ConfigError(
+            f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}"
+        )
     if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
         raise ConfigError(f"compute_slots must be at least 1, got {times}")
     try:
@@ -218,7 +242,12 @@ def _try_builders(comparison: Comparison) -> None:
 
     A builder that needs to know the data or the model waits until they are there.
     """
-    given = {"slot_s": 1.0, "nodes": comparison.nodes, "horizon": comparison.slots, "seed": comparison.seeds[0]}
+    given = {
+        "slot_s": 1.0,
+        "nodes": comparison.nodes,
+        "horizon": comparison.slots,
+        "seed": comparison.seeds[0],
+    }
     for i, table in enumerate(comparison.algorithm):
         tables = {"algorithm": table, "network": table["network"] or comparison.network}
         tables["projection"] = comparison.projection

@@ -13,7 +13,11 @@ __all__ = ["bundled", "by_content", "digests", "parcel", "write_bundle"]
 
 def digests(comparison: Comparison) -> dict[str, str]:
     """Return the SHA-256 of every file of own code by its path."""
-    return {path: digest for plugin in _plugins(comparison).values() for path, digest in plugin.digests.items()}
+    return {
+        path: digest
+        for plugin in _plugins(comparison).values()
+        for path, digest in plugin.digests.items()
+    }
 
 
 def by_content(comparison: Comparison) -> Comparison:
@@ -24,7 +28,9 @@ def by_content(comparison: Comparison) -> Comparison:
 def parcel(comparison: Comparison) -> Parcel:
     """Return the own files of a comparison as JSON holds them; `plugins.unpacked` takes them."""
     return {
-        place_of(name): {path: base64.b64encode(content).decode() for path, content in plugin.files.items()}
+        place_of(name): {
+            path: base64.b64encode(content).decode() for path, content in plugin.files.items()
+        }
         for name, plugin in _plugins(comparison).items()
         if is_file(name)
     }
@@ -32,7 +38,10 @@ def parcel(comparison: Comparison) -> Parcel:
 
 def bundled(comparison: Comparison) -> Comparison:
     """Return a comparison that names its own files where `write_bundle` puts them."""
-    return _renamed(comparison, lambda name, plugin: f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name)
+    return _renamed(
+        comparison,
+        lambda name, plugin: f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name,
+    )
 
 
 def write_bundle(comparison: Comparison, root: Path) -> None:
@@ -66,6 +75,8 @@ def _renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Co
         own = table.get("network") if kind == "algorithm" else None
         return {**table, "network": renamed("network", own)} if own else table
 
-    tables = {kind: renamed(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"}
+    tables = {
+        kind: renamed(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"
+    }
     algorithms = tuple(renamed("algorithm", table) for table in comparison.algorithm)
     return comparison.model_copy(update={**tables, "algorithm": algorithms})

@@ -50,7 +50,9 @@ Files: TypeAlias = dict[str, bytes]
 Parcel: TypeAlias = Mapping[str, Mapping[str, str]]
 """Own files on their way elsewhere: place -> path below its folder -> content in base64."""
 
-OWN = re.compile(r"(?P<place>.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<builder>[^\W\d]\w*(\.[^\W\d]\w*)*)")
+OWN = re.compile(
+    r"(?P<place>.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<builder>[^\W\d]\w*(\.[^\W\d]\w*)*)"
+)
 FORMS = "write FILE.py:FUNCTION or package.module:FUNCTION"
 
 
@@ -69,7 +71,11 @@ class Plugin(NamedTuple):
     @property
     def digest(self) -> str:
         """Return one SHA-256 of all files; where they lie does not matter."""
-        return _digest("".join(f"{name}\0{_digest(content)}\n" for name, content in self.files.items()).encode())
+        return _digest(
+            "".join(
+                f"{name}\0{_digest(content)}\n" for name, content in self.files.items()
+            ).encode()
+        )
 
 
 class _Source(NamedTuple):
@@ -79,7 +85,9 @@ class _Source(NamedTuple):
 
 
 _SOURCES: dict[str, _Source] = {}  # by the place that a name gives
-_ENTRIES: dict[tuple[str, str], str] = {}  # (kind, name) -> package.module:function of an entry point
+_ENTRIES: dict[
+    tuple[str, str], str
+] = {}  # (kind, name) -> package.module:function of an entry point
 _SENT: dict[str, Path] = {}  # place -> where its files lie on this machine
 
 
@@ -110,20 +118,29 @@ def anchored(value: Any, here: Path, key: str = "", *, warn: bool = False) -> An
 
 @cache  # once per process and file
 def _warn(path: str) -> None:
-    print(f"warning: this configuration runs code from outside its folder: {path}", file=sys.stderr, flush=True)
+    print(
+        f"warning: this configuration runs code from outside its folder: {path}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def looked_up(name: str, kind: str, built_in: Iterable[str]) -> Plugin:
     """Import the builder of a name that is not built in, as it is now, or raise `ValueError`."""
     built_in = list(built_in)
     if OWN.fullmatch(name) is None:
-        require(":" not in name and not name.endswith(".py"), f"has no '{name}'; for own code {FORMS}")
+        require(
+            ":" not in name and not name.endswith(".py"), f"has no '{name}'; for own code {FORMS}"
+        )
         registered = _registered(kind, built_in)
         require(name in registered, f"has no '{name}'; {nearest(name, [*built_in, *registered])}")
         _ENTRIES[kind, name] = registered[name].value.partition("[")[0].strip()
     else:
         own = title(name)
-        require(own not in built_in, f"names '{name}', but '{own}' is a built-in {kind}; rename the function")
+        require(
+            own not in built_in,
+            f"names '{name}', but '{own}' is a built-in {kind}; rename the function",
+        )
         if _is_stale(place_of(name)):
             del _SOURCES[place_of(name)]
     return load(name, kind)
@@ -139,11 +156,20 @@ def load(name: str, kind: str) -> Plugin:
     found: Any = source.module
     for attribute in title(target).split("."):
         if not hasattr(found, attribute):
-            there = [each for each, item in vars(source.module).items() if callable(item) and each[:1] != "_"]
-            raise ValueError(f"names '{name}', but {place} has no '{attribute}'; {nearest(attribute, there)}")
+            there = [
+                each
+                for each, item in vars(source.module).items()
+                if callable(item) and each[:1] != "_"
+            ]
+            raise ValueError(
+                f"names '{name}', but {place} has no '{attribute}'; {nearest(attribute, there)}"
+            )
         found = getattr(found, attribute)
     came = f"{type(found).__name__} {found!r:.60}"
-    require(callable(found), f"names '{name}', expected a function that builds the {kind}, got {came}; {FORMS}")
+    require(
+        callable(found),
+        f"names '{name}', expected a function that builds the {kind}, got {came}; {FORMS}",
+    )
     return Plugin(found, source.folder, source.files)
 
 
@@ -170,8 +196,17 @@ def _registered(kind: str, built_in: Iterable[str]) -> "dict[str, EntryPoint]":
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=f"folkman.{kind}"):
         package = f"package '{entry.dist.name}'" if entry.dist else "a package"
-        taken = "built in" if entry.name in built_in else "another package's" if entry.name in found else ""
-        require(not taken, f"{package} registers the {kind} '{entry.name}', which is {taken}; rename it, or remove it")
+        taken = (
+            "built in"
+            if entry.name in built_in
+            else "another package's"
+            if entry.name in found
+            else ""
+        )
+        require(
+            not taken,
+            f"{package} registers the {kind} '{entry.name}', which is {taken}; rename it, or remove it",
+        )
         found[entry.name] = entry
     return found
 
@@ -183,7 +218,9 @@ def _is_stale(place: str) -> bool:
         return False
     folder = _SENT.get(place, source.folder)
     try:
-        return any((folder / name).read_bytes() != content for name, content in source.files.items())
+        return any(
+            (folder / name).read_bytes() != content for name, content in source.files.items()
+        )
     except OSError:
         return True
 
@@ -195,7 +232,9 @@ def _from_file(place: str) -> _Source:
     try:
         content = (folder / path.name).read_bytes()
     except OSError as error:
-        raise ValueError(f"names the file {place}, which cannot be read: {error.strerror}; check the path") from None
+        raise ValueError(
+            f"names the file {place}, which cannot be read: {error.strerror}; check the path"
+        ) from None
     name = f"_folkman_own_{path.stem}_{_digest(place.encode() + content)[:12]}"
     module = ModuleType(name)
     module.__file__ = place
@@ -206,12 +245,18 @@ def _from_file(place: str) -> _Source:
             exec(compile(content, place, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - what is asked for
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise ValueError(f"names the file {place}, whose import {raised(error, place)}; correct it") from None
+            raise ValueError(
+                f"names the file {place}, whose import {raised(error, place)}; correct it"
+            ) from None
         finally:
             beside = _beside(folder)
             for each in set(beside.values()) - before:
                 del sys.modules[each]  # another file may have a neighbour of the same name
-    return _Source(module, path.parent, {path.name: content} | {each: (folder / each).read_bytes() for each in beside})
+    return _Source(
+        module,
+        path.parent,
+        {path.name: content} | {each: (folder / each).read_bytes() for each in beside},
+    )
 
 
 @contextmanager
@@ -244,14 +289,20 @@ def _from_module(place: str) -> _Source:
         module = importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise ValueError(f"names the module {place}, whose import {raised(error, '')}; install it") from None
+            raise ValueError(
+                f"names the module {place}, whose import {raised(error, '')}; install it"
+            ) from None
         raise ValueError(
             f"names the module {place}, which is not installed here; install it, or write FILE.py:FUNCTION"
         ) from None
     except (Exception, SystemExit) as error:
-        raise ValueError(f"names the module {place}, whose import {raised(error, '')}; correct it") from None
+        raise ValueError(
+            f"names the module {place}, whose import {raised(error, '')}; correct it"
+        ) from None
     origin = Path(getattr(module.__spec__, "origin", None) or "")
-    return _Source(module, origin.parent, {origin.name: origin.read_bytes()} if origin.is_file() else {})
+    return _Source(
+        module, origin.parent, {origin.name: origin.read_bytes()} if origin.is_file() else {}
+    )
 
 
 def raised(error: BaseException, place: str) -> str:
@@ -287,7 +338,9 @@ def unpacked(parcel: Parcel) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="folkman-own-") as root:
         for number, (place, contents) in enumerate(parcel.items()):
             folder = Path(root).resolve() / str(number)
-            write_files({path: base64.b64decode(content) for path, content in contents.items()}, folder)
+            write_files(
+                {path: base64.b64decode(content) for path, content in contents.items()}, folder
+            )
             _SENT[place] = folder
         try:
             yield

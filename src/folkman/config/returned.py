@@ -50,11 +50,21 @@ def partition(value: Any, given: Mapping[str, Any]) -> str:
     nodes, samples = given["nodes"], len(given["labels"])
     wanted = f"a list of {nodes} arrays of sample numbers, one per node"
     if not isinstance(value, Sequence) or len(value) != nodes:
-        came = f"a {type(value).__name__} of {len(value)}" if isinstance(value, Sequence) else type(value).__name__
+        came = (
+            f"a {type(value).__name__} of {len(value)}"
+            if isinstance(value, Sequence)
+            else type(value).__name__
+        )
         return f"expected {wanted}, got {came}"
     for node, part in enumerate(value):
-        if not isinstance(part, np.ndarray) or part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
-            return _expected(f"{wanted}; of node {node} a one-dimensional array of whole numbers", part)
+        if (
+            not isinstance(part, np.ndarray)
+            or part.ndim != 1
+            or not np.issubdtype(part.dtype, np.integer)
+        ):
+            return _expected(
+                f"{wanted}; of node {node} a one-dimensional array of whole numbers", part
+            )
         if len(part) == 0:
             return f"expected samples on every node, got none on node {node}"
         low, high = int(part.min()), int(part.max())
@@ -92,5 +102,7 @@ def _expected(what: str, value: Any) -> str:
     return f"expected {what}, got {type(value).__name__}{shape}"
 
 
-CHECKS: dict[str, Check] = {check.__name__: check for check in (algorithm, data, model, network, partition, projection)}
+CHECKS: dict[str, Check] = {
+    check.__name__: check for check in (algorithm, data, model, network, partition, projection)
+}
 """By the table whose builder returned it."""

@@ -21,7 +21,12 @@ DEFAULT: dict[str, Any] = {
     "algorithm": [
         {"name": "async_sharing", "label": "Algorithm 1", "step": 0.2},
         {"name": "fedavg", "label": "FedAvg", "step": 0.2},
-        {"name": "fedavg", "label": "FedAvg, free links", "step": 0.2, "network": {"name": "ideal"}},
+        {
+            "name": "fedavg",
+            "label": "FedAvg, free links",
+            "step": 0.2,
+            "network": {"name": "ideal"},
+        },
     ],
 }
 """What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits."""
@@ -36,15 +41,20 @@ def read(path: str | Path, *, warn: bool = True) -> dict[str, Any]:
         raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return anchored(raw, Path(path).resolve().parent, warn=warn)
     except FileNotFoundError:
-        raise ConfigError(f"expected a configuration file, there is no {path}; check the path") from None
+        raise ConfigError(
+            f"expected a configuration file, there is no {path}; check the path"
+        ) from None
     except IsADirectoryError:
-        raise ConfigError(f"expected a configuration file, {path} is a folder; name the .toml in it") from None
+        raise ConfigError(
+            f"expected a configuration file, {path} is a folder; name the .toml in it"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"expected TOML in {path}: {error}") from None
 
 
 def gather(
-    config: str | Path | Mapping[str, Any] | None = None, settings: Sequence[str] | Mapping[str, Any] | None = None
+    config: str | Path | Mapping[str, Any] | None = None,
+    settings: Sequence[str] | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the tables of a file, of a dictionary, or none for the demo, with settings applied.
 
@@ -55,7 +65,9 @@ def gather(
             f"settings are a list of texts or a dictionary, got the text '{settings}'; write ['{settings}']"
         )
     if not isinstance(config, str | Path | Mapping | None):
-        raise ConfigError(f"a configuration is a path, a dictionary, or nothing for the demo; got {config!r}")
+        raise ConfigError(
+            f"a configuration is a path, a dictionary, or nothing for the demo; got {config!r}"
+        )
     raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
     if isinstance(settings, Mapping):
         return anchored(put(raw, settings), Path.cwd())
@@ -107,14 +119,18 @@ def _put(tables: dict[str, Any], keys: list[str], value: Any, setting: str) -> N
         if isinstance(place, list):
             if not key.isdigit() or int(key) >= len(place):
                 entries = f"{'.'.join(keys[:depth])} has {len(place)} entries"
-                raise ConfigError(f"'{setting}': {entries}; write a number from 0, as in algorithm.0.step")
+                raise ConfigError(
+                    f"'{setting}': {entries}; write a number from 0, as in algorithm.0.step"
+                )
             place = place[int(key)]
         else:
             place = place.setdefault(key, {})
         if not isinstance(place, (dict, list)):
             raise ConfigError(f"'{setting}': {'.'.join(keys[: depth + 1])} is not a table")
     if isinstance(place, list):
-        raise ConfigError(f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{keys[-1]}")
+        raise ConfigError(
+            f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{keys[-1]}"
+        )
     if keys[-1] == "name" and len(keys) > 1 and place.get("name") != value:
         place.clear()  # another builder: the options of the old one mean nothing to it
     place[keys[-1]] = value
@@ -134,7 +150,9 @@ def dump(fields: Mapping[str, Any]) -> str:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, (tuple, list)) and bool(value) and isinstance(value[0], dict))
+    return isinstance(value, dict) or (
+        isinstance(value, (tuple, list)) and bool(value) and isinstance(value[0], dict)
+    )
 
 
 def _table(name: str, table: Mapping[str, Any]) -> list[str]:
@@ -160,8 +178,16 @@ def literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(literal(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(key)} = {literal(item)}" for key, item in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_key(key)} = {literal(item)}" for key, item in value.items()) + "}"
+        )
     if isinstance(value, (int, float)):
         return repr(value)
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    text = (
+        str(value)
+        .replace("\\", "\\\\")
+        .replace('"', '\\"')
+        .replace("\n", "\\n")
+        .replace("\t", "\\t")
+    )
     return f'"{text}"'

@@ -13,7 +13,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.middleware import Middleware
 from starlette.requests import Request, cookie_parser
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -62,7 +68,9 @@ def make_app(source: Source, *, token: str | None = None) -> Starlette:
         found = await run_in_threadpool(look, request.path_params["run"]) if look else None
         if found is None:
             return PlainTextResponse("this run has kept no scene", status_code=404)
-        return Response(json.dumps(found, allow_nan=False, separators=(",", ":")), media_type="application/json")
+        return Response(
+            json.dumps(found, allow_nan=False, separators=(",", ":")), media_type="application/json"
+        )
 
     routes = [
         Route("/", page),

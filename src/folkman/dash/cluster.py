@@ -15,7 +15,17 @@ __all__ = ["ClusterSource"]
 
 CHECK_S = 0.5
 MOST_FAULTS = 200
-COLUMNS = ("node", "state", "steps", "slot", "loss", "linked", "refused", "goodput (kbit/s)", "latency (ms)")
+COLUMNS = (
+    "node",
+    "state",
+    "steps",
+    "slot",
+    "loss",
+    "linked",
+    "refused",
+    "goodput (kbit/s)",
+    "latency (ms)",
+)
 COLUMNS += ("memory (MB)", "up (s)", "heard (s ago)")
 
 
@@ -44,7 +54,12 @@ class ClusterSource:
     def state(self) -> dict[str, Any]:
         """Return everything."""
         self._told = self._look()
-        head = {"kind": "cluster", "name": self.folder.root.name, "folder": self.folder.root.name, "columns": COLUMNS}
+        head = {
+            "kind": "cluster",
+            "name": self.folder.root.name,
+            "folder": self.folder.root.name,
+            "columns": COLUMNS,
+        }
         return head | self._told
 
     def poll(self) -> dict[str, Any] | None:
@@ -90,4 +105,8 @@ def _values(table: Any) -> list[float]:
 def _fault(home: NodeFolder, line: dict[str, Any]) -> dict[str, str]:
     parts = [str(line[key]) for key in ("event", "reason", "peer", "text") if line.get(key)]
     text = ": ".join(parts)
-    return {"when": str(line.get("time", ""))[:19], "node": str(line.get("node", home.root.name)), "what": text[-300:]}
+    return {
+        "when": str(line.get("time", ""))[:19],
+        "node": str(line.get("node", home.root.name)),
+        "what": text[-300:],
+    }

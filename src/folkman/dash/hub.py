@@ -77,7 +77,12 @@ class Hub:
     def _news(self) -> str | None:
         try:
             found = self.source.poll()
-        except (OSError, ValueError, KeyError, TypeError) as error:  # a damaged folder is told, and watched on
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:  # a damaged folder is told, and watched on
             found = {"trouble": str(error)}
         return None if found is None else _event("news", found)
 

@@ -40,7 +40,9 @@ class Watched:
         if thorough and self._ended_now():
             return self.told() | {"again": True, "ended": True}
         live = _stamp(self.tail.path)
-        if self.run.status in ENDED and (live is None or (self.part_seen and live[1] <= self.part_seen[1])):
+        if self.run.status in ENDED and (
+            live is None or (self.part_seen and live[1] <= self.part_seen[1])
+        ):
             return None  # what is left of a live file that is older than the end
         if news := self.tail.look():
             if news.again:
@@ -58,7 +60,11 @@ class Watched:
         if (stamp := _stamp(self.moment)) is not None and stamp != self.moment_seen:
             self.moment_seen, self.scene = stamp, read_json(self.moment)
             found["scene"] = self.scene
-        return {"id": self.name, "status": self.run.status, "done": self._done(), **found} if found else None
+        return (
+            {"id": self.name, "status": self.run.status, "done": self._done(), **found}
+            if found
+            else None
+        )
 
     def _ended_now(self) -> bool:
         """Look at the part; tell whether the run has ended since the last look."""
@@ -67,7 +73,9 @@ class Watched:
             return False
         self.part_seen = stamp
         fresh = self.folder.read_run(self.run.algorithm, self.run.label, self.run.seed)
-        if fresh.status not in ENDED or (fresh.status == self.run.status and len(fresh.rows) == len(self.run.rows)):
+        if fresh.status not in ENDED or (
+            fresh.status == self.run.status and len(fresh.rows) == len(self.run.rows)
+        ):
             return False
         self.run = fresh
         return True
@@ -79,9 +87,18 @@ class Watched:
         """Return everything of this run, at most `most` rows."""
         run = self.run
         head = {"id": self.name, "label": run.label, "algorithm": run.algorithm, "seed": run.seed}
-        head |= {"status": run.status, "message": run.message, "done": self._done(), "scene": self.scene}
+        head |= {
+            "status": run.status,
+            "message": run.message,
+            "done": self._done(),
+            "scene": self.scene,
+        }
         kept, step = thinned(run.rows, most)
-        return head | {"columns": columns(kept), "step": step * self.step, "keeps": run.scene is not None}
+        return head | {
+            "columns": columns(kept),
+            "step": step * self.step,
+            "keeps": run.scene is not None,
+        }
 
 
 class RunSource:
@@ -115,7 +132,9 @@ class RunSource:
         thorough = time.monotonic() >= self._next_check_s
         if thorough:
             self._next_check_s = time.monotonic() + CHECK_S
-        found = [news for watched in self.runs if (news := watched.poll(thorough=thorough)) is not None]
+        found = [
+            news for watched in self.runs if (news := watched.poll(thorough=thorough)) is not None
+        ]
         return {"runs": found} if found else None
 
     def scene(self, name: str) -> dict[str, Any] | None:

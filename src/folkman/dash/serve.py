@@ -19,7 +19,13 @@ SEND_BYTES = 128 * 1024
 
 
 def serve(
-    folder: Path | None, *, cluster: bool, host: str, port: int, token: str | None, open_page: bool = False
+    folder: Path | None,
+    *,
+    cluster: bool,
+    host: str,
+    port: int,
+    token: str | None,
+    open_page: bool = False,
 ) -> None:
     """Serve the page of a folder until interrupted."""
     require(folder is not None, "expected a folder to watch")
@@ -35,7 +41,9 @@ def serve(
         ) from None
     listener = _listen(host, port)
     address = f"http://{_written(host)}:{listener.getsockname()[1]}/"
-    print(f"watching  {folder}\nopen      {address}{f'?token={token}' if token else ''}", flush=True)
+    print(
+        f"watching  {folder}\nopen      {address}{f'?token={token}' if token else ''}", flush=True
+    )
     if token:
         print(_warning(host), file=sys.stderr, flush=True)
     if open_page:
@@ -43,7 +51,11 @@ def serve(
 
         webbrowser.open(f"{address}{f'?token={token}' if token else ''}")
     app = make_app(source, token=token)
-    options: dict[str, Any] = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1}
+    options: dict[str, Any] = {
+        "log_level": "warning",
+        "lifespan": "on",
+        "timeout_graceful_shutdown": 1,
+    }
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -51,7 +63,9 @@ def serve(
             super().handle_exit(sig, frame)
 
     with suppress(KeyboardInterrupt):
-        Server(uvicorn.Config(app, server_header=False, access_log=False, **options)).run(sockets=[listener])
+        Server(uvicorn.Config(app, server_header=False, access_log=False, **options)).run(
+            sockets=[listener]
+        )
 
 
 def make_source(folder: Path, *, cluster: bool) -> Any:
@@ -76,8 +90,15 @@ def checked_token(host: str, token: str | None) -> str | None:
     if token == "new":  # noqa: S105 - a word of the command line, not a token
         return secrets.token_urlsafe(24)
     if token is not None:
-        fit = len(token) >= LEAST_TOKEN and token.isascii() and token.replace("-", "").replace("_", "").isalnum()
-        require(fit, f"a token has at least {LEAST_TOKEN} letters, digits, - and _; '--token new' draws one")
+        fit = (
+            len(token) >= LEAST_TOKEN
+            and token.isascii()
+            and token.replace("-", "").replace("_", "").isalnum()
+        )
+        require(
+            fit,
+            f"a token has at least {LEAST_TOKEN} letters, digits, - and _; '--token new' draws one",
+        )
         return token
     require(
         is_loopback(host),

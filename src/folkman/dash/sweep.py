@@ -26,7 +26,9 @@ class WatchedJob:
     def __init__(self, folder: SweepFolder, entry: dict[str, Any]) -> None:
         self.entry = entry
         self.folder = job_folder(folder, entry)
-        self.run = Run(str(entry.get("algorithm")), str(entry.get("label")), int(entry.get("seed", 0)))
+        self.run = Run(
+            str(entry.get("algorithm")), str(entry.get("label")), int(entry.get("seed", 0))
+        )
         self.tail = Tail(self.folder.live(self.run).lines)
         self.read_as = ""  # the state under which its rows were read
 
@@ -44,12 +46,27 @@ class WatchedJob:
 
     def _keep(self, rows: list[dict[str, float]]) -> None:
         """Keep what the page shows of a job that has ended: a small curve."""
-        self.run.rows = thinned([{n: row[n] for n in ("slots", *CURVES) if n in row} for row in rows], MOST_POINTS)[0]
+        self.run.rows = thinned(
+            [{n: row[n] for n in ("slots", *CURVES) if n in row} for row in rows], MOST_POINTS
+        )[0]
 
     def told(self) -> dict[str, Any]:
         """Return everything of this job."""
-        kept = ("key", "arm", "label", "seed", "settings", "state", "message", "seconds", "rss_mb", "worker")
-        rows = [{name: row[name] for name in ("slots", *CURVES) if name in row} for row in self.run.rows]
+        kept = (
+            "key",
+            "arm",
+            "label",
+            "seed",
+            "settings",
+            "state",
+            "message",
+            "seconds",
+            "rss_mb",
+            "worker",
+        )
+        rows = [
+            {name: row[name] for name in ("slots", *CURVES) if name in row} for row in self.run.rows
+        ]
         head = {name: self.entry.get(name) for name in kept}
         return head | {"columns": columns(thinned(rows, MOST_POINTS)[0])}
 
@@ -79,7 +96,10 @@ class SweepSource:
 
     def _head(self) -> dict[str, Any]:
         kept = ("name", "state", "axes", "started", "updated", "engine", "workers")
-        head = {name: self.index.get(name) for name in kept} | {"kind": "sweep", "folder": self.folder.root.name}
+        head = {name: self.index.get(name) for name in kept} | {
+            "kind": "sweep",
+            "folder": self.folder.root.name,
+        }
         if head["state"] == RUNNING and not is_held(self.folder):
             head["state"] = STOPPED
         return head
@@ -87,7 +107,10 @@ class SweepSource:
     def state(self) -> dict[str, Any]:
         """Return everything."""
         metrics = {name: METRICS[name] for name in CURVES}
-        return self._head() | {"metrics": metrics, "jobs": [job.told() for job in self.jobs.values()]}
+        return self._head() | {
+            "metrics": metrics,
+            "jobs": [job.told() for job in self.jobs.values()],
+        }
 
     def poll(self) -> dict[str, Any] | None:
         """Return what is new, twice a second."""

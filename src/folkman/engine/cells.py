@@ -107,7 +107,10 @@ def _portions(field: Field, at_once: int | None) -> list[range]:
     require(size >= 1, f"at least one cell must run at once, got {size}")
     size = min(size, field.num_cells)
     size = max(size - size % len(jax.devices()), 1)
-    return [range(start, min(start + size, field.num_cells)) for start in range(0, field.num_cells, size)]
+    return [
+        range(start, min(start + size, field.num_cells))
+        for start in range(0, field.num_cells, size)
+    ]
 
 
 def _march(
@@ -116,8 +119,15 @@ def _march(
     """Yield the models (cell, d) and the row of some cells at slot 0, every recorded slot and the last."""
     problem = _placed(field.problem(cells))
     nodes = field.first.num_nodes
-    fixed = _Fixed(simulation.network, simulation.algorithm, simulation.clock.per_node(nodes), simulation.faults)
-    seeds = jnp.asarray(np.random.SeedSequence(seed).generate_state(field.num_cells)[cells.start : cells.stop])
+    fixed = _Fixed(
+        simulation.network,
+        simulation.algorithm,
+        simulation.clock.per_node(nodes),
+        simulation.faults,
+    )
+    seeds = jnp.asarray(
+        np.random.SeedSequence(seed).generate_state(field.num_cells)[cells.start : cells.stop]
+    )
     carry = _first(problem, fixed, _placed(seeds))
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
     totals = totals._replace(gradients=(0,) * nodes * len(cells), busy=(0,) * nodes * len(cells))
@@ -147,7 +157,9 @@ def _placed(tree: Any) -> Any:
 
     def put(array: Array, axis: int | None) -> Array:
         fits = axis is not None and array.shape[0] % len(devices) == 0
-        return jax.device_put(array, NamedSharding(mesh, PartitionSpec("cell") if fits else PartitionSpec()))
+        return jax.device_put(
+            array, NamedSharding(mesh, PartitionSpec("cell") if fits else PartitionSpec())
+        )
 
     axes = _axes(tree) if isinstance(tree, Problem) else 0
     if not isinstance(tree, Problem):
@@ -157,7 +169,9 @@ def _placed(tree: Any) -> Any:
 
 def _axes(problem: Problem) -> Problem:
     """Return which fields of a field's problem have a cell axis, for `jax.vmap`."""
-    return replace(problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None)
+    return replace(
+        problem, x=0, y=0, count=0, share=0, node=0, initial=None, x_test=None, y_test=None
+    )
 
 
 @partial(jax.jit, static_argnums=1)
@@ -184,9 +198,13 @@ _clear = jax.jit(clear)
 
 
 @partial(jax.jit, static_argnums=1)
-def _measures(problem: Problem, algorithm: Algorithm, carry: Carry) -> tuple[Array, dict[str, Array]]:
+def _measures(
+    problem: Problem, algorithm: Algorithm, carry: Carry
+) -> tuple[Array, dict[str, Array]]:
     one = partial(cell_measures, algorithm=algorithm)
-    return jax.vmap(lambda problem, carry: one(problem, carry=carry), (_axes(problem), 0))(problem, carry)
+    return jax.vmap(lambda problem, carry: one(problem, carry=carry), (_axes(problem), 0))(
+        problem, carry
+    )
 
 
 def _summed(tally: Any) -> Any:
@@ -207,7 +225,9 @@ def _row(
     nodes, finished = len(totals.gradients), sum(totals.gradients)
     server = simulation.algorithm.server
     sent = sum(totals.traffic.sent) / nodes
-    rounds = sent if server is None else float(jnp.mean(jax.vmap(server.rounds)(carry.medium.server)))
+    rounds = (
+        sent if server is None else float(jnp.mean(jax.vmap(server.rounds)(carry.medium.server)))
+    )
     bits, bits_unicast = traffic_bits(simulation, totals)
     net = jax.vmap(simulation.network.measures)(carry.medium.network)
     extremes = ("consensus_max", "node_norm")
@@ -217,7 +237,10 @@ def _row(
         "gradients": finished / nodes,
         "rounds": rounds,
         "bits": bits,
-        **{name: float((jnp.max if name in extremes else jnp.mean)(value)) for name, value in measured.items()},
+        **{
+            name: float((jnp.max if name in extremes else jnp.mean)(value))
+            for name, value in measured.items()
+        },
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
         "kappa": sum(totals.busy) / (slots * nodes) if slots else 0.0,

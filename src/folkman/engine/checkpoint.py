@@ -28,7 +28,11 @@ FORMAT = "folkman checkpoint 4"
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
     """Write `mark` whole or not at all; `fingerprint` names the run it belongs to."""
     arrays = {name: np.array(leaf, order="C") for name, leaf in _named(mark.carry).items()}
-    notes = {"format": FORMAT, "fingerprint": fingerprint, "totals": json.dumps(mark.totals._asdict())}
+    notes = {
+        "format": FORMAT,
+        "fingerprint": fingerprint,
+        "totals": json.dumps(mark.totals._asdict()),
+    }
     save_tensors(Path(path), arrays, notes)
 
 
@@ -43,9 +47,13 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
             f"expected a checkpoint, {path} is damaged: {error}; delete it to start this run again"
         ) from error
     if notes.get("format") != FORMAT:
-        raise ValueError(f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}")
+        raise ValueError(
+            f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}"
+        )
     if notes.get("fingerprint") != fingerprint:
-        raise ValueError(f"{path} belongs to another run or configuration; delete it to start this run again")
+        raise ValueError(
+            f"{path} belongs to another run or configuration; delete it to start this run again"
+        )
     like = _as_roomy(like, arrays)
     expected = _named(like.carry)
     for name, leaf in expected.items():
@@ -72,9 +80,18 @@ def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
 
 def _named(carry: Any) -> dict[str, np.ndarray]:
     """Return the leaves of a carry by path, in the order of the tree."""
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(carry)}
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(carry)
+    }
 
 
 def _totals(fields: dict[str, Any]) -> Totals:
     traffic = Counts(*map(tuple, fields["traffic"]))
-    return Totals(tuple(fields["gradients"]), tuple(fields["busy"]), traffic, fields["age_sum"], fields["age_max"])
+    return Totals(
+        tuple(fields["gradients"]),
+        tuple(fields["busy"]),
+        traffic,
+        fields["age_sum"],
+        fields["age_max"],
+    )

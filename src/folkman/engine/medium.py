@@ -37,7 +37,9 @@ class PeerMedium(NamedTuple):
 
     network: NetworkState
     snapshots: snapshots.Snapshots
-    brought: Array  # (rx, tx) stamp that the network brought last; held unless the receiver was away
+    brought: (
+        Array  # (rx, tx) stamp that the network brought last; held unless the receiver was away
+    )
     mixed: Array | None  # (rx, message) sums of the copies by share, if those are the weights
 
 
@@ -76,7 +78,9 @@ def in_lockstep(algorithm: Algorithm) -> bool:
     return Assumption.LOCKSTEP in algorithm.assumes
 
 
-def prices(problem: Learnable, network: Network, algorithm: Algorithm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def prices(
+    problem: Learnable, network: Network, algorithm: Algorithm
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the bits of each form of a node's and of the server's messages, before the network adds its own."""
     bits, dim = network.bits_per_parameter, problem.dim
     up = algorithm.prices(dim, bits) if algorithm.prices else (_entries(algorithm, problem) * bits,)
@@ -104,15 +108,23 @@ def _count(mask: Array, form: Array, forms: int) -> Array:
     return jnp.zeros(forms, jnp.int32).at[form].add(mask.astype(jnp.int32))
 
 
-def _open_peers(problem: Learnable, network: Network, algorithm: Algorithm, states: State, key: Array) -> PeerMedium:
+def _open_peers(
+    problem: Learnable, network: Network, algorithm: Algorithm, states: State, key: Array
+) -> PeerMedium:
     messages = jax.vmap(algorithm.message)(states)
     nodes = problem.num_nodes
     none = jnp.zeros((nodes, nodes), jnp.int32)
     if in_lockstep(algorithm):
-        store = snapshots.start(messages, 2, recent=2)  # in a recording a sender may be a round ahead
+        store = snapshots.start(
+            messages, 2, recent=2
+        )  # in a recording a sender may be a round ahead
         return PeerMedium(network.lockstep_init(nodes, key), store, none, None)
     store = snapshots.start(messages, network.versions(nodes), network.recent)
-    mixed = snapshots.mixture(store, _by_share(problem)) if algorithm.sums and algorithm.mixing is None else None
+    mixed = (
+        snapshots.mixture(store, _by_share(problem))
+        if algorithm.sums and algorithm.mixing is None
+        else None
+    )
     return PeerMedium(network.init(nodes, key), store, none, mixed)
 
 
@@ -121,7 +133,9 @@ def _by_share(problem: Learnable) -> Array:
     return jnp.broadcast_to(problem.share[None], (nodes, nodes))
 
 
-def _peer_inboxes(algorithm: Algorithm, medium: PeerMedium, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+def _peer_inboxes(
+    algorithm: Algorithm, medium: PeerMedium, problem: Learnable, slot: Array
+) -> tuple[Inbox, Any]:
     store = medium.snapshots
     if algorithm.mixing is None:
         mixing = _by_share(problem)
@@ -152,7 +166,9 @@ def _exchange_peers(
     edges = _edges(algorithm, problem)
     if in_lockstep(algorithm):
         waits = algorithm.mixing is None or algorithm.mixing.waits
-        net, delivery = network.exchange(medium.network, offers, edges if waits else None, bits, key)
+        net, delivery = network.exchange(
+            medium.network, offers, edges if waits else None, bits, key
+        )
         held = delivery.held
     else:
         net, delivery = network.step(medium.network, offers, bits, key)
@@ -167,7 +183,9 @@ def _exchange_peers(
     mixed = medium.mixed
     if mixed is not None:
         arrived = jnp.any(held != medium.snapshots.held)
-        mixed = lax.cond(arrived, lambda: snapshots.mixture(store, _by_share(problem)), lambda: mixed)
+        mixed = lax.cond(
+            arrived, lambda: snapshots.mixture(store, _by_share(problem)), lambda: mixed
+        )
     return PeerMedium(net, store, delivery.held, mixed), Traffic(sent, copies, none, none), event
 
 
@@ -180,7 +198,9 @@ def _edges(algorithm: Algorithm, problem: Learnable) -> Array:
     return (algorithm.mixing.weights(others) > 0) & others
 
 
-def _open_star(problem: Learnable, network: Network, algorithm: Algorithm, states: State, key: Array) -> StarMedium:
+def _open_star(
+    problem: Learnable, network: Network, algorithm: Algorithm, states: State, key: Array
+) -> StarMedium:
     assert algorithm.server is not None  # noqa: S101 - medium_of chose the star for its server
     nodes = problem.num_nodes
     up = jax.vmap(algorithm.message)(states)
@@ -188,7 +208,9 @@ def _open_star(problem: Learnable, network: Network, algorithm: Algorithm, state
     answer = algorithm.server.message(server)
     down = jnp.broadcast_to(answer, (nodes, answer.shape[0]))
     no, zero = jnp.zeros(nodes, bool), jnp.zeros(nodes, jnp.int32)
-    return StarMedium(network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, no, no, zero, zero)
+    return StarMedium(
+        network.star_init(nodes, key), server, jnp.zeros_like(up), ~no, down, no, no, no, zero, zero
+    )
 
 
 def _star_inboxes(medium: StarMedium, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
@@ -234,7 +256,9 @@ def _exchange_star(
     coming = (medium.coming | upload.started) & ~upload.arrived & ~upload.lost
 
     uploads = _uploads(up, problem.share, upload.arrived, finite, coming)
-    server_state = server.receive(medium.server, uploads, jax.random.fold_in(key, int(Stream.SERVER)))
+    server_state = server.receive(
+        medium.server, uploads, jax.random.fold_in(key, int(Stream.SERVER))
+    )
 
     answer = server.message(server_state)
     answer_form = server.form(server_state)
@@ -246,10 +270,14 @@ def _exchange_star(
     held = jnp.where(download.arrived, stamp, medium.held)
     sent = _count(upload.started, form, len(price))
     served = _count(jnp.any(download.started)[None], answer_form[None], len(answer_price))
-    copies = _count(jnp.sum(download.started, dtype=jnp.int32)[None], answer_form[None], len(answer_price))
+    copies = _count(
+        jnp.sum(download.started, dtype=jnp.int32)[None], answer_form[None], len(answer_price)
+    )
     owed = (owed & ~download.started) | download.lost
     heard = download.arrived | (medium.heard & ~present)  # who is away hears it on its return
-    new = StarMedium(net, server_state, up, finite, down, heard, coming & ~download.started, owed, stamp, held)
+    new = StarMedium(
+        net, server_state, up, finite, down, heard, coming & ~download.started, owed, stamp, held
+    )
     return new, Traffic(sent, sent, served, copies), (upload, download)
 
 

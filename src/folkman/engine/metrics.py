@@ -17,7 +17,15 @@ from folkman.problem.learnable import Evaluation, Learnable
 if TYPE_CHECKING:
     from folkman.engine.simulate import Mark, Simulation
 
-__all__ = ["Counts", "Totals", "cell_measures", "network_model", "node_models", "row_of", "traffic_bits"]
+__all__ = [
+    "Counts",
+    "Totals",
+    "cell_measures",
+    "network_model",
+    "node_models",
+    "row_of",
+    "traffic_bits",
+]
 
 
 class Counts(NamedTuple):
@@ -68,18 +76,24 @@ def network_model(problem: Learnable, algorithm: Algorithm, carry: Carry) -> Arr
     return jnp.dot(problem.share, params, precision="highest")
 
 
-def cell_measures(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Array, dict[str, Array]]:
+def cell_measures(
+    problem: Learnable, algorithm: Algorithm, carry: Carry
+) -> tuple[Array, dict[str, Array]]:
     """Return the network's model (d,) and all that is measured on it."""
     w, _, spread = _spread(problem, algorithm, carry)
     return w, problem.evaluate(w)._asdict() | spread
 
 
 @partial(jax.jit, static_argnums=1)
-def _models(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+def _models(
+    problem: Learnable, algorithm: Algorithm, carry: Carry
+) -> tuple[Array, Array, dict[str, Array]]:
     return _spread(problem, algorithm, carry)
 
 
-def _spread(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Array, Array, dict[str, Array]]:
+def _spread(
+    problem: Learnable, algorithm: Algorithm, carry: Carry
+) -> tuple[Array, Array, dict[str, Array]]:
     """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
@@ -89,7 +103,11 @@ def _spread(problem: Learnable, algorithm: Algorithm, carry: Carry) -> tuple[Arr
     w = network_model(problem, algorithm, carry)
     apart = jnp.linalg.norm(models - w[None], axis=1)
     norm = jnp.max(jnp.linalg.norm(params, axis=1))
-    return w, models, {"consensus": jnp.mean(apart), "consensus_max": jnp.max(apart), "node_norm": norm}
+    return (
+        w,
+        models,
+        {"consensus": jnp.mean(apart), "consensus_max": jnp.max(apart), "node_norm": norm},
+    )
 
 
 @jax.jit
@@ -144,8 +162,15 @@ def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
     """Return the bits on air with a broadcast counted once, and with each receiver counted."""
     problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
     up, down = prices(problem, network, algorithm)
-    copies = algorithm.copy_prices(problem.dim, network.bits_per_parameter) if algorithm.copy_prices else up
-    on_air = [[float(np.asarray(network.payload_bits(price))) for price in side] for side in (up, copies, down)]
+    copies = (
+        algorithm.copy_prices(problem.dim, network.bits_per_parameter)
+        if algorithm.copy_prices
+        else up
+    )
+    on_air = [
+        [float(np.asarray(network.payload_bits(price))) for price in side]
+        for side in (up, copies, down)
+    ]
     sent, sent_copies, served, served_copies = totals.traffic
     once = _priced(sent, on_air[0]) + _priced(served, on_air[2])
     return once, _priced(sent_copies, on_air[1]) + _priced(served_copies, on_air[2])

@@ -49,7 +49,9 @@ class Presence(Protocol):
         """Tell which nodes start again from the first model in this slot, (node,) bool."""
         ...
 
-    def corrupt(self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False) -> Array:
+    def corrupt(
+        self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False
+    ) -> Array:
         """Return what is sent instead of `messages` (node, message)."""
         ...
 
@@ -73,7 +75,9 @@ class Asleep:
         """Refuse a table of another number of nodes."""
         nodes = self.awake.shape[1]
         if nodes != num_nodes:
-            raise ValueError(f"expected a table of {num_nodes} nodes, got {nodes}; record it with this many")
+            raise ValueError(
+                f"expected a table of {num_nodes} nodes, got {nodes}; record it with this many"
+            )
 
     def present(self, num_nodes: int, slot: Array) -> Array:
         """Tell who is awake."""
@@ -90,7 +94,9 @@ class Asleep:
         del slot
         return jnp.zeros(num_nodes, bool)
 
-    def corrupt(self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False) -> Array:
+    def corrupt(
+        self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False
+    ) -> Array:
         """Return the messages: nobody lies."""
         del initial, key, about_zero
         return messages

@@ -80,7 +80,9 @@ class _World(NamedTuple):
         messages = jnp.stack([jnp.asarray(node.message()) for node in nodes])
         about_zero = nodes[0].algorithm.differences
         return np.asarray(
-            self.faults.corrupt(messages, self.problem.initial, self.slot_key(slot), about_zero=about_zero)
+            self.faults.corrupt(
+                messages, self.problem.initial, self.slot_key(slot), about_zero=about_zero
+            )
         )
 
 
@@ -113,9 +115,12 @@ class _Learner:
         if not finishes:
             return
         if self.point is None:
-            raise ValueError(f"the timeline has node {self.index} finish a gradient that it did not begin")
+            raise ValueError(
+                f"the timeline has node {self.index} finish a gradient that it did not begin"
+            )
         batch_key, own_key = (
-            node_key(make_key(self.seed, stream), self.index, self.steps) for stream in (Stream.BATCH, Stream.ALGORITHM)
+            node_key(make_key(self.seed, stream), self.index, self.steps)
+            for stream in (Stream.BATCH, Stream.ALGORITHM)
         )
         loss, grad = self.problem.gradients(self.point[None], batch_key[None])
         self.state = self.algorithm.update(self.state, inbox, loss[0], grad[0], own_key)
@@ -135,7 +140,15 @@ def _doubled(leaf: Any) -> Any:
     return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf
 
 
-def _inbox(store: Any, weight: Any, own_weight: float, heard: Any, age: Any, finite: Any, coming: Any = None) -> Inbox:
+def _inbox(
+    store: Any,
+    weight: Any,
+    own_weight: float,
+    heard: Any,
+    age: Any,
+    finite: Any,
+    coming: Any = None,
+) -> Inbox:
     """Return an inbox with every copy written out: neighbour j is row j."""
     return Inbox(
         store=jnp.stack([jnp.asarray(copy) for copy in store]),
@@ -162,7 +175,9 @@ def _between_peers(
     frozen = [{0: node.message()} for node in nodes]  # frozen[j][s]: what j sent with stamp s
     for t in range(len(timeline.held)):
         held, there = timeline.held[t], world.present(t)
-        heard = (held != timeline.held[max(t - 1, 0)]) | (heard & ~world.present(max(t - 1, 0))[:, None])
+        heard = (held != timeline.held[max(t - 1, 0)]) | (
+            heard & ~world.present(max(t - 1, 0))[:, None]
+        )
         mixing = np.tile(share, (count, 1))
         if algorithm.mixing is not None:
             mixing = np.asarray(algorithm.mixing.weights(jnp.asarray(heard)), np.float64)
@@ -172,7 +187,9 @@ def _between_peers(
             others = np.arange(count) != i
             copies = [frozen[j][int(held[i, j]) if j != i else 0] for j in range(count)]
             new = heard[i] if lockstep else heard[i] & others
-            inbox = _inbox(copies, mixing[i] * others, mixing[i, i], new, t - held[i], np.ones(count, bool))
+            inbox = _inbox(
+                copies, mixing[i] * others, mixing[i, i], new, t - held[i], np.ones(count, bool)
+            )
             nodes[i].slot(inbox, finishes=bool(timeline.finished[t, i]))
         if timeline.sends[t].any():
             messages = world.sent(nodes, t)
@@ -192,7 +209,9 @@ def _forget(frozen: list[dict[int, Vector]], coming: NDArray[np.int32]) -> None:
             del messages[stamp]
 
 
-def _around_server(world: _World, timeline: StarTimeline, server: Server, nodes: list[_Learner]) -> FinalParameters:
+def _around_server(
+    world: _World, timeline: StarTimeline, server: Server, nodes: list[_Learner]
+) -> FinalParameters:
     share, count = _shares(world.problem), len(nodes)
     state = server.init(world.problem.initial, count)
     up = [node.message() * 0.0 for node in nodes]
@@ -205,15 +224,21 @@ def _around_server(world: _World, timeline: StarTimeline, server: Server, nodes:
         for i in np.flatnonzero(there):
             if world.faults.begins_anew(count, jnp.asarray(t))[i]:
                 nodes[i].start()
-            answer = _inbox([down[i]], np.ones(1), 0.0, heard[i : i + 1], t - held[i : i + 1], np.ones(1, bool))
+            answer = _inbox(
+                [down[i]], np.ones(1), 0.0, heard[i : i + 1], t - held[i : i + 1], np.ones(1, bool)
+            )
             nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
         messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
         for i in np.flatnonzero(timeline.up_started[t]):
             finite[i] = np.isfinite(messages[i]).all()
             up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
         coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
-        uploads = _inbox(up, share, 0.0, timeline.up_arrived[t], np.zeros(count, int), finite, coming)
-        state = server.receive(state, uploads, jax.random.fold_in(world.slot_key(t), int(Stream.SERVER)))
+        uploads = _inbox(
+            up, share, 0.0, timeline.up_arrived[t], np.zeros(count, int), finite, coming
+        )
+        state = server.receive(
+            state, uploads, jax.random.fold_in(world.slot_key(t), int(Stream.SERVER))
+        )
         for i in np.flatnonzero(timeline.down_started[t]):
             down[i], formed[i] = np.array(server.message(state)), t + 1
         coming = coming & ~timeline.down_started[t]

@@ -68,7 +68,11 @@ class Clock(NamedTuple):
         """Return the compute time of each node, checked."""
         given = self.compute_slots
         try:
-            times = tuple(map(index, given)) if isinstance(given, tuple | list) else (index(given),) * num_nodes
+            times = (
+                tuple(map(index, given))
+                if isinstance(given, tuple | list)
+                else (index(given),) * num_nodes
+            )
         except TypeError:
             times = ()
         if len(times) != num_nodes or min(times) < 1:
@@ -182,15 +186,29 @@ def check_clock(network: Network, clock: Clock) -> None:
     )
 
 
-def check_fit(num_nodes: int, network: Network, algorithm: Algorithm, faults: Presence = NO_FAULTS) -> None:
+def check_fit(
+    num_nodes: int, network: Network, algorithm: Algorithm, faults: Presence = NO_FAULTS
+) -> None:
     """Refuse a network or faults that break what the algorithm assumes, or that are for other nodes."""
     faults.check(num_nodes)
     name = getattr(network, "name", "a recorded timeline")
     given = {
-        Assumption.LOCKSTEP: (network.synchronous, f"the network '{name}'", "a delay law or the radio"),
+        Assumption.LOCKSTEP: (
+            network.synchronous,
+            f"the network '{name}'",
+            "a delay law or the radio",
+        ),
         Assumption.RELIABLE: (network.reliable, f"the network '{name}'", "a network without loss"),
-        Assumption.PRESENT: (not faults.leaves_for_good, "a node that crashes for good", "faults that end"),
-        Assumption.STEADY: (not faults.starts_anew, "a node that restarts after a crash", "'away' instead of 'crash'"),
+        Assumption.PRESENT: (
+            not faults.leaves_for_good,
+            "a node that crashes for good",
+            "faults that end",
+        ),
+        Assumption.STEADY: (
+            not faults.starts_anew,
+            "a node that restarts after a crash",
+            "'away' instead of 'crash'",
+        ),
     }
     for need, (met, breaker, cure) in given.items():
         if need in algorithm.assumes and not met:
@@ -203,14 +221,20 @@ def check_fit(num_nodes: int, network: Network, algorithm: Algorithm, faults: Pr
             f"{algorithm.name} waits for {algorithm.needs(num_nodes)} of {num_nodes} nodes, and {gone} of them crash "
             "for good; let it wait for fewer, or use faults that end"
         )
-    if algorithm.mixing is not None and not algorithm.mixing.waits and (faults.away or faults.crash):
+    if (
+        algorithm.mixing is not None
+        and not algorithm.mixing.waits
+        and (faults.away or faults.crash)
+    ):
         raise ValueError(
             f"{algorithm.name} on the topology 'schedule' needs every node in every round, and some are away or crash; "
             "use another topology, or no such faults"
         )
     key = make_key(0, Stream.DELAY)
     if algorithm.server is not None:
-        jax.eval_shape(lambda: network.star_init(num_nodes, key))  # a recording refuses a server, or other nodes
+        jax.eval_shape(
+            lambda: network.star_init(num_nodes, key)
+        )  # a recording refuses a server, or other nodes
     elif Assumption.LOCKSTEP not in algorithm.assumes:
         network.versions(num_nodes)
 
@@ -237,7 +261,9 @@ def march(
     longest = min(longest, STRETCH) if isinstance(mark.carry.medium, PeerMedium) else longest
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
-        carry, rows = advance(problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry)
+        carry, rows = advance(
+            problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry
+        )
         if is_missing(carry):
             mark = mark._replace(carry=with_room(mark.carry))
             continue
@@ -257,7 +283,9 @@ Fixed: TypeAlias = tuple[Network, Algorithm, tuple[int, ...], Presence]
 """What a compiled slot is made for: network, algorithm, compute times, faults."""
 
 
-def _advance(problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
+def _advance(
+    problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry
+) -> tuple[Carry, Any]:
     """Run `length` slots as one program."""
     if keep:
         return _scan(problem, fixed, length, carry)
@@ -297,11 +325,15 @@ def _scan(problem: Learnable, fixed: Fixed, length: int, carry: Carry) -> tuple[
 
 _first = jax.jit(first, static_argnums=(1, 2, 3))
 _clear = jax.jit(clear)
-_begin = jax.jit(begin, static_argnums=(1, 2, 3), donate_argnums=4)  # a carry is written over its predecessor
+_begin = jax.jit(
+    begin, static_argnums=(1, 2, 3), donate_argnums=4
+)  # a carry is written over its predecessor
 _finish = jax.jit(finish, static_argnums=(1, 2, 3), donate_argnums=4)
 
 
-def _advance_in_python(problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry) -> tuple[Carry, Any]:
+def _advance_in_python(
+    problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry
+) -> tuple[Carry, Any]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     network, algorithm, compute, faults = fixed
     rows = []
@@ -324,7 +356,11 @@ def is_missing(carry: Carry) -> bool:
 
 
 def _lacks_room(carry: Carry) -> Array:
-    return jnp.any(carry.medium.snapshots.missing) if isinstance(carry.medium, PeerMedium) else jnp.asarray(False)
+    return (
+        jnp.any(carry.medium.snapshots.missing)
+        if isinstance(carry.medium, PeerMedium)
+        else jnp.asarray(False)
+    )
 
 
 def with_room(carry: Carry) -> Carry:
@@ -345,7 +381,11 @@ def with_room(carry: Carry) -> Carry:
 
 def _held(carry: Carry) -> Array:
     """Return the stamps in use in the coming slot; nothing around a server."""
-    return carry.medium.snapshots.held if isinstance(carry.medium, PeerMedium) else jnp.zeros(0, jnp.int32)
+    return (
+        carry.medium.snapshots.held
+        if isinstance(carry.medium, PeerMedium)
+        else jnp.zeros(0, jnp.int32)
+    )
 
 
 def join_timeline(chunks: list[Any], nodes: int) -> PeerTimeline | StarTimeline:
@@ -354,4 +394,6 @@ def join_timeline(chunks: list[Any], nodes: int) -> PeerTimeline | StarTimeline:
     if held.shape[1:] == (nodes, nodes):
         return PeerTimeline(held, event.sends, finished)
     upload, download = event
-    return StarTimeline(upload.started, upload.arrived, download.started, download.arrived, finished)
+    return StarTimeline(
+        upload.started, upload.arrived, download.started, download.arrived, finished
+    )

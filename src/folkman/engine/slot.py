@@ -48,12 +48,18 @@ class Carry(NamedTuple):
 
 
 def first(
-    problem: Learnable, network: Network, algorithm: Algorithm, compute_slots: tuple[int, ...], seed: ArrayLike
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute_slots: tuple[int, ...],
+    seed: ArrayLike,
 ) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
     nodes = problem.num_nodes
     states = first_states(problem, algorithm, seed)
-    medium = medium_of(algorithm).open(problem, network, algorithm, states, make_key(seed, Stream.DELAY))
+    medium = medium_of(algorithm).open(
+        problem, network, algorithm, states, make_key(seed, Stream.DELAY)
+    )
     up, down = prices(problem, network, algorithm)
     zero = jnp.zeros(nodes, jnp.int32)
     kept = problem.dim if max(compute_slots) > 1 else 0
@@ -94,20 +100,29 @@ def clear(carry: Carry) -> Carry:
 
 
 def begin(
-    problem: Learnable, algorithm: Algorithm, compute_slots: tuple[int, ...], faults: Presence, carry: Carry
+    problem: Learnable,
+    algorithm: Algorithm,
+    compute_slots: tuple[int, ...],
+    faults: Presence,
+    carry: Carry,
 ) -> tuple[Carry, Array, Array]:
     """Let nodes hear, and return where each wants its gradient (node, d) and the keys of the mini-batches."""
     carry = _with_new_starts(problem, algorithm, faults, carry)
     present = faults.present(problem.num_nodes, carry.slot)
     inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
-    states = _where(present, jax.vmap(algorithm.receive, (0, axes))(carry.states, inbox), carry.states)
-    left = jnp.where(jax.vmap(algorithm.restarts, (0, axes))(states, inbox) & present, 0, carry.left)
+    states = _where(
+        present, jax.vmap(algorithm.receive, (0, axes))(carry.states, inbox), carry.states
+    )
+    left = jnp.where(
+        jax.vmap(algorithm.restarts, (0, axes))(states, inbox) & present, 0, carry.left
+    )
     starts = jax.vmap(algorithm.computes)(states) & (left == 0) & present
     left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
     mean, oldest = _ages(inbox)
     carry = carry._replace(
-        age_mean=jnp.where(starts, mean, carry.age_mean), age_max=jnp.where(starts, oldest, carry.age_max)
+        age_mean=jnp.where(starts, mean, carry.age_mean),
+        age_max=jnp.where(starts, oldest, carry.age_max),
     )
     if max(compute_slots) > 1:
         point = jnp.where(starts[:, None], point, carry.point)
@@ -135,10 +150,14 @@ def finish(
     finished = busy & (left == 0)
     losses, grads = gradients
     keys = node_keys(make_key(carry.seed, Stream.ALGORITHM), problem.node, carry.steps)
-    updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(carry.states, inbox, losses, grads, keys)
+    updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
+        carry.states, inbox, losses, grads, keys
+    )
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
-    moved, traffic, events = medium.exchange(carry.medium, problem, network, algorithm, faults, states, carry.slot, key)
+    moved, traffic, events = medium.exchange(
+        carry.medium, problem, network, algorithm, faults, states, carry.slot, key
+    )
     carry = carry._replace(
         slot=carry.slot + 1,
         states=states,
@@ -152,10 +171,14 @@ def finish(
 
 def _where(mask: Array, new: State, old: State) -> State:
     """Return the new state of the nodes in the mask, the old one of the others."""
-    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b), new, old)
+    return jax.tree.map(
+        lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b), new, old
+    )
 
 
-def _with_new_starts(problem: Learnable, algorithm: Algorithm, faults: Presence, carry: Carry) -> Carry:
+def _with_new_starts(
+    problem: Learnable, algorithm: Algorithm, faults: Presence, carry: Carry
+) -> Carry:
     """Let nodes that come back from a crash in this slot begin anew."""
     if not faults.crash:
         return carry
@@ -180,5 +203,7 @@ def _count(carry: Carry, busy: Array, finished: Array, traffic: Traffic) -> Tall
         busy=tally.busy + busy,
         traffic=Traffic(*(old + new for old, new in zip(tally.traffic, traffic, strict=True))),
         age_sum=tally.age_sum + jnp.sum(jnp.where(finished, carry.age_mean, 0.0)),
-        age_max=jnp.maximum(tally.age_max, jnp.max(jnp.where(finished, carry.age_max, 0), initial=0)),
+        age_max=jnp.maximum(
+            tally.age_max, jnp.max(jnp.where(finished, carry.age_max, 0), initial=0)
+        ),
     )

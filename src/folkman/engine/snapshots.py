@@ -7,7 +7,7 @@ nobody holds it and it can no longer be delivered. Where the weights never chang
 only in slots in which a copy arrives.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,13 +37,19 @@ class Snapshots(NamedTuple):
 def start(messages: Array, versions: int, recent: int = 1) -> Snapshots:
     """Begin with every node's first message, stamp 0, known to all; room for `versions` payloads a sender."""
     nodes = messages.shape[0]
-    payload = jnp.zeros((_whole_blocks(nodes * versions), messages.shape[1]), messages.dtype).at[:nodes].set(messages)
+    payload = (
+        jnp.zeros((_whole_blocks(nodes * versions), messages.shape[1]), messages.dtype)
+        .at[:nodes]
+        .set(messages)
+    )
     first = jnp.arange(nodes, dtype=jnp.int32)
     none = jnp.full((nodes, recent), -1, jnp.int32)
     zero = jnp.zeros((nodes, nodes), jnp.int32)
     row = jnp.broadcast_to(first[None], (nodes, nodes))
     newest, stamps = none.at[:, 0].set(first), none.at[:, 0].set(0)
-    return Snapshots(payload, newest, stamps, zero, row, jnp.zeros((nodes, nodes), bool), jnp.asarray(False))
+    return Snapshots(
+        payload, newest, stamps, zero, row, jnp.zeros((nodes, nodes), bool), jnp.asarray(False)
+    )
 
 
 def widen(snapshots: Snapshots, rows: int) -> Snapshots:
@@ -53,7 +59,12 @@ def widen(snapshots: Snapshots, rows: int) -> Snapshots:
 
 
 def put(
-    snapshots: Snapshots, messages: Array, stamp: Array, sends: Array, held: Array, present: Array | None = None
+    snapshots: Snapshots,
+    messages: Array,
+    stamp: Array,
+    sends: Array,
+    held: Array,
+    present: Array | None = None,
 ) -> Snapshots:
     """Freeze the messages of the senders under `stamp`, then let every node hold the copies `held` (rx, tx).
 
@@ -77,7 +88,9 @@ def put(
         lambda: jnp.full(nodes, snapshots.payload.shape[0], jnp.int32),
     )
     shifted = jnp.concatenate([place[:, None], snapshots.newest[:, :-1]], axis=1)
-    stamps = jnp.concatenate([jnp.broadcast_to(stamp, (nodes, 1)), snapshots.newest_stamp[:, :-1]], axis=1)
+    stamps = jnp.concatenate(
+        [jnp.broadcast_to(stamp, (nodes, 1)), snapshots.newest_stamp[:, :-1]], axis=1
+    )
     heard = held != snapshots.held
     if present is not None:
         heard = heard | (snapshots.heard & ~present[:, None])
@@ -88,7 +101,9 @@ def put(
         held=held,
         row=jnp.where(fresh, place[None], row),
         heard=heard,
-        missing=snapshots.missing | ~brought | jnp.any(sends & (place == snapshots.payload.shape[0])),
+        missing=snapshots.missing
+        | ~brought
+        | jnp.any(sends & (place == snapshots.payload.shape[0])),
     )
 
 
@@ -107,17 +122,25 @@ def mixture(snapshots: Snapshots, mixing: Array) -> Array:
     """
     nodes, rows = snapshots.held.shape[0], snapshots.payload.shape[0]
     weight = jnp.where(_others(nodes), mixing, 0.0)
-    by_row = jnp.zeros((nodes, rows), weight.dtype).at[jnp.arange(nodes)[:, None], snapshots.row].add(weight)
+    by_row = (
+        jnp.zeros((nodes, rows), weight.dtype)
+        .at[jnp.arange(nodes)[:, None], snapshots.row]
+        .add(weight)
+    )
     if rows < 2 * BLOCK:
         return jnp.dot(by_row, snapshots.payload, precision="highest")
 
     def add(block: Array, total: Array) -> Array:
         columns = lax.dynamic_slice_in_dim(by_row, block * BLOCK, BLOCK, axis=1)
-        return total + jnp.dot(columns, lax.dynamic_slice_in_dim(snapshots.payload, block * BLOCK, BLOCK))
+        return total + jnp.dot(
+            columns, lax.dynamic_slice_in_dim(snapshots.payload, block * BLOCK, BLOCK)
+        )
 
     used = jnp.max(snapshots.row) // BLOCK + 1
     with jax.default_matmul_precision("highest"):
-        return lax.fori_loop(0, used, add, jnp.zeros((nodes, snapshots.payload.shape[1]), snapshots.payload.dtype))
+        return lax.fori_loop(
+            0, used, add, jnp.zeros((nodes, snapshots.payload.shape[1]), snapshots.payload.dtype)
+        )
 
 
 def _whole_blocks(rows: int) -> int:
@@ -125,7 +148,9 @@ def _whole_blocks(rows: int) -> int:
     return rows if rows < 2 * BLOCK else -(-rows // BLOCK) * BLOCK
 
 
-def inboxes(snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None) -> tuple[Inbox, Inbox]:
+def inboxes(
+    snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None
+) -> tuple[Inbox, Inbox]:
     """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
 
     `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if it is at hand.
@@ -142,7 +167,9 @@ def inboxes(snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | Non
         mixed=mixed,
     )
     along = None if mixed is None else 0
-    return inbox, Inbox(store=None, row=0, weight=0, own_weight=0, heard=0, age=0, finite=None, mixed=along)  # type: ignore[arg-type]
+    axes: dict[str, Any] = dict.fromkeys(Inbox._fields, 0)
+    axes |= {"store": None, "finite": None, "coming": None, "mixed": along}
+    return inbox, Inbox(**axes)
 
 
 def _others(nodes: int) -> Array:

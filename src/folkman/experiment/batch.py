@@ -48,7 +48,9 @@ class Asked(NamedTuple):
 
     track: Sequence[str] = ()
     budget_s: float | None = None  # seconds after which to stop
-    only: Collection[str] | None = None  # keys of the jobs that are ours; others are looked at alone
+    only: Collection[str] | None = (
+        None  # keys of the jobs that are ours; others are looked at alone
+    )
     lean: bool = False  # keep metrics, drop models
     grows: bool = False  # the folder keeps what earlier plans made
     facts: Mapping[str, Any] = {}  # more for the head of the index
@@ -83,7 +85,11 @@ class Batch(NamedTuple):
 
 
 def run_batch(
-    plan: Plan, folder: SweepFolder, engine: Engine, watch: Watch = lambda _: None, asked: Asked = NOTHING_MORE
+    plan: Plan,
+    folder: SweepFolder,
+    engine: Engine,
+    watch: Watch = lambda _: None,
+    asked: Asked = NOTHING_MORE,
 ) -> Batch:
     """Run what is not finished, keep the index, and gather the results."""
     check_unchanged(folder.own_code())
@@ -105,7 +111,9 @@ def run_batch(
     return Batch(state, list(board.entries.values()), disk, why, tuple(board.made))
 
 
-def _orders(plan: Plan, folder: SweepFolder, store: Store, board: "_Board", asked: Asked) -> dict[str, dict[str, Any]]:
+def _orders(
+    plan: Plan, folder: SweepFolder, store: Store, board: "_Board", asked: Asked
+) -> dict[str, dict[str, Any]]:
     """Return the orders of our jobs that have not ended, those of the lowest rank first."""
     found = {}
     for job in sorted(plan.jobs, key=lambda job: job.rank):
@@ -148,7 +156,10 @@ def _run(
             return "", f"the budget of {budget_s:g} s is spent"
         if left and until_s is not None:
             rest_s = max(until_s - time.monotonic(), 0.0)
-            return "", f"{rest_s:.0f} s are left of the budget of {budget_s:g} s, less than a run takes"
+            return (
+                "",
+                f"{rest_s:.0f} s are left of the budget of {budget_s:g} s, less than a run takes",
+            )
         waiting = busy
         if busy:
             time.sleep(BUSY_WAIT_S)
@@ -158,10 +169,14 @@ def _run(
 class _Board:
     """The index while it changes."""
 
-    def __init__(self, plan: Plan, folder: SweepFolder, store: Store, engine: str, asked: Asked) -> None:
+    def __init__(
+        self, plan: Plan, folder: SweepFolder, store: Store, engine: str, asked: Asked
+    ) -> None:
         self._folder, self._store, self._only = folder, store, asked.only
         own_code = dict(asked.own_code)
-        own_code |= {path: digest for job in plan.jobs for path, digest in digests(job.config).items()}
+        own_code |= {
+            path: digest for job in plan.jobs for path, digest in digests(job.config).items()
+        }
         self._facts = {
             "name": plan.name,
             "axes": list(plan.keys),
@@ -171,9 +186,13 @@ class _Board:
             **({"own_code": own_code} if own_code else {}),
             **asked.facts,
         }
-        self.entries = {job.key: _entry(job, folder, ended(store.job(job.key))) for job in plan.jobs}
+        self.entries = {
+            job.key: _entry(job, folder, ended(store.job(job.key))) for job in plan.jobs
+        }
         before = folder.read_index()["jobs"] if asked.grows and folder.index.is_file() else []
-        self._kept = [job for job in before if job["key"] not in self.entries and job["state"] in ENDED]
+        self._kept = [
+            job for job in before if job["key"] not in self.entries and job["state"] in ENDED
+        ]
         self._to_do = sum(entry["state"] not in ENDED for entry in self.entries.values())
         self._begun_s, self._next_s = time.monotonic(), 0.0
         self.made: list[str] = []
@@ -182,7 +201,11 @@ class _Board:
     def seconds_of(self, alike: str) -> list[float]:
         """Return how long the jobs of a kind took that have ended."""
         known = [*self.entries.values(), *self._kept]
-        return [job["seconds"] for job in known if job["state"] in ENDED and _alike(job) == alike and job["seconds"]]
+        return [
+            job["seconds"]
+            for job in known
+            if job["state"] in ENDED and _alike(job) == alike and job["seconds"]
+        ]
 
     def started(self, key: str, worker: str) -> None:
         """Note that a job was handed out."""
@@ -246,8 +269,14 @@ def _entry(job: Job, folder: SweepFolder, known: Mapping[str, Any] | None) -> di
 def _standing(known: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return how a job stands by its `job.json`."""
     state = {"state": WAITING, "message": ""}
-    return {**state, **{key: known[key] for key in state}, **_costs(known)} if known else {**state, **_costs({})}
+    return (
+        {**state, **{key: known[key] for key in state}, **_costs(known)}
+        if known
+        else {**state, **_costs({})}
+    )
 
 
 def _costs(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: told.get(name) for name in ("seconds", "compute_s", "rss_mb", "peak_mb", "worker")}
+    return {
+        name: told.get(name) for name in ("seconds", "compute_s", "rss_mb", "peak_mb", "worker")
+    }

@@ -33,7 +33,9 @@ def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None
     w = problem.initial
     for done in range(comparison.slots + 1):
         if done % comparison.record_every == 0 or done == comparison.slots:
-            measured = {name: float(value) for name, value in evaluate(problem, w)._asdict().items()}
+            measured = {
+                name: float(value) for name, value in evaluate(problem, w)._asdict().items()
+            }
             own = {"slots": done, "seconds": done * slot_s, "gradients": float(done), **measured}
             note(run, dict.fromkeys((*AXES, *METRICS), nan) | own)
             if watch is not None:

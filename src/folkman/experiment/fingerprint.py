@@ -73,4 +73,10 @@ def _parts(thing: Any) -> Iterable[Any]:
 
 def _parts_of_function(function: FunctionType) -> Iterable[Any]:
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    return (function.__qualname__, function.__code__, function.__defaults__, function.__kwdefaults__, *cells)
+    return (
+        function.__qualname__,
+        function.__code__,
+        function.__defaults__,
+        function.__kwdefaults__,
+        *cells,
+    )

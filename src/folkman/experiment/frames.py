@@ -34,7 +34,10 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     star = not isinstance(carry.medium, PeerMedium)
     nodes = problem.num_nodes
     size = nodes + star
-    state, network = _below(carry.medium.network), getattr(simulation.network, "network", simulation.network)
+    state, network = (
+        _below(carry.medium.network),
+        getattr(simulation.network, "network", simulation.network),
+    )
     air, radio = getattr(state, "air", None), network if isinstance(network, RadioNetwork) else None
     pairs = size if size <= MOST_NODES else 0
     slot = int(carry.slot)
@@ -43,7 +46,11 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
     on_air, left, share = _on_air(state, radio, nodes, star)
     least_db = _least_db(carry.medium.network, radio)
-    sinr_db = _sinr_db(state, radio, on_air, carry.seed, least_db) if pairs else np.full(on_air.shape, np.nan)
+    sinr_db = (
+        _sinr_db(state, radio, on_air, carry.seed, least_db)
+        if pairs
+        else np.full(on_air.shape, np.nan)
+    )
     frame = Scene(
         slot=np.array(slot, np.int32),
         seconds=np.array(slot * simulation.clock.slot_s),
@@ -55,7 +62,9 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         share=share,
         sinr_db=sinr_db[:pairs, :pairs].astype(np.float32),
         disagreement=np.append(apart, [0.0] * star).astype(np.float32),
-        gradients=np.append(np.asarray(mark.totals.gradients, np.int64), [0] * star).astype(np.int64),
+        gradients=np.append(np.asarray(mark.totals.gradients, np.int64), [0] * star).astype(
+            np.int64
+        ),
         samples=np.append(np.asarray(problem.count, np.int64), [0] * star).astype(np.int64),
         interferers_m=_interferers(air, radio),
         cell_radius_m=radio.cell_radius_m if radio else float("nan"),
@@ -63,7 +72,9 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         threshold_db=float(radio.threshold_db) if radio else float("nan"),
         server=star,
     )
-    return frame._replace(**{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC})
+    return frame._replace(
+        **{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC}
+    )
 
 
 def _below(state: Any) -> Any:
@@ -76,13 +87,17 @@ def _positions(air: Any, size: int, star: bool) -> NDArray[np.float32]:
     if air is None:
         return np.full((size, 2), np.nan, np.float32)
     nodes = np.asarray(air.nodes.positions_m, np.float32)
-    return np.concatenate([nodes, np.zeros((int(star), 2), np.float32)])  # the base station is at the origin
+    return np.concatenate(
+        [nodes, np.zeros((int(star), 2), np.float32)]
+    )  # the base station is at the origin
 
 
 def _interferers(air: Any, radio: RadioNetwork | None) -> NDArray[np.float32]:
     if air is None or radio is None:
         return np.zeros((0, 2), np.float32)
-    points = np.asarray(air.interferers.positions_m, np.float32)[np.asarray(air.interferers.present)]
+    points = np.asarray(air.interferers.positions_m, np.float32)[
+        np.asarray(air.interferers.present)
+    ]
     return points[np.abs(points).max(axis=1, initial=0.0) < NEAR * radio.cell_radius_m]
 
 

@@ -73,7 +73,13 @@ def prepare() -> None:
 
 
 def order_for(
-    job: "Job", folder: "SweepFolder", store: "Store", project: str, track: Sequence[str] = (), *, lean: bool = False
+    job: "Job",
+    folder: "SweepFolder",
+    store: "Store",
+    project: str,
+    track: Sequence[str] = (),
+    *,
+    lean: bool = False,
 ) -> dict[str, Any]:
     """Return the order of a job: what a worker is sent. A `lean` job keeps its metrics and drops its model."""
     from folkman.config.build import seedless
@@ -99,7 +105,9 @@ def order_for(
     }
 
 
-def run_order(order: Mapping[str, Any], until_s: float | None = None, *, here: bool = False) -> dict[str, Any]:
+def run_order(
+    order: Mapping[str, Any], until_s: float | None = None, *, here: bool = False
+) -> dict[str, Any]:
     """Run a job in its folder unless it ended before; return its `job.json`, or state `busy` if another runs it.
 
     `here`: in the process of the caller, whose output is left alone and whose programs are kept. From `until_s` on (of
@@ -118,7 +126,12 @@ def run_order(order: Mapping[str, Any], until_s: float | None = None, *, here: b
                 return ended(folder) or _attempt(order, folder, started_s, until_s, here=here)
         except OSError as error:
             state = DISK if error.errno in DISK_ERRORS else FAILED
-            return _told(order, state, started_s, message=f"{error.strerror or error}: {error.filename or folder}")
+            return _told(
+                order,
+                state,
+                started_s,
+                message=f"{error.strerror or error}: {error.filename or folder}",
+            )
         except ValueError as error:
             return _told(order, FAILED, started_s, message=str(error))
 
@@ -189,14 +202,22 @@ def _run(
     run_folder, compute_s = JobFolder(folder), time.monotonic()
     run_folder.renew(order["config"])
     note_start(run_folder.provenance, ["run", run_folder.config.name], digests(comparison))
-    seen = tracking(order["track"], Path(order["track_root"]), order["project"], comparison.model_dump(), order["arm"])
+    seen = tracking(
+        order["track"],
+        Path(order["track_root"]),
+        order["project"],
+        comparison.model_dump(),
+        order["arm"],
+    )
     with jax.enable_x64(comparison.precision == "float64"), seen as watch:
         run = _make(order, comparison, run_folder, _until(watch, until_s))
     compute_s = time.monotonic() - compute_s
     return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
 
 
-def _make(order: Mapping[str, Any], comparison: "Comparison", folder: "RunFolder", watch: "Watch") -> "Run":
+def _make(
+    order: Mapping[str, Any], comparison: "Comparison", folder: "RunFolder", watch: "Watch"
+) -> "Run":
     """Make the run of a job, by the engine or by plain descent, and write its results."""
     from folkman.experiment.descent import descend
     from folkman.experiment.parts import make_all, parts
@@ -285,14 +306,21 @@ class _Workshop:
 _WORKSHOP = _Workshop()
 
 
-def _failed(order: Mapping[str, Any], error: BaseException, started_s: float, log: TextIO) -> dict[str, Any]:
+def _failed(
+    order: Mapping[str, Any], error: BaseException, started_s: float, log: TextIO
+) -> dict[str, Any]:
     traceback.print_exception(error, file=log)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return _told(order, FAILED, started_s, message=first[:500])
 
 
 def _told(
-    order: Mapping[str, Any], state: str, started_s: float, *, message: str = "", compute_s: float | None = None
+    order: Mapping[str, Any],
+    state: str,
+    started_s: float,
+    *,
+    message: str = "",
+    compute_s: float | None = None,
 ) -> dict[str, Any]:
     resident, peak = memory_mb()
     return {

@@ -26,7 +26,9 @@ def _row(name: str, algorithm: Algorithm) -> dict[str, Any]:
         role = "server"
     elif Assumption.LOCKSTEP in algorithm.assumes:
         role = "peers, in lock-step"
-    needs = [need for need in algorithm.assumes if not (need is Assumption.LOCKSTEP and server is None)]
+    needs = [
+        need for need in algorithm.assumes if not (need is Assumption.LOCKSTEP and server is None)
+    ]
     up = _formula(algorithm.prices, lambda d: _entries(algorithm, d))
     down = "" if server is None else _formula(server.prices, lambda d: _server_entries(server, d))
     return {
@@ -45,7 +47,11 @@ def _round(algorithm: Algorithm, up: str, down: str) -> str:
         return f"I ({up})" if Assumption.LOCKSTEP in algorithm.assumes else f"a broadcast: {up}"
     if algorithm.needs is not None:
         return f"M ({up}) + {down}"
-    return f"I ({up}) + {down}" if Assumption.PRESENT in algorithm.assumes else f"an upload: {up} + {down}"
+    return (
+        f"I ({up}) + {down}"
+        if Assumption.PRESENT in algorithm.assumes
+        else f"an upload: {up} + {down}"
+    )
 
 
 def _formula(prices: Prices | None, entries: Any) -> str:
@@ -53,7 +59,10 @@ def _formula(prices: Prices | None, entries: Any) -> str:
     if prices is None:
         return describe_price(lambda d, bits: entries(d) * bits)
     known = prices
-    forms = [describe_price(lambda d, bits, k=k: known(d, bits)[k]) for k in range(min(len(known(1024, 16)), 5))]
+    forms = [
+        describe_price(lambda d, bits, k=k: known(d, bits)[k])
+        for k in range(min(len(known(1024, 16)), 5))
+    ]
     distinct = [form for form in dict.fromkeys(forms) if form != "0"]
     return ", ".join(distinct[:3]) + (", ..." if len(distinct) > 3 else "")
 

@@ -24,7 +24,9 @@ class Observer:
         self.live = LiveWriter(folder.live(run), run, slots, simulation.problem.num_nodes)
         self.kept = folder.scene(run)
         records = math.ceil(slots / simulation.recording.every)
-        self.every = max(1, math.ceil(records / (MOST_FRAMES - 2)))  # frames at slot 0 and at the end come on top
+        self.every = max(
+            1, math.ceil(records / (MOST_FRAMES - 2))
+        )  # frames at slot 0 and at the end come on top
         self.frames: list[Scene] = []
 
     def begin(self, done: int) -> None:

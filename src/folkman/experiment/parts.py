@@ -68,7 +68,9 @@ class Part(NamedTuple):
 
 def comparison_of(folder: RunFolder) -> Comparison:
     """Return the comparison that a run folder was made from; refuse one made in Python, which no file describes."""
-    return resolve(read(folder.configuration(), warn=False), try_builders=False)  # checked when it was made
+    return resolve(
+        read(folder.configuration(), warn=False), try_builders=False
+    )  # checked when it was made
 
 
 def check(first_seed: Iterable[Part]) -> None:
@@ -95,9 +97,13 @@ def parts(
 
     `problems` are those that were built already, by seed.
     """
-    recording = Recording(comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines)
+    recording = Recording(
+        comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines
+    )
     fingerprint = hashlib.sha256(to_toml(by_content(comparison)).encode()).hexdigest()
-    by_seed = takes_seed(comparison) or isinstance(comparison.slot_s, Latency)  # other parts, another slot
+    by_seed = takes_seed(comparison) or isinstance(
+        comparison.slot_s, Latency
+    )  # other parts, another slot
     faults, built = comparison.faults.faults(), None
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
@@ -129,8 +135,12 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     place = folder.checkpoint(run)
     mark = start(simulation, run.seed)
     events: list[Any] = []
-    if place.is_file() and not simulation.recording.timeline:  # a timeline is kept in memory: start it again
-        mark = _resumed(part, checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}"), mark)
+    if (
+        place.is_file() and not simulation.recording.timeline
+    ):  # a timeline is kept in memory: start it again
+        mark = _resumed(
+            part, checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}"), mark
+        )
     else:
         run.rows = []
     saved_s = time.monotonic()
@@ -170,7 +180,9 @@ def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
     """Save the rows first: a checkpoint is then never ahead of them."""
     unfinished = Run(part.run.algorithm, part.run.label, part.run.seed, part.run.rows, RUNNING)
     folder.save_part(unfinished, part.fingerprint)
-    checkpoint.save(mark, folder.checkpoint(part.run), f"{part.fingerprint} {part.run.label} {part.run.seed}")
+    checkpoint.save(
+        mark, folder.checkpoint(part.run), f"{part.fingerprint} {part.run.label} {part.run.seed}"
+    )
 
 
 def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) -> None:
@@ -178,7 +190,10 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) 
     run, simulation = part.run, part.simulation
     run.model, run.nodes = outcome(simulation, mark)
     layout = simulation.problem.layout
-    tensors = {name: np.asarray(tensor) for name, tensor in layout.unflatten(jax.numpy.asarray(run.model)).items()}
+    tensors = {
+        name: np.asarray(tensor)
+        for name, tensor in layout.unflatten(jax.numpy.asarray(run.model)).items()
+    }
     save_tensors(folder.model(run), tensors)
     if simulation.recording.timeline and events:
         run.timeline = join_timeline(events, simulation.problem.num_nodes)

@@ -38,7 +38,18 @@ from folkman.config.own_code import by_content
 from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 
-__all__ = ["JOB_FORMAT", "Axes", "Job", "Plan", "axes_of", "contents", "expand", "job_key", "plan", "settle"]
+__all__ = [
+    "JOB_FORMAT",
+    "Axes",
+    "Job",
+    "Plan",
+    "axes_of",
+    "contents",
+    "expand",
+    "job_key",
+    "plan",
+    "settle",
+]
 
 JOB_FORMAT = 1
 """Raised when the same configuration would give other results; finished jobs of another format are run again."""
@@ -74,7 +85,9 @@ class Job(NamedTuple):
     arm: str
     settings: Mapping[str, Any]  # what tells this arm from others
     config: Comparison
-    kind: str = "run"  # or "descent": plain gradient descent on one machine (`folkman.experiment.descent`)
+    kind: str = (
+        "run"  # or "descent": plain gradient descent on one machine (`folkman.experiment.descent`)
+    )
     rank: int = 0  # jobs of a lower rank are run first
     notes: Mapping[str, Any] = {}  # more that the index keeps of it
 
@@ -130,9 +143,13 @@ def expand(
     for group in groups:
         require(isinstance(group, dict), f"expected an [[arm]] table, got {group!r}")
         given = group.get("each", {})
-        require(isinstance(given, dict), f"`each` of an [[arm]] must be a table of lists, got {given!r}")
+        require(
+            isinstance(given, dict), f"`each` of an [[arm]] must be a table of lists, got {given!r}"
+        )
         each = settle(dict(given), levels)
-        crossed = {key: values if isinstance(values, list) else [values] for key, values in each.items()}
+        crossed = {
+            key: values if isinstance(values, list) else [values] for key, values in each.items()
+        }
         rest = {key: value for key, value in group.items() if key != "each"}
         for values in itertools.product(*crossed.values()):
             chosen = dict(zip(crossed, values, strict=True))
@@ -144,17 +161,26 @@ def axes_of(raw: Mapping[str, Any], grid: Sequence[str] = (), together: Sequence
     levels = raw.get("levels", {})
     require(isinstance(levels, dict), f"[levels] must be a table of values, got {levels!r}")
     found = {
-        name: [*_flat(settle(raw.get(name, {}), levels), name), *(_option(text, name) for text in texts)]
+        name: [
+            *_flat(settle(raw.get(name, {}), levels), name),
+            *(_option(text, name) for text in texts),
+        ]
         for name, texts in (("grid", grid), ("list", together))
     }
     for name, axes in found.items():
-        require(name not in raw or bool(axes), f"[{name}] is empty; give it a key, as network.gamma = [5, 10]")
+        require(
+            name not in raw or bool(axes),
+            f"[{name}] is empty; give it a key, as network.gamma = [5, 10]",
+        )
     seen: set[str] = set()
     for key, values in (axis for axes in found.values() for axis in axes):
         _check_axis(key, values, seen)
     axes = Axes(dict(found["grid"]), dict(found["list"]))
     lengths = {key: len(values) for key, values in axes.together.items()}
-    require(len(set(lengths.values())) <= 1, f"lists advance together and must be of one length, got {lengths}")
+    require(
+        len(set(lengths.values())) <= 1,
+        f"lists advance together and must be of one length, got {lengths}",
+    )
     return axes
 
 
@@ -162,7 +188,10 @@ def _check_axis(key: str, values: Sequence[Any], seen: set[str]) -> None:
     """Refuse an axis that is empty, given twice, or would break the pairing of seeds."""
     require(key not in seen, f"'{key}' is varied twice; give each key once, in [grid] or in [list]")
     require(bool(values), f"'{key}' has no values; give some, as {key}=1,2,3")
-    require(key != "seeds", "seeds are not an axis, every arm meets the same ones: write seeds = [0, 1, 2] beside it")
+    require(
+        key != "seeds",
+        "seeds are not an axis, every arm meets the same ones: write seeds = [0, 1, 2] beside it",
+    )
     texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
     again = next((text for text in texts if texts.count(text) > 1), None)
     require(again is None, f"'{key}' has the value {again} twice; give each value once")
@@ -178,7 +207,10 @@ def _flat(table: Any, name: str, prefix: str = "") -> list[tuple[str, list[Any]]
         if isinstance(value, dict):
             found += _flat(value, name, f"{path}.")
         else:
-            require(isinstance(value, list), f"'{path}' in [{name}] must be a list of values, got {value!r}")
+            require(
+                isinstance(value, list),
+                f"'{path}' in [{name}] must be a list of values, got {value!r}",
+            )
             found.append((path, value))
     return found
 
@@ -229,20 +261,29 @@ def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
                 arm = job_key(config)
                 points_of.setdefault(arm, []).append(point)
                 config_of.setdefault(arm, config)
-    settings_of = _settings(points_of, {arm: config.algorithm[0]["label"] for arm, config in config_of.items()})
+    settings_of = _settings(
+        points_of, {arm: config.algorithm[0]["label"] for arm, config in config_of.items()}
+    )
     for key in axes.keys:
         concerned = any(key in settings for settings in settings_of.values())
         require(
             concerned or len(axes.grid.get(key) or axes.together[key]) == 1,
             f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave it out",
         )
-    jobs = [job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, keys)]
+    jobs = [
+        job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, keys)
+    ]
     (arm, _), most = Counter((job.arm, job.seed) for job in jobs).most_common(1)[0]
-    require(most == 1, f"two arms would both be called '{arm}'; give the algorithms labels that tell them apart")
+    require(
+        most == 1,
+        f"two arms would both be called '{arm}'; give the algorithms labels that tell them apart",
+    )
     return Plan(name, keys, jobs)
 
 
-def _resolved(base: Mapping[str, Any], values: Mapping[str, Any], point: Mapping[str, Any]) -> Comparison:
+def _resolved(
+    base: Mapping[str, Any], values: Mapping[str, Any], point: Mapping[str, Any]
+) -> Comparison:
     """Resolve one setting; `point` is named where it does not fit."""
     try:
         return resolve(put(base, values))
@@ -254,13 +295,21 @@ def _resolved(base: Mapping[str, Any], values: Mapping[str, Any], point: Mapping
 def _alone(whole: Comparison, table: Mapping[str, Any]) -> Comparison:
     """Return the comparison of one algorithm, with the network it meets."""
     network = _fixed(table["network"] or whole.network)
-    tables = {"data": _fixed(whole.data), "network": network, "algorithm": ({**table, "network": None},)}
+    tables = {
+        "data": _fixed(whole.data),
+        "network": network,
+        "algorithm": ({**table, "network": None},),
+    }
     return whole.model_copy(update={"name": "job", **tables})
 
 
 def _fixed(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table with the files it names by their absolute path: a worker may stand elsewhere."""
-    place = {key: str(Path(table[key]).resolve()) for key in ("path", "folder") if table.get(key) is not None}
+    place = {
+        key: str(Path(table[key]).resolve())
+        for key in ("path", "folder")
+        if table.get(key) is not None
+    }
     return {**table, **place}
 
 
@@ -300,14 +349,19 @@ def _short(key: str, keys: Sequence[str]) -> str:
     parts = key.split(".")
     for length in range(1, len(parts)):
         ending = ".".join(parts[-length:])
-        if parts[-length] != "name" and sum(f".{other}".endswith(f".{ending}") for other in keys) == 1:
+        if (
+            parts[-length] != "name"
+            and sum(f".{other}".endswith(f".{ending}") for other in keys) == 1
+        ):
             return ending
     return key
 
 
 def _show(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)  # two steps never get one name
+        return (
+            f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        )  # two steps never get one name
     return title(value) if isinstance(value, str) else json.dumps(value)
 
 
@@ -328,7 +382,9 @@ def contents(config: Comparison) -> dict[str, Any]:
     def content(value: Any) -> Any:
         if isinstance(value, dict):
             held = {key: content(item) for key, item in value.items() if key != "folder"}
-            return held | ({"path": _file_hash(value["path"])} if value.get("path") is not None else {})
+            return held | (
+                {"path": _file_hash(value["path"])} if value.get("path") is not None else {}
+            )
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     return content(by_content(config).model_dump())
@@ -338,7 +394,9 @@ def _file_hash(path: str) -> str:
     try:
         facts = Path(path).stat()
     except OSError as error:
-        raise ConfigError(f"expected a file, {path} cannot be read: {error.strerror}; check the path") from None
+        raise ConfigError(
+            f"expected a file, {path} cannot be read: {error.strerror}; check the path"
+        ) from None
     return _hash_of(path, facts.st_mtime_ns, facts.st_size)
 
 

@@ -31,7 +31,10 @@ def replay(root: Path) -> dict[str, Any]:
     logs = {}
     for config in configs:
         path = NodeFolder(config.folder).journal
-        require(path.is_file(), f"expected a journal, there is no {path}; run the nodes with timeline = true")
+        require(
+            path.is_file(),
+            f"expected a journal, there is no {path}; run the nodes with timeline = true",
+        )
         logs[config.number] = journal.read(path)
     joined = _timeline(logs, algorithm, problem, paced=configs[0].radio == "emulated")
     slots = len(joined.awake)
@@ -55,7 +58,9 @@ def replay(root: Path) -> dict[str, Any]:
     return {"folder": str(root), "slots": slots, "difference": difference, "tolerance": TOLERANCE}
 
 
-def _timeline(logs: dict[int, journal.Log], algorithm: Algorithm, problem: Problem, *, paced: bool) -> CausalTimeline:
+def _timeline(
+    logs: dict[int, journal.Log], algorithm: Algorithm, problem: Problem, *, paced: bool
+) -> CausalTimeline:
     if algorithm.server is not None:
         return around_server(logs)
     count = problem.num_nodes

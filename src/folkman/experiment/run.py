@@ -101,7 +101,9 @@ def prepare(
     folder = None
     if resume is not None:
         if config is not None or settings or out is not None:
-            raise ValueError("--resume takes everything from the folder; leave out the configuration, --set and --out")
+            raise ValueError(
+                "--resume takes everything from the folder; leave out the configuration, --set and --out"
+            )
         folder = RunFolder.open(Path(resume))
         check_unchanged(folder.own_code())
         comparison = comparison_of(folder)
@@ -150,7 +152,10 @@ def _draw_labels(problem: Learnable, folder: RunFolder) -> None:
     if not isinstance(problem, Problem) or not np.issubdtype(problem.y.dtype, np.integer):
         return
     labels = np.asarray(problem.y)
-    counts = [np.bincount(labels[i, : problem.count[i]], minlength=labels.max() + 1) for i in range(problem.num_nodes)]
+    counts = [
+        np.bincount(labels[i, : problem.count[i]], minlength=labels.max() + 1)
+        for i in range(problem.num_nodes)
+    ]
     save(draw_labels(np.stack(counts)), folder.figures / "labels")
 
 
@@ -185,14 +190,27 @@ def compare(  # noqa: PLR0913 - all but three by name
     found = [returned.algorithm(each, {}) for each in given]
     found += [returned.network(each, {}) for each in networks.values()]
     wrong = next(filter(None, found), "")
-    require(not wrong, f"{wrong}; call the builder, and give algorithms as a list or a dictionary of labels")
-    named = algorithms if isinstance(algorithms, Mapping) else {each.name: each for each in algorithms}
-    require(len(named) == len(algorithms), "two algorithms of a list have one name; give a dictionary of labels")
+    require(
+        not wrong,
+        f"{wrong}; call the builder, and give algorithms as a list or a dictionary of labels",
+    )
+    named = (
+        algorithms if isinstance(algorithms, Mapping) else {each.name: each for each in algorithms}
+    )
+    require(
+        len(named) == len(algorithms),
+        "two algorithms of a list have one name; give a dictionary of labels",
+    )
     check_labels(list(named))
     require(Path(name).name == name, f"a name names the folder and has no slashes, got '{name}'")
     networks = networks if isinstance(network, Mapping) else dict.fromkeys(named, network)
-    require(set(networks) == set(named), f"expected a network for each of {list(named)}, got {list(networks)}")
-    lengths_s = [each_s for each_s in (getattr(each, "slot_s", None) for each in networks.values()) if each_s]
+    require(
+        set(networks) == set(named),
+        f"expected a network for each of {list(named)}, got {list(networks)}",
+    )
+    lengths_s = [
+        each_s for each_s in (getattr(each, "slot_s", None) for each in networks.values()) if each_s
+    ]
     time = clock or Clock(lengths_s[0] if lengths_s else 1.0)
 
     def all_parts() -> Iterator[Part]:
@@ -240,7 +258,11 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> dict[s
     """Return what can be said of objects in the words of a configuration, with their fingerprint."""
     problem, _, _, clock, recording, _ = first[0].simulation
     tables = [
-        {"name": part.run.algorithm, "label": part.run.label, "network": _named(part.simulation.network)}
+        {
+            "name": part.run.algorithm,
+            "label": part.run.label,
+            "network": _named(part.simulation.network),
+        }
         for part in first
     ]
     return {
@@ -254,7 +276,9 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> dict[s
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
-        "model": {"name": type(getattr(getattr(problem, "model", problem), "network", problem)).__name__},
+        "model": {
+            "name": type(getattr(getattr(problem, "model", problem), "network", problem)).__name__
+        },
         "network": tables[0]["network"],
         "algorithm": tables,
     }

@@ -56,11 +56,20 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
     require(ask.nodes >= 1, f"nodes must be at least 1, got {ask.nodes}")
     require(ask.parameters >= 1, f"parameters must be at least 1, got {ask.parameters}")
     number, slots, seed = ask.drops
-    require(number >= 2, f"drops must be at least 2 for an interval, got {number}; 600 is the default")
+    require(
+        number >= 2, f"drops must be at least 2 for an interval, got {number}; 600 is the default"
+    )
     require(slots >= 4, f"slots must be at least 4, a quarter of which is warm-up; got {slots}")
     require(0 <= seed < 2**32, f"a seed must lie in 0 .. 2^32 - 1, got {seed}")
-    require(ask.objective in ("duration", "age"), f"objective is 'duration' or 'age', got '{ask.objective}'")
-    networks = [_network(ask, t, a) for a in dict.fromkeys(ask.allocations) for t in dict.fromkeys(ask.thresholds_db)]
+    require(
+        ask.objective in ("duration", "age"),
+        f"objective is 'duration' or 'age', got '{ask.objective}'",
+    )
+    networks = [
+        _network(ask, t, a)
+        for a in dict.fromkeys(ask.allocations)
+        for t in dict.fromkeys(ask.thresholds_db)
+    ]
     bits = ask.parameters * networks[0].bits_per_parameter
     rows, best, notes = [], {}, []
     for network in networks:
@@ -71,7 +80,9 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
             search = best_threshold(network, found.sinr, bits, ask.objective, LOW_DB, HIGH_DB)
             best[network.allocation] = search.threshold_db
     if any(min(abs(t - LOW_DB), abs(t - HIGH_DB)) < 1.0 for t in best.values()):
-        notes.append(f"a best threshold lies at an end of the range searched, {LOW_DB:g} to {HIGH_DB:g} dB")
+        notes.append(
+            f"a best threshold lies at an end of the range searched, {LOW_DB:g} to {HIGH_DB:g} dB"
+        )
     target = next(iter(best.values()), 0.0)
     shown = min(networks, key=lambda network: abs(network.threshold_db - target))
     return Survey(rows, best, notes, sawtooth(shown, ask.nodes, bits, seed=seed))
@@ -80,19 +91,37 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
 def _network(ask: Question, threshold_db: float, allocation: str) -> RadioNetwork:
     for setting in ask.settings:
         key = setting.partition("=")[0].strip()
-        option = {"threshold_db": "--threshold-db", "allocation": "--allocation", "period": "--period"}.get(key)
+        option = {
+            "threshold_db": "--threshold-db",
+            "allocation": "--allocation",
+            "period": "--period",
+        }.get(key)
         require(option is None, f"--set {key} would be the same for every row; use {option}")
-        require(key != "name", "--set name: this command plans a radio; `folkman run` takes other networks")
+        require(
+            key != "name",
+            "--set name: this command plans a radio; `folkman run` takes other networks",
+        )
         require(key != "slot_s", "--set slot_s: use --slot-s")
-    own = {"name": "radio", "threshold_db": float(threshold_db), "allocation": allocation, "period": ask.period}
-    table = override({"network": own}, [f"network.{setting}" for setting in ask.settings])["network"]
+    own = {
+        "name": "radio",
+        "threshold_db": float(threshold_db),
+        "allocation": allocation,
+        "period": ask.period,
+    }
+    table = override({"network": own}, [f"network.{setting}" for setting in ask.settings])[
+        "network"
+    ]
     return CHOICES["network"].build(CHOICES["network"].resolve(table, "radio"), slot_s=ask.slot_s)
 
 
 def _row(network: RadioNetwork, ask: Question, found: Forecast) -> dict[str, Any]:
     """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
     pairs = ~np.eye(ask.nodes, dtype=bool)
-    sinr_db = 10 * np.log10(found.sinr[:, pairs]) if ask.nodes > 1 else np.full((len(found.linked), 1), np.nan)
+    sinr_db = (
+        10 * np.log10(found.sinr[:, pairs])
+        if ask.nodes > 1
+        else np.full((len(found.linked), 1), np.nan)
+    )
     finite = network.allocation != "random"  # the mean of random shares is infinite (D11)
     gamma_t = found.gamma_t_slots
     threshold = network.threshold_db
@@ -153,7 +182,9 @@ def _bootstrap(values: NDArray, q: float, repeats: int = 200) -> float | None:
     if len(known) < 2:
         return None
     rng = np.random.default_rng(0)
-    found = [np.percentile(known[rng.integers(0, len(known), len(known))], q) for _ in range(repeats)]
+    found = [
+        np.percentile(known[rng.integers(0, len(known), len(known))], q) for _ in range(repeats)
+    ]
     low, high = np.percentile(found, [2.5, 97.5])
     return _number((high - low) / 2)
 

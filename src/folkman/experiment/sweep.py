@@ -44,7 +44,10 @@ def prepare(
     """Plan every job, then make the folder: what does not fit leaves nothing behind."""
     raw = gather(config, settings)
     for name, axes in (("grid", grid), ("list", together)):
-        require(not isinstance(axes, str), f"axes are a list of texts or a dictionary, got {axes!r}; write [{axes!r}]")
+        require(
+            not isinstance(axes, str),
+            f"axes are a list of texts or a dictionary, got {axes!r}; write [{axes!r}]",
+        )
         if isinstance(axes, Mapping):
             raw[name] = {**raw.get(name, {}), **{key: list(values) for key, values in axes.items()}}
     texts = [() if isinstance(axes, Mapping) else axes for axes in (grid, together)]
@@ -59,7 +62,9 @@ def prepare(
     planned = plan(put(rest, {}), axes)
     definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
     root = Path(out) if out else Path("sweeps") / dated(planned.name)
-    return PlannedSweep(planned, SweepFolder.create(root, definition, Path(store) if store else None))
+    return PlannedSweep(
+        planned, SweepFolder.create(root, definition, Path(store) if store else None)
+    )
 
 
 def resumed(root: str | Path) -> PlannedSweep:
@@ -70,10 +75,15 @@ def resumed(root: str | Path) -> PlannedSweep:
     return PlannedSweep(plan(raw, axes_of(raw)), folder)
 
 
-def crew_for(engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None) -> Crew:
+def crew_for(
+    engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None
+) -> Crew:
     """Return where jobs are to run: by default one worker per core, each with an even share of the memory."""
     number = usable_cores() if workers is None else workers
-    if memory_mb is None and engine in ("processes", "dask"):  # a cluster that is there has limits of its own
+    if memory_mb is None and engine in (
+        "processes",
+        "dask",
+    ):  # a cluster that is there has limits of its own
         whole = usable_bytes()
         memory_mb = None if whole is None else 0.9 * whole / 1e6 / max(number, 1)
     crew = Crew(engine, number, memory_mb, *tls)
@@ -118,7 +128,10 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     check_packages(track)
     if resume is not None:
         asked = (config, out, store) != (None, None, None) or grid or together or settings
-        require(not asked, "resume takes everything from the folder; leave out all that says what to run")
+        require(
+            not asked,
+            "resume takes everything from the folder; leave out all that says what to run",
+        )
         prepared = resumed(resume)
     else:
         places = {"out": out, "store": store}
@@ -126,7 +139,13 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     batch = carry_out(prepared, crew, track=track)
     root = prepared.folder.root
     failed = batch.failed
-    require(not batch.disk, f"{batch.disk}; what was written is whole; free the disk, then resume {root}")
-    require(not failed, f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see {root}")
+    require(
+        not batch.disk,
+        f"{batch.disk}; what was written is whole; free the disk, then resume {root}",
+    )
+    require(
+        not failed,
+        f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see {root}",
+    )
     write_report(root)
     return read_results(root)

@@ -73,10 +73,19 @@ def advise_steps(comparison: Comparison) -> tuple[list[dict[str, Any]], str]:
         for part in chosen:
             table = _table_of(comparison, part.run.label)
             advice = advise(
-                analysable(part.simulation.problem, "advice on steps"), _first_stamps(part, 300), table["scaling"]
+                analysable(part.simulation.problem, "advice on steps"),
+                _first_stamps(part, 300),
+                table["scaling"],
             )
             beyond = bool(table["step"] > advice.stable_below)
-            rows.append({"label": part.run.label, "step": table["step"], "beyond_limit": beyond, **advice._asdict()})
+            rows.append(
+                {
+                    "label": part.run.label,
+                    "step": table["step"],
+                    "beyond_limit": beyond,
+                    **advice._asdict(),
+                }
+            )
     return rows, left_out
 
 
@@ -88,7 +97,9 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         table = _table_of(comparison, part.run.label)
         if table["name"] != METHOD or table["delay_policy"] != "none":
             continue
-        warning = stability_warning(part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"])
+        warning = stability_warning(
+            part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"]
+        )
         if warning is not None:
             yield f"'{part.run.label}': {warning}"
 
@@ -108,13 +119,19 @@ def _table_of(comparison: Comparison, label: str) -> dict[str, Any]:
 def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Sequence[Part], str]:
     """Return the runs of Algorithm 1 that the theory is about, and what the others lack."""
     labels = [table["label"] for table in comparison.algorithm]
-    require(label is None or label in labels, f"there is no label '{label}'; {nearest(label or '', labels)}")
+    require(
+        label is None or label in labels,
+        f"there is no label '{label}'; {nearest(label or '', labels)}",
+    )
     require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
     wanted = [table for table in comparison.algorithm if label in (None, table["label"])]
     lacking = {table["label"]: _outside(comparison, table) for table in wanted}
     fit = [name for name, reason in lacking.items() if not reason]
     reasons = "; ".join(f"'{name}' has {reason}" for name, reason in lacking.items() if reason)
-    require(bool(fit), f"the theory is about Algorithm 1 with a constant step and full gradients: {reasons}")
+    require(
+        bool(fit),
+        f"the theory is about Algorithm 1 with a constant step and full gradients: {reasons}",
+    )
     under_seed = parts(comparison.model_copy(update={"seeds": (seed,)}))
     return [part for part in under_seed if part.run.label in fit], reasons
 
@@ -124,9 +141,15 @@ def _outside(comparison: Comparison, table: dict[str, Any]) -> str:
     if table["name"] != METHOD:
         return f"the method {table['name']}"
     plain = {"decay": "constant", "rule": "mean", "delay_policy": "none", "max_age": None}
-    found = [f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value]
+    found = [
+        f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value
+    ]
     found += [f"batch = {comparison.batch}"] if comparison.batch is not None else []
-    found += [f"projection {comparison.projection['name']}"] if comparison.projection["name"] != "none" else []
+    found += (
+        [f"projection {comparison.projection['name']}"]
+        if comparison.projection["name"] != "none"
+        else []
+    )
     slow = comparison.compute_slots not in (1, (1,) * comparison.nodes)
     found += ["compute_slots above 1"] if slow else []
     found += ["faulty nodes"] if comparison.faults.faults() != FaultTable().faults() else []
@@ -139,7 +162,9 @@ def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
     held, off = _stamps(part, folder)
     path = follow(problem, held, table["step"], table["scaling"])
     if not np.isfinite(path.loss).all():
-        raise ValueError(f"'{run.label}' (seed {run.seed}) diverged; no bound can hold: try folkman theory step")
+        raise ValueError(
+            f"'{run.label}' (seed {run.seed}) diverged; no bound can hold: try folkman theory step"
+        )
     smooth = np.max([curvatures(problem, w) for w in (*path.points, path.last)], axis=0)
     smooth = np.maximum(smooth, path.secant.max(axis=0))
     above = ceiling(problem)
@@ -147,7 +172,10 @@ def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
     curves = {kind: all_bounds(path, each) for kind, each in known.items()}
     trivial = {kind: without_running(path, each) for kind, each in known.items()}
     c = constants_of(path, float(smooth.max()))
-    ages = {"max_age": int(path.ages.max()), "effective_age": effective_age(path.ages, path.weights)}
+    ages = {
+        "max_age": int(path.ages.max()),
+        "effective_age": effective_age(path.ages, path.weights),
+    }
     printed = {key: value for key, value in theorem_2(path, c).items() if key != "curve"}
     found = {
         "label": run.label,
@@ -156,14 +184,22 @@ def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
         "measured": float(measured(path)[-1]),
         "constants": _finite(c._asdict()) | ages,
         "ceiling": jsonable(float(above.max())),
-        "bounds": {kind: [_verdict(b, path, trivial[kind]) for b in each] for kind, each in curves.items()},
+        "bounds": {
+            kind: [_verdict(b, path, trivial[kind]) for b in each] for kind, each in curves.items()
+        },
         "theorem_2": _finite(printed),
         "corollary_2": _finite(corollary_2(c)),
         "checks": [check._asdict() for check in assumptions(problem, path, c)],
         "differs_from_folder": off,
     }
-    best = "ceiling" if "ceiling" in known else "measured"  # a proof where there is one, else an estimate
-    drawn = {b.name: np.where(b.curve < trivial[best], b.curve, np.nan) for b in curves[best] if not b.reason}
+    best = (
+        "ceiling" if "ceiling" in known else "measured"
+    )  # a proof where there is one, else an estimate
+    drawn = {
+        b.name: np.where(b.curve < trivial[best], b.curve, np.nan)
+        for b in curves[best]
+        if not b.reason
+    }
     return Examined(found, measured(path), drawn, best)
 
 
@@ -176,7 +212,10 @@ def _verdict(bound: Bound, path: Any, trivial: float) -> dict[str, Any]:
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
     """Return values that JSON can hold."""
-    return {key: value if isinstance(value, str | bool) else jsonable(float(value)) for key, value in values.items()}
+    return {
+        key: value if isinstance(value, str | bool) else jsonable(float(value))
+        for key, value in values.items()
+    }
 
 
 def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | None]:
@@ -187,11 +226,20 @@ def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | N
         if isinstance(timeline, PeerTimeline):
             return timeline.held, None
     problem, network, algorithm, clock, _, faults = part.simulation
-    options: dict[str, Any] = {"slots": part.slots, "seed": part.run.seed, "clock": clock, "faults": faults}
-    again = simulate(problem, network, algorithm, recording=Recording(part.slots, timeline=True), **options)
+    options: dict[str, Any] = {
+        "slots": part.slots,
+        "seed": part.run.seed,
+        "clock": clock,
+        "faults": faults,
+    }
+    again = simulate(
+        problem, network, algorithm, recording=Recording(part.slots, timeline=True), **options
+    )
     if not folder.metrics.is_file() or again.status == DIVERGED:
         return again.timeline.held, None
-    known = [r for r in folder.load_results() if (r.label, r.seed) == (part.run.label, part.run.seed)]
+    known = [
+        r for r in folder.load_results() if (r.label, r.seed) == (part.run.label, part.run.seed)
+    ]
     before = known[0].last("train_loss") if known else again.last("train_loss")
     return again.timeline.held, abs(again.last("train_loss") - before) / max(abs(before), 1e-12)
 
@@ -206,7 +254,10 @@ def _efficiency(comparison: Comparison, folder: RunFolder) -> list[dict[str, Any
         problem, network, *_ = part.simulation
         own = table["network"] or comparison.network
         gamma = own.get("gamma")
-        if not gamma or own["name"] not in ("snapshot", "pipelined"):  # the formulas are of rounds of Gamma slots
+        if not gamma or own["name"] not in (
+            "snapshot",
+            "pipelined",
+        ):  # the formulas are of rounds of Gamma slots
             continue
         tau = table.get("tau")
         steps = tau if isinstance(tau, int) else table.get("local_steps", 1)

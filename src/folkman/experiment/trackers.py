@@ -69,8 +69,12 @@ class TensorBoard:
 
     def row(self, slot: int, values: Mapping[str, float]) -> None:
         """Write one event with all values."""
-        scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._writer.add_event(self._event(wall_time=time.time(), step=slot, summary=self._summary(value=scalars)))
+        scalars = [
+            self._summary.Value(tag=name, simple_value=value) for name, value in values.items()
+        ]
+        self._writer.add_event(
+            self._event(wall_time=time.time(), step=slot, summary=self._summary(value=scalars))
+        )
 
     def close(self, status: str) -> None:
         """Flush and close the file."""
@@ -94,7 +98,9 @@ class MLflow:
             self._last = max((metric.step for metric in told), default=-1)
             return
         tags = {"folkman": _identity(scene)}
-        self._run_id = self._client.create_run(experiment, tags=tags, run_name=scene.name).info.run_id
+        self._run_id = self._client.create_run(
+            experiment, tags=tags, run_name=scene.name
+        ).info.run_id
         self._last = -1
         for key, value in _flat(scene.config):
             self._client.log_param(self._run_id, key, str(value)[:500])
@@ -106,7 +112,9 @@ class MLflow:
         if slot <= self._last:
             return
         now_ms = int(time.time() * 1000)
-        self._client.log_batch(self._run_id, [Metric(name, value, now_ms, slot) for name, value in values.items()])
+        self._client.log_batch(
+            self._run_id, [Metric(name, value, now_ms, slot) for name, value in values.items()]
+        )
         self._last = slot
 
     def close(self, status: str) -> None:
@@ -198,9 +206,14 @@ def tracking(
             with _at_a_distance(name, given_up):
                 place = (name, scene.name)
                 rows = run.rows[-1:] if place in open_sinks else run.rows
-                sink = open_sinks.get(place) or open_sinks.setdefault(place, TRACKERS[name][0](scene))
+                sink = open_sinks.get(place) or open_sinks.setdefault(
+                    place, TRACKERS[name][0](scene)
+                )
                 for row in rows:
-                    sink.row(int(row["slots"]), {key: value for key, value in row.items() if isfinite(value)})
+                    sink.row(
+                        int(row["slots"]),
+                        {key: value for key, value in row.items() if isfinite(value)},
+                    )
                 if over:
                     open_sinks.pop(place).close(run.status)
         then(run, done, slots)
@@ -220,7 +233,9 @@ def _at_a_distance(name: str, given_up: set[str]) -> Iterator[None]:
         yield
     except Exception as error:
         given_up.add(name)
-        print(f"warning: {name} is no longer told of this run: {error}", file=sys.stderr, flush=True)
+        print(
+            f"warning: {name} is no longer told of this run: {error}", file=sys.stderr, flush=True
+        )
 
 
 def mlflow_address(root: Path) -> str:

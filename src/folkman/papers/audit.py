@@ -34,16 +34,29 @@ def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
     """Judge every claim of a paper by the runs of one size; or what is asked `beyond` it."""
     paper, size = results.paper, results.size
     table = paper.claims(beyond=beyond)
-    figures, first = set(paper.beyond if beyond else paper.figures), table.get("first_draw", {}).get(size, 0)
-    results = results._replace(runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first])
+    figures, first = (
+        set(paper.beyond if beyond else paper.figures),
+        table.get("first_draw", {}).get(size, 0),
+    )
+    results = results._replace(
+        runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first]
+    )
     levels, judged = paper.sizes[size], []
     for claim in table["claim"]:
-        listed = table["readings"][claim["readings"]]["list"] if "readings" in claim else claim.get("reading", [])
+        listed = (
+            table["readings"][claim["readings"]]["list"]
+            if "readings" in claim
+            else claim.get("reading", [])
+        )
         asked = {**claim, "target": table.get("targets", {}).get(claim.get("metric"))}
         variants = _variants(paper, claim, size)
-        readings = [_decide(results, asked, settle(each, levels), levels, variants[0]) for each in listed]
+        readings = [
+            _decide(results, asked, settle(each, levels), levels, variants[0]) for each in listed
+        ]
         others = [
-            _decide(results, asked, settle(each, levels), levels, variant)._replace(name=f"{each['name']} [{variant}]")
+            _decide(results, asked, settle(each, levels), levels, variant)._replace(
+                name=f"{each['name']} [{variant}]"
+            )
             for variant in variants[1:]
             for each in listed
         ]
@@ -60,7 +73,9 @@ def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
     Readings for which neither has draws enough for an interval are left out, and so is what needs no runs.
     """
     if results.size != before.size:
-        raise ValueError(f"expected runs of one size, got {results.size} and {before.size}; reproduce both at one size")
+        raise ValueError(
+            f"expected runs of one size, got {results.size} and {before.size}; reproduce both at one size"
+        )
     shared = set(map(_identity, results.runs)) & set(map(_identity, before.runs))
     was, now = (
         judge(each._replace(runs=[f for f in each.runs if _identity(f) in shared], measured=[]))
@@ -69,11 +84,22 @@ def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
     lacking = {"verdict": OPEN, "says": "there are no such runs", "n": 0}
     found = []
     for old, new in zip(was, now, strict=True):
-        then, later = ({reading["name"]: reading for reading in each.readings} for each in (old, new))
+        then, later = (
+            {reading["name"]: reading for reading in each.readings} for each in (old, new)
+        )
         for name in dict.fromkeys([*then, *later]):
             first, last = then.get(name, lacking), later.get(name, lacking)
             if max(first["n"], last["n"]) >= FEWEST_FOR_AN_INTERVAL:
-                found.append(Change(old.name, name, first["verdict"], last["verdict"], first["says"], last["says"]))
+                found.append(
+                    Change(
+                        old.name,
+                        name,
+                        first["verdict"],
+                        last["verdict"],
+                        first["says"],
+                        last["says"],
+                    )
+                )
     if not found:
         where = f"{results.origin or 'these runs'} and {before.origin or 'those before'}"
         raise ValueError(
@@ -104,21 +130,35 @@ def _verdict(
     """Return a claim's verdict and the readings behind it."""
     if claim["test"] == "undefined":
         return "cannot be decided", claim["reason"]
-    kinds = {name: _together([r.verdict for r in parts]) for name, parts in _grouped(readings, listed).items()}
-    having = {kind: [name for name, verdict in kinds.items() if verdict == kind] for kind in (HOLDS, FAILS, OPEN)}
-    told = "; ".join(f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in readings if r.verdict == kind)
+    kinds = {
+        name: _together([r.verdict for r in parts])
+        for name, parts in _grouped(readings, listed).items()
+    }
+    having = {
+        kind: [name for name, verdict in kinds.items() if verdict == kind]
+        for kind in (HOLDS, FAILS, OPEN)
+    }
+    told = "; ".join(
+        f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in readings if r.verdict == kind
+    )
     if having[HOLDS] and len(having[HOLDS]) == len(kinds):
         return "holds", told
     if having[HOLDS]:
         rest = " and ".join(f"{len(having[k])} {k}" for k in (FAILS, OPEN) if having[k])
         return f"holds only if {', or '.join(having[HOLDS])} (others: {rest})", told
     if having[FAILS]:
-        return "does not hold" + (f" (others: {len(having[OPEN])} open)" if having[OPEN] else ""), told
+        return "does not hold" + (
+            f" (others: {len(having[OPEN])} open)" if having[OPEN] else ""
+        ), told
     why = [f"{r.name}: {r.says}" for r in readings if r.verdict == OPEN]
-    return "cannot be decided", "; ".join(dict.fromkeys([*filter(None, [told]), *why])) or "there are no readings"
+    return "cannot be decided", "; ".join(
+        dict.fromkeys([*filter(None, [told]), *why])
+    ) or "there are no readings"
 
 
-def _grouped(readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]) -> dict[str, list[Reading]]:
+def _grouped(
+    readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Reading]]:
     """Return the readings by group, in order; one without is a group of its own."""
     found: dict[str, list[Reading]] = {}
     for reading, declared in zip(readings, listed, strict=True):
@@ -137,7 +177,9 @@ def _test(paper: Paper, claim: Mapping[str, Any]) -> str:
     paired = f"{metric} at equal {axis}, paired over draws, 95 % interval"
     return {
         "explained": "share of the gain shown by a control without the cause",
-        "formula": f"measured against {paper.own.FORMULAS[claim['formula']].printed}" if "formula" in claim else "",
+        "formula": f"measured against {paper.own.FORMULAS[claim['formula']].printed}"
+        if "formula" in claim
+        else "",
         "measured": "folkman theory, measured",
         "undefined": "none",
     }.get(claim["test"], f"{claim['test']}: {paired}")
@@ -153,12 +195,19 @@ def _figure(paper: Paper, claim: Mapping[str, Any], variant: str) -> str:
 
 def _plain(reading: Reading) -> dict[str, Any]:
     """Return a reading that JSON can hold."""
-    plain = {key: jsonable(value) if isinstance(value, float) else value for key, value in reading._asdict().items()}
+    plain = {
+        key: jsonable(value) if isinstance(value, float) else value
+        for key, value in reading._asdict().items()
+    }
     return plain | {"levels": [_plain(level) for level in reading.levels]}
 
 
 def _decide(
-    results: Reproduction, claim: Mapping[str, Any], reading: Mapping[str, Any], levels: Mapping[str, Any], variant: str
+    results: Reproduction,
+    claim: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    levels: Mapping[str, Any],
+    variant: str,
 ) -> Reading:
     """Decide one reading of a claim on one variant."""
     test, name = claim["test"], reading["name"]
@@ -171,11 +220,16 @@ def _decide(
     targets = _targets(runs, claim["target"])
     if test == "formula":
         return deciders.formula(
-            name, pick(results.paper.own.FORMULAS, claim["formula"]), select(runs, **reading["ours"])
+            name,
+            pick(results.paper.own.FORMULAS, claim["formula"]),
+            select(runs, **reading["ours"]),
         )
     if test == "ordered":
         key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
-        groups = {_named(key, value): select(runs, **reading["ours"], **{key: value}) for value in _listed(values)}
+        groups = {
+            _named(key, value): select(runs, **reading["ours"], **{key: value})
+            for value in _listed(values)
+        }
         return deciders.ordered(name, groups, ask, targets)
     if reading.get("best"):
         return deciders.compare_pairs(name, {"": _best(runs, reading, ask)}, ask, targets)
@@ -186,7 +240,9 @@ def _decide(
         pairs[level] = {key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
                         if key in reading} | {"ours": left}  # fmt: skip
     if test == "explained":
-        return deciders.least_favourable(name, [deciders.explained(pair, level) for level, pair in pairs.items()])
+        return deciders.least_favourable(
+            name, [deciders.explained(pair, level) for level, pair in pairs.items()]
+        )
     sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
     return deciders.compare_pairs(name, sides, ask, targets)
 
@@ -195,7 +251,10 @@ def _targets(runs: Sequence[Found], target: Mapping[str, Any] | None) -> dict[in
     """Return, for each draw, how low a loss has to be reached: so near to the last one of the run that is named."""
     if target is None:
         return None
-    return {found.seed: target["near"] * found.run.last("train_loss") for found in select(runs, **target["of"])}
+    return {
+        found.seed: target["near"] * found.run.last("train_loss")
+        for found in select(runs, **target["of"])
+    }
 
 
 def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -203,7 +262,11 @@ def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, di
     across = settle(dict(claim.get("across", {})), levels)
     if not across:
         return {"": {}}
-    return {_named(key, value): {key: value} for key, values in across.items() for value in _listed(values)}
+    return {
+        _named(key, value): {key: value}
+        for key, values in across.items()
+        for value in _listed(values)
+    }
 
 
 def _listed(values: Any) -> list[Any]:
@@ -214,16 +277,23 @@ def _named(key: str, value: Any) -> str:
     return f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}"
 
 
-def _partners(runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]) -> list[Found]:
+def _partners(
+    runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]
+) -> list[Found]:
     """Return the runs on the other side; "=name" is the fact of the runs on this side."""
     if not left:
         return []
     facts = left[0].facts
-    said = {k: facts.get(v[1:]) if isinstance(v, str) and v.startswith("=") else v for k, v in wanted.items()}
+    said = {
+        k: facts.get(v[1:]) if isinstance(v, str) and v.startswith("=") else v
+        for k, v in wanted.items()
+    }
     return select(runs, **said)
 
 
-def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]) -> tuple[list[Found], list[Found]]:
+def _best(
+    runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]
+) -> tuple[list[Found], list[Found]]:
     """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have.
 
     The grid is the fact of a side that has a list of values. Nothing where a step of the grid was not run.
@@ -231,16 +301,23 @@ def _best(runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, A
     sides = []
     for key in ("ours", "other"):
         grid = next((fact for fact, value in reading[key].items() if isinstance(value, list)), "")
-        require(bool(grid), f"'{reading['name']}' asks for the best of a grid, {key} has no list of values")
+        require(
+            bool(grid),
+            f"'{reading['name']}' asks for the best of a grid, {key} has no list of values",
+        )
         steps: dict[float, list[Found]] = {}
         for found in select(runs, **reading[key]):
             steps.setdefault(found.facts[grid], []).append(found)
         if len(steps) < len(reading[key][grid]):
             return [], []
         sides.append(steps)
-    shared = set.intersection(*({f.seed for f in group} for steps in sides for group in steps.values()))
+    shared = set.intersection(
+        *({f.seed for f in group} for steps in sides for group in steps.values())
+    )
     axis = ask.get("axis", "gradients")
-    where = deciders.reach([f for steps in sides for g in steps.values() for f in g if f.seed in shared], axis)
+    where = deciders.reach(
+        [f for steps in sides for g in steps.values() for f in g if f.seed in shared], axis
+    )
 
     def worth(group: list[Found]) -> float:
         kept = [f for f in group if f.seed in shared]

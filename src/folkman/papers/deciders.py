@@ -72,7 +72,9 @@ def paired(differences: Sequence[float]) -> Spread:
     d = np.array(differences, float)
     if len(d) < 2 or not np.isfinite(d).all():
         mean = float(d.mean()) if len(d) else nan
-        return Spread(len(d), mean, -np.inf if len(d) < 2 else mean, np.inf if len(d) < 2 else mean, nan)
+        return Spread(
+            len(d), mean, -np.inf if len(d) < 2 else mean, np.inf if len(d) < 2 else mean, nan
+        )
     half = float(half_width(d[:, None])[0])
     spread = float(d.std(ddof=1))
     effect = float(d.mean()) / spread if spread > 0 else float(np.sign(d.mean())) * np.inf
@@ -90,7 +92,9 @@ def difference(ours: float, other: float, metric: str) -> float:
     return float(np.clip(np.log(ours) - np.log(other), -DIVERGED, DIVERGED))
 
 
-def value_at(found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float] | None) -> float:
+def value_at(
+    found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float] | None
+) -> float:
     """Return a metric of a run at a point; with `targets`, the gradients until it first reaches that of its draw."""
     if targets is None:
         return at(found.run, axis, where, metric)
@@ -165,7 +169,11 @@ def compare_pairs(
         wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
         known = {"axis": axis, "metric": metric, "targets": targets}
         values = [
-            difference(value_at(left[seed], where=where, **known), value_at(right[seed], where=where, **known), metric)
+            difference(
+                value_at(left[seed], where=where, **known),
+                value_at(right[seed], where=where, **known),
+                metric,
+            )
             for seed, where in zip(seeds, wheres, strict=True)
         ]
         spread = paired(values)
@@ -179,10 +187,15 @@ def least_favourable(name: str, outcomes: Sequence[Outcome]) -> Reading:
     if all(each.spread.n == 0 for each in outcomes):
         return Reading(name, OPEN, "there are no such runs")
     order = {FAILS: 0, OPEN: 1, HOLDS: 2}
-    worst = min(outcomes, key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour))
+    worst = min(
+        outcomes,
+        key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour),
+    )
     levels = [Reading(each.level, each.verdict, each.says, *each.spread) for each in outcomes]
     says = f"{worst.says} ({worst.level})" if worst.level else worst.says
-    return Reading(name, worst.verdict, says, *worst.spread, levels=tuple(levels) if len(levels) > 1 else ())
+    return Reading(
+        name, worst.verdict, says, *worst.spread, levels=tuple(levels) if len(levels) > 1 else ()
+    )
 
 
 def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
@@ -193,10 +206,14 @@ def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
     inside = -margin <= spread.low and spread.high <= margin
     outside = spread.low > margin or spread.high < -margin
     known = spread.n >= FEWEST_FOR_AN_INTERVAL
-    return HOLDS if inside and known else FAILS if outside and known else OPEN, -max(-spread.low, spread.high)
+    return HOLDS if inside and known else FAILS if outside and known else OPEN, -max(
+        -spread.low, spread.high
+    )
 
 
-def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float, *, reached: bool) -> str:
+def _say(
+    spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float, *, reached: bool
+) -> str:
     """Return a difference in words; one of when a target was `reached` has no point of the axis."""
     if spread.n < 2:
         return "one draw has no interval" if spread.n else "there are no such runs"
@@ -204,7 +221,8 @@ def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin
         return "a run never came so far, or has no such metric"
     unit = "points" if metric == "test_accuracy" else "%"
     shown = [
-        100 * v if metric == "test_accuracy" else 100 * np.expm1(v) for v in (spread.mean, spread.low, spread.high)
+        100 * v if metric == "test_accuracy" else 100 * np.expm1(v)
+        for v in (spread.mean, spread.low, spread.high)
     ]
     equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
     first, last = f"{min(wheres):.4g}", f"{max(wheres):.4g}"
@@ -221,7 +239,9 @@ def ordered(
 ) -> Reading:
     """Decide whether the metric improves from each level to the next."""
     better = "higher" if ask.get("metric") == "test_accuracy" else "lower"
-    steps = {f"{late} against {early}": (groups[late], groups[early]) for early, late in pairwise(groups)}
+    steps = {
+        f"{late} against {early}": (groups[late], groups[early]) for early, late in pairwise(groups)
+    }
     return compare_pairs(name, steps, {**ask, "test": better}, targets)
 
 
@@ -235,7 +255,10 @@ def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome
     gains, controls = [], []
     for seed in seeds:
         where = reach([side[seed] for side in sides.values()], "gradients")
-        loss = {key: log(at(side[seed].run, "gradients", where, "train_loss")) for key, side in sides.items()}
+        loss = {
+            key: log(at(side[seed].run, "gradients", where, "train_loss"))
+            for key, side in sides.items()
+        }
         gains.append(loss["other"] - loss["ours"])
         controls.append(loss.get("control_other", loss["other"]) - loss["control"])
     gain = paired(gains)
@@ -259,7 +282,10 @@ def formula(name: str, asked: Formula, runs: Sequence[Found]) -> Reading:
         return Reading(name, OPEN, "there are no such runs")
     pairs = [asked.values(found.run, found.facts) for found in runs]
     off = [abs(measured - wanted) / max(abs(wanted), 1e-12) for measured, wanted in pairs]
-    loose = [max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if asked.counted else FORMULA_MARGIN for _, wanted in pairs]
+    loose = [
+        max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if asked.counted else FORMULA_MARGIN
+        for _, wanted in pairs
+    ]
     worst = int(np.argmax(np.array(off) - np.array(loose)))
     measured, wanted = pairs[worst]
     if asked.truth:

@@ -35,32 +35,49 @@ def final_values(results: Reproduction, names: Sequence[str]) -> str:
     return "\n".join(ends_markdown(title, panels) for title, _, _, panels in found)
 
 
-def _each(results: Reproduction, name: str, axes: Sequence[str]) -> Iterator[tuple[str, str, str, list[Panel]]]:
+def _each(
+    results: Reproduction, name: str, axes: Sequence[str]
+) -> Iterator[tuple[str, str, str, list[Panel]]]:
     """Yield title, variant, axis and panels of every picture of a figure that has something to compare."""
     paper, own = results.paper, results.paper.head["method"]
     declared = drawn_figure(paper, name, results.size)
-    known = [found for found in results.runs if name in paper.beyond or set(found.figures) & set(paper.figures)]
+    known = [
+        found
+        for found in results.runs
+        if name in paper.beyond or set(found.figures) & set(paper.figures)
+    ]
     for variant in declared.variants:
         called = paper.head.get("names", {}).get(variant, variant)
         for axis in axes:
-            panels = [Panel(each["title"], panel_runs(paper, known, variant, each, axis)) for each in declared.panels]
+            panels = [
+                Panel(each["title"], panel_runs(paper, known, variant, each, axis))
+                for each in declared.panels
+            ]
             panels = [panel for panel in panels if any(run.algorithm == own for run in panel.runs)]
             if panels:
                 yield f"{declared.title} ({called})", variant, axis, panels
 
 
-def panel_runs(paper: Paper, runs: Sequence[Found], variant: str, panel: Mapping[str, Any], axis: str) -> list[Run]:
+def panel_runs(
+    paper: Paper, runs: Sequence[Found], variant: str, panel: Mapping[str, Any], axis: str
+) -> list[Run]:
     """Return the runs of a panel that reach somewhere along the axis, each labelled with its curve's name.
 
     The cases of a curve are ordered by the facts that the paper names, whichever was run first.
     """
-    order, hidden = paper.head.get("order", {}).get("cases", ()), paper.head.get("hidden", {}).get(axis)
+    order, hidden = (
+        paper.head.get("order", {}).get("cases", ()),
+        paper.head.get("hidden", {}).get(axis),
+    )
     chosen = []
     for curve in panel["curves"]:
         facts = {key: value for key, value in curve.items() if key != "label"}
         if hidden is not None and select([Found(variant, facts, 0, NOTHING)], **hidden):
             continue
-        cases = sorted(select(runs, variant, **facts), key=lambda each: [each.facts.get(key, 0) for key in order])
+        cases = sorted(
+            select(runs, variant, **facts),
+            key=lambda each: [each.facts.get(key, 0) for key in order],
+        )
         for found in cases:
             run = found.run
             if len(run.rows) > 1 and run.rows[-1].get(axis, float("nan")) > 0:
@@ -75,7 +92,9 @@ def _label(text: str, facts: Mapping[str, Any]) -> str:
         return text.format(**facts)
     except (KeyError, IndexError, ValueError) as error:
         known = ", ".join(facts)
-        raise ValueError(f"the label '{text}' cannot be filled in: {error!r}; a run has the facts {known}") from None
+        raise ValueError(
+            f"the label '{text}' cannot be filled in: {error!r}; a run has the facts {known}"
+        ) from None
 
 
 NOTHING = Run("", "", 0)

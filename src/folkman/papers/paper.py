@@ -46,13 +46,41 @@ FIGURE: Keys = {
 }
 ARM: Keys = {
     **{"rank": int, "early": int, "late": int, "seeds": int, "variants": list, "each": dict},
-    **{"nodes": (int, str), "factor": (*NUMBER, str), "slots": int, "record_every": int, "compute_slots": (int, list)},
-    **{"partition": (dict, str), "network": dict, "algorithm": dict, "clock": bool, "descent": bool},
+    **{
+        "nodes": (int, str),
+        "factor": (*NUMBER, str),
+        "slots": int,
+        "record_every": int,
+        "compute_slots": (int, list),
+    },
+    **{
+        "partition": (dict, str),
+        "network": dict,
+        "algorithm": dict,
+        "clock": bool,
+        "descent": bool,
+    },
 }
 PANEL: Keys = {"title": str, "curves": list}
 CLAIM: Keys = {
-    **{"name": str, "where": str, "text": str, "test": str, "figure": str, "variant": str, "metric": str, "axis": str},
-    **{"margin": NUMBER, "readings": str, "reading": list, "fix": dict, "across": dict, "levels": dict},
+    **{
+        "name": str,
+        "where": str,
+        "text": str,
+        "test": str,
+        "figure": str,
+        "variant": str,
+        "metric": str,
+        "axis": str,
+    },
+    **{
+        "margin": NUMBER,
+        "readings": str,
+        "reading": list,
+        "fix": dict,
+        "across": dict,
+        "levels": dict,
+    },
     **{"formula": str, "reason": str},
 }
 SIDES = ("ours", "other", "control", "control_other")
@@ -60,8 +88,20 @@ READING: Keys = {
     **{"name": str, "group": list, "best": bool, "metric": str, "axis": str, "measure": str},
     **dict.fromkeys(SIDES, dict),
 }
-VARIANT_NEEDS: Keys = {"data": dict, "model": dict, "step": NUMBER, "slots": int, "record_every": int}
-VARIANT: Keys = {**VARIANT_NEEDS, "partition": dict, "seeds": int, "slot_s": NUMBER, "parameters": int}
+VARIANT_NEEDS: Keys = {
+    "data": dict,
+    "model": dict,
+    "step": NUMBER,
+    "slots": int,
+    "record_every": int,
+}
+VARIANT: Keys = {
+    **VARIANT_NEEDS,
+    "partition": dict,
+    "seeds": int,
+    "slot_s": NUMBER,
+    "parameters": int,
+}
 CLAIMS: Keys = {"claim": list, "readings": dict, "first_draw": dict, "targets": dict}
 
 PAIRED = ("name", "ours", "other")
@@ -110,7 +150,9 @@ class Own(NamedTuple):
 
     FACTS: Sequence[str] = ()  # names of the facts that `facts` adds
     facts: Callable[[Mapping[str, Any], Comparison], Mapping[str, Any]] = _no_facts
-    derive: Callable[[Sequence[Found]], list[Found]] = list  # runs -> runs, and those that follow from them
+    derive: Callable[[Sequence[Found]], list[Found]] = (
+        list  # runs -> runs, and those that follow from them
+    )
     measure: Callable[["Paper", str, Callable[[str], None]], list[dict[str, Any]]] | None = None
     FORMULAS: Mapping[str, Formula] = {}
 
@@ -123,7 +165,9 @@ class Paper:
         self.head = self._read("paper", HEAD, ("title", "method", "figures"))
         code, self.code_digests = _code(folder, self.head.get("code"))
         self.own = _hooks(code, str(folder / self.head.get("code", "")))
-        self._check("paper.toml, [facts]", self.head.get("facts", {}), {"algorithm": list, "network": list})
+        self._check(
+            "paper.toml, [facts]", self.head.get("facts", {}), {"algorithm": list, "network": list}
+        )
         self.figures = tuple(self.head["figures"])
         self.beyond = tuple(self.head.get("further", ()))
         self.measured = tuple(self.head.get("measured", ()))
@@ -162,30 +206,47 @@ class Paper:
         """Return the file of a figure, checked."""
         if name not in self._tables:
             known = (*self.figures, *self.beyond)
-            require(name in known, f"{self.folder}: there is no figure '{name}'; {nearest(name, known)}")
+            require(
+                name in known, f"{self.folder}: there is no figure '{name}'; {nearest(name, known)}"
+            )
             table = self._read(name, FIGURE, ("title", "draws", "variants", "arm"))
             for variant in table.get("variant", {}):
-                self._check(f"{name}.toml, [variant.{variant}]", table["variant"][variant], VARIANT, VARIANT_NEEDS)
+                self._check(
+                    f"{name}.toml, [variant.{variant}]",
+                    table["variant"][variant],
+                    VARIANT,
+                    VARIANT_NEEDS,
+                )
             for arm in table["arm"]:
                 self._check_arm(f"{name}.toml, [[arm]]", arm)
             for panel in table.get("panel", []):
                 self._check(f"{name}.toml, [[panel]]", panel, PANEL, PANEL)
                 for curve in panel["curves"]:
-                    self._check(f"{name}.toml, a curve", curve, ("label", *self.fact_names), ("label",))
+                    self._check(
+                        f"{name}.toml, a curve", curve, ("label", *self.fact_names), ("label",)
+                    )
             self._tables[name] = table
         return self._tables[name]
 
     def claims(self, *, beyond: bool = False) -> dict[str, Any]:
         """Return the claims of the paper, or what is said beyond it, checked."""
         name = "findings" if beyond else "claims"
-        require((self.folder / f"{name}.toml").is_file(), f"{self.name} has no {name}.toml: there is nothing to judge")
+        require(
+            (self.folder / f"{name}.toml").is_file(),
+            f"{self.name} has no {name}.toml: there is nothing to judge",
+        )
         table = self._read(name, CLAIMS, ("claim",))
         figures = self.beyond if beyond else (*self.figures, *self.measured)
         for claim in table["claim"]:
-            where = f"{name}.toml, claim {claim.get('name', '?') if isinstance(claim, dict) else claim}"
+            where = (
+                f"{name}.toml, claim {claim.get('name', '?') if isinstance(claim, dict) else claim}"
+            )
             self._check(where, claim, CLAIM, ("name", "where", "text", "test"))
             test, listed = claim["test"], claim.get("reading", [])
-            require(test in TESTS, f"{self.folder / where}: there is no test '{test}'; {nearest(test, TESTS)}")
+            require(
+                test in TESTS,
+                f"{self.folder / where}: there is no test '{test}'; {nearest(test, TESTS)}",
+            )
             needed, in_reading = TESTS[test]
             self._check(where, claim, CLAIM, needed)
             self._check_place(where, claim, figures)
@@ -210,16 +271,29 @@ class Paper:
         figure, variant = claim.get("figure", ""), claim.get("variant")
         known: Iterable[str] = figures
         place = self.folder / where
-        require(not figure or figure in known, f"{place}: there is no figure '{figure}'; {nearest(figure, known)}")
+        require(
+            not figure or figure in known,
+            f"{place}: there is no figure '{figure}'; {nearest(figure, known)}",
+        )
         if variant is not None:
-            of_sizes = {name for levels in self.sizes.values() for name in levels.get("variant", {})}
+            of_sizes = {
+                name for levels in self.sizes.values() for name in levels.get("variant", {})
+            }
             known = sorted(of_sizes | set(self.figure(figure).get("variant", {})))
-            require(variant in known, f"{place}: there is no variant '{variant}'; {nearest(variant, known)}")
+            require(
+                variant in known,
+                f"{place}: there is no variant '{variant}'; {nearest(variant, known)}",
+            )
         if "formula" in claim:
             formula, known = claim["formula"], self.own.FORMULAS
-            require(formula in known, f"{place}: there is no formula '{formula}'; {nearest(formula, known)}")
+            require(
+                formula in known,
+                f"{place}: there is no formula '{formula}'; {nearest(formula, known)}",
+            )
 
-    def _check(self, where: str, table: Any, known: Iterable[str] | Keys, needed: Iterable[str] = ()) -> None:
+    def _check(
+        self, where: str, table: Any, known: Iterable[str] | Keys, needed: Iterable[str] = ()
+    ) -> None:
         """Refuse a key that nobody would read, one of the wrong type, and a table that lacks one."""
         place = self.folder / where
         require(isinstance(table, dict), f"{place}: expected a table, got {table!r}")
@@ -233,9 +307,14 @@ class Paper:
         for key in needed:
             require(key in table, f"{place}: '{key}' is needed and was not given; add it")
 
-    def _read(self, name: str, known: Keys | None = None, needed: Sequence[str] = ()) -> dict[str, Any]:
+    def _read(
+        self, name: str, known: Keys | None = None, needed: Sequence[str] = ()
+    ) -> dict[str, Any]:
         path = self.folder / f"{name}.toml"
-        require(path.is_file(), f"expected {path.name} in {self.folder}, there is none; a paper needs it")
+        require(
+            path.is_file(),
+            f"expected {path.name} in {self.folder}, there is none; a paper needs it",
+        )
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -249,10 +328,14 @@ def _hooks(code: ModuleType | None, place: str) -> Own:
     """Return what a paper's code defines; an error in one of its functions says where it was."""
     found = {name: getattr(code, name) for name in Own._fields if hasattr(code, name)}
     named = found.get("FACTS", ())
-    require(isinstance(named, tuple | list), f"{place}: FACTS must be a tuple of names, got {named!r}")
+    require(
+        isinstance(named, tuple | list), f"{place}: FACTS must be a tuple of names, got {named!r}"
+    )
     for name in ("facts", "derive", "measure"):
         if name in found:
-            require(callable(found[name]), f"{place}: {name} must be a function, got {found[name]!r}")
+            require(
+                callable(found[name]), f"{place}: {name} must be a function, got {found[name]!r}"
+            )
             found[name] = _guarded(found[name], place)
     return Own(**found)
 
@@ -263,7 +346,9 @@ def _guarded(hook: Callable[..., Any], place: str) -> Callable[..., Any]:
         try:
             return hook(*arguments)
         except Exception as error:
-            raise ValueError(f"{hook.__name__} of the paper's code {raised(error, place)}; correct it") from error
+            raise ValueError(
+                f"{hook.__name__} of the paper's code {raised(error, place)}; correct it"
+            ) from error
 
     return call
 
@@ -273,7 +358,9 @@ def _code(folder: Path, name: str | None) -> tuple[ModuleType | None, dict[str, 
     if name is None:
         return None, {}
     path = folder / name
-    require(path.is_file(), f"paper.toml names {name} as its code, there is no {path}; check the name")
+    require(
+        path.is_file(), f"paper.toml names {name} as its code, there is no {path}; check the name"
+    )
     if folder.parent == HOME:
         return import_module(f"folkman.papers.{folder.name}.{path.stem}"), {}
     return import_file(path)

@@ -36,14 +36,22 @@ def drawn_figure(paper: Paper, name: str, size: str) -> Drawn:
     table, levels = paper.figure(name), paper.sizes[size]
     panels = []
     for panel in table.get("panel", ()):
-        curves = [settle({k: v for k, v in c.items() if k != "label"}, levels) for c in panel["curves"]]
+        curves = [
+            settle({k: v for k, v in c.items() if k != "label"}, levels) for c in panel["curves"]
+        ]
         labels = [{"label": curve["label"]} for curve in panel["curves"]]
         both = zip(curves, labels, strict=True)
         panels.append({"title": panel["title"], "curves": [curve | label for curve, label in both]})
     return Drawn(table["title"], tuple(table["variants"][size]), tuple(panels))
 
 
-def plan(paper: Paper, names: Sequence[str], size: str, seeds: int | None = None, slots: int | None = None) -> Plan:
+def plan(
+    paper: Paper,
+    names: Sequence[str],
+    size: str,
+    seeds: int | None = None,
+    slots: int | None = None,
+) -> Plan:
     """Return the jobs of some figures, those that matter most first; `seeds` and `slots` replace the size's.
 
     Each job's notes say which figures of the paper need it, also those that were not asked for.
@@ -56,9 +64,13 @@ def plan(paper: Paper, names: Sequence[str], size: str, seeds: int | None = None
             if known is not job:
                 figures = list(dict.fromkeys([*known.notes["figures"], name]))
                 rank = min(known.rank, job.rank) if name in names else known.rank
-                found[job.key] = known._replace(rank=rank, notes={**known.notes, "figures": figures})
+                found[job.key] = known._replace(
+                    rank=rank, notes={**known.notes, "figures": figures}
+                )
     wanted = [job for job in found.values() if set(job.notes["figures"]) & set(names)]
-    ordered = sorted(wanted, key=lambda job: (job.rank, job.seed, job.config.nodes))  # by nodes: they share data
+    ordered = sorted(
+        wanted, key=lambda job: (job.rank, job.seed, job.config.nodes)
+    )  # by nodes: they share data
     return Plan(paper.name, [], _named(ordered))
 
 
@@ -67,9 +79,17 @@ def _named(jobs: Sequence[Job]) -> list[Job]:
     programs: dict[str, dict[str, str]] = {}
     for job in jobs:
         programs.setdefault(job.arm, {}).setdefault(program_of(job), job.key[:6])
-    tags = {(arm, text): tag for arm, known in programs.items() if len(known) > 1 for text, tag in known.items()}
+    tags = {
+        (arm, text): tag
+        for arm, known in programs.items()
+        if len(known) > 1
+        for text, tag in known.items()
+    }
     return [
-        job._replace(arm=f"{job.arm} ({tag})") if (tag := tags.get((job.arm, program_of(job)))) else job for job in jobs
+        job._replace(arm=f"{job.arm} ({tag})")
+        if (tag := tags.get((job.arm, program_of(job))))
+        else job
+        for job in jobs
     ]
 
 
@@ -78,7 +98,10 @@ def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
     part, _, parts = text.partition("/")
     number = int(part) if part.isdecimal() else 0
     of = int(parts) if parts.isdecimal() else 0
-    require(1 <= number <= of, f"a share is written K/N with 1 <= K <= N, got '{text}'; 2/4 is the second of four")
+    require(
+        1 <= number <= of,
+        f"a share is written K/N with 1 <= K <= N, got '{text}'; 2/4 is the second of four",
+    )
     turn: dict[str, int] = {}
     for job in jobs:
         turn.setdefault(program_of(job), len(turn) % of)
@@ -90,7 +113,9 @@ def program_of(job: Job) -> str:
     return job.kind + to_toml(seedless(job.config))
 
 
-def _figure_jobs(paper: Paper, name: str, size: str, seeds: int | None, slots: int | None) -> Iterator[Job]:
+def _figure_jobs(
+    paper: Paper, name: str, size: str, seeds: int | None, slots: int | None
+) -> Iterator[Job]:
     """Yield the jobs of a figure: every variant, every combination of every group, every draw."""
     table, levels = paper.figure(name), dict(paper.sizes[size])
     known = {**levels.pop("variant", {}), **table.get("variant", {})}
@@ -110,7 +135,15 @@ def _figure_jobs(paper: Paper, name: str, size: str, seeds: int | None, slots: i
                 notes = {"figures": [name], "variant": variant}
                 how = "descent" if kind == "descent" else "run"
                 notes |= {"clock": True} if kind == CLOCK else {}
-                yield Job(job_key(one, how), _arm(paper, variant, facts, kind), facts, one, how, rank, notes)
+                yield Job(
+                    job_key(one, how),
+                    _arm(paper, variant, facts, kind),
+                    facts,
+                    one,
+                    how,
+                    rank,
+                    notes,
+                )
 
 
 def _late(group: Mapping[str, Any]) -> int:
@@ -122,12 +155,20 @@ def _arm(paper: Paper, variant: str, facts: Mapping[str, Any], kind: str) -> str
     head = f"{variant} {facts['method']}, {facts['nodes']} nodes, {facts['factor']:.3g} eta"
     usual = {"partition": DEFAULT["partition"]["name"], "compute": "equal"}
     said = ("method", "nodes", "factor", "network", *paper.own.FACTS)
-    more = [f"{key} {value}" for key, value in facts.items() if key not in said and usual.get(key) != value]
+    more = [
+        f"{key} {value}"
+        for key, value in facts.items()
+        if key not in said and usual.get(key) != value
+    ]
     return ", ".join([head, *more, *([kind] if kind == CLOCK else [])])
 
 
 def _comparison(
-    paper: Paper, variant: str, own: Mapping[str, Any], group: Mapping[str, Any], levels: Mapping[str, Any]
+    paper: Paper,
+    variant: str,
+    own: Mapping[str, Any],
+    group: Mapping[str, Any],
+    levels: Mapping[str, Any],
 ) -> Comparison:
     """Resolve the configuration of a group with one choice of its values, under seed 0."""
     table = {**group["algorithm"], "label": title(group["algorithm"]["name"])}
@@ -150,9 +191,14 @@ def _comparison(
     return resolve(anchored(raw, paper.folder, warn=True))
 
 
-def _clock(variant: str, own: Mapping[str, Any], raw: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, Any]:
+def _clock(
+    variant: str, own: Mapping[str, Any], raw: Mapping[str, Any], levels: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the tables of a run that only keeps time, with messages of as many bits as the variant's model has."""
-    require("parameters" in own, f"variant '{variant}' needs `parameters` for its clocks; add it to sizes.toml")
+    require(
+        "parameters" in own,
+        f"variant '{variant}' needs `parameters` for its clocks; add it to sizes.toml",
+    )
     clock = pick(levels, "clock")
     bits = own["parameters"] * clock["bits_per_parameter"] // clock["parameters"]
     tables = {key: clock[key] for key in ("data", "model", "partition", "record_every")}

@@ -61,7 +61,9 @@ def chosen(paper: Paper, names: Sequence[str]) -> list[str]:
     known = [*every, "all", *paper.beyond]
     for name in names:
         require(name in known, f"there is no experiment '{name}'; {nearest(name, known)}")
-    return list(dict.fromkeys(each for name in names for each in (every if name == "all" else [name])))
+    return list(
+        dict.fromkeys(each for name in names for each in (every if name == "all" else [name]))
+    )
 
 
 def default_folder(paper: Paper, size: str) -> Path:
@@ -91,19 +93,31 @@ def reproduce(
     folder = _create(paper, amount, out or default_folder(paper, amount.size))
     facts = {"paper": _named(paper), "size": amount.size}
     only = None if amount.share is None else {job.key for job in mine}
-    asked = Asked((), amount.budget_s, only, lean=True, grows=True, facts=facts, own_code=paper.code_digests)
+    asked = Asked(
+        (), amount.budget_s, only, lean=True, grows=True, facts=facts, own_code=paper.code_digests
+    )
     with folder.held(shared=amount.share is not None), closing(engine_for(crew)) as engine:
         batch = run_batch(whole, folder, engine, watch, asked)
-        if set(wanted) & set(paper.measured) and not batch.stopped and not folder.measured.is_file():
+        if (
+            set(wanted) & set(paper.measured)
+            and not batch.stopped
+            and not folder.measured.is_file()
+        ):
             folder.write_measured([_plain(row) for row in _measure(paper, amount.size, tell)])
-    missing = [job for job in batch.jobs if job["state"] not in ENDED and (only is None or job["key"] in only)]
+    missing = [
+        job
+        for job in batch.jobs
+        if job["state"] not in ENDED and (only is None or job["key"] in only)
+    ]
     return Made(folder, batch, draw(folder.root, wanted, folder.root, paper), missing)
 
 
 def _create(paper: Paper, amount: Amount, root: Path) -> SweepFolder:
     """Make the folder, or go on with it; runs of another length go into a folder of their own."""
     asked = {"paper": _named(paper), "size": amount.size}
-    return SweepFolder.create(root, dump(asked | ({"iterations": amount.slots} if amount.slots else {})))
+    return SweepFolder.create(
+        root, dump(asked | ({"iterations": amount.slots} if amount.slots else {}))
+    )
 
 
 def _named(paper: Paper) -> str:
@@ -112,13 +126,18 @@ def _named(paper: Paper) -> str:
 
 
 def _measure(paper: Paper, size: str, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    require(paper.own.measure is not None, f"paper.toml of {paper.name} names `measured`, its code has no measure()")
+    require(
+        paper.own.measure is not None,
+        f"paper.toml of {paper.name} names `measured`, its code has no measure()",
+    )
     return paper.own.measure(paper, size, tell) if paper.own.measure is not None else []
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row that JSON can hold."""
-    return {k: jsonable(float(v)) if isinstance(v, float | np.floating) else v for k, v in row.items()}
+    return {
+        k: jsonable(float(v)) if isinstance(v, float | np.floating) else v for k, v in row.items()
+    }
 
 
 def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = None) -> list[Path]:
@@ -129,7 +148,9 @@ def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = No
     written = draw_all(results, figures, place.figures)
     if written:
         table = place.ends
-        write_whole(table, lambda part: part.write_text(final_values(results, figures), encoding="utf-8"))
+        write_whole(
+            table, lambda part: part.write_text(final_values(results, figures), encoding="utf-8")
+        )
         written.append(table)
     return written
 
@@ -141,12 +162,15 @@ def verify(jobs: Sequence[Job], root: Path) -> tuple[Job, float]:
     """
     folder = SweepFolder(root)
     require(
-        folder.index.is_file(), f"expected a reproduction in {root}, there is none; make it first, without --verify"
+        folder.index.is_file(),
+        f"expected a reproduction in {root}, there is none; make it first, without --verify",
     )
     store = Store(folder.store_root)
     learning = [job for job in jobs if job.kind == "run" and not job.notes.get("clock")]
     done = next((job for job in learning if ended(store.job(job.key))), None)
-    require(done is not None, f"no run of these has ended in {root}; make one first, without --verify")
+    require(
+        done is not None, f"no run of these has ended in {root}; make one first, without --verify"
+    )
     assert done is not None  # noqa: S101 - required above
     with TemporaryDirectory() as scratch:
         place = Store(Path(scratch))

@@ -17,7 +17,11 @@ from folkman.record.table import read_rows
 
 __all__ = ["Reproduction", "at", "read_reproduction", "select", "trailing"]
 
-SMOOTHED = {"train_loss": (np.log, np.exp), "test_loss": (np.log, np.exp), "test_accuracy": (np.asarray, np.asarray)}
+SMOOTHED = {
+    "train_loss": (np.log, np.exp),
+    "test_loss": (np.log, np.exp),
+    "test_accuracy": (np.asarray, np.asarray),
+}
 """What `trailing` averages, on which scale, and the way back."""
 
 
@@ -38,12 +42,20 @@ def read_reproduction(folder: Path, paper: Paper | None = None) -> Reproduction:
     size = index.get("size")
     known = ", ".join(paper.sizes)
     if size not in paper.sizes:
-        raise ValueError(f"expected a size of {known} in the index of {folder}, got {size!r}; reproduce it again")
+        raise ValueError(
+            f"expected a size of {known} in the index of {folder}, got {size!r}; reproduce it again"
+        )
     rows = read_rows(folder)
     runs = []
     for job in index["jobs"]:
         if job["state"] in ENDED:
-            run = Run(job["settings"]["method"], job["key"], job["seed"], rows.get(job["key"], []), job["state"])
+            run = Run(
+                job["settings"]["method"],
+                job["key"],
+                job["seed"],
+                rows.get(job["key"], []),
+                job["state"],
+            )
             facts = job["settings"] | ({"kind": "clock"} if job.get("clock") else {})
             runs.append(Found(job["variant"], facts, job["seed"], run, tuple(job["figures"])))
     return Reproduction(paper, size, paper.own.derive(runs), measured, str(folder))
@@ -103,9 +115,14 @@ def trailing(results: Reproduction, part: float) -> Reproduction:
     Losses are averaged by their logarithms. What is decided by the result does not rest on one instant.
     """
     if not 0 < part <= 1:
-        raise ValueError(f"a window is a part of the gradients, above 0 and at most 1; got {part:g}")
+        raise ValueError(
+            f"a window is a part of the gradients, above 0 and at most 1; got {part:g}"
+        )
     return results._replace(
-        runs=[found._replace(run=_trailing(found.run, part)) if found.run.rows else found for found in results.runs]
+        runs=[
+            found._replace(run=_trailing(found.run, part)) if found.run.rows else found
+            for found in results.runs
+        ]
     )
 
 
@@ -128,7 +145,9 @@ def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -
 
     From the first value on that is not finite it is the value at the end.
     """
-    sound = np.append(np.flatnonzero(~np.isfinite(y)), len(y))[0]  # values before the first that is not
+    sound = np.append(np.flatnonzero(~np.isfinite(y)), len(y))[
+        0
+    ]  # values before the first that is not
     there = np.interp(ends, x, y)
     if sound == 0:
         return there
@@ -137,7 +156,10 @@ def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -
 
     def area(points: np.ndarray) -> np.ndarray:
         before = np.clip(np.searchsorted(known, points, side="right") - 1, 0, None)
-        return areas[before] + (points - known[before]) * (values[before] + np.interp(points, known, values)) / 2
+        return (
+            areas[before]
+            + (points - known[before]) * (values[before] + np.interp(points, known, values)) / 2
+        )
 
     lengths = part * ends
     means = (area(ends) - area(ends - lengths)) / np.where(lengths > 0, lengths, 1.0)

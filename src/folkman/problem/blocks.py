@@ -32,7 +32,9 @@ def windows(images: Array) -> Array:
     """
     n, height, width, channels = images.shape
     padded = jnp.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)))
-    taps = [padded[:, a : a + height - 1 : 2, b : b + width - 1 : 2] for a in range(6) for b in range(6)]
+    taps = [
+        padded[:, a : a + height - 1 : 2, b : b + width - 1 : 2] for a in range(6) for b in range(6)
+    ]
     taps.append(jnp.ones((n, height // 2, width // 2, 1), images.dtype))
     size = 36 * channels + 1
     room = 1 << (size - 1).bit_length()
@@ -46,10 +48,16 @@ def block_scores(tensors: dict[str, Array], x: Array) -> Array:
     t = {name: tensor.astype(x.dtype) for name, tensor in tensors.items()}
     n, height, width = x.shape[:3]
     stages = fused if fused.fits(x) else _Plain
-    h = stages.first(x.reshape(-1, x.shape[-1]), _first_kernel(t["conv0/kernel"], t["conv0/bias"], x.shape[-1]))
+    h = stages.first(
+        x.reshape(-1, x.shape[-1]), _first_kernel(t["conv0/kernel"], t["conv0/bias"], x.shape[-1])
+    )
     h = h.reshape(n, height, width, 4 * CHANNELS)
     h = lax.conv_general_dilated(
-        h, _second_kernel(t["conv1/kernel"]), (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        h,
+        _second_kernel(t["conv1/kernel"]),
+        (1, 1),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     h = stages.second(h.reshape(-1, 4 * CHANNELS), t["conv1/bias"]).reshape(n, -1)
     h = jax.nn.relu(h @ t["dense0/kernel"] + t["dense0/bias"][None])
@@ -58,7 +66,10 @@ def block_scores(tensors: dict[str, Array], x: Array) -> Array:
 
 def _first_kernel(kernel: Array, bias: Array, room: int) -> Array:
     """Return the (4, width, 32) matrices from a window to the four outputs of a block, the bias in row 36 c."""
-    placed = [jnp.pad(kernel, ((a, 1 - a), (b, 1 - b), (0, 0), (0, 0))).reshape(-1, CHANNELS) for a, b in QUARTERS]
+    placed = [
+        jnp.pad(kernel, ((a, 1 - a), (b, 1 - b), (0, 0), (0, 0))).reshape(-1, CHANNELS)
+        for a, b in QUARTERS
+    ]
     with_bias = [jnp.concatenate([matrix, bias[None]]) for matrix in placed]
     return jnp.stack([jnp.pad(matrix, ((0, room - len(matrix)), (0, 0))) for matrix in with_bias])
 
@@ -67,7 +78,9 @@ def _second_kernel(kernel: Array) -> Array:
     """Return the 5x5x32x32 kernel as 3x3x128x128 on blocks."""
     places = []
     for a, b in QUARTERS:
-        taps = jnp.pad(kernel, ((a, 1 - a), (b, 1 - b), (0, 0), (0, 0)))  # offsets -2 .. 3: three blocks of two
+        taps = jnp.pad(
+            kernel, ((a, 1 - a), (b, 1 - b), (0, 0), (0, 0))
+        )  # offsets -2 .. 3: three blocks of two
         blocks = taps.reshape(3, 2, 3, 2, CHANNELS, CHANNELS).transpose(0, 2, 1, 3, 4, 5)
         places.append(blocks.reshape(3, 3, 4 * CHANNELS, CHANNELS))
     return jnp.concatenate(places, axis=-1)
@@ -86,7 +99,9 @@ class _Plain:
     @staticmethod
     def second(rows: Array, bias: Array) -> Array:
         """Return bias, ReLU, LRN and max-pool: (row, 4 x 32) -> (row, 32)."""
-        outputs = rows.reshape(-1, 4, CHANNELS).astype(_wide(rows)) + bias.astype(_wide(rows))[None, None]
+        outputs = (
+            rows.reshape(-1, 4, CHANNELS).astype(_wide(rows)) + bias.astype(_wide(rows))[None, None]
+        )
         normal = local_response_norm(jax.nn.relu(outputs))
         return _largest(normal.reshape(-1, 4 * CHANNELS)).astype(rows.dtype)
 

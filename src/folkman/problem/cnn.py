@@ -32,7 +32,9 @@ class CNN:
 
     image: tuple[int, int, int]  # height, width, channels
     classes: int
-    precision: Precision = "float32"  # of products and what is between; parameters and sums stay float32
+    precision: Precision = (
+        "float32"  # of products and what is between; parameters and sums stay float32
+    )
 
     def __post_init__(self) -> None:
         if self.image[0] % 4 or self.image[1] % 4:
@@ -65,7 +67,9 @@ class CNN:
         tensors = {}
         for (name, shape), tensor_key in zip(self.layout.shapes, keys, strict=True):
             if name.endswith("kernel"):
-                tensors[name] = 0.1 * jax.random.truncated_normal(tensor_key, -2.0, 2.0, shape, jnp.float32)
+                tensors[name] = 0.1 * jax.random.truncated_normal(
+                    tensor_key, -2.0, 2.0, shape, jnp.float32
+                )
             else:
                 tensors[name] = jnp.full(shape, 0.1, jnp.float32)
         return self.layout.flatten(tensors)
@@ -104,5 +108,7 @@ def _max_pool(x: Array) -> Array:
 
 def _convolve(x: Array, kernel: Array, bias: Array) -> Array:
     """Return the SAME convolution of (n, h, w, c) with (5, 5, c, o), plus bias."""
-    out = lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    out = lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     return out + bias[None, None, None]

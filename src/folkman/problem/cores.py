@@ -51,7 +51,9 @@ def over_cores(function: Callable[..., Any], work: int) -> Callable[..., Any]:
         if not _parted.get() or work < WORTH or parts == 1 or devices[0].platform != "cpu":
             return function(*arrays)
         mesh = Mesh(np.array(devices[:parts]), ("node",))
-        by_node = PartitionSpec("node")  # what follows is parted likewise, where XLA finds that it can be
+        by_node = PartitionSpec(
+            "node"
+        )  # what follows is parted likewise, where XLA finds that it can be
         return jax.shard_map(function, mesh=mesh, in_specs=by_node, out_specs=by_node)(*arrays)
 
     return parted

@@ -29,7 +29,17 @@ from numpy.typing import NDArray
 from folkman.checks import pick, require
 from folkman.keys import Stream
 
-__all__ = ["BUILDERS", "DRAWN", "DataSet", "cifar10", "default_folder", "digits", "gaussian", "load", "mnist"]
+__all__ = [
+    "BUILDERS",
+    "DRAWN",
+    "DataSet",
+    "cifar10",
+    "default_folder",
+    "digits",
+    "gaussian",
+    "load",
+    "mnist",
+]
 __all__ += ["npz", "quadratic", "shorten"]
 
 Raw = dict[str, NDArray[np.uint8]]
@@ -95,14 +105,19 @@ def verify(arrays: Mapping[str, NDArray[Any]], spec: Spec, origin: str) -> Raw:
     """Return the arrays of `spec`, refusing any whose dtype, shape or SHA-256 is not the published one."""
     checked: Raw = {}
     for key, (shape, sha256) in spec.items():
-        require(key in arrays, f"{origin}: expected an array {key}, found {sorted(arrays)}; fetch it again")
+        require(
+            key in arrays,
+            f"{origin}: expected an array {key}, found {sorted(arrays)}; fetch it again",
+        )
         array = np.ascontiguousarray(arrays[key])
         fits = array.dtype == np.uint8 and array.shape == shape
         came = f"{array.dtype} {array.shape}"
         require(fits, f"{origin}: expected {key} to be uint8 {shape}, got {came}; fetch it again")
         came = hashlib.sha256(array.data).hexdigest()
         advice = "the copy is damaged, fetch it again"
-        require(came == sha256, f"{origin}: expected {key} with SHA-256 {sha256}, got {came}; {advice}")
+        require(
+            came == sha256, f"{origin}: expected {key} with SHA-256 {sha256}, got {came}; {advice}"
+        )
         checked[key] = array
     return checked
 
@@ -115,7 +130,15 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
     # TypeError: a lone .npy loads as an array, no context manager; RuntimeError: an encrypted or odd zip.
-    except (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+        OSError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise ValueError(
             f"expected an .npz archive of plain numeric arrays, could not read {path} ({error}); write it "
             "with numpy.savez and no object arrays"
@@ -130,7 +153,9 @@ def read_archives(name: str, folder: Path, spec: Spec) -> Raw:
     except FileNotFoundError:
         raise
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise ValueError(f"expected whole archives in {folder}, got {error}; get them again") from error
+        raise ValueError(
+            f"expected whole archives in {folder}, got {error}; get them again"
+        ) from error
 
 
 def read_raw(name: str, folder: Path | str | None = None, spec: Spec | None = None) -> Raw:
@@ -154,7 +179,9 @@ def decode_idx(blob: bytes, shape: tuple[int, ...], origin: str) -> NDArray[np.u
     header = bytes([0, 0, 8, len(shape)]) + np.asarray(shape, ">u4").tobytes()
     fits = blob.startswith(header) and len(blob) == len(header) + math.prod(shape)
     came = f"{len(blob)} bytes starting with {blob[: len(header)].hex()}"
-    require(fits, f"{origin}: expected an IDX file of {shape} bytes, got {came}; get the file again")
+    require(
+        fits, f"{origin}: expected an IDX file of {shape} bytes, got {came}; get the file again"
+    )
     return np.frombuffer(blob, np.uint8, offset=len(header)).reshape(shape)
 
 
@@ -167,7 +194,10 @@ def read_members(archive: Path, names: Sequence[str], limit_bytes: int) -> dict[
                 stream = tar.extractfile(member)
                 found[member.name] = stream.read() if stream else b""
     missing = sorted(set(names) - set(found))
-    require(not missing, f"{archive.name}: expected {missing[:1]} in it, found none; get the archive again")
+    require(
+        not missing,
+        f"{archive.name}: expected {missing[:1]} in it, found none; get the archive again",
+    )
     return found
 
 
@@ -191,10 +221,15 @@ def _read_cifar10(folder: Path, spec: Spec) -> Raw:
     for part, names in (("train", batches[:-1]), ("test", batches[-1:])):
         blob = b"".join(found[name] for name in names)
         whole, came = len(blob) % record_bytes == 0, f"{len(blob)} bytes"
-        require(whole, f"{CIFAR10_FILE}: expected {record_bytes} bytes a record, got {came}; get it again")
+        require(
+            whole,
+            f"{CIFAR10_FILE}: expected {record_bytes} bytes a record, got {came}; get it again",
+        )
         records = np.frombuffer(blob, np.uint8).reshape(-1, record_bytes)
         arrays[f"y_{part}"] = records[:, 0]
-        arrays[f"x_{part}"] = records[:, 1:].reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+        arrays[f"x_{part}"] = (
+            records[:, 1:].reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+        )
     return arrays
 
 
@@ -224,7 +259,11 @@ def digits() -> DataSet:
 
 def mnist(folder: Path | str | None = None) -> DataSet:
     """Load MNIST (60,000 + 10,000 images of 28x28x1) from `folder`, x/255."""
-    return _images("mnist", read_raw("mnist", folder), lambda raw: np.divide(raw[..., None], 255, dtype=np.float32))
+    return _images(
+        "mnist",
+        read_raw("mnist", folder),
+        lambda raw: np.divide(raw[..., None], 255, dtype=np.float32),
+    )
 
 
 def cifar10(folder: Path | str | None = None) -> DataSet:
@@ -232,9 +271,13 @@ def cifar10(folder: Path | str | None = None) -> DataSet:
     return _images("cifar10", read_raw("cifar10", folder), scale_each_image)
 
 
-def _images(name: str, raw: Raw, scale: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> DataSet:
+def _images(
+    name: str, raw: Raw, scale: Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+) -> DataSet:
     y_train, y_test = raw["y_train"].astype(np.int32), raw["y_test"].astype(np.int32)
-    return DataSet(name, scale(raw["x_train"]), y_train, scale(raw["x_test"]), y_test, num_classes=10)
+    return DataSet(
+        name, scale(raw["x_train"]), y_train, scale(raw["x_test"]), y_test, num_classes=10
+    )
 
 
 def quadratic(
@@ -273,7 +316,12 @@ def quadratic(
 
 
 def gaussian(
-    *, samples: int = 1000, dim: int = 20, noise: float = 0.1, test_samples: int = 200, seed: int = 0
+    *,
+    samples: int = 1000,
+    dim: int = 20,
+    noise: float = 0.1,
+    test_samples: int = 200,
+    seed: int = 0,
 ) -> DataSet:
     """Draw a linear regression y = x . w + noise, x ~ N(0, I), without intercept."""
     _require_positive(samples=samples, dim=dim, test_samples=test_samples)
@@ -288,7 +336,9 @@ def gaussian(
     for count in (samples, test_samples):
         x = rng.normal(size=(count, dim)).astype(np.float32)
         drawn += [x, (x @ true_weights + noise * rng.normal(size=count)).astype(np.float32)]
-    optimum = np.linalg.lstsq(drawn[0].astype(np.float64), drawn[1].astype(np.float64), rcond=None)[0]
+    optimum = np.linalg.lstsq(drawn[0].astype(np.float64), drawn[1].astype(np.float64), rcond=None)[
+        0
+    ]
     return DataSet("gaussian", *drawn, num_classes=0, optimum=optimum)
 
 
@@ -303,12 +353,21 @@ def npz(path: Path | str, *, regression: bool = False) -> DataSet:
     keys = [f"x{prefix}", f"y{prefix}"]
     keys += ["x_test", "y_test"] if {"x_test", "y_test"} & set(arrays) else []
     for key in keys:
-        require(key in arrays, f"{path}: expected an array {key}, found {sorted(arrays)}; add it to the file")
-    pairs = [_samples(arrays, str(path), keys[i], keys[i + 1], regression) for i in range(0, len(keys), 2)]
+        require(
+            key in arrays,
+            f"{path}: expected an array {key}, found {sorted(arrays)}; add it to the file",
+        )
+    pairs = [
+        _samples(arrays, str(path), keys[i], keys[i + 1], regression)
+        for i in range(0, len(keys), 2)
+    ]
     (x, y), (x_test, y_test) = pairs if len(pairs) == 2 else _hold_out(*pairs[0], str(path))
     came = f"x {x.shape[1:]} and {x_test.shape[1:]}, y {y.shape[1:]} and {y_test.shape[1:]}"
     alike = x.shape[1:] == x_test.shape[1:] and y.shape[1:] == y_test.shape[1:]
-    require(alike, f"{path}: expected training and test samples of one shape, got {came}; prepare both alike")
+    require(
+        alike,
+        f"{path}: expected training and test samples of one shape, got {came}; prepare both alike",
+    )
     num_classes = 0 if regression else _count_classes(np.concatenate([y, y_test]), str(path))
     if not regression:
         y, y_test = y.astype(np.int32), y_test.astype(np.int32)
@@ -347,8 +406,12 @@ def _finite(array: NDArray[Any], origin: str, key: str) -> NDArray[np.float32]:
     return values
 
 
-def _hold_out(x: NDArray[Any], y: NDArray[Any], origin: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    require(len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples")
+def _hold_out(
+    x: NDArray[Any], y: NDArray[Any], origin: str
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    require(
+        len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples"
+    )
     order = np.random.default_rng([0, int(Stream.DATA)]).permutation(len(x))
     cut = len(x) - max(1, len(x) // 5)
     return [(x[part], y[part]) for part in (order[:cut], order[cut:])]
@@ -376,7 +439,9 @@ DRAWN = {"digits": "comes with scikit-learn", "quadratic": "drawn", "gaussian": 
 """Data sets that need no files, and why."""
 
 
-def load(name: str, *, train_size: int | None = None, test_size: int | None = None, **options: Any) -> DataSet:
+def load(
+    name: str, *, train_size: int | None = None, test_size: int | None = None, **options: Any
+) -> DataSet:
     """Load the data set `name`; `options` are those of its builder, None meaning its default.
 
     `train_size` and `test_size` keep only the first samples; a drawn data set has its own size options.
@@ -395,8 +460,14 @@ def shorten(full: DataSet, train_size: int | None = None, test_size: int | None 
             continue
         x, y = getattr(full, f"x_{part}"), getattr(full, f"y_{part}")
         name = full.name
-        require(full.optimum is None, f"{name}: expected no {part}_size, got {size}; use its own options")
-        require(1 <= size <= len(x), f"{name}: expected {part}_size in 1..{len(x)}, got {size}; correct it")
+        require(
+            full.optimum is None,
+            f"{name}: expected no {part}_size, got {size}; use its own options",
+        )
+        require(
+            1 <= size <= len(x),
+            f"{name}: expected {part}_size in 1..{len(x)}, got {size}; correct it",
+        )
         # Copies: a view would keep the whole set in memory.
         full = full._replace(**{f"x_{part}": x[:size].copy(), f"y_{part}": y[:size].copy()})
     return full

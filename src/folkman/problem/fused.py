@@ -45,7 +45,9 @@ def _first_forward(rows: Array, kernel: Array) -> tuple[Array, tuple[Array, Arra
 def _first_backward(kept: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
     rows, kernel = kept
     parts = _sums(_first_back_kernel, (rows, g), (kernel, _band()), kernel.shape)
-    return jnp.zeros_like(rows), jnp.sum(parts, axis=0).astype(kernel.dtype)  # the input is data: nobody asks
+    return jnp.zeros_like(rows), jnp.sum(parts, axis=0).astype(
+        kernel.dtype
+    )  # the input is data: nobody asks
 
 
 def _second_forward(rows: Array, bias: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -77,7 +79,9 @@ def _normalise(positive: Array, window: Array) -> tuple[Array, Array]:
 def _normalise_back(dy: Array, positive: Array, u: Array, p: Array, window: Array) -> Array:
     """Return the gradient of LRN (see `folkman.problem.normalisation`)."""
     inner = (dy * positive * p / u).astype(jnp.bfloat16)
-    return dy * p - 1.5 * SCALE * positive * jnp.dot(inner, window, preferred_element_type=jnp.float32)
+    return dy * p - 1.5 * SCALE * positive * jnp.dot(
+        inner, window, preferred_element_type=jnp.float32
+    )
 
 
 def _largest(four: list[Array]) -> Array:
@@ -101,7 +105,9 @@ def _first_kernel(rows: Any, kernel: Any, window: Any, out: Any) -> None:
     out[...] = (positive * _normalise(positive, window[...])[1]).astype(jnp.bfloat16)
 
 
-def _first_back_kernel(at: Array, rows: Any, g: Any, kernel: Any, window: Any, sums: tuple[Array, ...]) -> Any:
+def _first_back_kernel(
+    at: Array, rows: Any, g: Any, kernel: Any, window: Any, sums: tuple[Array, ...]
+) -> Any:
     """Add one tile's part of the kernel's gradient."""
     from jax.experimental import pallas as pl
 
@@ -155,7 +161,9 @@ def _settings() -> dict[str, Any]:
     return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=2)}
 
 
-def _call(kernel: Any, rows: Array, fixed: tuple[Array, ...], width: tuple[int], *more: Array) -> Array:
+def _call(
+    kernel: Any, rows: Array, fixed: tuple[Array, ...], width: tuple[int], *more: Array
+) -> Array:
     """Run a kernel tile by tile over the rows (and `more` arrays with as many); `fixed` are whole in every tile."""
     from jax.experimental import pallas as pl
 
@@ -173,7 +181,9 @@ def _call(kernel: Any, rows: Array, fixed: tuple[Array, ...], width: tuple[int],
     )(*tiled, *fixed)
 
 
-def _sums(kernel: Any, rows: tuple[Array, ...], fixed: tuple[Array, ...], shape: tuple[int, ...]) -> Array:
+def _sums(
+    kernel: Any, rows: tuple[Array, ...], fixed: tuple[Array, ...], shape: tuple[int, ...]
+) -> Array:
     """Let each of `PROGRAMS` add up its tiles' parts of an array of `shape`; return all of them, in float32."""
     from jax.experimental import pallas as pl
 

@@ -79,7 +79,9 @@ def softmax(sample: tuple[int, ...], classes: int) -> Model:
 
 def mlp(sample: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (64,)) -> Model:
     """Build a dense network with the given hidden widths."""
-    require(all(width >= 1 for width in hidden), f"hidden widths must be at least 1, got {list(hidden)}")
+    require(
+        all(width >= 1 for width in hidden), f"hidden widths must be at least 1, got {list(hidden)}"
+    )
     return Model(Dense((prod(sample), *hidden, classes)), CROSS_ENTROPY)
 
 
@@ -92,9 +94,15 @@ def cnn(sample: tuple[int, ...], classes: int, *, precision: Precision = "float3
             f"the CNN expects samples of shape (height, width, channels), got {sample}; "
             "use a data set of images or another model"
         )
-    from folkman.problem.cnn import CNN  # here and not above: its kernels are a third of this folder
+    from folkman.problem.cnn import (
+        CNN,
+    )  # here and not above: its kernels are a third of this folder
 
-    return Model(CNN((sample[0], sample[1], sample[2]), classes, precision), CROSS_ENTROPY, convolutional=True)
+    return Model(
+        CNN((sample[0], sample[1], sample[2]), classes, precision),
+        CROSS_ENTROPY,
+        convolutional=True,
+    )
 
 
 MODELS: dict[str, Callable[..., Model]] = {

@@ -79,7 +79,9 @@ class Dense:
     def layout(self) -> Layout:
         """Return `kernel<l>` and `bias<l>` for each layer l from 0."""
         shapes = []
-        for layer, (fan_in, fan_out) in enumerate(zip(self.widths[:-1], self.widths[1:], strict=True)):
+        for layer, (fan_in, fan_out) in enumerate(
+            zip(self.widths[:-1], self.widths[1:], strict=True)
+        ):
             shapes.append((f"kernel{layer}", (fan_out, fan_in)))
             if self.bias:
                 shapes.append((f"bias{layer}", (fan_out,)))
@@ -93,7 +95,9 @@ class Dense:
         tensors = {}
         for (name, shape), tensor_key in zip(self.layout.shapes, keys, strict=True):
             scale = (2.0 / shape[-1]) ** 0.5 if name.startswith("kernel") else 0.0
-            tensors[name] = scale * jax.random.normal(tensor_key, shape[::-1], jnp.float32).T  # drawn input by input
+            tensors[name] = (
+                scale * jax.random.normal(tensor_key, shape[::-1], jnp.float32).T
+            )  # drawn input by input
         return self.layout.flatten(tensors)
 
     def prepare(self, x: Array) -> Array:

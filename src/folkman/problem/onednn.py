@@ -58,7 +58,9 @@ class OneDnn:
             sizes = [problem.batch] * len(sizes)
             drawn = _tensor(_draw(problem.batch, keys, problem.count)).long()
         parts = _parts(sizes, torch.get_num_threads())
-        losses, grads = (torch.empty(len(parts), *width, dtype=torch.float32) for width in ((), (layout.size,)))
+        losses, grads = (
+            torch.empty(len(parts), *width, dtype=torch.float32) for width in ((), (layout.size,))
+        )
 
         def take(index: int) -> None:
             node, rows = parts[index]
@@ -104,14 +106,17 @@ def _tensor(array: Array) -> Tensor:
 
 def _named(layout: Layout, flat: Tensor) -> Named:
     return {
-        name: flat[cut].view(shape) for (name, shape), cut in zip(layout.shapes, layout.segments.values(), strict=True)
+        name: flat[cut].view(shape)
+        for (name, shape), cut in zip(layout.shapes, layout.segments.values(), strict=True)
     }
 
 
 @partial(jax.jit, static_argnums=0)
 def _draw(batch: int, keys: Array, count: Array) -> Array:
     """Return the rows of each node's mini-batch, (node, batch): the draws of the traced kernel."""
-    return jax.vmap(lambda key, most: jax.random.randint(key, (batch,), 0, most, jnp.int32))(keys, count)
+    return jax.vmap(lambda key, most: jax.random.randint(key, (batch,), 0, most, jnp.int32))(
+        keys, count
+    )
 
 
 class BatchRows(NamedTuple):
@@ -170,9 +175,18 @@ def _workers(number: int, process: int) -> ThreadPoolExecutor:
 
 _RADIUS, _SCALE = 4, 0.001 / 9  # of `normalisation.local_response_norm`, whose power is 0.75
 _FILTERS = 32
-_BAND = _SCALE * ((torch.arange(_FILTERS)[:, None] - torch.arange(_FILTERS)).abs() <= _RADIUS).float()
+_BAND = (
+    _SCALE * ((torch.arange(_FILTERS)[:, None] - torch.arange(_FILTERS)).abs() <= _RADIUS).float()
+)
 _ONES = torch.ones(_FILTERS, dtype=torch.float32)
-_SAME = ([1, 1], [2, 2], [1, 1], False, [0, 0], 1)  # stride, padding, dilation, transposed, its padding, groups
+_SAME = (
+    [1, 1],
+    [2, 2],
+    [1, 1],
+    False,
+    [0, 0],
+    1,
+)  # stride, padding, dilation, transposed, its padding, groups
 _aten = torch.ops.aten
 
 
@@ -249,14 +263,20 @@ def _gradient(tensors: Named, x: Tensor, y: Tensor, size: int, into: Named) -> f
     """Return the sum of losses over `size`, and write its gradient into `into`."""
     loss = 0.0
     pieces = ceil(len(x) / CHUNK)
-    for index, (images, labels) in enumerate(zip(x.tensor_split(pieces), y.tensor_split(pieces), strict=True)):
+    for index, (images, labels) in enumerate(
+        zip(x.tensor_split(pieces), y.tensor_split(pieces), strict=True)
+    ):
         put = _set if index == 0 else _add
         right = labels.long()[:, None]
         features, saved = _features(tensors, images)
         hidden, scores = _scores(tensors, features)
         log_odds = torch.log_softmax(scores, 1)
         loss -= log_odds.gather(1, right).sum().item() / size
-        grad = log_odds.exp_().scatter_add_(1, right, -torch.ones_like(right, dtype=torch.float32)).div_(size)
+        grad = (
+            log_odds.exp_()
+            .scatter_add_(1, right, -torch.ones_like(right, dtype=torch.float32))
+            .div_(size)
+        )
         put(into["dense1/bias"], grad.sum(0))
         _put_product(into["dense1/kernel"], hidden, grad, index)
         grad = _aten.threshold_backward(grad @ tensors["dense1/kernel"].T, hidden, 0.0)
@@ -274,10 +294,17 @@ def _features_back(
     height, width = images.shape[2] // 2, images.shape[3] // 2
     shape = ([2, 2], [2, 2], [0, 0], [1, 1], False)
     last = _images(grad, height // 2, width // 2)
-    grad = _aten.max_pool2d_with_indices_backward(last, _images(norm1.y, height, width), *shape, pool1)
+    grad = _aten.max_pool2d_with_indices_backward(
+        last, _images(norm1.y, height, width), *shape, pool1
+    )
     grad = _images(_normalise_back(_rows(grad), norm1), height, width)
     inner, kernel, bias = _aten.convolution_backward(
-        grad, _images(norm0.y, height, width), _kernel(tensors, "conv1"), [_FILTERS], *_SAME, [True, True, True]
+        grad,
+        _images(norm0.y, height, width),
+        _kernel(tensors, "conv1"),
+        [_FILTERS],
+        *_SAME,
+        [True, True, True],
     )
     put(into["conv1/kernel"], kernel.permute(2, 3, 1, 0))
     put(into["conv1/bias"], bias)

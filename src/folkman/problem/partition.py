@@ -31,7 +31,16 @@ from numpy.typing import NDArray
 from folkman.checks import pick, require
 from folkman.keys import Stream
 
-__all__ = ["PARTITIONS", "dirichlet", "everything", "given", "half", "iid", "label_counts", "shards"]
+__all__ = [
+    "PARTITIONS",
+    "dirichlet",
+    "everything",
+    "given",
+    "half",
+    "iid",
+    "label_counts",
+    "shards",
+]
 __all__ += ["sorted_labels", "split", "take"]
 
 Labels = NDArray[Any]
@@ -94,7 +103,9 @@ def dirichlet(labels: Labels, nodes: int, *, concentration: float = 0.3, seed: i
         for label in range(num_labels):
             members = rng.permutation(np.flatnonzero(shifted == label))
             edges = np.cumsum(rng.dirichlet(np.full(nodes, concentration)))
-            cuts = np.rint(edges * len(members)).astype(np.int64)  # the last is whole: the draws sum to 1
+            cuts = np.rint(edges * len(members)).astype(
+                np.int64
+            )  # the last is whole: the draws sum to 1
             node[members] = np.repeat(np.arange(nodes), np.diff(cuts, prepend=0))
         if len(np.unique(node)) == nodes:
             break
@@ -126,22 +137,33 @@ def given(group: Labels, nodes: int | None = None) -> Parts:
     return _by_node(np.asarray(group), nodes, "given")
 
 
-def take(indices: Sequence[NDArray[np.int64]], *, total: int | None = None, per_node: int | None = None) -> Parts:
+def take(
+    indices: Sequence[NDArray[np.int64]], *, total: int | None = None, per_node: int | None = None
+) -> Parts:
     """Thin a partition to `per_node` samples a node, or to `total` samples in its own proportions.
 
     Each node keeps samples evenly spaced over its own, so that order in the file biases nothing.
     """
     sizes = [len(part) for part in indices]
-    require(total is None or per_node is None, f"expected one limit, got {total=} and {per_node=}; drop one")
+    require(
+        total is None or per_node is None,
+        f"expected one limit, got {total=} and {per_node=}; drop one",
+    )
     counts = sizes if per_node is None else [per_node] * len(sizes)
     if total is not None:
         there = sum(sizes)
-        require(1 <= total <= there, f"expected total in 1..{there}, the samples held, got {total}; lower it")
+        require(
+            1 <= total <= there,
+            f"expected total in 1..{there}, the samples held, got {total}; lower it",
+        )
         counts = _apportion(total, sizes)
     for node, (count, size) in enumerate(zip(counts, sizes, strict=True)):
         fits, advice = 1 <= count <= size, "change total or per_node"
         require(fits, f"expected to keep 1..{size} samples of node {node}, got {count}; {advice}")
-    return [part[np.arange(count) * len(part) // count] for part, count in zip(indices, counts, strict=True)]
+    return [
+        part[np.arange(count) * len(part) // count]
+        for part, count in zip(indices, counts, strict=True)
+    ]
 
 
 PARTITIONS: dict[str, Callable[..., Parts]] = {
@@ -177,21 +199,29 @@ def split(
     return take(builder(labels, nodes, **options), total=total, per_node=per_node)
 
 
-def label_counts(labels: Labels, parts: Sequence[NDArray[np.int64]], num_classes: int) -> NDArray[np.int64]:
+def label_counts(
+    labels: Labels, parts: Sequence[NDArray[np.int64]], num_classes: int
+) -> NDArray[np.int64]:
     """Count the samples of each class at each node: (node, class)."""
     return np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts])
 
 
 def _checked(labels: Labels, nodes: int) -> int:
     fits = nodes >= 1 and len(labels) >= 1
-    require(fits, f"expected nodes >= 1 and samples, got {nodes} and {len(labels)} samples; correct them")
+    require(
+        fits,
+        f"expected nodes >= 1 and samples, got {nodes} and {len(labels)} samples; correct them",
+    )
     return nodes
 
 
 def _shift(labels: Labels) -> tuple[NDArray[np.int64], int]:
     """Return l - l_min and the number of labels C."""
     kind = np.asarray(labels).dtype.kind
-    require(kind in "iu", f"expected integer labels, got {labels.dtype}; regression data take iid, case3 or given")
+    require(
+        kind in "iu",
+        f"expected integer labels, got {labels.dtype}; regression data take iid, case3 or given",
+    )
     shifted = labels.astype(np.int64) - int(labels.min())
     return shifted, int(shifted.max()) + 1
 
@@ -220,5 +250,8 @@ def _by_node(node: NDArray[np.int64], nodes: int, kind: str) -> Parts:
     parts = [np.flatnonzero(node == which) for which in range(nodes)]
     for which, part in enumerate(parts):
         advice = "use fewer nodes, more samples or a milder partition"
-        require(len(part) > 0, f"{kind}: expected samples at every node, got none at node {which}; {advice}")
+        require(
+            len(part) > 0,
+            f"{kind}: expected samples at every node, got none at node {which}; {advice}",
+        )
     return parts

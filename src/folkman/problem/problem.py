@@ -118,12 +118,17 @@ class Problem:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
         if not self.called_from_python:
             nodes = (v, self.x, self.y, self.count, keys)
-            if self.model.convolutional:  # under vmap a convolution with a kernel a node is ten times slower
+            if (
+                self.model.convolutional
+            ):  # under vmap a convolution with a kernel a node is ten times slower
                 return lax.map(lambda node: _local(self, *node), nodes)
             return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
         if (kernel := kernel_for(self, v)) is not None:
             return kernel.gradients(v, keys)
-        rows = [_local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i]) for i in range(self.num_nodes)]
+        rows = [
+            _local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i])
+            for i in range(self.num_nodes)
+        ]
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
 
@@ -166,13 +171,17 @@ _loss_and_grad = jax.jit(jax.value_and_grad(_weighted_loss, argnums=1), static_a
 
 
 @partial(jax.jit, static_argnums=0)
-def _loss_and_hits(model: Model, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+def _loss_and_hits(
+    model: Model, w: Array, x: Array, y: Array, weight: Array
+) -> tuple[Array, Array]:
     hits = model.hits(w, x, y)
     right = jnp.zeros((), w.dtype) if hits is None else jnp.sum(weight * hits)
     return _weighted_loss(model, w, x, y, weight), right
 
 
-def _local(problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array) -> tuple[Array, Array]:
+def _local(
+    problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array
+) -> tuple[Array, Array]:
     """Return the loss and gradient of one node at w, over its batch or all its samples."""
     if problem.batch is None:
         weight = jnp.where(jnp.arange(x.shape[0]) < count, 1.0 / count, 0.0).astype(w.dtype)
@@ -195,10 +204,16 @@ Sums: TypeAlias = tuple[Array, Array]
 
 
 def _in_chunks(
-    problem: Problem, kernel: Callable[[Array, Array, Array], Sums], x: Array, y: Array, weight: Array
+    problem: Problem,
+    kernel: Callable[[Array, Array, Array], Sums],
+    x: Array,
+    y: Array,
+    weight: Array,
 ) -> Sums:
     """Sum `kernel(x, y, weight)` over chunks of samples, where the model needs its memory bounded."""
-    most = CONVOLUTION_CHUNK.get(jax.default_backend(), 500) if problem.model.convolutional else len(x)
+    most = (
+        CONVOLUTION_CHUNK.get(jax.default_backend(), 500) if problem.model.convolutional else len(x)
+    )
     if len(x) <= most:
         return kernel(x, y, weight)
     size = -(-len(x) // -(-len(x) // most))  # even chunks
@@ -206,10 +221,15 @@ def _in_chunks(
         parts = [kernel(*(a[i : i + size] for a in (x, y, weight))) for i in range(0, len(x), size)]
         return jax.tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
     pad = -len(x) % size
-    blocks = [jnp.pad(a, [(0, pad)] + [(0, 0)] * (a.ndim - 1)).reshape(-1, size, *a.shape[1:]) for a in (x, y, weight)]
+    blocks = [
+        jnp.pad(a, [(0, pad)] + [(0, 0)] * (a.ndim - 1)).reshape(-1, size, *a.shape[1:])
+        for a in (x, y, weight)
+    ]
     shapes = jax.eval_shape(kernel, *(b[0] for b in blocks))
     zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    total, _ = lax.scan(lambda sums, block: (jax.tree.map(jnp.add, sums, kernel(*block)), None), zeros, blocks)
+    total, _ = lax.scan(
+        lambda sums, block: (jax.tree.map(jnp.add, sums, kernel(*block)), None), zeros, blocks
+    )
     return total
 
 
@@ -267,10 +287,17 @@ def make_problem(
     )
 
 
-def _optimum(data: DataSet, model: Model, parts: Sequence[NDArray], l2: float, dtype: str) -> Array | None:
+def _optimum(
+    data: DataSet, model: Model, parts: Sequence[NDArray], l2: float, dtype: str
+) -> Array | None:
     """Return the known optimum if it is this problem's: all samples used equally often, its model, no penalty."""
     used = np.bincount(np.concatenate(parts), minlength=len(data.x_train))
-    if data.optimum is None or l2 or used.min() != used.max() or model.layout.size != len(data.optimum):
+    if (
+        data.optimum is None
+        or l2
+        or used.min() != used.max()
+        or model.layout.size != len(data.optimum)
+    ):
         return None
     return jnp.asarray(data.optimum, dtype)
 
@@ -310,7 +337,9 @@ def _check_targets(data: DataSet, model: Model) -> None:
     }[kind]
     if not fits:
         came = (
-            f"{data.num_classes} classes" if data.num_classes else f"{y.dtype} targets of shape {y.shape[1:] or '()'}"
+            f"{data.num_classes} classes"
+            if data.num_classes
+            else f"{y.dtype} targets of shape {y.shape[1:] or '()'}"
         )
         raise ValueError(
             f"this model's loss expects {kind} as targets, '{data.name}' has {came}; "
@@ -318,24 +347,36 @@ def _check_targets(data: DataSet, model: Model) -> None:
         )
 
 
-def _check(data: DataSet, parts: Sequence[NDArray], l2: float, batch: int | None, dtype: str) -> None:
+def _check(
+    data: DataSet, parts: Sequence[NDArray], l2: float, batch: int | None, dtype: str
+) -> None:
     """Refuse what cannot be learnt from, before anything is compiled."""
     if not parts:
-        raise ValueError("a problem needs at least one node, got no parts; give one index array a node")
+        raise ValueError(
+            "a problem needs at least one node, got no parts; give one index array a node"
+        )
     for node, part in enumerate(parts):
         if len(part) == 0:
             raise ValueError(
                 f"every node needs a sample, node {node} of {len(parts)} has none; "
                 "use fewer nodes, more data or another partition"
             )
-    for name, samples in (("x_train", data.x_train), ("y_train", data.y_train), ("x_test", data.x_test)):
+    for name, samples in (
+        ("x_train", data.x_train),
+        ("y_train", data.y_train),
+        ("x_test", data.x_test),
+    ):
         if np.issubdtype(samples.dtype, np.floating) and not np.isfinite(samples).all():
-            bad = int(np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))[0])
+            bad = int(
+                np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))[0]
+            )
             raise ValueError(f"{name} must be finite, sample {bad} is not; clean or drop it")
     if l2 < 0:
         raise ValueError(f"l2 must not be negative, got {l2}; use 0 for no penalty")
     if batch is not None and batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}; leave it out for full-batch gradients")
+        raise ValueError(
+            f"batch must be at least 1, got {batch}; leave it out for full-batch gradients"
+        )
     if dtype == "float64" and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise ValueError(
             "float64 needs JAX's 64-bit mode, which is off; "

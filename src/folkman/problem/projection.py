@@ -25,7 +25,9 @@ Projection: TypeAlias = Callable[[Array, Array], Array]
 
 def _positive(name: str, value: float) -> float:
     if not value > 0:
-        raise ValueError(f"{name} must be positive, got {value}; use the projection 'none' to switch it off")
+        raise ValueError(
+            f"{name} must be positive, got {value}; use the projection 'none' to switch it off"
+        )
     return float(value)
 
 

@@ -7,7 +7,10 @@ __all__ = ["NETWORKS"]
 
 NETWORKS: Builders[Network] = Builders(
     {
-        **{name: f"folkman.radio.delay:{name}" for name in ("ideal", "constant", "snapshot", "iid", "pipelined")},
+        **{
+            name: f"folkman.radio.delay:{name}"
+            for name in ("ideal", "constant", "snapshot", "iid", "pipelined")
+        },
         "radio": "folkman.radio.network:RadioNetwork",
         "trace": "folkman.radio.replay:from_file",
     }

@@ -39,7 +39,9 @@ class Certificate(NamedTuple):
     rate_spread: Array  # (max - min) of B_i R_i / t*: stationarity with nu = 0 wants equal rates
     rate_slackness: Array  # max_i mu_i (B_i R_i - min B R) / t*
     budget_slackness: Array  # |B - sum B_i| / B, since lambda > 0
-    stationarity: Array  # max of |sum mu_i - 1| and |mu_i R_i / lambda - 1|: rounding of the multipliers
+    stationarity: (
+        Array  # max of |sum mu_i - 1| and |mu_i R_i / lambda - 1|: rounding of the multipliers
+    )
     duality_gap: Array  # max(1 - min B R / t*, 0)
     bandwidth_price: Array  # lambda, bit/s per Hz; 0 if nobody is scheduled
     rate_price: Array  # mu_i, (tx,)
@@ -49,14 +51,18 @@ class Certificate(NamedTuple):
         return jnp.max(jnp.stack(self[:8]))
 
 
-def optimal(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None) -> Array:
+def optimal(
+    se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None
+) -> Array:
     """Return Proposition 1: everyone scheduled sends at the same rate and ends at the same instant."""
     del key
     require_positive("total_hz", total_hz, REMEDY)
     return _inverse_shares(se_min, scheduled) * total_hz  # [1, eq. (29)]
 
 
-def uniform(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None) -> Array:
+def uniform(
+    se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None
+) -> Array:
     """Return B / |scheduled| each (D11)."""
     del key
     require_positive("total_hz", total_hz, REMEDY)
@@ -76,7 +82,9 @@ def random_shares(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Arr
     return _normalise(jnp.where(scheduled, drawn, 0.0)) * total_hz
 
 
-def certify(allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: ArrayLike) -> Certificate:
+def certify(
+    allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: ArrayLike
+) -> Certificate:
     """Return the KKT residuals of `allocation_hz` for P3, with the multipliers that prove the optimum.
 
     >>> import jax.numpy as jnp
@@ -97,7 +105,9 @@ def certify(allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: Arr
     rate = fraction * safe_se / jnp.where(anyone, price, 1.0)
     slowest = jnp.where(anyone, jnp.min(jnp.where(scheduled, rate, jnp.inf)), 1.0)
     excess = jnp.where(scheduled, rate - slowest, 0.0)
-    dual = jnp.where(scheduled, jnp.abs(rate_price * safe_se / jnp.where(anyone, price, 1.0) - 1.0), 0.0)
+    dual = jnp.where(
+        scheduled, jnp.abs(rate_price * safe_se / jnp.where(anyone, price, 1.0) - 1.0), 0.0
+    )
     used = jnp.sum(jnp.where(scheduled, fraction, 0.0))
     return Certificate(
         over_budget=jnp.maximum(jnp.sum(fraction) - 1.0, 0.0),
@@ -106,7 +116,9 @@ def certify(allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: Arr
         rate_spread=jnp.max(excess),
         rate_slackness=jnp.max(rate_price * excess),
         budget_slackness=jnp.where(anyone, jnp.abs(1.0 - used), 0.0),
-        stationarity=jnp.maximum(jnp.where(anyone, jnp.abs(jnp.sum(rate_price) - 1.0), 0.0), jnp.max(dual)),
+        stationarity=jnp.maximum(
+            jnp.where(anyone, jnp.abs(jnp.sum(rate_price) - 1.0), 0.0), jnp.max(dual)
+        ),
         duality_gap=jnp.maximum(1.0 - slowest, 0.0),
         bandwidth_price=price,
         rate_price=rate_price,
@@ -121,7 +133,9 @@ def _inverse_shares(se_min: Array, scheduled: Array) -> Array:
     """
     slowest = jnp.min(jnp.where(scheduled, se_min, jnp.inf), axis=-1, keepdims=True)
     positive = scheduled & (se_min > slowest)
-    weight = jnp.where(positive, slowest / jnp.where(positive, se_min, 1.0), scheduled.astype(se_min.dtype))
+    weight = jnp.where(
+        positive, slowest / jnp.where(positive, se_min, 1.0), scheduled.astype(se_min.dtype)
+    )
     return _normalise(weight)
 
 
@@ -132,4 +146,8 @@ def _normalise(weight: Array) -> Array:
 
 Allocation = Callable[[Array, Array, ArrayLike, Array], Array]
 
-ALLOCATIONS: dict[str, Allocation] = {"optimal": optimal, "random": random_shares, "uniform": uniform}
+ALLOCATIONS: dict[str, Allocation] = {
+    "optimal": optimal,
+    "random": random_shares,
+    "uniform": uniform,
+}

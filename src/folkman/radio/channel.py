@@ -49,7 +49,9 @@ def rayleigh_gain(shape: tuple[int, ...], key: Array, *, dtype: DTypeLike = jnp.
 
 def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Array:
     """Return sigma^2 = N0 B: -174 dBm/Hz over 10 MHz is -104 dBm, 4e-14 W."""
-    require_positive("bandwidth_hz", bandwidth_hz, "give the noise bandwidth in hertz, such as 10e6")
+    require_positive(
+        "bandwidth_hz", bandwidth_hz, "give the noise bandwidth in hertz, such as 10e6"
+    )
     return dbm_to_watt(density_dbm_per_hz) * bandwidth_hz
 
 
@@ -81,11 +83,15 @@ def sinr(
     signal and means nothing; `schedule.links` leaves it out.
     """
     signal_w = link_fading * link * power_w
-    interference_w = jnp.sum(interferer_fading * interferer, axis=-1) * power_w  # (..., rx, band), band = tx
+    interference_w = (
+        jnp.sum(interferer_fading * interferer, axis=-1) * power_w
+    )  # (..., rx, band), band = tx
     return signal_w / (interference_w + noise_w)  # [1, eq. (24)]
 
 
-def sinr_draw(link: Array, interferer: Array, key: Array, *, power_w: ArrayLike = 1.0, noise_w: ArrayLike) -> Array:
+def sinr_draw(
+    link: Array, interferer: Array, key: Array, *, power_w: ArrayLike = 1.0, noise_w: ArrayLike
+) -> Array:
     """Return one fading block's SINR, (rx, tx): all gains redrawn, every ordered pair independent (C5).
 
     >>> import jax, jax.numpy as jnp

@@ -75,8 +75,12 @@ class StarState(NamedTuple):
     waiting: Array  # (node,) bool: has uploaded, and has not been answered
 
 
-Law = Callable[[Array, Array, int, Array], tuple[Array, Array]]  # (coming slot, phases, gamma, key) -> stamps, beats
-StarLaw = Callable[[int, int, Array], Array]  # (gamma, num_nodes, key) -> slots of an upload and its answer
+Law = Callable[
+    [Array, Array, int, Array], tuple[Array, Array]
+]  # (coming slot, phases, gamma, key) -> stamps, beats
+StarLaw = Callable[
+    [int, int, Array], Array
+]  # (gamma, num_nodes, key) -> slots of an upload and its answer
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,10 @@ class DelayNetwork:
     horizon = None
 
     def __post_init__(self) -> None:
-        require(self.bits_per_parameter >= 1, f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}")
+        require(
+            self.bits_per_parameter >= 1,
+            f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}",
+        )
 
     @property
     def recent(self) -> int:
@@ -113,7 +120,9 @@ class DelayNetwork:
     def init(self, num_nodes: int, key: Array) -> DelayState:
         """Draw the phases."""
         phase = jax.random.randint(key, (num_nodes,), 0, max(self.gamma, 1), jnp.int32)
-        return DelayState(jnp.zeros((), jnp.int32), phase, jnp.zeros((2 * self.gamma + 1, num_nodes), jnp.int32))
+        return DelayState(
+            jnp.zeros((), jnp.int32), phase, jnp.zeros((2 * self.gamma + 1, num_nodes), jnp.int32)
+        )
 
     def step(
         self, state: DelayState, offers: Array, message_bits: ArrayLike, key: Array
@@ -138,7 +147,12 @@ class DelayNetwork:
         return LockstepState(zero, idle, zero, jnp.zeros((num_nodes, num_nodes), jnp.int32))
 
     def exchange(
-        self, state: LockstepState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+        self,
+        state: LockstepState,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[LockstepState, Delivery]:
         """Begin a round when all offer, and end it when the slowest message has arrived; all pairs are served."""
         del wanted, message_bits
@@ -148,7 +162,9 @@ class DelayNetwork:
         left, ends = _advance(state.left, begins, trip)
         since = jnp.where(begins, coming, state.since)
         held = jnp.where(ends, since, state.held)
-        return LockstepState(coming, left, since, held), _delivery(held, jnp.broadcast_to(begins, offers.shape))
+        return LockstepState(coming, left, since, held), _delivery(
+            held, jnp.broadcast_to(begins, offers.shape)
+        )
 
     def measures(self, state: DelayState | LockstepState | StarState) -> dict[str, Array]:
         """Return nothing: an abstract law has no waiting and transmission apart."""
@@ -180,7 +196,9 @@ class DelayNetwork:
         del message_bits, key
         up_left = jnp.where(offers, -1, state.up_left)
         left, arrived = _advance(state.down_left, offers, jnp.zeros_like(state.down_left))
-        return StarState(up_left, left, state.waiting & ~arrived), Transfer(offers, arrived, jnp.zeros_like(arrived))
+        return StarState(up_left, left, state.waiting & ~arrived), Transfer(
+            offers, arrived, jnp.zeros_like(arrived)
+        )
 
 
 def _advance(left: Array, started: Array, duration: Array) -> tuple[Array, Array]:
@@ -259,12 +277,16 @@ def ideal(bits_per_parameter: int = 16) -> DelayNetwork:
 def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build a network in which every held copy is exactly `delay` slots old."""
     delay = _at_least("delay", delay, 0)
-    return DelayNetwork("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter)
+    return DelayNetwork(
+        "constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter
+    )
 
 
 def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build the snapshot law: each node shares every `gamma` slots, at once, on its own beat."""
-    return DelayNetwork("snapshot", _at_least("gamma", gamma, 1), _snapshot_law, _fixed_trip, 1, bits_per_parameter)
+    return DelayNetwork(
+        "snapshot", _at_least("gamma", gamma, 1), _snapshot_law, _fixed_trip, 1, bits_per_parameter
+    )
 
 
 def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
@@ -275,4 +297,11 @@ def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
 
 def pipelined(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build the pipelined law: transfers of `gamma` slots, back to back."""
-    return DelayNetwork("pipelined", _at_least("gamma", gamma, 1), _pipelined_law, _fixed_trip, 2, bits_per_parameter)
+    return DelayNetwork(
+        "pipelined",
+        _at_least("gamma", gamma, 1),
+        _pipelined_law,
+        _fixed_trip,
+        2,
+        bits_per_parameter,
+    )

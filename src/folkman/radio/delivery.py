@@ -86,7 +86,12 @@ class Network(Protocol):
         ...
 
     def exchange(
-        self, state: NetworkState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+        self,
+        state: NetworkState,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[NetworkState, Delivery]:
         """Advance a round in lock-step to the end of a slot.
 

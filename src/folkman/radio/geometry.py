@@ -86,10 +86,14 @@ def padding(mean_count: float) -> int:
     Bernstein's inequality for the Poisson law, P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))), solved for x.
     """
     log_odds = math.log(1e9)
-    return math.ceil(mean_count + log_odds / 3 + math.sqrt((log_odds / 3) ** 2 + 2 * log_odds * mean_count))
+    return math.ceil(
+        mean_count + log_odds / 3 + math.sqrt((log_odds / 3) ** 2 + 2 * log_odds * mean_count)
+    )
 
 
-def _uniform_annulus(num_points: int, inner_m: ArrayLike, outer_m: ArrayLike, key: Array, dtype: DTypeLike) -> Array:
+def _uniform_annulus(
+    num_points: int, inner_m: ArrayLike, outer_m: ArrayLike, key: Array, dtype: DTypeLike
+) -> Array:
     radius_key, angle_key = jax.random.split(key)
     fraction = jax.random.uniform(radius_key, (num_points,), dtype)
     angle = jax.random.uniform(angle_key, (num_points,), dtype, maxval=2 * math.pi)
@@ -108,7 +112,9 @@ def _present(mean_count: ArrayLike, max_points: int, key: Array) -> Array:
     return jnp.cumsum(jax.random.exponential(key, (max_points,), jnp.float32)) <= mean_count
 
 
-def cell(num_nodes: int, radius_m: ArrayLike, key: Array, *, dtype: DTypeLike = jnp.float32) -> Array:
+def cell(
+    num_nodes: int, radius_m: ArrayLike, key: Array, *, dtype: DTypeLike = jnp.float32
+) -> Array:
     """Return `num_nodes` positions i.i.d. uniform in the disc around the origin, (node, 2) (D4)."""
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     return _uniform_annulus(num_nodes, 0.0, radius_m, key, dtype)
@@ -178,7 +184,9 @@ def distances(rx_m: Array, tx_m: Array) -> Array:
 
 def associate(nodes_m: Array, stations: Points) -> Array:
     """Return the index of each node's nearest base station present, (node,): Voronoi cells, [1, Sec. V]."""
-    reach_m = jnp.where(stations.present[..., None, :], distances(nodes_m, stations.positions_m), jnp.inf)
+    reach_m = jnp.where(
+        stations.present[..., None, :], distances(nodes_m, stations.positions_m), jnp.inf
+    )
     return jnp.argmin(reach_m, axis=-1)
 
 
@@ -217,7 +225,9 @@ def _walk(from_m: Array, to_m: Array, reach_m: Array) -> tuple[Array, Array]:
     length_m = jnp.sqrt(jnp.sum(jnp.square(way_m), axis=-1))
     fraction = jnp.minimum(reach_m / jnp.maximum(length_m, jnp.finfo(length_m.dtype).tiny), 1.0)
     ended = fraction >= 1.0
-    there_m = jnp.where(ended[:, None], to_m, from_m + fraction[:, None] * way_m)  # the end exactly, no rounding
+    there_m = jnp.where(
+        ended[:, None], to_m, from_m + fraction[:, None] * way_m
+    )  # the end exactly, no rounding
     return there_m, jnp.where(ended, jnp.maximum(reach_m - length_m, 0.0), 0.0)
 
 
@@ -247,7 +257,9 @@ def poisson_stations(num_cells: int, density_per_m2: float, key: Array) -> Array
     return cell(num_cells, math.sqrt(num_cells / (math.pi * density_per_m2)), key)
 
 
-def nodes_in_discs(stations_m: Array, nodes_per_cell: int, radius_m: ArrayLike, key: Array) -> Array:
+def nodes_in_discs(
+    stations_m: Array, nodes_per_cell: int, radius_m: ArrayLike, key: Array
+) -> Array:
     """Return nodes uniform in the disc around each station, (cell, node, 2)."""
     num_cells = stations_m.shape[0]
     offsets_m = cell(num_cells * nodes_per_cell, radius_m, key, dtype=stations_m.dtype)
@@ -260,7 +272,9 @@ def _tree(sites_m: np.ndarray) -> "KDTree":
     return KDTree(sites_m)
 
 
-def nodes_in_voronoi_cells(stations_m: Array, nodes_per_cell: int, radius_m: float, key: Array) -> Array:
+def nodes_in_voronoi_cells(
+    stations_m: Array, nodes_per_cell: int, radius_m: float, key: Array
+) -> Array:
     """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`, (cell, node, 2).
 
     By rejection, on the host: propose in the disc, keep what has this station as its nearest. The disc bounds
@@ -292,11 +306,17 @@ def nodes_in_voronoi_cells(stations_m: Array, nodes_per_cell: int, radius_m: flo
 
 
 def _accept(
-    tree: "KDTree", sites_m: np.ndarray, owner: np.ndarray, radius_m: float, rng: np.random.Generator
+    tree: "KDTree",
+    sites_m: np.ndarray,
+    owner: np.ndarray,
+    radius_m: float,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     reach_m = radius_m * np.sqrt(rng.random(owner.size))
     angle = rng.uniform(0.0, 2 * math.pi, owner.size)
-    proposed_m = sites_m[owner] + reach_m[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    proposed_m = sites_m[owner] + reach_m[:, None] * np.stack(
+        [np.cos(angle), np.sin(angle)], axis=-1
+    )
     own = tree.query(proposed_m)[1] == owner
     return proposed_m[own], owner[own]
 
@@ -310,7 +330,9 @@ def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
     # One more than asked for: the nearest station to a station is itself, wherever ties put it.
     found = np.asarray(_tree(sites_m).query(sites_m, k=count + 1)[1])
     is_self = found == np.arange(len(sites_m))[:, None]
-    is_self[:, -1] |= ~is_self.any(axis=1)  # coinciding stations may push the cell itself off the list
+    is_self[:, -1] |= ~is_self.any(
+        axis=1
+    )  # coinciding stations may push the cell itself off the list
     return jnp.asarray(found[~is_self].reshape(len(sites_m), count), jnp.int32)
 
 
@@ -327,5 +349,7 @@ def placed_interferers(placed: Placement) -> Points:
 
     Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the network's.
     """
-    positions_m = jnp.swapaxes(placed.nodes_m[placed.neighbours], 1, 2)  # (cell, nbr, band, 2) before
+    positions_m = jnp.swapaxes(
+        placed.nodes_m[placed.neighbours], 1, 2
+    )  # (cell, nbr, band, 2) before
     return Points(positions_m, jnp.ones(positions_m.shape[:-1], bool))

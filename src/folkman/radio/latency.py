@@ -31,11 +31,16 @@ __all__ = [
     "whole_slots",
 ]
 
-NEVER_SLOTS = 2**30  # whole slots of what never ends; half of int32, so that adding a slot number cannot wrap
+NEVER_SLOTS = (
+    2**30
+)  # whole slots of what never ends; half of int32, so that adding a slot number cannot wrap
 
 
 def training_latency_s(
-    samples: ArrayLike, base_s: ArrayLike = 1.0, threshold: ArrayLike = 128, per_sample_s: ArrayLike = 1e-3
+    samples: ArrayLike,
+    base_s: ArrayLike = 1.0,
+    threshold: ArrayLike = 128,
+    per_sample_s: ArrayLike = 1e-3,
 ) -> Array:
     """Return T(D): constant up to `threshold` samples, which a GPU takes at once, then linear [2]."""
     count = jnp.asarray(samples)
@@ -45,7 +50,9 @@ def training_latency_s(
 
 
 @overload
-def payload_bits(num_parameters: int, bits_per_parameter: int = 16, kept_fraction: float = 1.0) -> float: ...
+def payload_bits(
+    num_parameters: int, bits_per_parameter: int = 16, kept_fraction: float = 1.0
+) -> float: ...
 @overload
 def payload_bits(num_parameters: int, bits_per_parameter: int, kept_fraction: Array) -> Array: ...
 def payload_bits(
@@ -57,7 +64,9 @@ def payload_bits(
     """
     require_positive("num_parameters", num_parameters, "give the length of the flat model vector")
     dense_bits = float(num_parameters * bits_per_parameter)
-    index_bits = num_parameters * (num_parameters - 1).bit_length()  # bit_length(d - 1) = ceil(log2 d)
+    index_bits = (
+        num_parameters * (num_parameters - 1).bit_length()
+    )  # bit_length(d - 1) = ceil(log2 d)
     if isinstance(kept_fraction, Array):
         return kept_fraction * jnp.where(kept_fraction < 1, dense_bits + index_bits, dense_bits)
     if not 0 <= kept_fraction <= 1:
@@ -78,7 +87,9 @@ def transmission_slots(bits: ArrayLike, bandwidth_hz: Array, se: Array, slot_s: 
     rate_bps = jnp.where(band_hz > 0, band_hz * jnp.where(band_hz > 0, se, 0.0), 0.0)
     size_bits = jnp.broadcast_to(jnp.asarray(bits, rate_bps.dtype), se.shape)
     sent = rate_bps > 0
-    return jnp.where(sent, size_bits / (slot_s * jnp.where(sent, rate_bps, 1.0)), jnp.inf)  # [1, eq. (27)]
+    return jnp.where(
+        sent, size_bits / (slot_s * jnp.where(sent, rate_bps, 1.0)), jnp.inf
+    )  # [1, eq. (27)]
 
 
 def whole_slots(slots: Array) -> Array:

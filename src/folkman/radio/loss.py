@@ -86,7 +86,9 @@ class Lossy:
         """Return the state before slot 0, between peers."""
         return _begin(self.network.init(num_nodes, key), num_nodes)
 
-    def step(self, state: LossState, offers: Array, message_bits: ArrayLike, key: Array) -> tuple[LossState, Delivery]:
+    def step(
+        self, state: LossState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[LossState, Delivery]:
         """Let the network below deliver, and lose some of what is new."""
         inner, delivery = self.network.step(state.inner, offers, message_bits, key)
         kept = (delivery.held != state.brought) & ~self._lost(delivery.held.shape, key)
@@ -98,7 +100,12 @@ class Lossy:
         return _begin(self.network.lockstep_init(num_nodes, key), num_nodes)
 
     def exchange(
-        self, state: LossState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+        self,
+        state: LossState,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[LossState, Delivery]:
         """Repeat the round of the network below until every pair of `wanted` has heard; None: once."""
         inner, delivery = self.network.exchange(state.inner, offers, wanted, message_bits, key)
@@ -115,17 +122,25 @@ class Lossy:
         """Return what the network below measures."""
         return self.network.measures(state.inner if isinstance(state, LossState) else state)
 
-    def uplink(self, state: Any, offers: Array, message_bits: ArrayLike, key: Array) -> tuple[Any, Transfer]:
+    def uplink(
+        self, state: Any, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[Any, Transfer]:
         """Let a node whose upload was lost send it again."""
         state, transfer = self.network.uplink(state, offers, message_bits, key)
         lost = transfer.arrived & self._lost(offers.shape, key)
-        return state._replace(waiting=state.waiting & ~lost), Transfer(transfer.started, transfer.arrived & ~lost, lost)
+        return state._replace(waiting=state.waiting & ~lost), Transfer(
+            transfer.started, transfer.arrived & ~lost, lost
+        )
 
-    def downlink(self, state: Any, offers: Array, message_bits: ArrayLike, key: Array) -> tuple[Any, Transfer]:
+    def downlink(
+        self, state: Any, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[Any, Transfer]:
         """Let a node whose answer was lost go on waiting for it."""
         state, transfer = self.network.downlink(state, offers, message_bits, key)
         lost = transfer.arrived & self._lost(offers.shape, key)
-        return state._replace(waiting=state.waiting | lost), Transfer(transfer.started, transfer.arrived & ~lost, lost)
+        return state._replace(waiting=state.waiting | lost), Transfer(
+            transfer.started, transfer.arrived & ~lost, lost
+        )
 
     def _lost(self, shape: tuple[int, ...], key: Array) -> Array:
         return jax.random.bernoulli(jax.random.fold_in(key, int(Stream.LOSS)), self.loss, shape)

@@ -42,7 +42,15 @@ from folkman.radio.delivery import Delivery, Transfer
 from folkman.radio.geometry import Points, Waypoint
 from folkman.units import db_to_linear, dbm_to_watt
 
-__all__ = ["Air", "Durations", "LockstepRadio", "RadioNetwork", "RadioState", "place", "place_cells"]
+__all__ = [
+    "Air",
+    "Durations",
+    "LockstepRadio",
+    "RadioNetwork",
+    "RadioState",
+    "place",
+    "place_cells",
+]
 
 NUM_FADING = 32
 """Interferers of a band, nearest to the centre first, that fade; the others are taken at their mean power.
@@ -58,7 +66,9 @@ LEAST_PART = 0.1
 class Durations(NamedTuple):
     """Sums over what has ended so far, in slots."""
 
-    transmission_slots: Array  # () of Gamma_T: one an epoch, or one a broadcast under the rule `node`
+    transmission_slots: (
+        Array  # () of Gamma_T: one an epoch, or one a broadcast under the rule `node`
+    )
     num_transmissions: Array  # ()
     waiting_slots: Array  # () of Gamma_W over the links scheduled
     num_waits: Array  # ()
@@ -118,8 +128,12 @@ class RadioNetwork:
     interferers_per_cell: float = 1.0  # nodes of each other cell in the band of one of ours (D1)
     interferer_radius_m: float = 8000.0
     speed_m_per_s: float = 0.0  # random waypoint; positions move when an epoch starts
-    answers: Literal["broadcast", "free"] = "broadcast"  # what a server sends back takes time, or none
-    least_sinr_db: float = -20.0  # to and from a server, below this the block's fading is drawn anew
+    answers: Literal["broadcast", "free"] = (
+        "broadcast"  # what a server sends back takes time, or none
+    )
+    least_sinr_db: float = (
+        -20.0
+    )  # to and from a server, below this the block's fading is drawn anew
     name = "radio"
     reliable = True  # an outage delays; nothing sent is lost
     synchronous = True
@@ -127,22 +141,50 @@ class RadioNetwork:
     recent = 1  # the one on the air
 
     def __post_init__(self) -> None:
-        positive = ("slot_s", "cell_radius_m", "path_loss_exponent", "bandwidth_hz", "bits_per_parameter")
+        positive = (
+            "slot_s",
+            "cell_radius_m",
+            "path_loss_exponent",
+            "bandwidth_hz",
+            "bits_per_parameter",
+        )
         for name in (*positive, "kept_fraction", "interferer_radius_m"):
             value = getattr(self, name)
-            require(0 < value < inf, f"{name} must be positive and finite, got {value}; Table III has a default")
+            require(
+                0 < value < inf,
+                f"{name} must be positive and finite, got {value}; Table III has a default",
+            )
         for name in ("interferers_per_cell", "speed_m_per_s"):
             value = getattr(self, name)
-            require(0 <= value < inf, f"{name} must be finite and not negative, got {value}; 0 is none")
+            require(
+                0 <= value < inf, f"{name} must be finite and not negative, got {value}; 0 is none"
+            )
         for name in ("power_dbm", "noise_dbm_per_hz", "least_sinr_db"):
-            require(isfinite(getattr(self, name)), f"{name} must be a finite number, got {getattr(self, name)}")
+            require(
+                isfinite(getattr(self, name)),
+                f"{name} must be a finite number, got {getattr(self, name)}",
+            )
         if not isinstance(self.threshold_db, Array):  # a planner traces it
-            require(not isnan(self.threshold_db), "threshold_db must be a number, got nan; -inf and inf are allowed")
-        require(self.answers in ("broadcast", "free"), f"answers is 'broadcast' or 'free', got '{self.answers}'")
-        require(self.kept_fraction <= 1, f"kept_fraction is a share, at most 1, got {self.kept_fraction}")
+            require(
+                not isnan(self.threshold_db),
+                "threshold_db must be a number, got nan; -inf and inf are allowed",
+            )
+        require(
+            self.answers in ("broadcast", "free"),
+            f"answers is 'broadcast' or 'free', got '{self.answers}'",
+        )
+        require(
+            self.kept_fraction <= 1,
+            f"kept_fraction is a share, at most 1, got {self.kept_fraction}",
+        )
         known = ", ".join(bandwidth.ALLOCATIONS)
-        require(self.allocation in bandwidth.ALLOCATIONS, f"there is no allocation '{self.allocation}'; known: {known}")
-        require(self.period in ("epoch", "node"), f"period is 'epoch' or 'node', got '{self.period}'")
+        require(
+            self.allocation in bandwidth.ALLOCATIONS,
+            f"there is no allocation '{self.allocation}'; known: {known}",
+        )
+        require(
+            self.period in ("epoch", "node"), f"period is 'epoch' or 'node', got '{self.period}'"
+        )
         require(
             self.interferer_radius_m > self.cell_radius_m,
             f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got {self.interferer_radius_m}",
@@ -184,7 +226,9 @@ class RadioNetwork:
         def start() -> tuple[RadioState, Array]:
             return self._start(state, over, offers[None], message_bits, key)
 
-        if self.period == "epoch":  # in the middle of one nothing starts and nobody moves: spare the draws
+        if (
+            self.period == "epoch"
+        ):  # in the middle of one nothing starts and nobody moves: spare the draws
             new, starts = lax.cond(jnp.all(over), start, lambda: (state, jnp.zeros_like(over)))
         else:
             new, starts = start()
@@ -196,22 +240,36 @@ class RadioNetwork:
         return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
 
     def exchange(
-        self, state: LockstepRadio, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+        self,
+        state: LockstepRadio,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[LockstepRadio, Delivery]:
         """Advance a round: a node is on the air until all that must hear it have; None: for one epoch."""
-        patient = replace(self, period="epoch") if wanted is None else replace(self, threshold_db=self.least_sinr_db)
+        patient = (
+            replace(self, period="epoch")
+            if wanted is None
+            else replace(self, threshold_db=self.least_sinr_db)
+        )
         radio, over = patient._arrive(state.radio)
         got = radio.held >= state.since
         served = jnp.all(over) if wanted is None else jnp.all(got | ~wanted)
         ends = state.running & served
         begins = ~state.running & jnp.all(offers)
-        running, since = (state.running | begins) & ~ends, jnp.where(begins, radio.slot, state.since)
+        running, since = (
+            (state.running | begins) & ~ends,
+            jnp.where(begins, radio.slot, state.since),
+        )
         missing = jnp.ones_like(got) if wanted is None else wanted & ~(got & ~begins)
         radio, starts = patient._start(radio, over, missing & running, message_bits, key)
         heard = got | jnp.eye(len(offers), dtype=bool) | jnp.asarray(wanted is not None)
         held = jnp.where(ends & heard, since, state.held)
         sends = jnp.broadcast_to(begins, offers.shape)
-        return LockstepRadio(radio, running, since, held), Delivery(held, sends, radio.linked & starts[None])
+        return LockstepRadio(radio, running, since, held), Delivery(
+            held, sends, radio.linked & starts[None]
+        )
 
     def _start(
         self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
@@ -221,14 +279,19 @@ class RadioNetwork:
         `offers` (rx, tx) or (1, tx): for whom. The rate is that of the worst of those who hear.
         """
         fading_key, allocation_key, motion_key = (
-            jax.random.fold_in(key, int(stream)) for stream in (Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY)
+            jax.random.fold_in(key, int(stream))
+            for stream in (Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY)
         )
         air = self._move(state, over, motion_key)
         sinr = self.sinr(air, fading_key)
-        linked = schedule.links(sinr, db_to_linear(self.threshold_db)) & over[None] & offers  # eq. (25a)
+        linked = (
+            schedule.links(sinr, db_to_linear(self.threshold_db)) & over[None] & offers
+        )  # eq. (25a)
         rate = schedule.se_min(sinr, linked)  # R_i
         starts, band_hz = self._divide(state, schedule.scheduled(linked), rate, allocation_key)
-        slots = latency.transmission_slots(self.payload_bits(message_bits), band_hz, rate, self.slot_s)  # eq. (27)
+        slots = latency.transmission_slots(
+            self.payload_bits(message_bits), band_hz, rate, self.slot_s
+        )  # eq. (27)
         new = state._replace(
             air=air,
             linked=jnp.where(starts[None], linked, state.linked),
@@ -245,7 +308,9 @@ class RadioNetwork:
         """End a slot: hand over the broadcasts that have arrived, and tell whose period is over."""
         left = jnp.maximum(state.left - 1, 0)
         arrived = (state.left > 0) & (left == 0)
-        held = jnp.where(state.linked & arrived[None], state.stamp[None], state.held)  # J_ji, latched (C3)
+        held = jnp.where(
+            state.linked & arrived[None], state.stamp[None], state.held
+        )  # J_ji, latched (C3)
         over = left == 0
         if self.period == "epoch":
             over = jnp.broadcast_to(jnp.all(over), over.shape)  # C6
@@ -274,16 +339,22 @@ class RadioNetwork:
     def moved(self, air: Air, slot: Array, key: Array) -> Air:
         """Return the air after the nodes have walked since they last moved."""
         step_s = (slot - air.moved_at) * self.slot_s
-        nodes = geometry.waypoint_step(air.nodes, self.speed_m_per_s, step_s, key, radius_m=self.cell_radius_m)
+        nodes = geometry.waypoint_step(
+            air.nodes, self.speed_m_per_s, step_s, key, radius_m=self.cell_radius_m
+        )
         return look(self, nodes, air.interferers, slot)
 
-    def _divide(self, state: RadioState, wants: Array, rate: Array, key: Array) -> tuple[Array, Array]:
+    def _divide(
+        self, state: RadioState, wants: Array, rate: Array, key: Array
+    ) -> tuple[Array, Array]:
         """Return who starts, and with how many hertz."""
         allocate = bandwidth.ALLOCATIONS[self.allocation]
         if self.period == "epoch":
             return wants, allocate(rate, wants, self.bandwidth_hz, key)
         on_air = state.left > 0
-        allocated_hz = allocate(jnp.where(on_air, state.se_min, rate), on_air | wants, self.bandwidth_hz, key)
+        allocated_hz = allocate(
+            jnp.where(on_air, state.se_min, rate), on_air | wants, self.bandwidth_hz, key
+        )
         wanted_hz = jnp.where(wants, allocated_hz, 0.0)
         free_hz = jnp.maximum(self.bandwidth_hz - jnp.sum(state.in_use_hz), 0.0)
         part = jnp.minimum(free_hz / jnp.maximum(jnp.sum(wanted_hz), 1e-30), 1.0)
@@ -336,7 +407,9 @@ class RadioNetwork:
 
 def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:
     """Drop nodes uniformly in the cell and, for each band, interferers outside it (D1, D4)."""
-    node_key, interferer_key = (jax.random.fold_in(key, int(s)) for s in (Stream.GEOMETRY, Stream.INTERFERENCE))
+    node_key, interferer_key = (
+        jax.random.fold_in(key, int(s)) for s in (Stream.GEOMETRY, Stream.INTERFERENCE)
+    )
     density = network.interferers_per_cell * geometry.cell_density_per_m2(network.cell_radius_m)
     if density > 0:
         inner_m, outer_m = network.cell_radius_m, network.interferer_radius_m
@@ -348,7 +421,8 @@ def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:
     far_m = jnp.where(points.present, jnp.linalg.norm(points.positions_m, axis=-1), jnp.inf)
     order = jnp.argsort(far_m, axis=1)
     points = Points(
-        jnp.take_along_axis(points.positions_m, order[..., None], axis=1), jnp.take_along_axis(points.present, order, 1)
+        jnp.take_along_axis(points.positions_m, order[..., None], axis=1),
+        jnp.take_along_axis(points.present, order, 1),
     )
     nodes = geometry.waypoint_start(num_nodes, network.cell_radius_m, node_key)
     return look(network, nodes, points, jnp.zeros((), jnp.int32))
@@ -373,10 +447,15 @@ def place_cells(network: RadioNetwork, placed: geometry.Placement) -> Air:
     `jax.vmap` the network's `step` over it; memory is linear in cells.
     """
     speed = network.speed_m_per_s
-    require(speed == 0, f"nodes of many cells stand still, as they interfere; got a speed of {speed} m/s, set it to 0")
+    require(
+        speed == 0,
+        f"nodes of many cells stand still, as they interfere; got a speed of {speed} m/s, set it to 0",
+    )
     nodes = Waypoint(placed.nodes_m, placed.nodes_m)
     begun = jnp.zeros((), jnp.int32)
-    return jax.vmap(lambda n, i: look(network, n, i, begun))(nodes, geometry.placed_interferers(placed))
+    return jax.vmap(lambda n, i: look(network, n, i, begun))(
+        nodes, geometry.placed_interferers(placed)
+    )
 
 
 def rest(air: Air) -> RadioState:

@@ -70,14 +70,23 @@ def forecast(
     """Simulate `drops.number` drops of a cell; see `Forecast`."""
     key = make_key(drops.seed, Stream.DELAY)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(drops.number))
-    plain = replace(network, threshold_db=0.0)  # the threshold is traced: all of them share one program
-    found = _forecast(plain, num_nodes, message_bits, drops.slots, jnp.float32(network.threshold_db), keys)
+    plain = replace(
+        network, threshold_db=0.0
+    )  # the threshold is traced: all of them share one program
+    found = _forecast(
+        plain, num_nodes, message_bits, drops.slots, jnp.float32(network.threshold_db), keys
+    )
     return Forecast(*(np.asarray(part) for part in found))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _forecast(
-    network: RadioNetwork, num_nodes: int, message_bits: int, slots: int, threshold_db: Array, keys: Array
+    network: RadioNetwork,
+    num_nodes: int,
+    message_bits: int,
+    slots: int,
+    threshold_db: Array,
+    keys: Array,
 ) -> tuple[Array, ...]:
     network = replace(network, threshold_db=threshold_db)
 
@@ -88,28 +97,39 @@ def _forecast(
             *_roll(network, air, message_bits, slots, key),
         )
 
-    points = jax.eval_shape(lambda key: place(network, num_nodes, key), keys[0]).interferers.present.shape[1]
+    points = jax.eval_shape(
+        lambda key: place(network, num_nodes, key), keys[0]
+    ).interferers.present.shape[1]
     batch = max(1, min(len(keys), BATCH_GAINS // (num_nodes**2 * points)))
     return lax.map(of_one, keys, batch_size=batch)
 
 
-def _first_block(network: RadioNetwork, air: Air, message_bits: int, key: Array) -> tuple[Array, ...]:
+def _first_block(
+    network: RadioNetwork, air: Air, message_bits: int, key: Array
+) -> tuple[Array, ...]:
     """Return SINR, link share, node share and Gamma_T of the first block of a drop."""
     fading_key, allocation_key = (
-        jax.random.fold_in(jax.random.fold_in(key, 0), int(s)) for s in (Stream.FADING, Stream.ALLOCATION)
+        jax.random.fold_in(jax.random.fold_in(key, 0), int(s))
+        for s in (Stream.FADING, Stream.ALLOCATION)
     )
     sinr = network.sinr(air, fading_key)
     linked = schedule.links(sinr, db_to_linear(network.threshold_db))
     sending, rate = schedule.scheduled(linked), schedule.se_min(sinr, linked)
-    band_hz = bandwidth.ALLOCATIONS[network.allocation](rate, sending, network.bandwidth_hz, allocation_key)
-    slots = latency.transmission_slots(network.payload_bits(message_bits), band_hz, rate, network.slot_s)
+    band_hz = bandwidth.ALLOCATIONS[network.allocation](
+        rate, sending, network.bandwidth_hz, allocation_key
+    )
+    slots = latency.transmission_slots(
+        network.payload_bits(message_bits), band_hz, rate, network.slot_s
+    )
     longest = jnp.where(jnp.any(sending), latency.aggregated_slots(slots, sending), jnp.nan)
     num_nodes = air.link.shape[0]
     pairs = max(num_nodes * (num_nodes - 1), 1)
     return sinr, jnp.sum(linked) / pairs, jnp.mean(sending), longest
 
 
-def _roll(network: RadioNetwork, air: Air, message_bits: int, slots: int, key: Array) -> tuple[Array, ...]:
+def _roll(
+    network: RadioNetwork, air: Air, message_bits: int, slots: int, key: Array
+) -> tuple[Array, ...]:
     """Return mean Gamma_W, the histogram of ages after the warm-up, and the share of pairs that never met."""
     num_nodes = air.link.shape[0]
     others = ~jnp.eye(num_nodes, dtype=bool)
@@ -123,7 +143,9 @@ def _roll(network: RadioNetwork, air: Air, message_bits: int, slots: int, key: A
 
     begin = (rest(air), jnp.zeros(slots + 1, jnp.int32))
     state, ages = lax.fori_loop(0, slots, slot, begin)
-    served = state.linked & state.unnoted[None]  # in a period that goes on: its wait is over, and noted
+    served = (
+        state.linked & state.unnoted[None]
+    )  # in a period that goes on: its wait is over, and noted
     open_slots = jnp.where(others & ~served, state.slot - state.since, 0)
     running = jnp.sum(open_slots > 0, dtype=jnp.int32)
     sums = state.durations
@@ -159,7 +181,9 @@ def best_threshold(
     return schedule.bracket_search(lambda t: float(value(draws, db_to_linear(t))), low_db, high_db)
 
 
-def sawtooth(network: RadioNetwork, num_nodes: int, message_bits: int, slots: int = 120, seed: int = 0) -> Sawtooth:
+def sawtooth(
+    network: RadioNetwork, num_nodes: int, message_bits: int, slots: int = 120, seed: int = 0
+) -> Sawtooth:
     """Run one drop and return its ages slot by slot, and a picture of its first block."""
     key = jax.random.fold_in(make_key(seed, Stream.DELAY), 0)
     air = place(network, num_nodes, key)

@@ -14,7 +14,15 @@ from jax.typing import ArrayLike
 from folkman.radio.delivery import Delivery, Transfer
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, load
 
-__all__ = ["Replay", "RoundReplay", "StarReplay", "from_file", "replay", "replay_rounds", "replay_star"]
+__all__ = [
+    "Replay",
+    "RoundReplay",
+    "StarReplay",
+    "from_file",
+    "replay",
+    "replay_rounds",
+    "replay_star",
+]
 
 FEW = 64
 """Payloads of a sender that a replay keeps at most for the sake of the same bits."""
@@ -71,7 +79,11 @@ class Replay:
         """Return the beginning of the recording."""
         del key
         self._check_nodes(num_nodes)
-        return ReplayState(jnp.zeros((), jnp.int32), jnp.asarray(self.timeline.held), jnp.asarray(self.timeline.sends))
+        return ReplayState(
+            jnp.zeros((), jnp.int32),
+            jnp.asarray(self.timeline.held),
+            jnp.asarray(self.timeline.sends),
+        )
 
     def step(
         self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
@@ -82,7 +94,9 @@ class Replay:
         held = state.held[jnp.minimum(state.slot + 1, last)]
         sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
         linked = sends[None] & ~jnp.eye(len(sends), dtype=bool)
-        kept = sends & (state.slot < last)  # what is sent in the last slot is on the air, and nobody will hold it
+        kept = sends & (
+            state.slot < last
+        )  # what is sent in the last slot is on the air, and nobody will hold it
         return state._replace(slot=state.slot + 1), Delivery(held, kept, linked)
 
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
@@ -98,7 +112,12 @@ class Replay:
         )
 
     def exchange(
-        self, state: ReplayState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+        self,
+        state: ReplayState,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[ReplayState, Delivery]:
         """Refuse, as `lockstep_init` does."""
         raise NotImplementedError
@@ -175,14 +194,21 @@ class RoundReplay:
         return self.beneath.init(num_nodes, key)
 
     def exchange(
-        self, state: ReplayState, offers: Array, wanted: Array | None, message_bits: ArrayLike, key: Array
+        self,
+        state: ReplayState,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery."""
         del wanted
         return self.beneath.step(state, offers, message_bits, key)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"rounds that were recorded can only be repeated in rounds; they have no '{name}'")
+        raise AttributeError(
+            f"rounds that were recorded can only be repeated in rounds; they have no '{name}'"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,18 +247,28 @@ class StarReplay:
     ) -> tuple[StarReplayState, Transfer]:
         """Return the uploads of the next slot."""
         del message_bits, key
-        started, arrived = jnp.asarray(self.timeline.up_started), jnp.asarray(self.timeline.up_arrived)
+        started, arrived = (
+            jnp.asarray(self.timeline.up_started),
+            jnp.asarray(self.timeline.up_arrived),
+        )
         at = state.up_slot
-        return state._replace(up_slot=at + 1), Transfer(started[at], arrived[at], jnp.zeros_like(offers))
+        return state._replace(up_slot=at + 1), Transfer(
+            started[at], arrived[at], jnp.zeros_like(offers)
+        )
 
     def downlink(
         self, state: StarReplayState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[StarReplayState, Transfer]:
         """Return the answers of the next slot."""
         del message_bits, key
-        started, arrived = jnp.asarray(self.timeline.down_started), jnp.asarray(self.timeline.down_arrived)
+        started, arrived = (
+            jnp.asarray(self.timeline.down_started),
+            jnp.asarray(self.timeline.down_arrived),
+        )
         at = state.down_slot
-        return state._replace(down_slot=at + 1), Transfer(started[at], arrived[at], jnp.zeros_like(offers))
+        return state._replace(down_slot=at + 1), Transfer(
+            started[at], arrived[at], jnp.zeros_like(offers)
+        )
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"transfers around a server that were recorded have no '{name}'")
@@ -248,7 +284,9 @@ def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
     """Build a network that repeats the peer timeline saved at `path`."""
     timeline = load(path)
     if not isinstance(timeline, PeerTimeline):
-        raise ValueError(f"expected a timeline between peers, {path} was recorded around a server; record another")
+        raise ValueError(
+            f"expected a timeline between peers, {path} was recorded around a server; record another"
+        )
     return Replay(timeline, bits_per_parameter)
 
 
@@ -265,7 +303,9 @@ def replay_star(timeline: StarTimeline, bits_per_parameter: int = 16) -> StarRep
 def _recent(timeline: PeerTimeline) -> int:
     """Return of how many of its newest payloads a sender may still deliver one: the oldest that newly arrives."""
     nodes = timeline.sends.shape[1]
-    sent = np.concatenate([np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]])  # stamps up to a slot
+    sent = np.concatenate(
+        [np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]]
+    )  # stamps up to a slot
     before, after = timeline.held[:-1], timeline.held[1:]
     older = sent[np.maximum(after - 1, 0), np.arange(nodes)[None, None]] * (
         after > 0
@@ -278,7 +318,11 @@ def _versions(timeline: PeerTimeline) -> int:
     """Return the most payloads of one sender that are needed at once: sent, and held now or later."""
     slots, nodes = timeline.sends.shape
     held = np.where(np.eye(nodes, dtype=bool), np.iinfo(np.int32).max, timeline.held)
-    oldest = np.minimum.accumulate(held.min(axis=1)[::-1])[::-1]  # (slot, tx) oldest stamp needed from here on
-    sent_upto = np.concatenate([np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]])
+    oldest = np.minimum.accumulate(held.min(axis=1)[::-1])[
+        ::-1
+    ]  # (slot, tx) oldest stamp needed from here on
+    sent_upto = np.concatenate(
+        [np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]]
+    )
     before = np.take_along_axis(sent_upto, np.clip(oldest, 1, slots) - 1, axis=0) * (oldest > 0)
     return int(np.max(sent_upto - np.where(oldest > slots, sent_upto - 1, before), initial=1))

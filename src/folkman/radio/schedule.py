@@ -103,7 +103,9 @@ def expected_duration(
     """
     num_draws, num_nodes, _ = sinr_draws.shape
     linked = links(sinr_draws, threshold)  # (draw, rx, tx)
-    slots, _ = _epoch_slots(sinr_draws, linked, Epochs(payload_bits, total_hz, slot_s, whole, allocate))
+    slots, _ = _epoch_slots(
+        sinr_draws, linked, Epochs(payload_bits, total_hz, slot_s, whole, allocate)
+    )
     met = jnp.maximum(jnp.sum(linked, axis=0).astype(sinr_draws.dtype), 0.5)
     return jnp.mean(slots) * _mean_over_pairs(num_draws / met, num_nodes)
 
@@ -127,15 +129,26 @@ def expected_age(
     """
     num_draws, num_nodes, _ = sinr_draws.shape
     linked = links(sinr_draws, threshold)
-    slots, own = _epoch_slots(sinr_draws, linked, Epochs(payload_bits, total_hz, slot_s, whole=True, allocate=allocate))
+    slots, own = _epoch_slots(
+        sinr_draws, linked, Epochs(payload_bits, total_hz, slot_s, whole=True, allocate=allocate)
+    )
     length, met = slots[:, None, None], linked.astype(sinr_draws.dtype)
     times = jnp.sum(met, axis=0)
     missed = num_draws - times
-    meeting = [jnp.sum(met * length**k, axis=0) / jnp.maximum(times, 1.0) for k in (1, 2)]  # E[S], E[S^2]
-    missing = [jnp.sum((1.0 - met) * length**k, axis=0) / jnp.maximum(missed, 1.0) for k in (1, 2)]  # E[F], E[F^2]
+    meeting = [
+        jnp.sum(met * length**k, axis=0) / jnp.maximum(times, 1.0) for k in (1, 2)
+    ]  # E[S], E[S^2]
+    missing = [
+        jnp.sum((1.0 - met) * length**k, axis=0) / jnp.maximum(missed, 1.0) for k in (1, 2)
+    ]  # E[F], E[F^2]
     ratio = missed / jnp.maximum(times, 0.5)  # q/p = E[N]; E[N(N-1)] = 2 (q/p)^2
     first = ratio * missing[0] + meeting[0]
-    second = ratio * missing[1] + 2.0 * (ratio * missing[0]) ** 2 + 2.0 * ratio * missing[0] * meeting[0] + meeting[1]
+    second = (
+        ratio * missing[1]
+        + 2.0 * (ratio * missing[0]) ** 2
+        + 2.0 * ratio * missing[0] * meeting[0]
+        + meeting[1]
+    )
     known = jnp.where(jnp.isfinite(own), own, 0.0)[:, None, :]
     sending = jnp.sum(met * known, axis=0) / jnp.maximum(times, 1.0)  # E[n]
     return _mean_over_pairs(sending + (second / jnp.maximum(first, 1.0) - 1.0) / 2.0, num_nodes)
@@ -179,7 +192,9 @@ def grid_search(objective: Objective, thresholds_db: Sequence[float] | np.ndarra
     """
     tried_db = np.asarray(thresholds_db, float)
     if tried_db.size == 0:
-        raise ValueError("expected at least one threshold, got none; give a grid such as range(-20, 21, 5)")
+        raise ValueError(
+            "expected at least one threshold, got none; give a grid such as range(-20, 21, 5)"
+        )
     return _best(tried_db, np.array([float(objective(float(t))) for t in tried_db]))
 
 
@@ -237,6 +252,8 @@ def _golden_section(objective: Objective, left: float, right: float, tolerance_d
 def _best(tried_db: np.ndarray, values: np.ndarray) -> Search:
     if np.isnan(values).any():
         at = tried_db[np.isnan(values)][0]
-        raise ValueError(f"expected objective values, got nan at {at} dB; return inf where it has no value")
+        raise ValueError(
+            f"expected objective values, got nan at {at} dB; return inf where it has no value"
+        )
     best = int(np.argmin(values))
     return Search(float(tried_db[best]), float(values[best]), tried_db, values)

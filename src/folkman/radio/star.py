@@ -57,7 +57,9 @@ def at_rest(air: "Air") -> StarRadio:
     )
 
 
-def _sinr(network: "RadioNetwork", link: Array, interferer: Array, background: ArrayLike, key: Array) -> Array:
+def _sinr(
+    network: "RadioNetwork", link: Array, interferer: Array, background: ArrayLike, key: Array
+) -> Array:
     """Draw one block's SINR over the links (node,) with interferers (node, point), eq. (24)."""
     power_w = dbm_to_watt(network.power_dbm)
     noise_w = network.noise_w + power_w * jnp.atleast_2d(jnp.asarray(background, link.dtype))
@@ -68,7 +70,9 @@ def uplink(
     network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarRadio, Transfer]:
     """End a slot of the uploads, and start those that are offered and can be heard."""
-    fading_key, motion_key = (jax.random.fold_in(key, int(s)) for s in (Stream.FADING, Stream.GEOMETRY))
+    fading_key, motion_key = (
+        jax.random.fold_in(key, int(s)) for s in (Stream.FADING, Stream.GEOMETRY)
+    )
     slot = state.slot + 1
     air = network.moved(state.air, slot, motion_key) if network.speed_m_per_s else state.air
     left = jnp.maximum(state.up_left - 1, 0)
@@ -80,7 +84,9 @@ def uplink(
     sinr = _sinr(network, station, at_station, 0.0, fading_key)
     wants = offers & ~state.waiting & (sinr >= db_to_linear(network.least_sinr_db))
     free_hz = jnp.maximum(network.bandwidth_hz - jnp.sum(in_use_hz), 0.0)
-    starts = wants & (free_hz > 1e-3 * network.bandwidth_hz)  # rounding leaves crumbs that are no bandwidth
+    starts = wants & (
+        free_hz > 1e-3 * network.bandwidth_hz
+    )  # rounding leaves crumbs that are no bandwidth
     rate = schedule.spectral_efficiency(sinr)
     band_hz = bandwidth.optimal(rate, starts, 1.0) * free_hz
     slots = latency.transmission_slots(bits, band_hz, rate, network.slot_s)
@@ -107,7 +113,9 @@ def downlink(
     origin = jnp.zeros((1, 2), state.air.link.dtype)
     station = channel.link_gain(origin, state.air.nodes.positions_m, network.path_loss_exponent)[0]
     fading_key = jax.random.fold_in(key, int(Stream.FADING))
-    sinr = _sinr(network, station, state.air.interferer[:, 0], state.air.background[:, 0], fading_key)
+    sinr = _sinr(
+        network, station, state.air.interferer[:, 0], state.air.background[:, 0], fading_key
+    )
     starts = offers & jnp.all(left == 0) & (sinr >= db_to_linear(network.least_sinr_db))
     rate = jnp.min(jnp.where(starts, schedule.spectral_efficiency(sinr), jnp.inf))
     band_hz = jnp.asarray(network.bandwidth_hz, sinr.dtype)
@@ -122,5 +130,6 @@ def downlink(
 def _quiet(state: StarRadio, answered: Array) -> StarRadio:
     """End the uploads of the nodes that are answered; a server that answers no longer listens."""
     return state._replace(
-        up_left=jnp.where(answered, 0, state.up_left), in_use_hz=jnp.where(answered, 0.0, state.in_use_hz)
+        up_left=jnp.where(answered, 0, state.up_left),
+        in_use_hz=jnp.where(answered, 0.0, state.in_use_hz),
     )

@@ -73,7 +73,9 @@ def record_timeline(
     held, sends = roll(slots)
     first = np.zeros((1, num_nodes, num_nodes), np.int32)
     return PeerTimeline(
-        np.concatenate([first, np.asarray(held)[:-1]]), np.asarray(sends), np.ones((slots, num_nodes), bool)
+        np.concatenate([first, np.asarray(held)[:-1]]),
+        np.asarray(sends),
+        np.ones((slots, num_nodes), bool),
     )
 
 
@@ -93,9 +95,13 @@ def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             tables = {name: file[name] for name in file.files}
     except FileNotFoundError:
-        raise ValueError(f"expected a timeline saved as .npz, there is no {path}; check the path") from None
+        raise ValueError(
+            f"expected a timeline saved as .npz, there is no {path}; check the path"
+        ) from None
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise ValueError(f"expected a timeline saved as .npz, {path} is not readable: {error}") from error
+        raise ValueError(
+            f"expected a timeline saved as .npz, {path} is not readable: {error}"
+        ) from error
     for kind in (PeerTimeline, StarTimeline):
         if set(tables) == set(kind._fields):
             timeline = kind(**tables)
@@ -113,7 +119,9 @@ def check_timeline(timeline: PeerTimeline | StarTimeline) -> None:
     for name, table in timeline._asdict().items():
         shape = (slots, nodes, nodes) if name == "held" else (slots, nodes)
         if table.shape != shape:
-            raise ValueError(f"timeline table '{name}' should have shape {shape}, it has {table.shape}")
+            raise ValueError(
+                f"timeline table '{name}' should have shape {shape}, it has {table.shape}"
+            )
     if isinstance(timeline, StarTimeline):
         return
     others = ~np.eye(nodes, dtype=bool)
@@ -124,7 +132,9 @@ def check_timeline(timeline: PeerTimeline | StarTimeline) -> None:
                 f"in slot {t} node {rx} holds a copy of node {tx} stamped {held[rx, tx]}, "
                 f"expected 0 .. {t}; the recording is damaged"
             )
-    sent = np.concatenate([np.ones((1, nodes), bool), timeline.sends[:-1]])  # stamp s was frozen after slot s-1
+    sent = np.concatenate(
+        [np.ones((1, nodes), bool), timeline.sends[:-1]]
+    )  # stamp s was frozen after slot s-1
     known = sent[timeline.held, np.arange(nodes)[None, None, :]] | ~others
     if not known.all():
         t, rx, tx = np.argwhere(~known)[0]

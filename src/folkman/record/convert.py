@@ -35,16 +35,33 @@ def convert(root: Path) -> int:
     for key, arm in content["arms"].items():
         facts, kind = arm["facts"], arm["kind"]
         job = {"key": key, "folder": folder.place(key), "arm": _name(arm["variant"], facts, kind)}
-        job |= {"algorithm": facts["method"], "label": facts["method"], "seed": arm["seed"], "settings": facts}
+        job |= {
+            "algorithm": facts["method"],
+            "label": facts["method"],
+            "seed": arm["seed"],
+            "settings": facts,
+        }
         job |= {"kind": "descent" if kind == "descent" else "run", "figures": arm["figures"]}
-        job |= {"variant": arm["variant"], "state": arm["status"], "message": "", "seconds": arm["wall_s"]}
+        job |= {
+            "variant": arm["variant"],
+            "state": arm["status"],
+            "message": "",
+            "seconds": arm["wall_s"],
+        }
         met[job["arm"], job["seed"]] += 1
         number = met[job["arm"], job["seed"]]
         job["arm"] += f" ({number})" if number > 1 else ""  # runs that no fact tells apart
         jobs.append(job | ({"clock": True} if kind == "clock" else {}))
-    head = {"name": PAPER, "axes": [], "metrics": ["train_loss", "test_accuracy"], "state": FINISHED}
+    head = {
+        "name": PAPER,
+        "axes": [],
+        "metrics": ["train_loss", "test_accuracy"],
+        "state": FINISHED,
+    }
     head |= {"workers": [], "paper": PAPER, "size": content["size"]}
-    table = _tidy(read_table(root / "metrics.parquet", "restore it"), {job["key"]: job for job in jobs})
+    table = _tidy(
+        read_table(root / "metrics.parquet", "restore it"), {job["key"]: job for job in jobs}
+    )
     write_whole(folder.results, lambda part: pq.write_table(table, part, compression="zstd"))
     if (root / "theory.json").is_file():
         measured = json.loads((root / "theory.json").read_text(encoding="utf-8"))
@@ -60,7 +77,9 @@ def convert(root: Path) -> int:
 def _tidy(rows: pa.Table, jobs: Mapping[str, Mapping[str, object]]) -> pa.Table:
     """Return the old table as the one of a sweep: arm, algorithm, label, seed and job before the metrics."""
     keys = rows["key"].to_pylist()
-    heads = {name: [jobs[key][name] for key in keys] for name in ("arm", "algorithm", "label", "seed")}
+    heads = {
+        name: [jobs[key][name] for key in keys] for name in ("arm", "algorithm", "label", "seed")
+    }
     columns = {name: pa.array(values) for name, values in heads.items()} | {"job": rows["key"]}
     return pa.table(columns | {name: rows[name] for name in rows.column_names if name != "key"})
 
@@ -69,7 +88,11 @@ def _name(variant: str, facts: dict[str, object], kind: str) -> str:
     """Return a name for people: what tells the run from others."""
     usual = {"factor": 1.0, "partition": "iid", "compute": "equal"}
     left_out = ("method", "nodes", "network", "effective", "links")
-    said = [f"{name} {value}" for name, value in facts.items() if name not in left_out and usual.get(name) != value]
+    said = [
+        f"{name} {value}"
+        for name, value in facts.items()
+        if name not in left_out and usual.get(name) != value
+    ]
     said += [kind] if kind == "clock" else []
     return ", ".join([f"{variant} {facts['method']}", f"{facts['nodes']} nodes", *said])
 
@@ -81,7 +104,10 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     for root in map(Path, arguments):
         if not (root / OLD[0]).is_file():
-            print(f"error: expected {OLD[0]} in {root}, there is none; nothing to convert", file=sys.stderr)
+            print(
+                f"error: expected {OLD[0]} in {root}, there is none; nothing to convert",
+                file=sys.stderr,
+            )
             return 2
         print(f"{root}: {convert(root)} runs converted")
     return 0

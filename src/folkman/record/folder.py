@@ -29,7 +29,18 @@ from folkman.checks import require
 from folkman.files import save_tensors, write_whole
 from folkman.record.json_file import read_json, write_json, write_text
 from folkman.record.provenance import note_start
-from folkman.record.run import DIVERGED, FINISHED, RUNNING, WAITING, Run, known, read_table, rows_of, runs_of, slug
+from folkman.record.run import (
+    DIVERGED,
+    FINISHED,
+    RUNNING,
+    WAITING,
+    Run,
+    known,
+    read_table,
+    rows_of,
+    runs_of,
+    slug,
+)
 
 if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
@@ -91,7 +102,9 @@ class RunFolder:
         """Open a folder that `create` made; refuse one that a later folkman wrote."""
         folder = cls(root)
         if not folder.config.is_file():
-            raise FileNotFoundError(f"expected a run folder with a config.toml, {root} is none; check the path")
+            raise FileNotFoundError(
+                f"expected a run folder with a config.toml, {root} is none; check the path"
+            )
         read_json(folder.provenance)
         return folder
 

@@ -18,7 +18,9 @@ PACKAGES += ("torch",)
 """The packages whose versions are kept."""
 
 
-def provenance(command: list[str] | None, own_code: Mapping[str, str] | None = None) -> dict[str, Any]:
+def provenance(
+    command: list[str] | None, own_code: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return what is needed to repeat a run elsewhere; a run made in Python has no command.
 
     `own_code` has the SHA-256 of every file from outside the package, by its path.
@@ -27,7 +29,9 @@ def provenance(command: list[str] | None, own_code: Mapping[str, str] | None = N
     return {"format": FORMAT, "command": command, **own, **_machine(), "started": now()}
 
 
-def note_start(path: Path, command: list[str] | None, own_code: Mapping[str, str] | None = None) -> None:
+def note_start(
+    path: Path, command: list[str] | None, own_code: Mapping[str, str] | None = None
+) -> None:
     """Write the provenance of a folder; one that is resumed keeps what first made it."""
     facts, known = provenance(command, own_code), read_json(path)
     if known is not None:

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
-__all__ += ["STOPPED", "WAITING", "Run", "jsonable", "known", "read_table", "rows_of", "runs_of", "slug"]
+__all__ += [
+    "STOPPED",
+    "WAITING",
+    "Run",
+    "jsonable",
+    "known",
+    "read_table",
+    "rows_of",
+    "runs_of",
+    "slug",
+]
 
 WAITING = "waiting"
 """The status of a run, a job or a sweep that has not begun."""
@@ -75,12 +85,16 @@ class Run:
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
-    scene: Any = None  # where nodes were and what was on the air, frame by frame: `folkman.record.scene`
+    scene: Any = (
+        None  # where nodes were and what was on the air, frame by frame: `folkman.record.scene`
+    )
 
     def column(self, name: str) -> list[float]:
         """Return one axis or metric over the recorded slots."""
         if self.rows and name not in self.rows[0]:
-            raise ValueError(f"these runs have no column '{name}'; they have {', '.join(self.rows[0])}")
+            raise ValueError(
+                f"these runs have no column '{name}'; they have {', '.join(self.rows[0])}"
+            )
         return [row[name] for row in self.rows]
 
     def last(self, name: str) -> float:
@@ -169,7 +183,9 @@ def read_table(path: Path, remedy: str) -> Any:
 
 def rows_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Return the rows of runs as `metrics.parquet` holds them."""
-    heads = [({"algorithm": run.algorithm, "label": run.label, "seed": run.seed}, run) for run in runs]
+    heads = [
+        ({"algorithm": run.algorithm, "label": run.label, "seed": run.seed}, run) for run in runs
+    ]
     return [head | row for head, run in heads for row in run.rows]
 
 

@@ -94,13 +94,17 @@ STATIC = ("samples", "interferers_m", "cell_radius_m", "bandwidth_hz", "threshol
 
 def take(scene: Scene, kept: NDArray[np.bool_]) -> Scene:
     """Return the scene with some of its frames."""
-    return scene._replace(**{name: getattr(scene, name)[kept] for name in Scene._fields if name not in STATIC})
+    return scene._replace(
+        **{name: getattr(scene, name)[kept] for name in Scene._fields if name not in STATIC}
+    )
 
 
 def join(scenes: Sequence[Scene]) -> Scene:
     """Return the frames of all scenes of one run, one after the other."""
     moving = [name for name in Scene._fields if name not in STATIC]
-    return scenes[0]._replace(**{name: np.concatenate([getattr(part, name) for part in scenes]) for name in moving})
+    return scenes[0]._replace(
+        **{name: np.concatenate([getattr(part, name) for part in scenes]) for name in moving}
+    )
 
 
 def frame_json(scene: Scene, frame: int) -> dict[str, Any]:
@@ -155,7 +159,9 @@ def scene_of(run: Run) -> Scene | None:
     return from_timeline(run.timeline.held, run.timeline.finished, slot_s)
 
 
-def from_timeline(held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: float = 1.0) -> Scene:
+def from_timeline(
+    held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: float = 1.0
+) -> Scene:
     """Return the scene that a timeline between peers tells: ages and gradients, evenly over at most `MOST_FRAMES`."""
     slots, nodes = finished.shape
     slot = np.unique(np.linspace(0, slots - 1, min(slots, MOST_FRAMES)).astype(np.int32))

@@ -42,16 +42,23 @@ def claim(lock: Path, patience_s: float = 0.0, *, shared: bool = False) -> Itera
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            mine = _locked(handle, time.monotonic() + patience_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            mine = _locked(
+                handle, time.monotonic() + patience_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            )
         except OSError as error:
             raise OSError(
-                error.errno, f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)", str(lock)
+                error.errno,
+                f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)",
+                str(lock),
             ) from None
         if not mine:
             yield False
             return
         os.ftruncate(handle, 0)
-        os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now()}).encode())
+        os.write(
+            handle,
+            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now()}).encode(),
+        )
         yield True
     finally:
         os.close(handle)
@@ -92,7 +99,9 @@ OLD_RESULTS = "arms.json"
 def refuse_old(root: Path) -> None:
     """Refuse a folder with the packed results of folkman 0.1, and say how to convert it."""
     if (root / OLD_RESULTS).is_file():
-        raise ValueError(f"{root} was made by an earlier folkman; convert it: python -m folkman.record.convert {root}")
+        raise ValueError(
+            f"{root} was made by an earlier folkman; convert it: python -m folkman.record.convert {root}"
+        )
 
 
 class Store:
@@ -139,16 +148,26 @@ class SweepFolder:
                 share = (
                     ""
                     if "paper" in folder.asked()
-                    else (f", and add --store {folder.store_root} so that what is finished there is not run again")
+                    else (
+                        f", and add --store {folder.store_root} so that what is finished there is not run again"
+                    )
                 )
                 raise FileExistsError(f"{root} holds another sweep; choose another --out{share}")
             return folder
         refuse_old(root)
-        if root.exists() and any(path.name not in ("jobs", "sweep.lock", "index.json") for path in root.iterdir()):
-            raise FileExistsError(f"expected a new or empty folder, {root} has content; choose another --out")
+        if root.exists() and any(
+            path.name not in ("jobs", "sweep.lock", "index.json") for path in root.iterdir()
+        ):
+            raise FileExistsError(
+                f"expected a new or empty folder, {root} has content; choose another --out"
+            )
         root.mkdir(parents=True, exist_ok=True)
-        if store is not None:  # known from the start: a sweep that dies before its first job still finds it again
-            folder.write_index({"name": root.name, "axes": [], "metrics": [], "state": WAITING, "workers": []}, [])
+        if (
+            store is not None
+        ):  # known from the start: a sweep that dies before its first job still finds it again
+            folder.write_index(
+                {"name": root.name, "axes": [], "metrics": [], "state": WAITING, "workers": []}, []
+            )
         write_text(folder.definition, definition)
         return folder
 
@@ -156,17 +175,25 @@ class SweepFolder:
     def open(cls, root: Path) -> "SweepFolder":
         """Open a folder that `create` made; its store is where its index says."""
         if not (root / "sweep.toml").is_file():
-            raise FileNotFoundError(f"expected a sweep folder with a sweep.toml, {root} is none; check the path")
+            raise FileNotFoundError(
+                f"expected a sweep folder with a sweep.toml, {root} is none; check the path"
+            )
         known = read_json(root / "index.json") or {}
         return cls(root, Path(known["store"]) if known.get("store") else None)
 
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
         """Let one process alone work in this folder, or several that have all said that they share it."""
-        with claim(self.lock, patience_s=0.5, shared=shared) as mine:  # a page that looks holds it for a moment
+        with claim(
+            self.lock, patience_s=0.5, shared=shared
+        ) as mine:  # a page that looks holds it for a moment
             if not mine:
                 holder = read_json(self.lock) or {}
-                how = "--share K/N" if "paper" in self.asked() else f"--out ANOTHER --store {self.store_root}"
+                how = (
+                    "--share K/N"
+                    if "paper" in self.asked()
+                    else f"--out ANOTHER --store {self.store_root}"
+                )
                 raise RuntimeError(
                     f"{self.root} is in use by process {holder.get('pid')} on {holder.get('host')}; wait for it, "
                     f"or share its jobs: {how}"
@@ -195,11 +222,17 @@ class SweepFolder:
         """Write how the sweep stands."""
         own = self.store_root == self.root / "jobs"
         store = {} if own else {"store": str(self.store_root.resolve())}
-        write_json(self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)})
+        write_json(
+            self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)}
+        )
 
     def asked(self) -> dict[str, Any]:
         """Return what was asked for: the content of the definition; nothing if there is none."""
-        return tomllib.loads(self.definition.read_text(encoding="utf-8")) if self.definition.is_file() else {}
+        return (
+            tomllib.loads(self.definition.read_text(encoding="utf-8"))
+            if self.definition.is_file()
+            else {}
+        )
 
     def again(self) -> str:
         """Return the command that goes on with this folder."""

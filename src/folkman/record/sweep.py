@@ -51,7 +51,9 @@ def is_held(folder: SweepFolder) -> bool:
     """Tell whether a process sweeps a folder; where that cannot be told, its index is believed."""
     with suppress(OSError), folder.lock.open("rb") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # also seen while several share the folder
+            fcntl.flock(
+                lock, fcntl.LOCK_EX | fcntl.LOCK_NB
+            )  # also seen while several share the folder
         except BlockingIOError:
             return True
         return False

@@ -19,7 +19,17 @@ from folkman.record.sweep import is_sweep
 
 __all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results"]
 
-KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss", "test_accuracy", "consensus")
+KEPT = (
+    "slots",
+    "seconds",
+    "gradients",
+    "rounds",
+    "bits",
+    "train_loss",
+    "test_loss",
+    "test_accuracy",
+    "consensus",
+)
 KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
 """The metrics that the table of a reproduction keeps of its jobs."""
 
@@ -41,17 +51,24 @@ def gather(folder: SweepFolder) -> pa.Table:
             tables.append(_tidy(read_table(path, "delete its folder and resume"), job))
             continue
         known = known or _by_job(folder)
-        require(job["key"] in known, f"the job {job['arm']}, seed {job['seed']} has ended, there is no {path}; resume")
+        require(
+            job["key"] in known,
+            f"the job {job['arm']}, seed {job['seed']} has ended, there is no {path}; resume",
+        )
         tables.append(known[job["key"]])
     if not tables:
         return pa.table({})
     values = {axis: [job["settings"].get(axis) for job in jobs] for axis in index["axes"]}
     whole = pa.concat_tables(tables, promote_options="permissive")
     if "paper" in index:
-        whole = whole.select([name for name in whole.column_names if name not in METRICS or name in KEPT])
+        whole = whole.select(
+            [name for name in whole.column_names if name not in METRICS or name in KEPT]
+        )
     counts = [table.num_rows for table in tables]
     for position, axis in enumerate(index["axes"]):
-        name = axis if axis not in whole.column_names else f"set.{axis}"  # `slots` is a column already
+        name = (
+            axis if axis not in whole.column_names else f"set.{axis}"
+        )  # `slots` is a column already
         whole = whole.add_column(1 + position, name, _column(values[axis], counts))
     return whole
 
@@ -81,8 +98,13 @@ def _column(values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
     if kinds == {int, float}:
         plain = [None if value is None else float(value) for value in values]
     elif not (len(kinds) <= 1 and kinds <= {int, float, bool, str}):
-        plain = [None if v is None else v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values]
-    return pa.array([value for value, count in zip(plain, counts, strict=True) for _ in range(count)])
+        plain = [
+            None if v is None else v if isinstance(v, str) else json.dumps(v, sort_keys=True)
+            for v in values
+        ]
+    return pa.array(
+        [value for value, count in zip(plain, counts, strict=True) for _ in range(count)]
+    )
 
 
 def save_results(folder: SweepFolder) -> None:
@@ -99,14 +121,19 @@ def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
     columns = read_table(path, "make it again: what is finished is not run again").to_pydict()
     names, rows = [name for name in columns if name in COLUMNS], {}
     for index, key in enumerate(columns.get("job", [])):
-        row = {name: nan if columns[name][index] is None else columns[name][index] for name in names}
+        row = {
+            name: nan if columns[name][index] is None else columns[name][index] for name in names
+        }
         rows.setdefault(key, []).append(row)
     return rows
 
 
 def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
     """Read sweep and run folders: arm -> seed -> run. With several folders, an arm is named with its folder."""
-    require(len({root.resolve() for root in roots}) == len(roots), "each folder can be compared once; one came twice")
+    require(
+        len({root.resolve() for root in roots}) == len(roots),
+        "each folder can be compared once; one came twice",
+    )
     found: dict[str, dict[int, Run]] = {}
     short = len({root.name for root in roots}) == len(roots)
     for root in roots:
@@ -123,7 +150,9 @@ def _runs(root: Path) -> list[Run]:
     folder = SweepFolder.open(root)
     runs: dict[tuple[str, int], Run] = {}
     for row in gather(folder).to_pylist():
-        run = runs.setdefault((row["arm"], row["seed"]), Run(row["algorithm"], row["arm"], row["seed"]))
+        run = runs.setdefault(
+            (row["arm"], row["seed"]), Run(row["algorithm"], row["arm"], row["seed"])
+        )
         run.rows.append({key: value for key, value in row.items() if key in COLUMNS})
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
     return list(runs.values())

@@ -40,11 +40,24 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("threshold", "allocation", "P(link)", "P(node)", "Gamma_T", "median", "p95", "Gamma_W", "age", "p95"):
+    for name in (
+        "threshold",
+        "allocation",
+        "P(link)",
+        "P(node)",
+        "Gamma_T",
+        "median",
+        "p95",
+        "Gamma_W",
+        "age",
+        "p95",
+    ):
         table.add_column(name, justify="left" if name == "allocation" else "right", no_wrap=True)
     for row in survey.rows:
         half = row["ci95"]
-        bound = "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""  # some pairs have not met: see planning
+        bound = (
+            "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""
+        )  # some pairs have not met: see planning
         threshold = row["threshold_db"]
         table.add_row(
             f"{threshold if isinstance(threshold, str) else format(threshold, 'g')} dB",
@@ -62,7 +75,9 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
     first = survey.rows[0]
     quantiles = "/".join(_cell(first["sinr_db"][q], None) for q in ("p5", "p50", "p95"))
     heading = f"{first['nodes']} nodes, period by {first['period']}; SINR 5/50/95 %: {quantiles} dB"
-    console.print(f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop")
+    console.print(
+        f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop"
+    )
     console.print(table)
     for allocation, threshold_db in survey.best_thresholds_db.items():
         found = f"best threshold for {allocation} shares, by epochs: {threshold_db:.1f} dB"
@@ -86,22 +101,44 @@ def draw_map(picture: Picture) -> "Figure":
     figure, axes = new_figure(4.6, 3.8)
     nodes, linked = picture.nodes_m, picture.linked
     reach_m = MAP_RADIUS * picture.cell_radius_m
-    cell = Circle((0, 0), picture.cell_radius_m, fill=False, edgecolor="0.45", linewidth=1.0, label="cell")
+    cell = Circle(
+        (0, 0), picture.cell_radius_m, fill=False, edgecolor="0.45", linewidth=1.0, label="cell"
+    )
     axes.add_patch(cell)
     axes.scatter([0], [0], marker="^", s=30, color="0.35", label="base station")
     near = np.abs(picture.interferers_m).max(axis=1, initial=0.0) < reach_m
     outside = picture.interferers_m[near]
-    axes.scatter(outside[:, 0], outside[:, 1], marker="x", s=14, color="0.55", linewidth=0.8, label="interferers")
+    axes.scatter(
+        outside[:, 0],
+        outside[:, 1],
+        marker="x",
+        s=14,
+        color="0.55",
+        linewidth=0.8,
+        label="interferers",
+    )
     shades = ScalarMappable(Normalize(*_span(picture.sinr_db[linked])), "viridis")
     for rx, tx in np.argwhere(linked):
-        arrow = {"arrowstyle": "-|>", "color": shades.to_rgba(picture.sinr_db[rx, tx]), "linewidth": 1.4}
-        arrow |= {"connectionstyle": "arc3,rad=0.15", "shrinkA": 4, "shrinkB": 4}  # bent: both ways can be seen
+        arrow = {
+            "arrowstyle": "-|>",
+            "color": shades.to_rgba(picture.sinr_db[rx, tx]),
+            "linewidth": 1.4,
+        }
+        arrow |= {
+            "connectionstyle": "arc3,rad=0.15",
+            "shrinkA": 4,
+            "shrinkB": 4,
+        }  # bent: both ways can be seen
         axes.annotate("", nodes[rx], nodes[tx], arrowprops=arrow)
     if linked.any():
         figure.colorbar(shades, ax=axes, label="SINR of scheduled links (dB)", shrink=0.85)
-    axes.scatter(nodes[:, 0], nodes[:, 1], s=36, color=COLOURS[1], zorder=3, label="nodes", edgecolor="white")
+    axes.scatter(
+        nodes[:, 0], nodes[:, 1], s=36, color=COLOURS[1], zorder=3, label="nodes", edgecolor="white"
+    )
     for index, (x, y) in enumerate(nodes):
-        axes.annotate(str(index), (x, y), textcoords="offset points", xytext=(5, 4), fontsize="small")
+        axes.annotate(
+            str(index), (x, y), textcoords="offset points", xytext=(5, 4), fontsize="small"
+        )
     axes.set_xlim(-reach_m, reach_m)
     axes.set_ylim(-reach_m, reach_m)
     axes.set_aspect("equal")
@@ -121,11 +158,17 @@ def draw_ages(picture: Picture) -> "Figure":
     count = picture.ages.shape[1]
     others = [(rx, tx) for rx in range(count) for tx in range(count) if rx != tx]
     order = sorted(others, key=lambda pair: float(picture.ages[:, pair[0], pair[1]].mean()))
-    chosen = [order[i] for i in sorted({0, len(order) // 2, int(0.8 * len(order))})] if order else []
+    chosen = (
+        [order[i] for i in sorted({0, len(order) // 2, int(0.8 * len(order))})] if order else []
+    )
     for index, (rx, tx) in enumerate(chosen):
         line = picture.ages[:, rx, tx]
         axes.plot(
-            line, color=COLOURS[index], linestyle=STYLES[index], linewidth=1.2, label=f"node {rx}'s copy of node {tx}"
+            line,
+            color=COLOURS[index],
+            linestyle=STYLES[index],
+            linewidth=1.2,
+            label=f"node {rx}'s copy of node {tx}",
         )
     axes.set_xlabel("slot")
     axes.set_ylabel("age (slots)")

@@ -54,9 +54,12 @@ class ArmTable(NamedTuple):
         found = []
         for (arm, metric), cell in self.cells.items():
             values = {
-                key: jsonable(value) if isinstance(value, float) else value for key, value in cell._asdict().items()
+                key: jsonable(value) if isinstance(value, float) else value
+                for key, value in cell._asdict().items()
             }
-            found.append({"arm": arm, "metric": metric, "reference": self.references[metric], **values})
+            found.append(
+                {"arm": arm, "metric": metric, "reference": self.references[metric], **values}
+            )
         return found
 
 
@@ -70,11 +73,20 @@ def compare_arms(
     known = [*METRICS, *AXES]
     for metric in metrics:
         require(metric in known, f"there is no metric '{metric}'; {nearest(metric, known)}")
-    require(against is None or against in arms, f"there is no arm '{against}'; {nearest(against or '', arms)}")
-    require(at is None or at[0] in AXES, f"there is no axis '{at and at[0]}'; {nearest(at[0] if at else '', AXES)}")
+    require(
+        against is None or against in arms,
+        f"there is no arm '{against}'; {nearest(against or '', arms)}",
+    )
+    require(
+        at is None or at[0] in AXES,
+        f"there is no axis '{at and at[0]}'; {nearest(at[0] if at else '', AXES)}",
+    )
     cells, references = {}, {}
     for metric in metrics:
-        values = {arm: {seed: _value(run, metric, at) for seed, run in runs.items()} for arm, runs in arms.items()}
+        values = {
+            arm: {seed: _value(run, metric, at) for seed, run in runs.items()}
+            for arm, runs in arms.items()
+        }
         winner = _winner(values, metric)
         references[metric] = against or winner
         for arm in arms:
@@ -96,7 +108,8 @@ def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
     shared = set.intersection(*(set(own) for own in values.values()))
     means = {
-        arm: sign * float(np.mean([value for seed, value in own.items() if seed in (shared or own)]))
+        arm: sign
+        * float(np.mean([value for seed, value in own.items() if seed in (shared or own)]))
         for arm, own in values.items()
     }
     return min(means, key=lambda arm: means[arm] if np.isfinite(means[arm]) else np.inf)
@@ -146,7 +159,13 @@ def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[li
         for line, arm in zip(lines, found.arms, strict=True):
             cell = found.cells[arm, metric]
             delta = _number(cell.difference, cell.difference_half)
-            shown = "" if arm == found.references[metric] else delta if delta.startswith("-") else f"+{delta}"
+            shown = (
+                ""
+                if arm == found.references[metric]
+                else delta
+                if delta.startswith("-")
+                else f"+{delta}"
+            )
             line += [mark[cell.rank].format(_number(cell.mean, cell.half)), shown]
     return head, lines
 
@@ -164,10 +183,13 @@ def as_text(found: ArmTable) -> str:
     head = [head[0], *(f"{title}  " for title in head[1:])]
     widths = [max(len(row[column]) for row in [head, *lines]) for column in range(len(head))]
     aligned = [
-        "  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]).rstrip() for row in [head, *lines]
+        "  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]).rstrip()
+        for row in [head, *lines]
     ]
     rule = "-" * max(map(len, aligned))
-    return "\n".join([aligned[0], rule, *aligned[1:], "", f"* best, ~ tied with it; {_note(found)}"])
+    return "\n".join(
+        [aligned[0], rule, *aligned[1:], "", f"* best, ~ tied with it; {_note(found)}"]
+    )
 
 
 def as_markdown(found: ArmTable) -> str:
@@ -183,11 +205,24 @@ def as_latex(found: ArmTable) -> str:
     """Return a `tabular` for booktabs; the winner is bold, what is tied with it underlined."""
     head, lines = _table(found, {"winner": "\\textbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"})
     rows = [[_escaped(cell) for cell in head]]
-    rows += [[_escaped(row[0]), *(cell.replace("±", "$\\pm$") for cell in row[1:])] for row in lines]
+    rows += [
+        [_escaped(row[0]), *(cell.replace("±", "$\\pm$") for cell in row[1:])] for row in lines
+    ]
     body = [" & ".join(row) + r" \\" for row in rows]
     note = f"% bold: best; underlined: tied with it; {_note(found)}"
     start = f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}"
-    return "\n".join([note, start, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
+    return "\n".join(
+        [
+            note,
+            start,
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
 
 
 def _escaped(text: str) -> str:

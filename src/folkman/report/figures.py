@@ -51,13 +51,19 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
             )
     found = curves(runs, x, y)
     if not any(np.isfinite(curve.mean).any() for curve in found):
-        raise ValueError(f"these runs have no '{y}': their problem does not define it; choose another metric")
+        raise ValueError(
+            f"these runs have no '{y}': their problem does not define it; choose another metric"
+        )
     many = len(found) > FEW
     figure, axes = new_figure(6.6 if many else 4.6, 3.6 if many else 3.2)
     for index, curve in enumerate(found):
         colour = COLOURS[index % len(COLOURS)]
-        style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]  # a colour that returns has another style
-        axes.plot(curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label)
+        style = STYLES[
+            (index + index // len(COLOURS)) % len(STYLES)
+        ]  # a colour that returns has another style
+        axes.plot(
+            curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label
+        )
         if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
             low, high = curve.mean - curve.half, curve.mean + curve.half
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
@@ -74,7 +80,9 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     axes.set_title(noted, fontsize="small", color="0.35")
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    beside = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
+    beside = (
+        {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
+    )
     axes.legend(frameon=False, fontsize="x-small" if many else "small", **beside)
     return figure
 
@@ -88,7 +96,9 @@ def _bound(axes: Any, found: Sequence[Curve], metric: str) -> None:
         -0.02 * float(means.max()) if means.min() >= 0 else -np.inf
     )  # no metric that is positive has a negative mean
     most = 1.02 if metric in SHARES else np.inf
-    axes.set_ylim(max(low, least, float(means.min()) - room), min(high, most, float(means.max()) + room))
+    axes.set_ylim(
+        max(low, least, float(means.min()) - room), min(high, most, float(means.max()) + room)
+    )
 
 
 def draw_labels(counts: NDArray[np.integer]) -> "Figure":
@@ -98,7 +108,14 @@ def draw_labels(counts: NDArray[np.integer]) -> "Figure":
     left = np.zeros(nodes)
     shades = _shades(classes)
     for label in range(classes):
-        axes.barh(np.arange(nodes), counts[:, label], left=left, color=shades[label], label=str(label), height=0.8)
+        axes.barh(
+            np.arange(nodes),
+            counts[:, label],
+            left=left,
+            color=shades[label],
+            label=str(label),
+            height=0.8,
+        )
         left += counts[:, label]
     axes.set_yticks(np.arange(nodes))
     axes.invert_yaxis()
@@ -121,7 +138,9 @@ def check_target(path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"expected a file that ends in .png, .svg or .pdf, got {path}")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"expected a folder to write into, there is no {path.parent}; make it first")
+        raise FileNotFoundError(
+            f"expected a folder to write into, there is no {path.parent}; make it first"
+        )
 
 
 def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) -> list[Path]:
@@ -132,8 +151,17 @@ def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) 
     written = []
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
-        notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)  # same runs, same bytes
-        with rc_context({"svg.hashsalt": "folkman", "pdf.fonttype": 42}):  # TrueType: submission systems refuse Type 3
-            write_whole(target, partial(figure.savefig, dpi=figure.dpi if figure.dpi > 200 else 200, metadata=notes))
+        notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(
+            kind
+        )  # same runs, same bytes
+        with rc_context(
+            {"svg.hashsalt": "folkman", "pdf.fonttype": 42}
+        ):  # TrueType: submission systems refuse Type 3
+            write_whole(
+                target,
+                partial(
+                    figure.savefig, dpi=figure.dpi if figure.dpi > 200 else 200, metadata=notes
+                ),
+            )
         written.append(target)
     return written

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Keep", "Section", "details", "drawing", "escape", "facts", "figure_block", "page", "preformatted", "table"]
+__all__ = [
+    "Keep",
+    "Section",
+    "details",
+    "drawing",
+    "escape",
+    "facts",
+    "figure_block",
+    "page",
+    "preformatted",
+    "table",
+]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -33,10 +44,13 @@ class Section(NamedTuple):
 def page(title: str, subtitle: str, lead: str, sections: Iterable[Section]) -> str:
     """Return a whole page."""
     kept = [section for section in sections if section.body]
-    style = resources.files("folkman.report").joinpath("assets/report.css").read_text(encoding="utf-8")
+    style = (
+        resources.files("folkman.report").joinpath("assets/report.css").read_text(encoding="utf-8")
+    )
     links = "".join(f'<a href="#{part.name}">{escape(part.title)}</a> ' for part in kept)
     body = "\n".join(
-        f'<section id="{part.name}"><h2>{escape(part.title)}</h2>\n{part.body}\n</section>' for part in kept
+        f'<section id="{part.name}"><h2>{escape(part.title)}</h2>\n{part.body}\n</section>'
+        for part in kept
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -72,7 +86,11 @@ def facts(pairs: Iterable[tuple[str, str, str]]) -> str:
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None, *, words: bool = False
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    best: int | None = None,
+    *,
+    words: bool = False,
 ) -> str:
     """Return a table that scrolls sideways where it does not fit; row `best` is marked, `words` are set left."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
@@ -109,7 +127,11 @@ def drawing(name: str, figure: "Figure", description: str, keep: Keep | None = N
 
     text = io.StringIO()
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        options: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.03, "metadata": {"Date": None}}
+        options: dict[str, Any] = {
+            "bbox_inches": "tight",
+            "pad_inches": 0.03,
+            "metadata": {"Date": None},
+        }
         figure.savefig(text, format="svg", transparent=True, **options)
     if keep is not None:
         keep(name, figure, text.getvalue())
@@ -124,7 +146,9 @@ def embedded(svg: str, name: str, description: str) -> str:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(xlink:href="|href="|url\()#', rf"\1#{name}-", svg)
     svg = re.sub(r"#000000|#262626|#404040|#595959", "currentColor", svg)
-    svg = svg.replace("<text ", '<text fill="currentColor" ').replace("'DejaVu Sans'", "'DejaVu Sans', sans-serif")
+    svg = svg.replace("<text ", '<text fill="currentColor" ').replace(
+        "'DejaVu Sans'", "'DejaVu Sans', sans-serif"
+    )
     opening, rest = svg.split(">", 1)
     opening = re.sub(r'\s(width|height)="[^"]*"', "", opening)
     return f'{opening} role="img" aria-label="{escape(description, quote=True)}">{rest}'

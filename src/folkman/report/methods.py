@@ -22,7 +22,13 @@ def _field(entry: str, name: str) -> str:
 
 def _authors(entry: str) -> str:
     names = [name.split(",")[0].strip() for name in _field(entry, "author").split(" and ")]
-    people = names[0] if len(names) == 1 else f"{names[0]} and {names[1]}" if len(names) == 2 else f"{names[0]} et al."
+    people = (
+        names[0]
+        if len(names) == 1
+        else f"{names[0]} and {names[1]}"
+        if len(names) == 2
+        else f"{names[0]} et al."
+    )
     return f"{people} {_field(entry, 'year')}"
 
 
@@ -41,7 +47,11 @@ def describe_price(price: Callable[[int, int], int]) -> str:
     extra = by_bits / (many - few) - models * low
     rest = corner - models * low * few - entries * low - extra * few
     parts = [(models, "S"), (entries, "d"), (extra, "b")]
-    shown = [unit if abs(count - 1) < 1e-3 else f"{count:.3g} {unit}" for count, unit in parts if abs(count) > 5e-3]
+    shown = [
+        unit if abs(count - 1) < 1e-3 else f"{count:.3g} {unit}"
+        for count, unit in parts
+        if abs(count) > 5e-3
+    ]
     return " + ".join(shown + ([f"{rest:.0f}"] if abs(rest) > 0.5 else [])) or "0"
 
 
@@ -53,12 +63,26 @@ def print_methods(rows: Sequence[Mapping[str, Any]]) -> None:
 
     known = bibtex()
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("name", "paper", "role", "bits of a message", "of an answer", "bits of a round", "assumes that"):
+    for name in (
+        "name",
+        "paper",
+        "role",
+        "bits of a message",
+        "of an answer",
+        "bits of a round",
+        "assumes that",
+    ):
         table.add_column(name, overflow="fold")
     for row in rows:
         paper = _authors(known[row["name"]]) if row["name"] in known else ""
         table.add_row(
-            row["name"], paper, row["role"], row["node_bits"], row["server_bits"], row["round_bits"], row["assumes"]
+            row["name"],
+            paper,
+            row["role"],
+            row["node_bits"],
+            row["server_bits"],
+            row["round_bits"],
+            row["assumes"],
         )
     console = Console(width=None if Console().is_terminal else 150)
     console.print(table)

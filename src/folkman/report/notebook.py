@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Animation", "Drawing", "Results", "animate", "plot", "read_results", "show", "to_pandas"]
+__all__ = [
+    "Animation",
+    "Drawing",
+    "Results",
+    "animate",
+    "plot",
+    "read_results",
+    "show",
+    "to_pandas",
+]
 
 MOVING = (".png", ".gif", ".webp")
 FRAME_MS = 200
@@ -69,13 +78,17 @@ class Animation:
         """Write it as .gif, .webp, or .png that moves."""
         target = Path(path)
         if target.suffix not in MOVING:
-            raise ValueError(f"expected a file that ends in one of {', '.join(MOVING)}, got {target}")
+            raise ValueError(
+                f"expected a file that ends in one of {', '.join(MOVING)}, got {target}"
+            )
         write_whole(target, lambda part: self._write(part, target.suffix[1:]))
         return target
 
     def _write(self, target: Any, kind: str) -> None:
         first, *rest = self.pictures
-        first.save(target, format=kind, save_all=True, append_images=rest, duration=FRAME_MS, loop=0)
+        first.save(
+            target, format=kind, save_all=True, append_images=rest, duration=FRAME_MS, loop=0
+        )
 
     def _repr_html_(self) -> str:
         data = io.BytesIO()
@@ -127,7 +140,9 @@ def to_pandas(runs: Sequence[Run]) -> "pd.DataFrame":
     try:
         import pandas as pd
     except ImportError:
-        raise RuntimeError("expected pandas, it is not installed; pip install 'folkman[notebook]'") from None
+        raise RuntimeError(
+            "expected pandas, it is not installed; pip install 'folkman[notebook]'"
+        ) from None
     return pd.DataFrame(rows_of(runs))
 
 

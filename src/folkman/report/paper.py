@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-__all__ = ["Change", "Judged", "Panel", "changes_markdown", "changes_table", "claims_markdown", "claims_table"]
+__all__ = [
+    "Change",
+    "Judged",
+    "Panel",
+    "changes_markdown",
+    "changes_table",
+    "claims_markdown",
+    "claims_table",
+]
 __all__ += ["draw_panels", "ends_markdown", "score", "score_of_changes"]
 
 VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
@@ -56,7 +64,9 @@ class Change(NamedTuple):
         """Return what became of it."""
         if self.was == self.now:
             return "alike"
-        return "decided" if self.was == "open" else "reopened" if self.now == "open" else "overturned"
+        return (
+            "decided" if self.was == "open" else "reopened" if self.now == "open" else "overturned"
+        )
 
 
 CHANGES = ("alike", "decided", "reopened", "overturned")
@@ -71,7 +81,13 @@ LETTERS_A_COLUMN = 44
 PLAIN = "#000000"
 """The colour of a method that has one curve."""
 
-LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2, "handlelength": 3.5, "columnspacing": 1}
+LEGEND = {
+    "loc": "upper center",
+    "bbox_to_anchor": (0.5, -0.18),
+    "ncols": 2,
+    "handlelength": 3.5,
+    "columnspacing": 1,
+}
 """Where the names of a panel's curves are: below it, with lines long enough to tell."""
 
 LETTERS_OF_LEGEND = 57
@@ -96,7 +112,9 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
 
     figure = Figure(figsize=(4.3 * len(panels), 6.4), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(2, len(panels), squeeze=False, sharey="row", sharex="col" if x != "gradients" else True)
+    grid = figure.subplots(
+        2, len(panels), squeeze=False, sharey="row", sharex="col" if x != "gradients" else True
+    )
     looks = _looks(panels, lines)
     for row, metric in enumerate(("train_loss", "test_accuracy")):
         for column, panel in enumerate(panels):
@@ -147,7 +165,9 @@ def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, dict[str, Any]]:
     return looks
 
 
-def _draw_one(axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, dict[str, Any]]) -> None:
+def _draw_one(
+    axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, dict[str, Any]]
+) -> None:
     scale, back = (np.log, np.exp) if metric == "train_loss" else (np.asarray, np.asarray)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
         for curve in curves(panel.runs, x, metric, scale):
@@ -166,7 +186,9 @@ def _bound(row: Sequence[Any]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     lines = [np.asarray(line.get_ydata(), float) for axes in row for line in axes.lines]
-    values = np.concatenate([line[np.isfinite(line) & (line > 0)] for line in lines] or [np.ones(1)])
+    values = np.concatenate(
+        [line[np.isfinite(line) & (line > 0)] for line in lines] or [np.ones(1)]
+    )
     if len(values) and values.max() / values.min() > RATIO_FOR_LOG / 6:
         row[0].set_yscale("log")  # the axis is shared
         row[0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -177,17 +199,27 @@ def _bound(row: Sequence[Any]) -> None:
 
 def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
     """Return a table of where each curve ends: mean and half of the 95 % interval, losses by their logarithms."""
-    lines = [f"### {title}", "", "| panel | curve | draws | gradients | training loss | test accuracy |"]
+    lines = [
+        f"### {title}",
+        "",
+        "| panel | curve | draws | gradients | training loss | test accuracy |",
+    ]
     lines += ["|---|---|---|---|---|---|"]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
         for panel in panels:
-            losses, hits = (curves(panel.runs, "gradients", metric, scale) for metric, scale in ENDS)
+            losses, hits = (
+                curves(panel.runs, "gradients", metric, scale) for metric, scale in ENDS
+            )
             for loss, hit in zip(losses, hits, strict=True):
                 middle, half = float(np.exp(loss.mean[-1])), float(np.exp(loss.half[-1]))
                 spread = f" (x or / {half:.2f})" if np.isfinite(half) else ""
                 around = f" +- {hit.half[-1]:.3f}" if np.isfinite(hit.half[-1]) else ""
                 shown = (panel.title, loss.label, str(loss.num_seeds), f"{loss.x[-1]:.0f}")
-                lines.append("| " + " | ".join((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}")) + " |")
+                lines.append(
+                    "| "
+                    + " | ".join((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}"))
+                    + " |"
+                )
     return "\n".join(lines) + "\n"
 
 
@@ -215,7 +247,10 @@ def claims_table(claims: Sequence[Judged], title: str) -> "Table":
 
 def score(claims: Sequence[Judged]) -> str:
     """Return how many claims came out how."""
-    kinds = [next(verdict for verdict in VERDICTS if claim.verdict.startswith(verdict)) for claim in claims]
+    kinds = [
+        next(verdict for verdict in VERDICTS if claim.verdict.startswith(verdict))
+        for claim in claims
+    ]
     counts = ", ".join(
         f"{kinds.count(verdict)} {verdict}"
         for verdict in ("holds", "holds only if", "does not hold", "cannot be decided")
@@ -246,24 +281,56 @@ def changes_markdown(changes: Sequence[Change], title: str) -> str:
     lines += ["| claim | reading | before | now |", "|---|---|---|---|"]
     for each in changes:
         now = each.now if each.kind == "alike" else f"**{each.now}**"
-        cells = (each.claim, each.reading, f"{each.was}: {each.was_says}", f"{now}: {each.now_says}")
+        cells = (
+            each.claim,
+            each.reading,
+            f"{each.was}: {each.was_says}",
+            f"{now}: {each.now_says}",
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def claims_markdown(claims: Sequence[Judged], title: str) -> str:
     """Return the table of claims, and under it every reading with its numbers."""
-    lines = [f"{score(claims)}.", "", "| | claim | verdict | because | test | figure |", "|---|---|---|---|---|---|"]
+    lines = [
+        f"{score(claims)}.",
+        "",
+        "| | claim | verdict | because | test | figure |",
+        "|---|---|---|---|---|---|",
+    ]
     for claim in claims:
-        link = f"[{claim.figure}]({claim.figure})" if claim.figure.endswith(".png") else claim.figure
-        cells = (claim.name, f"{claim.text} ({claim.where})", f"**{claim.verdict}**", claim.reason, claim.test, link)
+        link = (
+            f"[{claim.figure}]({claim.figure})" if claim.figure.endswith(".png") else claim.figure
+        )
+        cells = (
+            claim.name,
+            f"{claim.text} ({claim.where})",
+            f"**{claim.verdict}**",
+            claim.reason,
+            claim.test,
+            link,
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += ["", f"Every reading, from `{title}`:", ""]
-    lines += ["| claim | reading | n | difference | 95 % interval | effect d | says |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "| claim | reading | n | difference | 95 % interval | effect d | says |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for claim in claims:
         for reading in claim.readings:
-            span = f"{_show(reading.get('low'))} to {_show(reading.get('high'))}" if reading.get("n") else ""
-            cells = (claim.name, reading["name"], str(reading.get("n", "")), _show(reading.get("mean")), span)
+            span = (
+                f"{_show(reading.get('low'))} to {_show(reading.get('high'))}"
+                if reading.get("n")
+                else ""
+            )
+            cells = (
+                claim.name,
+                reading["name"],
+                str(reading.get("n", "")),
+                _show(reading.get("mean")),
+                span,
+            )
             cells += (_show(reading.get("effect")), reading["says"])
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -13,11 +13,28 @@ from folkman.record.folder import Contents
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
 from folkman.report.figures import draw_curves
-from folkman.report.html import Keep, Section, details, escape, facts, figure_block, page, preformatted, table
+from folkman.report.html import (
+    Keep,
+    Section,
+    details,
+    escape,
+    facts,
+    figure_block,
+    page,
+    preformatted,
+    table,
+)
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
 from folkman.report.tables import final_rows
 
-__all__ = ["MOST_SCENES", "curves_section", "headline", "network_sections", "provenance_section", "run_page"]
+__all__ = [
+    "MOST_SCENES",
+    "curves_section",
+    "headline",
+    "network_sections",
+    "provenance_section",
+    "run_page",
+]
 
 FOUR_AXES = ("seconds", "gradients", "bits", "rounds")
 GOALS = ("train_loss", "test_accuracy", "optimum_distance")
@@ -34,7 +51,9 @@ def run_page(contents: Contents, keep: Keep | None = None) -> str:
         Section("results", "Results", _results(begun)),
         curves_section(begun, keep),
         *network_sections(begun),
-        Section("configuration", "Configuration", details(name, preformatted(contents.config_text))),
+        Section(
+            "configuration", "Configuration", details(name, preformatted(contents.config_text))
+        ),
         provenance_section(contents.provenance),
         Section("repeat", "To repeat it", _commands(contents)),
     ]
@@ -57,7 +76,9 @@ def _subtitle(config: dict[str, Any]) -> str:
     """Return what was run, as far as the configuration says."""
     counts = [f"{config[key]} {key}" for key in ("nodes", "slots") if key in config]
     tables = {key: config.get(key) for key in ("data", "model", "network")}
-    names = [f"{key} {table.get('name')}" for key, table in tables.items() if isinstance(table, dict)]
+    names = [
+        f"{key} {table.get('name')}" for key, table in tables.items() if isinstance(table, dict)
+    ]
     return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names])
 
 
@@ -65,30 +86,48 @@ def headline(runs: Sequence[Run]) -> str:
     """Return the numbers that a reader looks for first, and what went wrong."""
     begun = [run for run in runs if run.rows]
     pairs = []
-    for name, what, best in (("train_loss", "Lowest training loss", min), ("test_accuracy", "Highest accuracy", max)):
-        means = {label: value for label, value in _last_means(begun, name).items() if isfinite(value)}
+    for name, what, best in (
+        ("train_loss", "Lowest training loss", min),
+        ("test_accuracy", "Highest accuracy", max),
+    ):
+        means = {
+            label: value for label, value in _last_means(begun, name).items() if isfinite(value)
+        }
         if means:
             label = best(means, key=lambda key: means[key])
             pairs.append((what, f"{means[label]:.4g}", label))
     if begun:
         longest = max(begun, key=lambda run: run.last("seconds"))
-        pairs.append(("Simulated", f"{longest.last('seconds'):g} s", f"{longest.last('slots'):g} slots"))
+        pairs.append(
+            ("Simulated", f"{longest.last('seconds'):g} s", f"{longest.last('slots'):g} slots")
+        )
         most = max(begun, key=lambda run: run.last("bits"))
         pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
-    states = {state: sum(run.status == state for run in runs) for state in dict.fromkeys(run.status for run in runs)}
-    pairs.append(("Runs", str(len(runs)), ", ".join(f"{count} {state}" for state, count in states.items())))
+    states = {
+        state: sum(run.status == state for run in runs)
+        for state in dict.fromkeys(run.status for run in runs)
+    }
+    pairs.append(
+        ("Runs", str(len(runs)), ", ".join(f"{count} {state}" for state, count in states.items()))
+    )
     wrong = "".join(f'<p class="bad">{escape(run.message)}</p>' for run in runs if run.message)
     return facts(pairs) + wrong
 
 
 def _bits(bits: float) -> str:
-    unit, size = next(((u, s) for u, s in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6)) if bits >= s), ("kbit", 1e3))
+    unit, size = next(
+        ((u, s) for u, s in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6)) if bits >= s),
+        ("kbit", 1e3),
+    )
     return f"{bits / size:.3g} {unit}"
 
 
 def _last_means(runs: Sequence[Run], name: str) -> dict[str, float]:
     labels = dict.fromkeys(run.label for run in runs)
-    return {label: float(np.mean([run.last(name) for run in runs if run.label == label])) for label in labels}
+    return {
+        label: float(np.mean([run.last(name) for run in runs if run.label == label]))
+        for label in labels
+    }
 
 
 def _results(runs: Sequence[Run]) -> str:
@@ -140,9 +179,17 @@ def _cell(scenes: dict[str, Scene]) -> str:
 def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
     blocks = []
     if any(run.last("mean_age") > 0 for run in runs):
-        blocks.append(figure_block("age", draw_curves(runs, "seconds", "mean_age"), "Mean age of the copies in use"))
+        blocks.append(
+            figure_block(
+                "age", draw_curves(runs, "seconds", "mean_age"), "Mean age of the copies in use"
+            )
+        )
     for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES]):
-        if scene.paired and not scene.server and np.ptp(scene.age_slots.sum(axis=0)[~np.eye(scene.size, dtype=bool)]):
+        if (
+            scene.paired
+            and not scene.server
+            and np.ptp(scene.age_slots.sum(axis=0)[~np.eye(scene.size, dtype=bool)])
+        ):
             caption = f"{label}: mean age of what each node held of each other"
             blocks.append(figure_block(f"ages-{index}", draw_age_table(scene), caption))
     return _grid(blocks)
@@ -150,7 +197,11 @@ def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
 
 def _shares(scenes: dict[str, Scene]) -> str:
     blocks = [
-        figure_block(f"shares-{index}", draw_shares(scene), f"{label}: who had which share of {_hertz(scene)}")
+        figure_block(
+            f"shares-{index}",
+            draw_shares(scene),
+            f"{label}: who had which share of {_hertz(scene)}",
+        )
         for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES])
         if np.isfinite(scene.share).any()
     ]
@@ -168,7 +219,9 @@ def _consensus(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
         blocks.append(figure_block("consensus", draw_curves(runs, "seconds", "consensus"), caption))
     for index, (label, scene) in enumerate(list(scenes.items())[:1]):
         if np.isfinite(scene.disagreement).any():
-            blocks.append(figure_block(f"apart-{index}", draw_disagreement(scene), f"{label}: node by node"))
+            blocks.append(
+                figure_block(f"apart-{index}", draw_disagreement(scene), f"{label}: node by node")
+            )
     return _grid(blocks)
 
 
@@ -190,9 +243,15 @@ def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
         "samples": [str(value) for value in scene.samples[:people]],
         "gradients": [str(value) for value in scene.gradients[-1, :people]],
         "age of what it holds": _means(ages[:, :people], (0, 2), people, scene.paired),
-        "age of its copies": _means(ages[:, :, :people], (0, 1), people, scene.paired and not scene.server),
-        "time on the air": _share_of((scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())),
-        "bandwidth": _share_of(scene.share.mean(axis=0), people, bool(np.isfinite(scene.share).any())),
+        "age of its copies": _means(
+            ages[:, :, :people], (0, 1), people, scene.paired and not scene.server
+        ),
+        "time on the air": _share_of(
+            (scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())
+        ),
+        "bandwidth": _share_of(
+            scene.share.mean(axis=0), people, bool(np.isfinite(scene.share).any())
+        ),
         "disagreement": [f"{value:.3g}" for value in scene.disagreement[-1, :people]],
     }
     kept = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
@@ -203,19 +262,33 @@ def _means(values: NDArray, axis: tuple[int, int], count: int, known: bool) -> l
     if not known:
         return ["-"] * count
     total, number = np.nansum(values, axis=axis), np.isfinite(values).sum(axis=axis)
-    return [f"{t / n:.3g}" if n else "-" for t, n in zip(total[:count], number[:count], strict=True)]
+    return [
+        f"{t / n:.3g}" if n else "-" for t, n in zip(total[:count], number[:count], strict=True)
+    ]
 
 
 def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
-    return [f"{100 * value:.3g} %" if known and isfinite(value) else "-" for value in values[:count]]
+    return [
+        f"{100 * value:.3g} %" if known and isfinite(value) else "-" for value in values[:count]
+    ]
 
 
 def provenance_section(facts_known: dict[str, Any]) -> Section:
     """Return where and with what a run was made."""
-    rows = [[key, _words(value)] for key, value in facts_known.items() if key not in ("versions", "resumed", "command")]
-    rows += [[f"version of {key}", str(value)] for key, value in (facts_known.get("versions") or {}).items() if value]
+    rows = [
+        [key, _words(value)]
+        for key, value in facts_known.items()
+        if key not in ("versions", "resumed", "command")
+    ]
+    rows += [
+        [f"version of {key}", str(value)]
+        for key, value in (facts_known.get("versions") or {}).items()
+        if value
+    ]
     rows += [["resumed", _when(each.get("started"))] for each in facts_known.get("resumed") or []]
-    return Section("provenance", "Provenance", table(["what", "value"], rows, words=True) if rows else "")
+    return Section(
+        "provenance", "Provenance", table(["what", "value"], rows, words=True) if rows else ""
+    )
 
 
 def _words(value: Any) -> str:
@@ -233,7 +306,11 @@ def _commands(contents: Contents) -> str:
     command, folder = contents.provenance.get("command"), contents.folder
     made = f"folkman {shlex.join(map(str, command))}\n" if isinstance(command, list) else ""
     place = shlex.quote(str(folder.root))
-    again = "" if contents.made_in_python else f"folkman run {shlex.quote(str(folder.config))} --out again\n"
+    again = (
+        ""
+        if contents.made_in_python
+        else f"folkman run {shlex.quote(str(folder.config))} --out again\n"
+    )
     lines = [
         ("The command that made it", made),
         ("The same bits again, from the resolved configuration", again),

@@ -11,7 +11,15 @@ from folkman.report.figures import COLOURS, STYLES, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAINTS", "busiest", "draw_age_table", "draw_disagreement", "draw_scene", "draw_shares", "paint_scene"]
+__all__ = [
+    "PAINTS",
+    "busiest",
+    "draw_age_table",
+    "draw_disagreement",
+    "draw_scene",
+    "draw_shares",
+    "paint_scene",
+]
 
 PAINTS = {
     "sinr": "SINR of what is on the air (dB)",
@@ -60,20 +68,55 @@ def paint_scene(figure: "Figure", axes: Any, scene: Scene, frame: int, paint: st
     low, high = _span(scene, paint)
     shades = ScalarMappable(Normalize(low, high), "viridis_r" if paint == "age" else "viridis")
     if scene.placed:
-        axes.add_patch(Circle((0, 0), scene.cell_radius_m, fill=False, edgecolor="0.55", linewidth=1.0))
+        axes.add_patch(
+            Circle((0, 0), scene.cell_radius_m, fill=False, edgecolor="0.55", linewidth=1.0)
+        )
         outside = scene.interferers_m
-        axes.scatter(outside[:, 0], outside[:, 1], marker="x", s=14, color="0.55", linewidth=0.8, label="interferer")
+        axes.scatter(
+            outside[:, 0],
+            outside[:, 1],
+            marker="x",
+            s=14,
+            color="0.55",
+            linewidth=0.8,
+            label="interferer",
+        )
     for rx, tx, value in _arrows(scene, frame, paint):
-        arrow = {"arrowstyle": "-|>", "color": shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"}
+        arrow = {
+            "arrowstyle": "-|>",
+            "color": shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6",
+        }
         arrow |= {"linewidth": 1.3, "connectionstyle": "arc3,rad=0.15", "shrinkA": 5, "shrinkB": 5}
         axes.annotate("", where[rx], where[tx], arrowprops=arrow)
     people = scene.size - scene.server
-    filled = shades.to_rgba(scene.disagreement[frame, :people]) if paint == "disagreement" else COLOURS[1]
-    axes.scatter(*where[:people].T, s=44, color=filled, zorder=3, edgecolor="white", linewidth=0.8, label="node")
+    filled = (
+        shades.to_rgba(scene.disagreement[frame, :people])
+        if paint == "disagreement"
+        else COLOURS[1]
+    )
+    axes.scatter(
+        *where[:people].T,
+        s=44,
+        color=filled,
+        zorder=3,
+        edgecolor="white",
+        linewidth=0.8,
+        label="node",
+    )
     if scene.server:
-        axes.scatter(*where[people:].T, marker="^", s=54, color="0.25", zorder=3, edgecolor="white", label="server")
+        axes.scatter(
+            *where[people:].T,
+            marker="^",
+            s=54,
+            color="0.25",
+            zorder=3,
+            edgecolor="white",
+            label="server",
+        )
     for index in range(people if people <= MOST_LINES * 2 else 0):
-        axes.annotate(str(index), where[index], textcoords="offset points", xytext=(5, 4), fontsize="small")
+        axes.annotate(
+            str(index), where[index], textcoords="offset points", xytext=(5, 4), fontsize="small"
+        )
     figure.colorbar(shades, ax=axes, label=PAINTS[paint], shrink=0.85)
     _frame_map(axes, scene, frame, reach)
 
@@ -82,7 +125,9 @@ def _frame_map(axes: Any, scene: Scene, frame: int, reach: float) -> None:
     axes.set_xlim(-reach, reach)
     axes.set_ylim(-reach, reach)
     axes.set_aspect("equal")
-    axes.set_title(f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s", fontsize="small", color="0.35")
+    axes.set_title(
+        f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s", fontsize="small", color="0.35"
+    )
     if scene.placed:
         axes.set_xlabel("x (m)")
         axes.set_ylabel("y (m)")
@@ -95,15 +140,22 @@ def _arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]
     """Return (rx, tx, value) of the links to draw: those on the air, or, of a law without air, all by age."""
     if not scene.paired:
         return []
-    drawn = scene.on_air[frame] if paint != "age" or scene.on_air.any() else scene.age_slots[frame] >= 0
+    drawn = (
+        scene.on_air[frame] if paint != "age" or scene.on_air.any() else scene.age_slots[frame] >= 0
+    )
     values = scene.sinr_db[frame] if paint == "sinr" else scene.age_slots[frame].astype(float)
     pairs = [(int(rx), int(tx)) for rx, tx in np.argwhere(drawn) if rx != tx]
-    return [(rx, tx, float("nan") if paint == "disagreement" else float(values[rx, tx])) for rx, tx in pairs]
+    return [
+        (rx, tx, float("nan") if paint == "disagreement" else float(values[rx, tx]))
+        for rx, tx in pairs
+    ]
 
 
 def _span(scene: Scene, paint: str) -> tuple[float, float]:
     """Return the range of colours, the same for all frames of a scene."""
-    values = {"sinr": scene.sinr_db, "age": scene.age_slots, "disagreement": scene.disagreement}[paint]
+    values = {"sinr": scene.sinr_db, "age": scene.age_slots, "disagreement": scene.disagreement}[
+        paint
+    ]
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = max(low, 0.0) if paint != "sinr" else low
@@ -113,7 +165,9 @@ def _span(scene: Scene, paint: str) -> tuple[float, float]:
 def draw_age_table(scene: Scene) -> "Figure":
     """Draw the mean age of the copy that each node (row) held of each other (column)."""
     if not scene.paired:
-        raise ValueError(f"the ages of pairs are kept for at most 64 nodes, this run has {scene.size}")
+        raise ValueError(
+            f"the ages of pairs are kept for at most 64 nodes, this run has {scene.size}"
+        )
     figure, axes = new_figure(4.2, 3.5)
     ages = np.where(scene.age_slots >= 0, scene.age_slots, np.nan).mean(axis=0)
     np.fill_diagonal(ages, np.nan)
@@ -122,8 +176,18 @@ def draw_age_table(scene: Scene) -> "Figure":
     if scene.size <= 12:
         middle = np.nanmean([np.nanmin(ages), np.nanmax(ages)]) if np.isfinite(ages).any() else 0.0
         for rx, tx in np.argwhere(np.isfinite(ages)):
-            ink = "#fefefe" if ages[rx, tx] > middle else "#111111"  # on its own ground, whatever the page's
-            axes.text(tx, rx, f"{ages[rx, tx]:.3g}", ha="center", va="center", fontsize="xx-small", color=ink)
+            ink = (
+                "#fefefe" if ages[rx, tx] > middle else "#111111"
+            )  # on its own ground, whatever the page's
+            axes.text(
+                tx,
+                rx,
+                f"{ages[rx, tx]:.3g}",
+                ha="center",
+                va="center",
+                fontsize="xx-small",
+                color=ink,
+            )
     names = [scene.name(i) for i in range(scene.size)]
     if scene.size <= 20:
         axes.set_xticks(range(scene.size), names)
@@ -159,7 +223,13 @@ def draw_shares(scene: Scene) -> "Figure":
     axes.set_xlabel("simulated time (s)")
     axes.set_ylabel("share of the bandwidth")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="xx-small", bbox_to_anchor=(1.01, 1.0), loc="upper left", borderaxespad=0.0)
+    axes.legend(
+        frameon=False,
+        fontsize="xx-small",
+        bbox_to_anchor=(1.01, 1.0),
+        loc="upper left",
+        borderaxespad=0.0,
+    )
     return figure
 
 
@@ -176,7 +246,14 @@ def draw_disagreement(scene: Scene) -> "Figure":
     far = scene.disagreement[:, :people]
     for index in range(min(people, len(COLOURS))):
         style = STYLES[index % len(STYLES)]
-        axes.plot(scene.seconds, far[:, index], color=COLOURS[index], linestyle=style, linewidth=1.2, label=f"{index}")
+        axes.plot(
+            scene.seconds,
+            far[:, index],
+            color=COLOURS[index],
+            linestyle=style,
+            linewidth=1.2,
+            label=f"{index}",
+        )
     for index in range(len(COLOURS), people):
         axes.plot(scene.seconds, far[:, index], color="0.6", linewidth=0.7)
     axes.set_xlabel("simulated time (s)")

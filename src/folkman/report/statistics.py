@@ -54,4 +54,6 @@ def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) ->
 
 
 def _stack(rows: Sequence[Sequence[float | None]]) -> NDArray[np.float64]:
-    return np.array([[np.nan if value is None else value for value in row] for row in rows], np.float64)
+    return np.array(
+        [[np.nan if value is None else value for value in row] for row in rows], np.float64
+    )

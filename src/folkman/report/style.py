@@ -56,7 +56,11 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
         figure = draw()
         if style.width_in is not None:
             width_in, height_in = figure.get_size_inches()
-            wanted = height_in / width_in if any(a.get_aspect() == 1.0 for a in figure.axes) else style.height
+            wanted = (
+                height_in / width_in
+                if any(a.get_aspect() == 1.0 for a in figure.axes)
+                else style.height
+            )
             figure.set_size_inches(style.width_in, style.width_in * wanted)
         for axes in figure.axes:
             legend = axes.get_legend()

@@ -11,8 +11,23 @@ from folkman.record.json_file import read_json
 from folkman.record.run import DIVERGED, FAILED, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
 from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
-from folkman.report.html import Section, details, escape, facts, figure_block, page, preformatted, table
-from folkman.report.run_page import MOST_SCENES, curves_section, headline, network_sections, provenance_section
+from folkman.report.html import (
+    Section,
+    details,
+    escape,
+    facts,
+    figure_block,
+    page,
+    preformatted,
+    table,
+)
+from folkman.report.run_page import (
+    MOST_SCENES,
+    curves_section,
+    headline,
+    network_sections,
+    provenance_section,
+)
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 from folkman.report.tables import final_rows
 
@@ -30,10 +45,13 @@ LOG_LINES = 15
 def sweep_page(sweep: Sweep) -> str:
     """Return the page of a sweep folder as it stands."""
     jobs, folder = sweep.jobs, sweep.folder
-    states = {state: sum(job.get("state") == state for job in jobs) for state in _in_order(jobs, "state")}
+    states = {
+        state: sum(job.get("state") == state for job in jobs) for state in _in_order(jobs, "state")
+    }
     arms = _in_order(jobs, "arm")
-    subtitle = f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: " + ", ".join(
-        f"{count} {state}" for state, count in states.items()
+    subtitle = (
+        f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: "
+        + ", ".join(f"{count} {state}" for state, count in states.items())
     )
     sections = [
         Section("results", "Results", _results(sweep.runs)),
@@ -46,7 +64,9 @@ def sweep_page(sweep: Sweep) -> str:
         provenance_section(_provenance(sweep)),
         Section("repeat", "To repeat it", _commands(sweep)),
     ]
-    lead = headline(sweep.runs) if sweep.runs else facts([("Jobs", str(len(jobs)), "none has ended")])
+    lead = (
+        headline(sweep.runs) if sweep.runs else facts([("Jobs", str(len(jobs)), "none has ended")])
+    )
     return page(str(sweep.facts.get("name", folder.root.name)), subtitle, lead, sections)
 
 
@@ -71,7 +91,11 @@ def _responses(sweep: Sweep) -> str:
         for metric in sweep.facts.get("metrics", ["train_loss", "test_accuracy"]):
             figure = draw_response(sweep, axis, metric) if metric in METRICS else None
             if figure is not None:
-                blocks.append(figure_block(f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"))
+                blocks.append(
+                    figure_block(
+                        f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"
+                    )
+                )
     drawn = "".join(blocks)
     return f'<div class="figures">{drawn}</div>' if blocks else ""
 
@@ -87,11 +111,19 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
         value = last.get((job["arm"], job["seed"]), float("nan"))
         settings = job.get("settings", {})
         if axis in settings and np.isfinite(value):
-            rest = ", ".join(f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis)
+            rest = ", ".join(
+                f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis
+            )
             name = f"{job['label']}, {rest}" if rest else str(job["label"])
-            x = settings[axis] if isinstance(settings[axis], int | float | str) else json.dumps(settings[axis])
+            x = (
+                settings[axis]
+                if isinstance(settings[axis], int | float | str)
+                else json.dumps(settings[axis])
+            )
             groups.setdefault(name, {}).setdefault(x, []).append(value)
-    points = sorted({x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x))
+    points = sorted(
+        {x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x)
+    )
     if len(points) < 2:
         return None
     numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in points)
@@ -118,7 +150,11 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
 
 def _half(values: Sequence[float]) -> float:
     """Return half of the interval of the mean; 0, and so no bar, for too few values."""
-    return float(half_width(np.array(values)[:, None])[0]) if len(values) >= FEWEST_FOR_AN_INTERVAL else 0.0
+    return (
+        float(half_width(np.array(values)[:, None])[0])
+        if len(values) >= FEWEST_FOR_AN_INTERVAL
+        else 0.0
+    )
 
 
 def _curves(runs: Sequence[Run]) -> list[Section]:
@@ -134,7 +170,10 @@ def _curves(runs: Sequence[Run]) -> list[Section]:
 
 def _best(runs: Sequence[Run]) -> list[str]:
     """Return the arms by their mean training loss at the end, the lowest first."""
-    means = {arm: np.mean([r.last("train_loss") for r in runs if r.label == arm]) for arm in {r.label for r in runs}}
+    means = {
+        arm: np.mean([r.last("train_loss") for r in runs if r.label == arm])
+        for arm in {r.label for r in runs}
+    }
     return sorted(means, key=lambda arm: (not np.isfinite(means[arm]), means[arm], arm))
 
 
@@ -156,12 +195,20 @@ def _multiples(runs: Sequence[Run]) -> Section:
     """Return a small figure an arm."""
     arms = list(dict.fromkeys(run.label for run in runs))
     blocks = [
-        figure_block(f"arm-{index}", draw_curves([run for run in runs if run.label == arm]), f"{arm}: training loss")
+        figure_block(
+            f"arm-{index}",
+            draw_curves([run for run in runs if run.label == arm]),
+            f"{arm}: training loss",
+        )
         for index, arm in enumerate(arms[:MOST_DRAWN])
     ]
     rest = len(arms) - MOST_DRAWN
     more = f"<p>{rest} more arms are not drawn; results.parquet has them.</p>" if rest > 0 else ""
-    return Section("arms", "Arm by arm", f'<div class="figures">{"".join(blocks)}</div>{more}' if blocks else "")
+    return Section(
+        "arms",
+        "Arm by arm",
+        f'<div class="figures">{"".join(blocks)}</div>{more}' if blocks else "",
+    )
 
 
 def _failures(sweep: Sweep) -> str:
@@ -169,7 +216,11 @@ def _failures(sweep: Sweep) -> str:
     for job in sweep.jobs:
         if job.get("state") in (FAILED, DIVERGED):
             log = job_folder(sweep.folder, job).log
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+            lines = (
+                log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if log.is_file()
+                else []
+            )
             title = f"{job.get('arm')}, seed {job.get('seed')}: {job.get('message') or job.get('state')}"
             parts.append(details(title, preformatted("\n".join(lines[-LOG_LINES:]) or "no log")))
     return "".join(parts)
@@ -182,9 +233,18 @@ def _jobs(sweep: Sweep) -> str:
         place, name = f"{job.get('folder')}/{report.name}", escape(str(job.get("key"))[:12])
         link = f'<a href="{escape(place, quote=True)}">{name}</a>' if report.is_file() else name
         cells = [str(job.get("arm")), str(job.get("seed")), str(job.get("state"))]
-        cells += [_number(job.get("seconds"), "s"), _number(job.get("rss_mb"), "MB"), str(job.get("worker") or "-")]
-        lines.append(f"<tr><td>{link}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    heads = "".join(f'<th scope="col">{h}</th>' for h in ("job", "arm", "seed", "state", "time", "memory", "worker"))
+        cells += [
+            _number(job.get("seconds"), "s"),
+            _number(job.get("rss_mb"), "MB"),
+            str(job.get("worker") or "-"),
+        ]
+        lines.append(
+            f"<tr><td>{link}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        )
+    heads = "".join(
+        f'<th scope="col">{h}</th>'
+        for h in ("job", "arm", "seed", "state", "time", "memory", "worker")
+    )
     body = "".join(lines)
     shown = f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     return details(f"{len(lines)} jobs", shown, opened=len(lines) <= 20) if lines else ""
@@ -199,7 +259,9 @@ def _provenance(sweep: Sweep) -> dict[str, Any]:
     for job in sweep.jobs:
         found = read_json(job_folder(sweep.folder, job).provenance)
         if found:
-            return {key: value for key, value in found.items() if key not in ("started", "finished")}
+            return {
+                key: value for key, value in found.items() if key not in ("started", "finished")
+            }
     return {}
 
 
@@ -207,9 +269,15 @@ def _commands(sweep: Sweep) -> str:
     place = shlex.quote(str(sweep.folder.root))
     lines = [
         ("Finish what is not finished", f"folkman sweep --resume {place}\n"),
-        ("The same sweep again", f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n"),
+        (
+            "The same sweep again",
+            f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n",
+        ),
         ("The table, for a paper", f"folkman compare {place} --format latex\n"),
-        ("A page like this of every job, linked from the table above", f"folkman report {place} --jobs\n"),
+        (
+            "A page like this of every job, linked from the table above",
+            f"folkman report {place} --jobs\n",
+        ),
         ("This sweep, to look around in", f"folkman dash {place}\n"),
     ]
     return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines)

@@ -44,12 +44,17 @@ def final_table(runs: Sequence[Run], title: str = "") -> "Table":
 def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     """Return headings and a row of text a label."""
     labels = list(dict.fromkeys(run.label for run in runs))
-    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs if run.rows)]
+    columns = [
+        name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs if run.rows)
+    ]
     rows = []
     for label in labels:
         group = [run for run in runs if run.label == label]
         ended = sum(run.status == DIVERGED for run in group)
-        cells = [_cell(np.array([run.last(name) for run in group if run.rows], float)) for name in columns]
+        cells = [
+            _cell(np.array([run.last(name) for run in group if run.rows], float))
+            for name in columns
+        ]
         rows.append([label + (f" ({ended} diverged)" if ended else ""), *cells])
     return ["algorithm", *(COLUMNS[name] for name in columns)], rows
 

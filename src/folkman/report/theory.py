@@ -49,8 +49,14 @@ def draw_gaps(rows: Sequence[Mapping[str, Any]], model: str) -> "Figure":
         if (values > 0).any():
             shown = np.where(values > 0, values, np.nan)
             back = name == "sharp_bound"  # the measured gap may lie on it
-            looks = {"linewidth": 5.0 if back else 1.5, "alpha": 0.4 if back else 1.0, "markersize": 4}
-            axes.plot(nodes, shown, color=colour, linestyle=style, marker=marker, label=label, **looks)
+            looks = {
+                "linewidth": 5.0 if back else 1.5,
+                "alpha": 0.4 if back else 1.0,
+                "markersize": 4,
+            }
+            axes.plot(
+                nodes, shown, color=colour, linestyle=style, marker=marker, label=label, **looks
+            )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(nodes, [str(count) for count in nodes])
@@ -68,7 +74,14 @@ def draw_bounds(measured: NDArray, bounds: Mapping[str, NDArray], title: str) ->
         if np.isfinite(curve).any():
             kind, _, remark = name.partition(" ")
             label = f"{MEANING.get(kind, kind)} {remark}".strip()
-            axes.plot(slots, curve, color=COLOURS[index], linestyle=STYLES[1 + index % 4], linewidth=1.4, label=label)
+            axes.plot(
+                slots,
+                curve,
+                color=COLOURS[index],
+                linestyle=STYLES[1 + index % 4],
+                linewidth=1.4,
+                label=label,
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     _finish(axes, "slots $J$", "mean of $\\|\\nabla F(w)\\|^2$ over $J$ slots", title)
@@ -88,7 +101,9 @@ def _finish(axes: Any, x: str, y: str, title: str) -> None:
 
 def gap_table(rows: Sequence[Mapping[str, Any]], model: str) -> "Table":
     """Return the gaps, one line a number of nodes."""
-    own = rows[0]["printed_breaks_bound"] is None  # then 'as printed' is over our Delta, not the printed one
+    own = (
+        rows[0]["printed_breaks_bound"] is None
+    )  # then 'as printed' is over our Delta, not the printed one
     table = _table(f"{model}: {rows[0]['how']}")
     names = {
         "nodes": "nodes",
@@ -111,7 +126,9 @@ def gap_table(rows: Sequence[Mapping[str, Any]], model: str) -> "Table":
 
 def bound_table(found: Mapping[str, Any]) -> "Table":
     """Return everything known of one run: constants, bounds, the printed theorem, the assumptions."""
-    table = _table(f"{found['label']}, seed {found['seed']}: mean ||grad F||^2 over {found['slots']} slots")
+    table = _table(
+        f"{found['label']}, seed {found['seed']}: mean ||grad F||^2 over {found['slots']} slots"
+    )
     table.add_column("statement", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
@@ -125,7 +142,9 @@ def bound_table(found: Mapping[str, Any]) -> "Table":
             )
             verdict = bound["reason"] or ("holds" if bound["holds"] else "BROKEN") + empty
             table.add_row(f"bound '{bound['name']}', L {kind}", number(bound["value"]), verdict)
-    table.add_row("Theorem 2, u(eta)", number(found["theorem_2"]["u"]), found["theorem_2"]["verdict"])
+    table.add_row(
+        "Theorem 2, u(eta)", number(found["theorem_2"]["u"]), found["theorem_2"]["verdict"]
+    )
     table.add_row("Corollary 2", "", found["corollary_2"]["verdict"])
     for check in found["checks"]:
         verdict = {True: "holds", False: "fails", None: "open"}[check["holds"]]
@@ -137,9 +156,15 @@ def efficiency_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
     """Return Table I's quantities: measured, printed, corrected."""
     table = _table("Table I: efficiency, rounds and bits")
     for name in ("label", "quantity", "measured", "printed", "corrected"):
-        table.add_column(name, justify="left" if name in ("label", "quantity") else "right", no_wrap=True)
+        table.add_column(
+            name, justify="left" if name in ("label", "quantity") else "right", no_wrap=True
+        )
     for row in rows:
-        table.add_row(row["label"], row["quantity"], *(number(row[n]) for n in ("measured", "printed", "corrected")))
+        table.add_row(
+            row["label"],
+            row["quantity"],
+            *(number(row[n]) for n in ("measured", "printed", "corrected")),
+        )
     return table
 
 

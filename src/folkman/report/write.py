@@ -29,7 +29,9 @@ class JobReports(NamedTuple):
         """Return it in words, with what to do."""
         lines = [f"reports of {len(self.written)} jobs written"]
         for folder, problem in self.failed.items():
-            lines.append(f"warning: no report.html: {problem}; make it with: folkman report {folder}")
+            lines.append(
+                f"warning: no report.html: {problem}; make it with: folkman report {folder}"
+            )
         return "\n".join(lines)
 
 
@@ -46,7 +48,10 @@ def write_report(root: Path, target: Path | None = None, *, figures: bool = Fals
         from folkman.report.run_page import run_page
 
         folder = RunFolder.open(root)
-        text, own = run_page(folder.read(), partial(_keep, folder.figures) if figures else None), folder.report
+        text, own = (
+            run_page(folder.read(), partial(_keep, folder.figures) if figures else None),
+            folder.report,
+        )
     path = target or own
     write_text(path, text)
     return path
@@ -61,7 +66,9 @@ def _keep(place: Path, name: str, figure: "Figure", svg: str) -> None:
     place.mkdir(exist_ok=True)
     figure.set_layout_engine("none")  # it has been laid out for the page: as expensive as drawing
     save(figure, place / f"{name}.png")
-    on_white = re.sub(r"(<svg[^>]*>)", r'\1\n <rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+    on_white = re.sub(
+        r"(<svg[^>]*>)", r'\1\n <rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
+    )
     write_text(place / f"{name}.svg", on_white)
 
 
@@ -71,7 +78,9 @@ def write_job_reports(root: Path, workers: int = 1) -> JobReports:
     Returns the pages written, in the order of the index, and what was wrong with the others.
     """
     if not is_sweep(root):
-        raise ValueError(f"expected a sweep folder, {root} is a run folder and has no jobs; leave out --jobs")
+        raise ValueError(
+            f"expected a sweep folder, {root} is a run folder and has no jobs; leave out --jobs"
+        )
     sweep = SweepFolder(root)
     jobs = (read_json(sweep.index) or {}).get("jobs", [])
     ended = [job_folder(sweep, job) for job in jobs if job.get("state") in ENDED]
@@ -85,7 +94,13 @@ def write_job_reports(root: Path, workers: int = 1) -> JobReports:
         for done in as_completed(pages):
             try:
                 done.result()
-            except (OSError, ValueError, KeyError, TypeError, BrokenExecutor) as error:  # the others are written
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                TypeError,
+                BrokenExecutor,
+            ) as error:  # the others are written
                 failed[pages[done]] = str(error)
     return JobReports([folder.report for folder in wanted if folder.root not in failed], failed)
 
@@ -93,4 +108,6 @@ def write_job_reports(root: Path, workers: int = 1) -> JobReports:
 def _is_current(folder: JobFolder) -> bool:
     """Tell whether a job's report is of its last end."""
     page, end = folder.report, folder.job
-    return page.is_file() and (not end.is_file() or page.stat().st_mtime_ns >= end.stat().st_mtime_ns)
+    return page.is_file() and (
+        not end.is_file() or page.stat().st_mtime_ns >= end.stat().st_mtime_ns
+    )

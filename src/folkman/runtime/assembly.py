@@ -47,7 +47,17 @@ from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
 
-__all__ = ["NodeConfig", "Task", "address", "assemble", "build", "read_node", "read_task", "run_node", "task_of"]
+__all__ = [
+    "NodeConfig",
+    "Task",
+    "address",
+    "assemble",
+    "build",
+    "read_node",
+    "read_task",
+    "run_node",
+    "task_of",
+]
 
 Loop: TypeAlias = Callable[[Daemon], None]
 
@@ -111,7 +121,9 @@ class Task(NamedTuple):
 def address(text: str) -> tuple[str, int]:
     """Return host and port of HOST:PORT."""
     host, _, port = text.rpartition(":")
-    require(bool(host) and port.isdigit() and int(port) < 65536, f"expected HOST:PORT, got '{text}'")
+    require(
+        bool(host) and port.isdigit() and int(port) < 65536, f"expected HOST:PORT, got '{text}'"
+    )
     return host.strip("[]"), int(port)
 
 
@@ -120,20 +132,32 @@ def read_node(path: Path) -> NodeConfig:
     raw = read(path)
     for key in raw:
         if key not in NodeConfig.model_fields:
-            raise ConfigError(f"unknown key '{key}' in {path}; {nearest(key, NodeConfig.model_fields)}")
+            raise ConfigError(
+                f"unknown key '{key}' in {path}; {nearest(key, NodeConfig.model_fields)}"
+            )
     try:
         found = NodeConfig(**raw)
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
     here = path.resolve().parent
     paths = {
-        key: here / each for key in ("config", "shard", "guest", "folder", "certs") if (each := getattr(found, key))
+        key: here / each
+        for key in ("config", "shard", "guest", "folder", "certs")
+        if (each := getattr(found, key))
     }
     found = found.model_copy(update={"folder": here, **paths})
-    require(found.insecure or found.certs is not None, f"{path} has no certs; make some, or ask for insecure = true")
-    require(not (found.insecure and found.certs), f"{path} has certs and insecure = true; choose one")
+    require(
+        found.insecure or found.certs is not None,
+        f"{path} has no certs; make some, or ask for insecure = true",
+    )
+    require(
+        not (found.insecure and found.certs), f"{path} has certs and insecure = true; choose one"
+    )
     inside = found.node == "server" or 0 <= int(found.node) < len(found.samples)
-    require(inside, f"node {found.node} is not among the {len(found.samples)} of samples; number nodes from 0")
+    require(
+        inside,
+        f"node {found.node} is not among the {len(found.samples)} of samples; number nodes from 0",
+    )
     return found
 
 
@@ -214,10 +238,17 @@ def _security(config: NodeConfig) -> Security | None:
 
 
 def _node(
-    config: NodeConfig, task: Task, problem: Learnable, algorithm: Algorithm, security: Security | None
+    config: NodeConfig,
+    task: Task,
+    problem: Learnable,
+    algorithm: Algorithm,
+    security: Security | None,
 ) -> Node | ServerNode:
     me, shares = config.number, np.array(config.samples) / sum(config.samples)
-    require((algorithm.server is not None) or me != SERVER, f"'{task.label}' has no server; leave this node out")
+    require(
+        (algorithm.server is not None) or me != SERVER,
+        f"'{task.label}' has no server; leave this node out",
+    )
     checks = Checks(security.members.verify if security else None, config.largest)
     dtype = config.wire if config.wire == "float16" else None
     wire = Wire(task.run, security.identity.sign if security else None, checks, dtype)
@@ -247,7 +278,9 @@ def _loop_of(algorithm: Algorithm, node: Node | ServerNode, air: Emulation | Non
     return loops.emulated if air is not None else loops.alone
 
 
-def _transport(config: NodeConfig, task: Task, node: Node | ServerNode, security: Security | None) -> Transport:
+def _transport(
+    config: NodeConfig, task: Task, node: Node | ServerNode, security: Security | None
+) -> Transport:
     addresses = {number_of(name): address(text) for name, text in config.peers.items()}
     lacking = [name_of(j) for j in node.neighbours if j not in addresses]
     require(not lacking, f"[peers] lacks {', '.join(lacking)}; every neighbour needs an address")
@@ -260,13 +293,17 @@ def _transport(config: NodeConfig, task: Task, node: Node | ServerNode, security
         return TcpTransport(config.number, address(config.listen), near, **options)
     from folkman.runtime.zenoh import ZenohTransport
 
-    return ZenohTransport(config.number, address(config.listen), near, scouting=config.scouting, **options)
+    return ZenohTransport(
+        config.number, address(config.listen), near, scouting=config.scouting, **options
+    )
 
 
 def run_node(path: Path) -> int:
     """Be the node of a file until done or stopped; return the exit code."""
     hold_little()
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start that compiles nothing is small
+    jax.config.update(
+        "jax_persistent_cache_min_compile_time_secs", 0.0
+    )  # a start that compiles nothing is small
     config = read_node(path)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
@@ -280,7 +317,11 @@ def run_node(path: Path) -> int:
         signal.signal(number, ask)
     faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
-    metrics = MetricsServer(address(config.metrics), partial(health_of, daemon)) if config.metrics else None
+    metrics = (
+        MetricsServer(address(config.metrics), partial(health_of, daemon))
+        if config.metrics
+        else None
+    )
     if metrics:
         logger.say("metrics", port=metrics.port)
     code = daemon.run(loop)

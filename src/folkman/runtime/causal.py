@@ -50,9 +50,13 @@ def _life(node: int, log: Log) -> _Life:
             )
         last = max(last, int(record["slot"]) + 1) if record["kind"] == WAKE else last
     sends = records[records["kind"] == SEND]
-    before = np.searchsorted(wakes["slot"], sends["slot"], side="left")  # formed after the slots below its number
+    before = np.searchsorted(
+        wakes["slot"], sends["slot"], side="left"
+    )  # formed after the slots below its number
     formed = dict(zip(sends["sequence"][:, 0].tolist(), before.tolist(), strict=True))
-    return _Life(wakes["slot"].copy(), wakes["sequence"].copy(), wakes["computed"].astype(bool), formed)
+    return _Life(
+        wakes["slot"].copy(), wakes["sequence"].copy(), wakes["computed"].astype(bool), formed
+    )
 
 
 def _formed(lives: Mapping[int, _Life], sender: int, sequence: int) -> int:
@@ -61,7 +65,9 @@ def _formed(lives: Mapping[int, _Life], sender: int, sequence: int) -> int:
         return 0
     found = lives[sender].formed.get(sequence)
     if found is None:
-        raise ValueError(f"a message {sequence} of node {sender} was heard that its journal lacks; it was cut short")
+        raise ValueError(
+            f"a message {sequence} of node {sender} was heard that its journal lacks; it was cut short"
+        )
     return found
 
 
@@ -116,7 +122,9 @@ def around_server(logs: Mapping[int, Log]) -> CausalTimeline:
         at = len(own)
         earliest = own[-1] + 1 if own else 0
         senders = nodes if node == SERVER else [SERVER]
-        later = 0 if node == SERVER else 1  # an upload may be used in the slot that formed it, an answer after it
+        later = (
+            0 if node == SERVER else 1
+        )  # an upload may be used in the slot that formed it, an answer after it
         for row, sender in enumerate(senders):
             wakes = _formed(lives, sender, int(life.used[at, row]))
             if wakes > len(times[sender]):
@@ -126,7 +134,9 @@ def around_server(logs: Mapping[int, Log]) -> CausalTimeline:
 
     _place(lives, times, ready)
     slots = 1 + max(own[-1] for own in times.values() if own)
-    tables = {name: np.zeros((slots, len(nodes)), bool) for name in (*StarTimeline._fields, "awake")}
+    tables = {
+        name: np.zeros((slots, len(nodes)), bool) for name in (*StarTimeline._fields, "awake")
+    }
     for node in nodes:
         life = lives[node]
         for at, t in enumerate(times[node]):
@@ -147,7 +157,9 @@ def around_server(logs: Mapping[int, Log]) -> CausalTimeline:
     return CausalTimeline(StarTimeline(**tables), awake)
 
 
-def _place(lives: Mapping[int, _Life], times: dict[int, list[int]], ready: Callable[[int], int | None]) -> None:
+def _place(
+    lives: Mapping[int, _Life], times: dict[int, list[int]], ready: Callable[[int], int | None]
+) -> None:
     """Give every wake its slot, each when all that it saw has one."""
     moved = True
     while moved:
@@ -158,4 +170,6 @@ def _place(lives: Mapping[int, _Life], times: dict[int, list[int]], ready: Calla
                 moved = True
     stuck = [node for node, life in lives.items() if len(times[node]) < len(life.slots)]
     if stuck:
-        raise ValueError(f"the journals of nodes {stuck} and their neighbours contradict each other; one is damaged")
+        raise ValueError(
+            f"the journals of nodes {stuck} and their neighbours contradict each other; one is damaged"
+        )

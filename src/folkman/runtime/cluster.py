@@ -36,7 +36,9 @@ PORT = 7440
 """Where nodes on machines of their own listen."""
 
 
-def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()) -> list[Path]:
+def make_cluster(
+    root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()
+) -> list[Path]:
     """Write a run folder with a file, a shard and certificates for each node; return the nodes' folders.
 
     `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
@@ -48,8 +50,12 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)
     numbers = [*range(comparison.nodes), *([SERVER] if algorithm.server is not None else [])]
-    places = [(host, PORT) for host in hosts] or [("127.0.0.1", port) for port in _free_ports(len(numbers))]
-    require(len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}")
+    places = [(host, PORT) for host in hosts] or [
+        ("127.0.0.1", port) for port in _free_ports(len(numbers))
+    ]
+    require(
+        len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}"
+    )
     at = dict(zip(numbers, places, strict=True))
     secure = not options.get("insecure")
     if secure:
@@ -71,7 +77,11 @@ def make_cluster(root: Path, task: Task, options: dict[str, Any], hosts: Sequenc
             "listen": f"{at[number][0]}:{at[number][1]}",
             "certs": f"../../{cluster.certs.name}" if secure else None,
             **options,
-            "peers": {name_of(other): f"{host}:{port}" for other, (host, port) in at.items() if other != number},
+            "peers": {
+                name_of(other): f"{host}:{port}"
+                for other, (host, port) in at.items()
+                if other != number
+            },
         }
         write_text(home.config, dump(table))
         made.append(home.root)
@@ -154,7 +164,9 @@ def last_params(config: NodeConfig, task: Task) -> NDArray[Any]:
     for path in (files.final, files.state):
         if path.is_file():
             return read_arrays(path, task.fingerprint)["params"]
-    raise ValueError(f"{config.folder} has no result yet; wait for the node, or stop it: folkman down")
+    raise ValueError(
+        f"{config.folder} has no result yet; wait for the node, or stop it: folkman down"
+    )
 
 
 def evaluate(root: Path) -> dict[str, float | None]:
@@ -162,6 +174,13 @@ def evaluate(root: Path) -> dict[str, float | None]:
     configs, task, problem, _ = read_cluster(root)
     last = {config.number: last_params(config, task) for config in configs}
     share = np.asarray(problem.share)
-    model = last[SERVER] if SERVER in last else sum(share[i] * last[i] for i in range(problem.num_nodes))
+    model = (
+        last[SERVER]
+        if SERVER in last
+        else sum(share[i] * last[i] for i in range(problem.num_nodes))
+    )
     worth = problem.evaluate(jnp.asarray(model, problem.initial.dtype))
-    return {name: float(value) if np.isfinite(value) else None for name, value in worth._asdict().items()}
+    return {
+        name: float(value) if np.isfinite(value) else None
+        for name, value in worth._asdict().items()
+    }

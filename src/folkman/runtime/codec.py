@@ -66,7 +66,9 @@ Verify: TypeAlias = Callable[[int, bytes, bytes], bool]
 class CodecError(ValueError):
     """A message that cannot be taken; `reason` is one word, for counting."""
 
-    def __init__(self, reason: str, text: str, node: int | None = None, sequence: int | None = None) -> None:
+    def __init__(
+        self, reason: str, text: str, node: int | None = None, sequence: int | None = None
+    ) -> None:
         super().__init__(text)
         self.reason = reason
         self.node = node  # the sender, where the message is whole and only its content is refused
@@ -110,7 +112,9 @@ def encode(message: Message, sign: Sign | None = None) -> bytes:
         )
     body = params.astype(_DTYPES[code], copy=False).tobytes()
     run, node, sequence, slot = message[:4]
-    head = _FIELDS.pack(MAGIC, VERSION, code, run, node, message.round, sequence, slot, params.shape[0])
+    head = _FIELDS.pack(
+        MAGIC, VERSION, code, run, node, message.round, sequence, slot, params.shape[0]
+    )
     digest = _digest(head, body)
     return b"".join([head, digest, sign(CONTEXT + digest) if sign else UNSIGNED, body])
 
@@ -121,19 +125,25 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
     Raises `CodecError`, and nothing else, whatever the bytes. Without `verify` signatures are not looked at.
     """
     if len(data) < HEADER_BYTES:
-        raise CodecError("length", f"expected at least {HEADER_BYTES} bytes, got {len(data)}; the message is cut")
+        raise CodecError(
+            "length", f"expected at least {HEADER_BYTES} bytes, got {len(data)}; the message is cut"
+        )
     view = memoryview(data)
     head, body = bytes(view[: _FIELDS.size]), view[HEADER_BYTES:]
     magic, version, code, sender_run, node, round_, sequence, slot, count = _FIELDS.unpack(head)
     if magic != MAGIC:
         raise CodecError("magic", f"expected a message that begins with {MAGIC!r}, got {magic!r}")
     if version != VERSION:
-        raise CodecError("version", f"expected version {VERSION}, got {version}; update the older side")
+        raise CodecError(
+            "version", f"expected version {VERSION}, got {version}; update the older side"
+        )
     dtype = _DTYPES.get(code)
     if dtype is None:
         raise CodecError("dtype", f"expected dtype code 1, 2 or 3, got {code}")
     if sender_run != run:
-        raise CodecError("run", f"expected run {run:016x}, got {sender_run:016x}; the sender is in another run")
+        raise CodecError(
+            "run", f"expected run {run:016x}, got {sender_run:016x}; the sender is in another run"
+        )
     if count != size or len(body) != size * dtype.itemsize:
         raise CodecError(
             "length",
@@ -141,14 +151,25 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
         )
     digest = bytes(view[_FIELDS.size : _DIGEST_END])
     if _digest(head, body) != digest:
-        raise CodecError("digest", "the digest does not match the content; the message was damaged on its way")
-    if verify is not None and not verify(node, CONTEXT + digest, bytes(view[_DIGEST_END:HEADER_BYTES])):
-        raise CodecError("signature", f"expected the signature of node {node}; it is another's, or {node} is no member")
+        raise CodecError(
+            "digest", "the digest does not match the content; the message was damaged on its way"
+        )
+    if verify is not None and not verify(
+        node, CONTEXT + digest, bytes(view[_DIGEST_END:HEADER_BYTES])
+    ):
+        raise CodecError(
+            "signature",
+            f"expected the signature of node {node}; it is another's, or {node} is no member",
+        )
     if sequence > MOST_SEQUENCE or slot > MOST or round_ > MOST:
-        raise CodecError("range", f"expected slot and round of at most {MOST}, got {slot}, {round_}; {sequence=}")
+        raise CodecError(
+            "range", f"expected slot and round of at most {MOST}, got {slot}, {round_}; {sequence=}"
+        )
     params = np.frombuffer(body, dtype)
     if not np.isfinite(params).all():
-        raise CodecError("finite", "expected finite parameters; the sender has diverged", node, sequence)
+        raise CodecError(
+            "finite", "expected finite parameters; the sender has diverged", node, sequence
+        )
     return Message(run, node, sequence, slot, params, round_)
 
 

@@ -19,7 +19,18 @@ from typing import Any, NamedTuple, TypeAlias
 from folkman.checks import need
 from folkman.runtime.codec import CodecError, Sign, Verify
 
-__all__ = ["Ack", "Body", "Control", "Done", "Hello", "Period", "Quality", "Voice", "open_sealed", "seal"]
+__all__ = [
+    "Ack",
+    "Body",
+    "Control",
+    "Done",
+    "Hello",
+    "Period",
+    "Quality",
+    "Voice",
+    "open_sealed",
+    "seal",
+]
 
 CONTEXT = b"folkman control 1\0"
 LARGEST_BYTES = 65536
@@ -82,7 +93,9 @@ def seal(control: Control, sign: Sign | None = None) -> bytes:
 def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
     """Return the control message in `data`; raises `CodecError`, and nothing else, whatever the bytes."""
     if not SIGNATURE_BYTES < len(data) <= LARGEST_BYTES:
-        raise CodecError("length", f"expected {SIGNATURE_BYTES + 1} to {LARGEST_BYTES} bytes, got {len(data)}")
+        raise CodecError(
+            "length", f"expected {SIGNATURE_BYTES + 1} to {LARGEST_BYTES} bytes, got {len(data)}"
+        )
     signature, body = bytes(data[:SIGNATURE_BYTES]), bytes(data[SIGNATURE_BYTES:])
     try:
         found = _decoder().decode(body)
@@ -93,11 +106,17 @@ def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
     ) as error:  # of a type or not msgpack at all
         raise CodecError("control", f"expected a control message: {error}") from None
     if found.run != run:
-        raise CodecError("run", f"expected run {run:016x}, got {found.run:016x}; the sender is in another run")
+        raise CodecError(
+            "run", f"expected run {run:016x}, got {found.run:016x}; the sender is in another run"
+        )
     if verify is not None and not verify(found.node, CONTEXT + body, signature):
-        raise CodecError("signature", f"expected the signature of node {found.node}; it is another's")
+        raise CodecError(
+            "signature", f"expected the signature of node {found.node}; it is another's"
+        )
     fields = {name: getattr(found.body, name) for name in found.body.__struct_fields__}
-    return Control(found.run, found.node, found.sequence, _KINDS[type(found.body).__name__](**fields))
+    return Control(
+        found.run, found.node, found.sequence, _KINDS[type(found.body).__name__](**fields)
+    )
 
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)}
@@ -131,7 +150,9 @@ def _decoder() -> Any:
         union = union | kind
     run = Annotated[int, msgspec.Meta(ge=0)]
     head = [("run", run), ("node", node), ("sequence", count), ("body", union)]
-    return msgspec.msgpack.Decoder(msgspec.defstruct("Envelope", head, forbid_unknown_fields=True, frozen=True))
+    return msgspec.msgpack.Decoder(
+        msgspec.defstruct("Envelope", head, forbid_unknown_fields=True, frozen=True)
+    )
 
 
 class Voice:
@@ -161,8 +182,12 @@ class Voice:
         """Return what a peer says, or raise `CodecError`."""
         message = open_sealed(data, self._run, self._verify)
         if message.node != peer:
-            raise CodecError("sender", f"node {peer} brings a control message of node {message.node}")
+            raise CodecError(
+                "sender", f"node {peer} brings a control message of node {message.node}"
+            )
         if message.sequence <= self._heard.get(peer, -1):
-            raise CodecError("stale", f"control message {message.sequence} of node {peer} was heard before")
+            raise CodecError(
+                "stale", f"control message {message.sequence} of node {peer} was heard before"
+            )
         self._heard[peer] = message.sequence
         return message.body

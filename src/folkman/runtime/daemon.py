@@ -51,7 +51,9 @@ class DaemonConfig(NamedTuple):
     steps: int | None = None  # gradients to take; None: for ever
     slot_s: float = 0.0  # at most one gradient in this time; 0: as fast as it goes
     save_every_s: float = 2.0
-    period_timeout_s: float = 10.0  # a receiver that has not acknowledged by then is no longer waited for
+    period_timeout_s: float = (
+        10.0  # a receiver that has not acknowledged by then is no longer waited for
+    )
     retry_s: float = 5.0  # in rounds: what was not acknowledged by then is sent again
     start_wait_s: float = 30.0  # for the neighbours, at the first start
     linger_s: float = 30.0  # for the neighbours, at the end
@@ -83,9 +85,15 @@ class Daemon:
         self.state = STARTING
         self.code = 0
         self.asked = ""  # why a signal wants us to stop
-        self.stopping, self.arrived, self.moved = threading.Event(), threading.Event(), threading.Event()
+        self.stopping, self.arrived, self.moved = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.done: set[int] = set()  # neighbours that say so
-        self.qualities: dict[int, tuple[float, float]] = {}  # neighbour -> goodput and loss of its link to us
+        self.qualities: dict[
+            int, tuple[float, float]
+        ] = {}  # neighbour -> goodput and loss of its link to us
         self._inbound: dict[int, bytes] = {}
         self._told: dict[int, deque[bytes]] = {}  # a flood of one neighbour pushes out no other's
         self._lives: dict[int, int] = {}  # neighbour -> its incarnation
@@ -93,7 +101,12 @@ class Daemon:
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
         self.saver = state.Saver(self.files.state, config.fingerprint, config.save_every_s, logger)
-        self.counts: dict[str, int] = {"sent": 0, "periods_given_up": 0, "taken": 0, "control_dropped": 0}
+        self.counts: dict[str, int] = {
+            "sent": 0,
+            "periods_given_up": 0,
+            "taken": 0,
+            "control_dropped": 0,
+        }
         self.began_s = time.monotonic()
 
     def saved_now(self) -> bool:
@@ -113,8 +126,14 @@ class Daemon:
         self.node.warm()
         trim()
         self.transport.open(self)
-        works = {"learner": lambda: self._learn(loop), "receiver": self._receive, "saver": self.saver.work}
-        threads = [threading.Thread(target=self.guarded, args=(each,), name=n) for n, each in works.items()]
+        works = {
+            "learner": lambda: self._learn(loop),
+            "receiver": self._receive,
+            "saver": self.saver.work,
+        }
+        threads = [
+            threading.Thread(target=self.guarded, args=(each,), name=n) for n, each in works.items()
+        ]
         for thread in threads:
             thread.daemon = True
             thread.start()
@@ -148,10 +167,16 @@ class Daemon:
         path = self.files.journal if self.config.timeline else None
         self.journal = journal.Journal(path, self.node.index, len(self.node.mailbox.sequence))
         wire, verify = self.node.wire, self.members.verify if self.members else None
-        self.voice = control.Voice(wire.run, self.node.index, self.incarnation, wire.sign, verify, self.transport.tell)
+        self.voice = control.Voice(
+            wire.run, self.node.index, self.incarnation, wire.sign, verify, self.transport.tell
+        )
         self.journal.note(journal.START, self.node.slot, self.node.mailbox.sequence)
         self.logger.say(
-            "start", incarnation=self.incarnation, steps=self.node.steps, slot=self.node.slot, resumed=kept.is_file()
+            "start",
+            incarnation=self.incarnation,
+            steps=self.node.steps,
+            slot=self.node.slot,
+            resumed=kept.is_file(),
         )
 
     @property
@@ -160,9 +185,15 @@ class Daemon:
         return self.node.algorithm.server is not None or self.node.mailbox.round > 0
 
     def _learn(self, loop: Callable[["Daemon"], None]) -> None:
-        patience_s = self.config.start_wait_s if self.incarnation == 1 else min(self.config.start_wait_s, 2.0)
+        patience_s = (
+            self.config.start_wait_s
+            if self.incarnation == 1
+            else min(self.config.start_wait_s, 2.0)
+        )
         end_s = time.monotonic() + patience_s
-        while not self.everyone_linked() and time.monotonic() < end_s and not self.stopping.is_set():
+        while (
+            not self.everyone_linked() and time.monotonic() < end_s and not self.stopping.is_set()
+        ):
             self.stopping.wait(0.02)
         self.clock.restart(self.node.slot)
         self._tell_all(self._hello())
@@ -178,7 +209,9 @@ class Daemon:
 
     def _finish(self) -> None:
         """Write the result, and stay for those who still need us."""
-        self.saver.now(self.node)  # a disk that refuses must not keep the neighbours waiting: it costs the exit code
+        self.saver.now(
+            self.node
+        )  # a disk that refuses must not keep the neighbours waiting: it costs the exit code
         try:
             final = {"params": self.node.params(), "model": self.node.model()}
             state.write_arrays(self.files.final, final, self.config.fingerprint)
@@ -192,13 +225,17 @@ class Daemon:
         while time.monotonic() < end_s and not set(self.node.neighbours) <= self.done:
             if self.stopping.wait(0.1):
                 return
-        time.sleep(min(2 * KEEP_EVERY_S, self.config.linger_s))  # our last Done may still be on its way
+        time.sleep(
+            min(2 * KEEP_EVERY_S, self.config.linger_s)
+        )  # our last Done may still be on its way
         self.stop(DONE)
 
     def _last_words(self) -> None:
         ended = {FAULT: record.FAILED, DIVERGED: record.DIVERGED}.get(self.code, record.STOPPED)
         self.state = DONE if self.state == DONE else ended
-        settled = self.state == DONE or not self.in_rounds  # in rounds the last save is from before the last message
+        settled = (
+            self.state == DONE or not self.in_rounds
+        )  # in rounds the last save is from before the last message
         if self.code == 0 and settled and self.config.folder.is_dir():
             self.saver.now(self.node)
         self._keep()
@@ -267,7 +304,10 @@ class Daemon:
             for peer, data in inbound.items():
                 self._sort(peer, data)
             now = time.monotonic()
-            due, self._later = [e for e in self._later if e[0] <= now], [e for e in self._later if e[0] > now]
+            due, self._later = (
+                [e for e in self._later if e[0] <= now],
+                [e for e in self._later if e[0] > now],
+            )
             for _, peer, data in due:
                 self.take(peer, data)
 
@@ -286,7 +326,9 @@ class Daemon:
             self.arrived.set()
         elif self.trips is not None:
             slots = self._trip(peer, data)
-            own = [entry for entry in self._later if entry[1] == peer][-1:]  # of a neighbour the last two
+            own = [entry for entry in self._later if entry[1] == peer][
+                -1:
+            ]  # of a neighbour the last two
             self._later = [entry for entry in self._later if entry[1] != peer] + own
             self._later.append((time.monotonic() + slots * self.config.slot_s, peer, data))
 
@@ -309,10 +351,14 @@ class Daemon:
                 raise CodecError("sender", f"node {peer} brings a message under another's number")
             message = self.node.take(data)
         except CodecError as error:
-            settled = ("stale", "finite", "absurd") if isinstance(self.node, ServerNode) else ("stale",)
+            settled = (
+                ("stale", "finite", "absurd") if isinstance(self.node, ServerNode) else ("stale",)
+            )
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
-            self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
+            self.logger.say(
+                "refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error)
+            )
             return
         self.counts["taken"] += 1
         self.voice.say(message.node, control.Ack(message.sequence))
@@ -323,12 +369,16 @@ class Daemon:
             body = self.voice.hear(peer, data)
         except CodecError as error:
             self.node.mailbox.refused[f"control_{error.reason}"] += 1
-            self.logger.say("refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error))
+            self.logger.say(
+                "refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error)
+            )
             return
         if isinstance(body, control.Ack):
             self._acknowledged(peer, body.sequence)
         elif isinstance(body, control.Hello):
-            if self._lives.setdefault(peer, body.incarnation) != body.incarnation:  # it may have lost what it heard
+            if (
+                self._lives.setdefault(peer, body.incarnation) != body.incarnation
+            ):  # it may have lost what it heard
                 self._lives[peer] = body.incarnation
                 self.outbox.again(peer)
             if self.state == LEARNING:

@@ -80,7 +80,9 @@ class SlotClock:
 class Emulation:
     """One node's view of a network between peers, and the messages on its emulated air."""
 
-    def __init__(self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int) -> None:
+    def __init__(
+        self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
+    ) -> None:
         self._network, self._nodes, self._me, self._bits = network, num_nodes, me, message_bits
         self._key = make_key(seed, Stream.DELAY)
         self._state = network.init(num_nodes, self._key)
@@ -105,9 +107,17 @@ class Emulation:
 
     def _roll(self) -> None:
         self._state, (held, sends, linked) = _stretch(
-            self._network, self._nodes, self._bits, self._state, self._key, jnp.asarray(self._rolled), self._me
+            self._network,
+            self._nodes,
+            self._bits,
+            self._state,
+            self._key,
+            jnp.asarray(self._rolled),
+            self._me,
         )
-        self._held = np.concatenate([self._held, np.asarray(held)])  # one longer than the others: held of the next slot
+        self._held = np.concatenate(
+            [self._held, np.asarray(held)]
+        )  # one longer than the others: held of the next slot
         self._sends.append(np.asarray(sends))
         self._linked.append(np.asarray(linked))
         self._rolled += STRETCH
@@ -141,7 +151,9 @@ class Emulation:
         now, before = self.plan(slot).held, self.plan(max(slot - 1, 0)).held
         with self._lock:
             fresh = [j for j in np.flatnonzero(now != before) if j in there]
-            return any(not any(number <= now[j] for number in self._air.get(int(j), ())) for j in fresh)
+            return any(
+                not any(number <= now[j] for number in self._air.get(int(j), ())) for j in fresh
+            )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -151,7 +163,9 @@ def _stretch(
     """Roll a stretch out, every node offering; keep the rows that concern one node."""
 
     def slot(carry: Any, t: Array) -> tuple[Any, tuple[Array, Array, Array]]:
-        carry, delivery = network.step(carry, jnp.ones(nodes, bool), bits, jax.random.fold_in(key, t))
+        carry, delivery = network.step(
+            carry, jnp.ones(nodes, bool), bits, jax.random.fold_in(key, t)
+        )
         return carry, (delivery.held[me], delivery.sends[me], delivery.linked[:, me])
 
     return lax.scan(slot, state, first + jnp.arange(STRETCH))
@@ -163,10 +177,14 @@ class Trips:
     Every round begins with all nodes offering at once, as the methods that wait for everyone have it.
     """
 
-    def __init__(self, network: Network, num_nodes: int, *, star: bool, seed: int, message_bits: int) -> None:
+    def __init__(
+        self, network: Network, num_nodes: int, *, star: bool, seed: int, message_bits: int
+    ) -> None:
         self._nodes, self._bits, self._star = num_nodes, message_bits, star
         self._key = make_key(seed, Stream.DELAY)
-        self._state: Any = (network.star_init if star else network.lockstep_init)(num_nodes, self._key)
+        self._state: Any = (network.star_init if star else network.lockstep_init)(
+            num_nodes, self._key
+        )
         self._exchange = jax.jit(network.exchange)
         self._uplink, self._downlink = jax.jit(network.uplink), jax.jit(network.downlink)
         self._slot = 0
@@ -177,7 +195,9 @@ class Trips:
         """Return the slots of a node's message of a round, counted from 1; `down`: of the server's answer to it."""
         with self._lock:
             while len(self._rounds) < round_:
-                self._rounds.append(self._round_around_server() if self._star else self._round_between_peers())
+                self._rounds.append(
+                    self._round_around_server() if self._star else self._round_between_peers()
+                )
             return int(self._rounds[round_ - 1][int(down), node])
 
     def _next_key(self) -> Array:
@@ -186,14 +206,24 @@ class Trips:
         return key
 
     def _round_between_peers(self) -> NDArray[np.int32]:
-        offers, wanted, first = jnp.ones(self._nodes, bool), ~jnp.eye(self._nodes, dtype=bool), self._slot
+        offers, wanted, first = (
+            jnp.ones(self._nodes, bool),
+            ~jnp.eye(self._nodes, dtype=bool),
+            self._slot,
+        )
         while True:
-            self._state, delivery = self._exchange(self._state, offers, wanted, self._bits, self._next_key())
+            self._state, delivery = self._exchange(
+                self._state, offers, wanted, self._bits, self._next_key()
+            )
             if int(delivery.held[0, 0]) > first:  # the stamp of this round: it is over
                 return np.full((2, self._nodes), self._slot - first - 1, np.int32)
 
     def _round_around_server(self) -> NDArray[np.int32]:
-        found, everyone, slots = np.full((2, self._nodes), -1, np.int32), jnp.ones(self._nodes, bool), 0
+        found, everyone, slots = (
+            np.full((2, self._nodes), -1, np.int32),
+            jnp.ones(self._nodes, bool),
+            0,
+        )
         while (found[0] < 0).any():
             self._state, up = self._uplink(self._state, everyone, self._bits, self._next_key())
             found[0, np.asarray(up.arrived)] = slots

@@ -25,10 +25,22 @@ from folkman.checks import need, require
 from folkman.files import write_whole
 from folkman.runtime.codec import SERVER
 
-__all__ = ["Identity", "Member", "Members", "init", "issue", "name_of", "number_of", "revoke", "show"]
+__all__ = [
+    "Identity",
+    "Member",
+    "Members",
+    "init",
+    "issue",
+    "name_of",
+    "number_of",
+    "revoke",
+    "show",
+]
 
 BACKDATED = timedelta(days=1)
-CLOCK_SLACK = timedelta(hours=2)  # a member is not refused for a clock that is an hour wrong, ours or its maker's
+CLOCK_SLACK = timedelta(
+    hours=2
+)  # a member is not refused for a clock that is an hour wrong, ours or its maker's
 
 
 def name_of(node: int) -> str:
@@ -59,7 +71,8 @@ class Member(NamedTuple):
 def init(folder: Path, days: int = 3650) -> None:
     """Make an authority in `folder`; refuse to replace one."""
     require(
-        not (folder / "ca.key").exists(), f"{folder} has an authority already; issue from it, or name a new --folder"
+        not (folder / "ca.key").exists(),
+        f"{folder} has an authority already; issue from it, or name a new --folder",
     )
     folder.mkdir(parents=True, exist_ok=True)
     x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
@@ -67,17 +80,27 @@ def init(folder: Path, days: int = 3650) -> None:
     name = _subject("folkman authority")
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     builder = (
-        _dated(x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()), days)
+        _dated(
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key()),
+            days,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     _write_key(folder / "ca.key", key)
-    _write_certificate(folder / "ca.crt", builder.sign(key, need("cryptography.hazmat.primitives.hashes").SHA256()))
+    _write_certificate(
+        folder / "ca.crt", builder.sign(key, need("cryptography.hazmat.primitives.hashes").SHA256())
+    )
     _write_members(folder, [], key)
 
 
-def issue(folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), days: float = 90) -> Path:
+def issue(
+    folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), days: float = 90
+) -> Path:
     """Make keys and a certificate for a node and enter it in the list of members, in place of an older entry."""
     serialization = need("cryptography.hazmat.primitives.serialization")
     x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
@@ -95,9 +118,16 @@ def issue(folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "local
     builder = (
         _dated(builder.public_key(key.public_key()), days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usages.SERVER_AUTH, usages.CLIENT_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(subject_names))), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([usages.SERVER_AUTH, usages.CLIENT_AUTH]), critical=False
+        )
+        .add_extension(
+            x509.SubjectAlternativeName(list(dict.fromkeys(subject_names))), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+            critical=False,
+        )
     )
     certificate = builder.sign(authority, need("cryptography.hazmat.primitives.hashes").SHA256())
     _write_key(folder / f"{name}.key", key)
@@ -105,7 +135,11 @@ def issue(folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "local
     _write_certificate(folder / f"{name}.crt", certificate)
     ends = certificate.not_valid_after_utc.isoformat()
     member = Member(node, name, public, f"{certificate.serial_number:x}", ends)
-    others = [each for each in read_members(folder / "members.json", folder / "ca.crt") if each.node != node]
+    others = [
+        each
+        for each in read_members(folder / "members.json", folder / "ca.crt")
+        if each.node != node
+    ]
     _write_members(folder, [*others, member], authority)
     return folder / f"{name}.crt"
 
@@ -115,8 +149,12 @@ def revoke(folder: Path, node: int) -> None:
     authority, _ = _load_authority(folder)
     known = read_members(folder / "members.json", folder / "ca.crt")
     names = ", ".join(each.name for each in known) or "nobody"
-    require(any(each.node == node for each in known), f"{name_of(node)} is no member; members: {names}")
-    _write_members(folder, [m._replace(revoked=True) if m.node == node else m for m in known], authority)
+    require(
+        any(each.node == node for each in known), f"{name_of(node)} is no member; members: {names}"
+    )
+    _write_members(
+        folder, [m._replace(revoked=True) if m.node == node else m for m in known], authority
+    )
 
 
 def show(folder: Path) -> list[dict[str, Any]]:
@@ -138,11 +176,17 @@ def read_members(path: Path, ca_path: Path) -> list[Member]:
         content = json.loads(path.read_text(encoding="utf-8"))
         members = [Member(**entry) for entry in content["members"]]
         authority = x509.load_pem_x509_certificate(ca_path.read_bytes()).public_key()
-        authority.verify(bytes.fromhex(content["signature"]), _canonical(members), ec.ECDSA(hashes.SHA256()))
+        authority.verify(
+            bytes.fromhex(content["signature"]), _canonical(members), ec.ECDSA(hashes.SHA256())
+        )
     except FileNotFoundError as error:
-        raise ValueError(f"expected an authority, there is no {error.filename}; make one: folkman certs init") from None
+        raise ValueError(
+            f"expected an authority, there is no {error.filename}; make one: folkman certs init"
+        ) from None
     except Exception as error:  # whatever is wrong with the file, it is not the authority's
-        raise ValueError(f"{path} is not a list that {ca_path} signed ({type(error).__name__}); copy it anew") from None
+        raise ValueError(
+            f"{path} is not a list that {ca_path} signed ({type(error).__name__}); copy it anew"
+        ) from None
     return members
 
 
@@ -155,23 +199,40 @@ class Identity:
         self.certificate, self.key = folder / f"{self.name}.crt", folder / f"{self.name}.key"
         self.ca = folder / "ca.crt"
         for path in (self.key, folder / f"{self.name}.sign.key"):
-            require(path.is_file(), f"expected a key, there is no {path}; make it: folkman certs issue {node}")
+            require(
+                path.is_file(),
+                f"expected a key, there is no {path}; make it: folkman certs issue {node}",
+            )
             mode = path.stat().st_mode & 0o777
-            require(mode & 0o077 == 0, f"{path} can be read by others (mode {mode:o}); chmod 600 {path}")
-        self._signing = serialization.load_pem_private_key((folder / f"{self.name}.sign.key").read_bytes(), None)
+            require(
+                mode & 0o077 == 0, f"{path} can be read by others (mode {mode:o}); chmod 600 {path}"
+            )
+        self._signing = serialization.load_pem_private_key(
+            (folder / f"{self.name}.sign.key").read_bytes(), None
+        )
 
     def certificate_until(self) -> datetime:
         """Return when the certificate ends; refuse one that has ended, is not there, or is not that of the key."""
         anew = f"make it anew: folkman certs issue {self.name}"
-        require(self.certificate.is_file(), f"expected a certificate, there is no {self.certificate}; {anew}")
+        require(
+            self.certificate.is_file(),
+            f"expected a certificate, there is no {self.certificate}; {anew}",
+        )
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_cert_chain(self.certificate, self.key)
-            found = need("cryptography.x509").load_pem_x509_certificate(self.certificate.read_bytes())
+            found = need("cryptography.x509").load_pem_x509_certificate(
+                self.certificate.read_bytes()
+            )
         except (ssl.SSLError, ValueError) as error:
-            raise ValueError(f"{self.certificate} is not the certificate of {self.key} ({error}); {anew}") from None
+            raise ValueError(
+                f"{self.certificate} is not the certificate of {self.key} ({error}); {anew}"
+            ) from None
         ends = found.not_valid_after_utc
-        require(datetime.now(UTC) < ends + CLOCK_SLACK, f"{self.certificate} ended {ends:%Y-%m-%d %H:%M}; {anew}")
+        require(
+            datetime.now(UTC) < ends + CLOCK_SLACK,
+            f"{self.certificate} ended {ends:%Y-%m-%d %H:%M}; {anew}",
+        )
         return ends
 
     def sign(self, content: bytes) -> bytes:
@@ -198,7 +259,9 @@ class Members:
             return False
         found = read_members(self._path, self._ca)
         ed25519 = need("cryptography.hazmat.primitives.asymmetric.ed25519")
-        keys = {m.node: ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(m.key)) for m in found}
+        keys = {
+            m.node: ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(m.key)) for m in found
+        }
         with self._lock:
             self._stamp, self._keys, self.members = stamp, keys, {m.node: m for m in found}
         return True
@@ -248,14 +311,19 @@ def _host(host: str) -> Any:
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:
-        require(bool(re.match(r"^[A-Za-z0-9.-]{1,253}$", host)), f"expected a host name or address, got {host!r}")
+        require(
+            bool(re.match(r"^[A-Za-z0-9.-]{1,253}$", host)),
+            f"expected a host name or address, got {host!r}",
+        )
         return x509.DNSName(host)
 
 
 def _dated(builder: Any, days: float) -> Any:
     now = datetime.now(UTC)
     x509 = need("cryptography.x509")
-    begins = min(now - BACKDATED, now + timedelta(days=days) - BACKDATED)  # one that has expired is made in tests
+    begins = min(
+        now - BACKDATED, now + timedelta(days=days) - BACKDATED
+    )  # one that has expired is made in tests
     return (
         builder.serial_number(x509.random_serial_number())
         .not_valid_before(begins)
@@ -264,20 +332,30 @@ def _dated(builder: Any, days: float) -> Any:
 
 
 def _load_authority(folder: Path) -> tuple[Any, Any]:
-    serialization, x509 = need("cryptography.hazmat.primitives.serialization"), need("cryptography.x509")
+    serialization, x509 = (
+        need("cryptography.hazmat.primitives.serialization"),
+        need("cryptography.x509"),
+    )
     try:
         key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         return key, x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     except FileNotFoundError as error:
-        raise ValueError(f"expected an authority, there is no {error.filename}; make one: folkman certs init") from None
+        raise ValueError(
+            f"expected an authority, there is no {error.filename}; make one: folkman certs init"
+        ) from None
 
 
 def _canonical(members: list[Member]) -> bytes:
-    return json.dumps([m._asdict() for m in members], sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(
+        [m._asdict() for m in members], sort_keys=True, separators=(",", ":")
+    ).encode()
 
 
 def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
-    ec, hashes = need("cryptography.hazmat.primitives.asymmetric.ec"), need("cryptography.hazmat.primitives.hashes")
+    ec, hashes = (
+        need("cryptography.hazmat.primitives.asymmetric.ec"),
+        need("cryptography.hazmat.primitives.hashes"),
+    )
     members = sorted(members)
     signature = authority.sign(_canonical(members), ec.ECDSA(hashes.SHA256()))
     content = {"members": [m._asdict() for m in members], "signature": signature.hex()}
@@ -288,7 +366,9 @@ def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
 def _write_key(path: Path, key: Any) -> None:
     """Write a private key that only its owner can read, from its first byte on."""
     serialization = need("cryptography.hazmat.primitives.serialization")
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
     def write(part: Path) -> None:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -298,5 +378,7 @@ def _write_key(path: Path, key: Any) -> None:
 
 
 def _write_certificate(path: Path, certificate: Any) -> None:
-    pem = certificate.public_bytes(need("cryptography.hazmat.primitives.serialization").Encoding.PEM)
+    pem = certificate.public_bytes(
+        need("cryptography.hazmat.primitives.serialization").Encoding.PEM
+    )
     write_whole(path, lambda part: part.write_bytes(pem))

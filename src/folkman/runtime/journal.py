@@ -22,7 +22,9 @@ __all__ = ["ANSWER", "SEND", "START", "WAKE", "Journal", "Log", "read"]
 
 MAGIC, VERSION = b"FLKT", 1
 START, WAKE, SEND, ANSWER = 1, 2, 3, 4
-_HEAD = np.dtype([("magic", "S4"), ("version", "<u2"), ("senders", "<u2"), ("node", "<u4"), ("zero", "<u4")])
+_HEAD = np.dtype(
+    [("magic", "S4"), ("version", "<u2"), ("senders", "<u2"), ("node", "<u4"), ("zero", "<u4")]
+)
 
 
 def _record(senders: int) -> np.dtype:
@@ -33,7 +35,9 @@ def _record(senders: int) -> np.dtype:
 class Journal:
     """An append-only file; a disk that refuses, or the end of its room, ends the journal and not the node."""
 
-    def __init__(self, path: Path | None, node: int, senders: int, most_bytes: int = 256 << 20) -> None:
+    def __init__(
+        self, path: Path | None, node: int, senders: int, most_bytes: int = 256 << 20
+    ) -> None:
         self._type = _record(senders)
         self._left = most_bytes
         self._lock = threading.RLock()  # learner, sender and keeper write
@@ -51,7 +55,9 @@ class Journal:
         if fresh:
             self._put(np.array((MAGIC, VERSION, senders, node, 0), _HEAD))
 
-    def note(self, kind: int, slot: int, sequence: NDArray | list[int], *, computed: bool = False) -> None:
+    def note(
+        self, kind: int, slot: int, sequence: NDArray | list[int], *, computed: bool = False
+    ) -> None:
         """Append a record."""
         row = np.zeros((), self._type)
         row["kind"], row["slot"], row["computed"] = kind, slot, computed
@@ -97,10 +103,14 @@ def read(path: Path) -> Log:
     """Read a journal; a tail that a crash cut is left out."""
     data = path.read_bytes()
     if len(data) < _HEAD.itemsize:
-        raise ValueError(f"expected a journal, {path} has {len(data)} bytes; the node recorded nothing")
+        raise ValueError(
+            f"expected a journal, {path} has {len(data)} bytes; the node recorded nothing"
+        )
     head = np.frombuffer(data[: _HEAD.itemsize], _HEAD)[0]
     if head["magic"] != MAGIC or head["version"] != VERSION:
         raise ValueError(f"expected a journal {MAGIC!r} {VERSION}, {path} begins with {data[:6]!r}")
     kind = _record(int(head["senders"]))
     body = data[_HEAD.itemsize :]
-    return Log(int(head["node"]), np.frombuffer(body[: len(body) - len(body) % kind.itemsize], kind))
+    return Log(
+        int(head["node"]), np.frombuffer(body[: len(body) - len(body) % kind.itemsize], kind)
+    )

@@ -80,7 +80,10 @@ class Links:
     def rate_bit_s(self, receivers: Iterable[int]) -> float:
         """Return R_i: the worst of the receivers that have been measured; infinite if none has."""
         with self._lock:
-            return min((self.goodput_bit_s[j] for j in receivers if j in self.goodput_bit_s), default=np.inf)
+            return min(
+                (self.goodput_bit_s[j] for j in receivers if j in self.goodput_bit_s),
+                default=np.inf,
+            )
 
     def period_s(self, receivers: Iterable[int], bits: int) -> float:
         """Return how long a broadcast may take on this node's share of the medium: bits / (B_i/B R_i)."""
@@ -89,7 +92,9 @@ class Links:
             return 0.0
         with self._lock:
             known = [own, *(r for r in self._rates.values() if 0 < r < np.inf)]
-        rates = np.ones(max(len(self.loss) + 1, len(known)))  # of one size whoever is there: one compiled program
+        rates = np.ones(
+            max(len(self.loss) + 1, len(known))
+        )  # of one size whoever is there: one compiled program
         rates[: len(known)] = known
         scheduled = np.arange(len(rates)) < len(known)
         share = _shares(rates / max(known), scheduled)

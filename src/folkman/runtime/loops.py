@@ -26,7 +26,9 @@ GRACE = 0.3
 
 def alone(daemon: Daemon) -> None:
     """Learn on the node's own beat; a sender beside it follows Algorithm 1, line 10, on measured links."""
-    sender = threading.Thread(target=daemon.guarded, args=(lambda: _send(daemon),), name="sender", daemon=True)
+    sender = threading.Thread(
+        target=daemon.guarded, args=(lambda: _send(daemon),), name="sender", daemon=True
+    )
     sender.start()
     while _goes_on(daemon):
         begun_s = time.monotonic()
@@ -56,7 +58,9 @@ def _send(daemon: Daemon) -> None:
         daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
         bits = daemon.broadcast(receivers)
         period_s = daemon.links.period_s(receivers, bits) if daemon.config.shared_medium else 0.0
-        due_s = begun_s + min(period_s, daemon.config.period_timeout_s)  # whatever rate a neighbour says it has
+        due_s = begun_s + min(
+            period_s, daemon.config.period_timeout_s
+        )  # whatever rate a neighbour says it has
 
 
 def emulated(daemon: Daemon) -> None:
@@ -76,7 +80,9 @@ def emulated(daemon: Daemon) -> None:
         _wake(daemon)
         daemon.saver.maybe(node)
         end = max(clock.slot(), slot + 1)
-        for past in range(max(slot, end - MOST_MISSED), end):  # of a slot that was missed, what it would have sent
+        for past in range(
+            max(slot, end - MOST_MISSED), end
+        ):  # of a slot that was missed, what it would have sent
             plan = emulation.plan(past)
             if plan.sends:
                 daemon.broadcast(plan.receivers, past + 1)

@@ -75,7 +75,11 @@ class Mailbox:
         except CodecError as error:
             with self.lock:
                 self.refused[error.reason] += 1
-                if error.reason in ("finite", "absurd") and self._note_broken and error.node is not None:
+                if (
+                    error.reason in ("finite", "absurd")
+                    and self._note_broken
+                    and error.node is not None
+                ):
                     self._note(error.node - self._first_sender, error.sequence or 0)
             raise
         return message
@@ -84,11 +88,18 @@ class Mailbox:
         """Return the message, every check passed that needs no look at what is held."""
         message = decode(data, self.run, self.payload.shape[1], self.checks.verify)
         if not 0 <= message.node - self._first_sender < len(self.payload) or message.node == own:
-            raise CodecError("sender", f"expected another of {len(self.payload)} nodes, got {message.node}")
+            raise CodecError(
+                "sender", f"expected another of {len(self.payload)} nodes, got {message.node}"
+            )
         with np.errstate(over="ignore"):
             params = message.params.astype(self.payload.dtype)
         if not np.isfinite(params).all():  # finite on a wider wire, and too large for us
-            raise CodecError("finite", "expected parameters that fit our precision", message.node, message.sequence)
+            raise CodecError(
+                "finite",
+                "expected parameters that fit our precision",
+                message.node,
+                message.sequence,
+            )
         if np.abs(params).max(initial=0.0) > self.checks.largest:
             text = f"expected parameters of at most {self.checks.largest:g}; node {message.node} has gone bad"
             raise CodecError("absurd", text, message.node, message.sequence)
@@ -96,11 +107,20 @@ class Mailbox:
 
     def _check_new(self, message: Message) -> None:
         """Refuse a repeat, a replay, what was overtaken on its way, and in lock-step what is not due."""
-        row, known = message.node - self._first_sender, f"message {message.sequence} of node {message.node}"
+        row, known = (
+            message.node - self._first_sender,
+            f"message {message.sequence} of node {message.node}",
+        )
         early = self.ahead.get(row)
-        last = early.sequence if early is not None and message.round > self.round else self.sequence[row]
+        last = (
+            early.sequence
+            if early is not None and message.round > self.round
+            else self.sequence[row]
+        )
         if message.sequence <= last or (self.round and message.round < self.round):
-            raise CodecError("stale", f"{known} is not newer than held", message.node, message.sequence)
+            raise CodecError(
+                "stale", f"{known} is not newer than held", message.node, message.sequence
+            )
         if not self.round:
             return
         taken = self.heard[row] if message.round == self.round else early is not None
@@ -125,7 +145,9 @@ class Mailbox:
             self.payload[row] = 0.0
             self.heard[row], self.finite[row] = True, False
 
-    def inbox(self, weight: NDArray, own_weight: float, slot: int, lockstep_of: int | None = None) -> Inbox:
+    def inbox(
+        self, weight: NDArray, own_weight: float, slot: int, lockstep_of: int | None = None
+    ) -> Inbox:
         """Return what is held as an inbox, and mark it as heard.
 
         In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all neighbours are, and then
@@ -154,7 +176,9 @@ class Mailbox:
             "weight": weight.astype(dtype),
             "own_weight": np.asarray(own_weight, dtype),
             "heard": heard,
-            "age": np.maximum(slot - self.slot, 0).astype(np.int32),  # a sender may have lived more slots
+            "age": np.maximum(slot - self.slot, 0).astype(
+                np.int32
+            ),  # a sender may have lived more slots
             "finite": self.finite.copy(),
         }
         return Inbox(**jax.device_put(shown))  # unlike jnp.asarray it compiles no program

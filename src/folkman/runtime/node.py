@@ -58,7 +58,9 @@ def _hear(state: State, algorithm: Algorithm, inbox: Inbox) -> tuple[State, Arra
 
 
 @partial(jax.jit, static_argnums=1)
-def _learn(state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: Array, key: Array) -> State:
+def _learn(
+    state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: Array, key: Array
+) -> State:
     return algorithm.update(state, inbox, loss, grad, key)
 
 
@@ -93,11 +95,15 @@ class Node:
                 f"a node holds one part of the data, got {problem.num_nodes}; use problem.of_node({index})"
             )
         if not 0 <= index < len(shares):
-            raise ValueError(f"node {index} is not among the {len(shares)} shares; number nodes from 0")
+            raise ValueError(
+                f"node {index} is not among the {len(shares)} shares; number nodes from 0"
+            )
         self.index, self.problem, self.algorithm = index, problem, algorithm
         self.wire = wire or Wire(run)
         key = node_key(make_key(seed, Stream.START), index, 0)
-        self.state: State = _begin(problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key)
+        self.state: State = _begin(
+            problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key
+        )
         with_server = algorithm.server is not None
         self._waits = not with_server and Assumption.LOCKSTEP in algorithm.assumes
         self.mailbox = Mailbox(
@@ -122,7 +128,11 @@ class Node:
     @property
     def neighbours(self) -> list[int]:
         """Return the numbers of those that this node hears and sends to."""
-        return [SERVER] if self.algorithm.server is not None else [int(j) for j in np.flatnonzero(self._weight)]
+        return (
+            [SERVER]
+            if self.algorithm.server is not None
+            else [int(j) for j in np.flatnonzero(self._weight)]
+        )
 
     def receive(self, data: bytes) -> bool:
         """Take a message; tell whether it was kept."""
@@ -140,11 +150,18 @@ class Node:
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
         with self.mailbox.lock:
-            if self._waits and not (self.offers() and self.complete()):  # a round ends when its own part is sent too
-                used, inbox = self.used, self.mailbox.peek(self._weight, self._own_weight, self.slot)
+            if self._waits and not (
+                self.offers() and self.complete()
+            ):  # a round ends when its own part is sent too
+                used, inbox = (
+                    self.used,
+                    self.mailbox.peek(self._weight, self._own_weight, self.slot),
+                )
             else:
                 used = self.mailbox.sequence.copy()
-                inbox = self.mailbox.inbox(self._weight, self._own_weight, self.slot, self._round_of())
+                inbox = self.mailbox.inbox(
+                    self._weight, self._own_weight, self.slot, self._round_of()
+                )
         state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
             loss, grad = self._gradient(point)
@@ -185,7 +202,9 @@ class Node:
             self.sequence += 1
             sequence = self.sequence
         params = np.asarray(self.algorithm.message(state))
-        message = Message(self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number)
+        message = Message(
+            self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number
+        )
         return self.wire.encode(message), sequence, slot
 
     def warm(self) -> None:
@@ -193,7 +212,9 @@ class Node:
         inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
         state, _, point = _hear(self.state, self.algorithm, inbox)
         loss, grad = self._gradient(point)
-        jax.block_until_ready(_learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM)))
+        jax.block_until_ready(
+            _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
+        )
 
     def params(self) -> NDArray[Any]:
         """Return the node's parameters w_i."""
@@ -213,7 +234,11 @@ class Node:
 def _first_heard(algorithm: Algorithm, state: State, initial: Array, num_nodes: int) -> Array:
     """Return what a node holds of its neighbours before it hears any: the first message of a peer or of the server."""
     server = algorithm.server
-    return algorithm.message(state) if server is None else server.message(server.init(initial, num_nodes))
+    return (
+        algorithm.message(state)
+        if server is None
+        else server.message(server.init(initial, num_nodes))
+    )
 
 
 def _weights(algorithm: Algorithm, index: int, shares: NDArray) -> tuple[NDArray, float]:
@@ -223,7 +248,9 @@ def _weights(algorithm: Algorithm, index: int, shares: NDArray) -> tuple[NDArray
     others = np.arange(len(shares)) != index
     row = np.asarray(shares)
     if algorithm.mixing is not None:
-        row = np.asarray(algorithm.mixing.weights(jnp.ones((len(shares), len(shares)), bool)))[index]
+        row = np.asarray(algorithm.mixing.weights(jnp.ones((len(shares), len(shares)), bool)))[
+            index
+        ]
     return np.where(others, row, 0.0), float(row[index])
 
 
@@ -254,8 +281,14 @@ class ServerNode:
         self.wire = wire or Wire(run)
         self.state: State = self.server.init(initial, len(shares))
         key = make_key(seed, Stream.START)
-        first = np.asarray(algorithm.message(_begin(initial, algorithm, len(shares), jax.device_put(np.int32(0)), key)))
-        self.mailbox = Mailbox(first, len(shares), self.wire.run, note_broken=True, checks=self.wire.checks)
+        first = np.asarray(
+            algorithm.message(
+                _begin(initial, algorithm, len(shares), jax.device_put(np.int32(0)), key)
+            )
+        )
+        self.mailbox = Mailbox(
+            first, len(shares), self.wire.run, note_broken=True, checks=self.wire.checks
+        )
         self._shares = np.asarray(shares)
         self._seed = seed
         self.slot = 0
@@ -286,7 +319,9 @@ class ServerNode:
             self.used = self.mailbox.sequence.copy()
             inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
         key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
-        self.state = _serve(self.state, self.algorithm, inbox, jax.random.fold_in(key, int(Stream.SERVER)))
+        self.state = _serve(
+            self.state, self.algorithm, inbox, jax.random.fold_in(key, int(Stream.SERVER))
+        )
         self.slot += 1
         return bool(self.offers().any())
 

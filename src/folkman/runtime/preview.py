@@ -27,7 +27,10 @@ def preview(path: Path) -> dict[str, Any]:
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
     daemon, _ = assemble(config, task, Logger(name_of(config.number), insecure=config.insecure))
-    require(config.folder.is_dir(), f"expected a folder to write to, there is no {config.folder}; make it")
+    require(
+        config.folder.is_dir(),
+        f"expected a folder to write to, there is no {config.folder}; make it",
+    )
     if config.transport == "zenoh":
         need("zenoh")
     node, files = daemon.node, daemon.files
@@ -41,7 +44,11 @@ def preview(path: Path) -> dict[str, Any]:
         "samples": int(node.problem.count[0]) if isinstance(node, Node) else None,
         "samples_in_all": sum(config.samples),
         "listen": config.listen,
-        "neighbours": {name_of(j): config.peers[name] for j, name in _peers(config).items() if j in node.neighbours},
+        "neighbours": {
+            name_of(j): config.peers[name]
+            for j, name in _peers(config).items()
+            if j in node.neighbours
+        },
         "transport": config.transport,
         "security": None if config.certs is None else _certificate(config.certs, config.number),
         "radio": config.radio,
@@ -70,7 +77,11 @@ def _algorithm(task: Task, part: str | None = None) -> dict[str, Any]:
 
 def _model(config: NodeConfig, task: Task, daemon: Daemon) -> dict[str, Any]:
     table = {"name": config.guest.name} if config.guest else task.comparison.model
-    return {**table, "parameters": len(daemon.node.params()), "precision": task.comparison.precision}
+    return {
+        **table,
+        "parameters": len(daemon.node.params()),
+        "precision": task.comparison.precision,
+    }
 
 
 def _message_bytes(config: NodeConfig, daemon: Daemon) -> int:
@@ -90,18 +101,29 @@ def _certificate(folder: Path, number: int) -> dict[str, Any]:
     ends = identity.certificate_until()
     members = Members(folder / "members.json", identity.ca)
     require(
-        members.allowed(number), f"{identity.name} is no member, or was revoked; enter it: folkman certs issue {number}"
+        members.allowed(number),
+        f"{identity.name} is no member, or was revoked; enter it: folkman certs issue {number}",
     )
     return {"certificate_until": ends.isoformat(), "members": members.names()}
 
 
 def sentences(found: dict[str, Any]) -> str:
     """Return a preview in plain words."""
-    options = {key: value for key, value in found["algorithm"].items() if key not in ("name", "label")}
+    options = {
+        key: value for key, value in found["algorithm"].items() if key not in ("name", "label")
+    }
     model, security, steps = found["model"], found["security"], found["steps"]
     goal = "for ever" if steps is None else f"{steps} gradients"
-    air = "the real links" if found["radio"] == "measured" else f"the emulated network {_options(found['network'])}"
-    pace = f"at most one gradient in {found['slot_s']:g} s" if found["slot_s"] else "as fast as it goes"
+    air = (
+        "the real links"
+        if found["radio"] == "measured"
+        else f"the emulated network {_options(found['network'])}"
+    )
+    pace = (
+        f"at most one gradient in {found['slot_s']:g} s"
+        if found["slot_s"]
+        else "as fast as it goes"
+    )
     lines = {
         "node": f"{found['node']}, seed {found['seed']}",
         "learns": f"'{found['algorithm']['label']}': {found['algorithm']['name']} with {_listed(options)}",

@@ -51,7 +51,10 @@ def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnab
     torch = import_torch()
     x, y, _ = _read_shard(shard)
     space = runpy.run_path(str(path))
-    require(callable(space.get("guest")), f"expected a function guest() in {path} that returns a module and its loss")
+    require(
+        callable(space.get("guest")),
+        f"expected a function guest() in {path} that returns a module and its loss",
+    )
     torch.manual_seed(seed)
     module, loss = space["guest"]()
     labels = torch.from_numpy(y)
@@ -60,7 +63,9 @@ def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnab
 
 
 def _read_shard(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
-    require(path.is_file(), f"expected the node's samples, there is no {path}; name its .npz as shard")
+    require(
+        path.is_file(), f"expected the node's samples, there is no {path}; name its .npz as shard"
+    )
     try:
         with np.load(path, allow_pickle=False) as file:
             return file["x"], file["y"], int(file["classes"])

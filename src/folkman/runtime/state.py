@@ -56,7 +56,9 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
         counters = [node.slot, getattr(node, "steps", 0), node.sequence, node.mailbox.round]
     for row, message in early.items():
         arrays[f"ahead.{row}"] = message.params
-        arrays[f"ahead.{row}.head"] = np.array([message.node, message.sequence, message.slot, message.round])
+        arrays[f"ahead.{row}.head"] = np.array(
+            [message.node, message.sequence, message.slot, message.round]
+        )
     if getattr(node, "last_sent", b""):
         arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr] - a server has none
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
@@ -65,7 +67,10 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
 def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
     """Put a fresh node where the saved one was; refuse arrays that are not of such a node."""
     paths, structure = jax.tree_util.tree_flatten_with_path(node.state)
-    leaves = [_fitting(arrays, f"state{jax.tree_util.keystr(path)}", np.asarray(leaf)) for path, leaf in paths]
+    leaves = [
+        _fitting(arrays, f"state{jax.tree_util.keystr(path)}", np.asarray(leaf))
+        for path, leaf in paths
+    ]
     box = {name: _fitting(arrays, f"mailbox.{name}", getattr(node.mailbox, name)) for name in _BOX}
     slot, steps, sequence, round_ = (int(each) for each in arrays["counters"])
     node.state = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
@@ -103,7 +108,12 @@ def write_arrays(path: Path, arrays: dict[str, NDArray], fingerprint: str) -> No
 
     def write(part: Path) -> None:
         with part.open("wb") as file:
-            file.write(save({k: np.ascontiguousarray(v).reshape(np.shape(v)) for k, v in arrays.items()}, notes))
+            file.write(
+                save(
+                    {k: np.ascontiguousarray(v).reshape(np.shape(v)) for k, v in arrays.items()},
+                    notes,
+                )
+            )
             file.flush()
             os.fsync(file.fileno())
 
@@ -122,11 +132,17 @@ def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray
             notes = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except SafetensorError as error:
-        raise ValueError(f"expected a saved node, {path} is damaged: {error}; move it away to begin anew") from None
+        raise ValueError(
+            f"expected a saved node, {path} is damaged: {error}; move it away to begin anew"
+        ) from None
     if notes.get("format") != FORMAT:
-        raise ValueError(f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}")
+        raise ValueError(
+            f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}"
+        )
     if fingerprint is not None and notes.get("fingerprint") != fingerprint:
-        raise ValueError(f"{path} belongs to another run or configuration; move it away to begin anew")
+        raise ValueError(
+            f"{path} belongs to another run or configuration; move it away to begin anew"
+        )
     return arrays
 
 
@@ -134,7 +150,12 @@ class Saver:
     """One slot for what is to be written, the newest wins: a slow or full disk costs saves, never slots."""
 
     def __init__(self, path: Path, fingerprint: str, every_s: float, logger: Logger) -> None:
-        self._path, self._fingerprint, self._every_s, self._logger = path, fingerprint, every_s, logger
+        self._path, self._fingerprint, self._every_s, self._logger = (
+            path,
+            fingerprint,
+            every_s,
+            logger,
+        )
         self._next: dict[str, Any] | None = None
         self._filled = threading.Condition()
         self._writing = threading.Lock()

@@ -144,13 +144,21 @@ class TcpTransport:
 
     def _drop_strangers(self) -> None:
         for number, peer in self._peers.items():
-            if peer.writer is not None and self._security and not self._security.members.allowed(number):
-                self._events.refused("member", f"node {number} is no longer a member; its link is closed")
+            if (
+                peer.writer is not None
+                and self._security
+                and not self._security.members.allowed(number)
+            ):
+                self._events.refused(
+                    "member", f"node {number} is no longer a member; its link is closed"
+                )
                 peer.writer.transport.abort()
 
     async def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
-        self._server = await asyncio.start_server(self._accept, *self._listen, backlog=64, limit=2 * PART_BYTES)
+        self._server = await asyncio.start_server(
+            self._accept, *self._listen, backlog=64, limit=2 * PART_BYTES
+        )
         for number, address in self._addresses.items():
             if self.me < number:
                 self._spawn(self._dial(number, address))
@@ -162,7 +170,9 @@ class TcpTransport:
         """
         self._closing = True
         for door in self._server.sockets if self._server is not None else ():
-            self._loop.remove_reader(door.fileno())  # a server that closes now loses the sockets it is taking in
+            self._loop.remove_reader(
+                door.fileno()
+            )  # a server that closes now loses the sockets it is taking in
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in self._tasks:
                 task.cancel()
@@ -206,7 +216,9 @@ class TcpTransport:
                 if await self._meet(reader, writer, number):
                     wait_s = FIRST_REDIAL_S
             except ssl.SSLError as error:
-                self._events.refused("handshake", f"node {number} at {address[0]}:{address[1]}: {error}")
+                self._events.refused(
+                    "handshake", f"node {number} at {address[0]}:{address[1]}: {error}"
+                )
             except (OSError, TimeoutError):
                 self.counts["redials"] += 1
             await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - only to spread redials
@@ -230,7 +242,9 @@ class TcpTransport:
         finally:
             self._tasks.discard(task)
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> bool:
+    async def _meet(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+    ) -> bool:
         """Go over to TLS if there are certificates, talk, and let go of the socket; tell whether they greeted."""
         from folkman.runtime.identity import name_of
 
@@ -240,17 +254,23 @@ class TcpTransport:
             context = self._context(kind)  # anew: certificates may have been renewed
             if context is not None:
                 name = None if dialled is None else name_of(dialled)
-                await writer.start_tls(context, server_hostname=name, ssl_handshake_timeout=HANDSHAKE_S)
+                await writer.start_tls(
+                    context, server_hostname=name, ssl_handshake_timeout=HANDSHAKE_S
+                )
             return await self._talk(reader, writer, dialled)
         finally:
             raw.abort()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> bool:
+    async def _talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+    ) -> bool:
         """Greet, then read and write until the link breaks; tell whether the greeting went well."""
         number, greeted = None, False
         try:
             _tune(writer)
-            writer.write(_FRAME.pack(HELLO, _HELLO.size) + _HELLO.pack(MAGIC, VERSION, self._run, self.me))
+            writer.write(
+                _FRAME.pack(HELLO, _HELLO.size) + _HELLO.pack(MAGIC, VERSION, self._run, self.me)
+            )
             number = await asyncio.wait_for(self._greeting(reader, writer, dialled), HANDSHAKE_S)
             greeted = True
             await self._serve(number, reader, writer)
@@ -266,29 +286,46 @@ class TcpTransport:
             writer.transport.abort()
         return greeted
 
-    async def _greeting(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None) -> int:
+    async def _greeting(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+    ) -> int:
         """Return who is at the other end, by hello and certificate, or refuse it."""
         kind, content = await _frame(reader)
         if kind != HELLO or len(content) != _HELLO.size:
-            raise _RefusalError("hello", f"expected a hello, got a frame of kind {kind} and {len(content)} bytes")
+            raise _RefusalError(
+                "hello", f"expected a hello, got a frame of kind {kind} and {len(content)} bytes"
+            )
         magic, version, run, number = _HELLO.unpack(content)
         if (magic, version) != (MAGIC, VERSION):
-            raise _RefusalError("hello", f"expected hello {MAGIC!r} {VERSION}, got {magic!r} {version}")
+            raise _RefusalError(
+                "hello", f"expected hello {MAGIC!r} {VERSION}, got {magic!r} {version}"
+            )
         if run != self._run:
-            raise _RefusalError("run", f"node {number} is in run {run:016x}, we in {self._run:016x}")
+            raise _RefusalError(
+                "run", f"node {number} is in run {run:016x}, we in {self._run:016x}"
+            )
         if number not in self._peers or dialled not in (None, number):
-            raise _RefusalError("sender", f"a node that calls itself {number} is none of our neighbours here")
+            raise _RefusalError(
+                "sender", f"a node that calls itself {number} is none of our neighbours here"
+            )
         if self._security is not None:
             shown = writer.get_extra_info("peercert") or {}
-            name = dict(pair for group in shown.get("subject", ()) for pair in group).get("commonName", "")
+            name = dict(pair for group in shown.get("subject", ()) for pair in group).get(
+                "commonName", ""
+            )
             known = self._security.members.node_called(name)
-            if known != number or not self._security.members.is_current(number, shown.get("serialNumber", "0")):
+            if known != number or not self._security.members.is_current(
+                number, shown.get("serialNumber", "0")
+            ):
                 raise _RefusalError(
-                    "member", f"certificate '{name}' says node {number}; it is not, or no longer, a member"
+                    "member",
+                    f"certificate '{name}' says node {number}; it is not, or no longer, a member",
                 )
         return number
 
-    async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         peer = self._peers[number]
         if peer.writer is not None:  # a half-open one: the peer has dialled anew
             peer.writer.transport.abort()
@@ -315,7 +352,10 @@ class TcpTransport:
             elif kind in (PART, LAST):
                 parts += content
                 if len(parts) > self._largest_bytes:
-                    raise _RefusalError("length", f"node {number} sent more than {self._largest_bytes} bytes at once")
+                    raise _RefusalError(
+                        "length",
+                        f"node {number} sent more than {self._largest_bytes} bytes at once",
+                    )
                 if kind == LAST:
                     self._events.received(number, bytes(parts))
                     parts = bytearray()
@@ -325,7 +365,9 @@ class TcpTransport:
     async def _write(self, peer: _Peer, writer: asyncio.StreamWriter) -> None:
         current: memoryview | None = None
         try:
-            while peer.writer is writer:  # one that was replaced must not take what is for its successor
+            while (
+                peer.writer is writer
+            ):  # one that was replaced must not take what is for its successor
                 if peer.control:
                     frame = _framed(CONTROL, peer.control.popleft())
                 elif current is not None:
@@ -345,7 +387,9 @@ class TcpTransport:
                 await writer.drain()
         finally:
             if current is not None and peer.slot is None:
-                peer.slot = bytes(current.obj)  # cut in the middle: the whole of it is still the newest
+                peer.slot = bytes(
+                    current.obj
+                )  # cut in the middle: the whole of it is still the newest
                 peer.something.set()
 
 
@@ -364,7 +408,9 @@ async def _idle(peer: _Peer) -> bytes:
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     kind, length = _FRAME.unpack(await reader.readexactly(_FRAME.size))
     if length > max(PART_BYTES, LARGEST_BYTES):
-        raise _RefusalError("frame", f"expected a frame of at most {PART_BYTES} bytes, got {length}")
+        raise _RefusalError(
+            "frame", f"expected a frame of at most {PART_BYTES} bytes, got {length}"
+        )
     return kind, await reader.readexactly(length) if length else b""
 
 

@@ -29,7 +29,9 @@ class Logger:
     """One JSON object a line. An insecure node says so in every one."""
 
     def __init__(self, node: str, *, insecure: bool, stream: TextIO | None = None) -> None:
-        self._head = {"node": node} | ({"security": "NONE: insecure was asked for"} if insecure else {})
+        self._head = {"node": node} | (
+            {"security": "NONE: insecure was asked for"} if insecure else {}
+        )
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], float] = {}
@@ -42,8 +44,13 @@ class Logger:
                 return
             muted = self._muted.pop((event, reason), 0)
             extra = ({"reason": reason} if reason else {}) | ({"left_out": muted} if muted else {})
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() // 10**6 % 1000:03d}Z"
-            line = json.dumps({"time": stamp, "level": level, "event": event, **self._head, **extra, **fields})
+            stamp = (
+                time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+                + f".{time.time_ns() // 10**6 % 1000:03d}Z"
+            )
+            line = json.dumps(
+                {"time": stamp, "level": level, "event": event, **self._head, **extra, **fields}
+            )
             with contextlib.suppress(OSError, ValueError):
                 print(line, file=self._stream, flush=True)
 
@@ -83,7 +90,9 @@ def health_of(daemon: "Daemon") -> dict[str, Any]:
         "goodput_bit_s": {name_of(j): round(v) for j, v in list(links.goodput_bit_s.items())},
         "latency_s": {name_of(j): round(v, 6) for j, v in list(links.latency_s.items())},
         "loss_share": {name_of(j): round(v, 4) for j, v in list(links.loss.items())},
-        "goodput_here_bit_s": {name_of(j): round(rate) for j, (rate, _) in list(daemon.qualities.items())},
+        "goodput_here_bit_s": {
+            name_of(j): round(rate) for j, (rate, _) in list(daemon.qualities.items())
+        },
         "timeline": daemon.journal.ended or "recorded",
         "insecure": daemon.members is None,
     }
@@ -133,7 +142,9 @@ class MetricsServer:
         self._server = ThreadingHTTPServer(address, Handler)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:

@@ -39,14 +39,19 @@ def settings(
     wire = "tls" if security else "tcp"
     dialled = [f"{wire}/{host}:{port}" for peer, (host, port) in addresses.items() if me < peer]
     link: dict[str, Any] = {
-        "tx": {"queue": {"congestion_control": {"block": {"wait_before_close": WAIT_BEFORE_CLOSE_US}}}}
+        "tx": {
+            "queue": {"congestion_control": {"block": {"wait_before_close": WAIT_BEFORE_CLOSE_US}}}
+        }
     }
     found: dict[str, Any] = {
         "mode": "peer",
         "scouting": {"multicast": {"enabled": scouting}, "gossip": {"enabled": scouting}},
         "listen": {"endpoints": [f"{wire}/{listen[0]}:{listen[1]}"]},
         "connect": {"endpoints": dialled, "timeout_ms": -1, "exit_on_failure": False},
-        "transport": {"link": link, "shared_memory": {"enabled": False}},  # it keeps a pool of 280 MB
+        "transport": {
+            "link": link,
+            "shared_memory": {"enabled": False},
+        },  # it keeps a pool of 280 MB
         "low_pass_filter": [
             {
                 "id": "cap",
@@ -60,7 +65,9 @@ def settings(
     if security is not None:
         identity = security.identity
         own = {"private_key": str(identity.key), "certificate": str(identity.certificate)}
-        sides = {f"{side}_{name}": path for side in ("listen", "connect") for name, path in own.items()}
+        sides = {
+            f"{side}_{name}": path for side in ("listen", "connect") for name, path in own.items()
+        }
         link["tls"] = {
             "root_ca_certificate": str(identity.ca),
             "enable_mtls": True,
@@ -85,7 +92,12 @@ def _access(me: int, peers: Mapping[int, Address], root: str) -> dict[str, Any]:
             "asked": (["declare_subscriber"], ["ingress"], from_me),
         }
         for kind, (messages, flows, key) in grants.items():
-            rule = {"id": f"{name}-{kind}", "permission": "allow", "messages": messages, "flows": flows}
+            rule = {
+                "id": f"{name}-{kind}",
+                "permission": "allow",
+                "messages": messages,
+                "flows": flows,
+            }
             rules.append({**rule, "key_exprs": [key]})
         subjects.append({"id": name, "cert_common_names": [name]})
         policies.append({"rules": [f"{name}-{kind}" for kind in grants], "subjects": [name]})
@@ -106,7 +118,9 @@ class _Peer:
 class ZenohTransport:
     """See the module; the options are those of `settings`."""
 
-    def __init__(self, me: int, listen: Address, addresses: Mapping[int, Address], **options: Any) -> None:
+    def __init__(
+        self, me: int, listen: Address, addresses: Mapping[int, Address], **options: Any
+    ) -> None:
         self.me, self._root = me, f"folkman/{options['run']:016x}"
         self._settings = settings(me, listen, addresses, **options)
         self._security: Security | None = options["security"]
@@ -147,7 +161,9 @@ class ZenohTransport:
 
     def links(self) -> frozenset[int]:
         """Return the peers that listen to us."""
-        return frozenset(number for number, box in self._peers.items() if box.up.is_set() and self._may(number))
+        return frozenset(
+            number for number, box in self._peers.items() if box.up.is_set() and self._may(number)
+        )
 
     def _may(self, number: int) -> bool:
         """Tell whether a neighbour may be spoken to."""
@@ -180,8 +196,14 @@ class ZenohTransport:
 
         Its own subscriptions are declared in the same order, so that one who hears control hears parameters too.
         """
-        ours, theirs = f"{name_of(self.me)}/{name_of(number)}", f"{name_of(number)}/{name_of(self.me)}"
-        steady = {"congestion_control": zenoh.CongestionControl.BLOCK, "reliability": zenoh.Reliability.RELIABLE}
+        ours, theirs = (
+            f"{name_of(self.me)}/{name_of(number)}",
+            f"{name_of(number)}/{name_of(self.me)}",
+        )
+        steady = {
+            "congestion_control": zenoh.CongestionControl.BLOCK,
+            "reliability": zenoh.Reliability.RELIABLE,
+        }
 
         def received(sample: Any) -> None:
             data = sample.payload.to_bytes()
@@ -191,13 +213,19 @@ class ZenohTransport:
         def told(sample: Any) -> None:
             self._events.told(number, sample.payload.to_bytes())
 
-        params = self._session.declare_publisher(f"{self._root}/p/{ours}", priority=zenoh.Priority.DATA, **steady)
+        params = self._session.declare_publisher(
+            f"{self._root}/p/{ours}", priority=zenoh.Priority.DATA, **steady
+        )
         urgent = zenoh.Priority.INTERACTIVE_HIGH
-        control = self._session.declare_publisher(f"{self._root}/c/{ours}", priority=urgent, express=True, **steady)
+        control = self._session.declare_publisher(
+            f"{self._root}/c/{ours}", priority=urgent, express=True, **steady
+        )
         self._kept += [
             self._session.declare_subscriber(f"{self._root}/p/{theirs}", received),
             self._session.declare_subscriber(f"{self._root}/c/{theirs}", told),
-            control.declare_matching_listener(lambda status: self._note_link(number, bool(status.matching))),
+            control.declare_matching_listener(
+                lambda status: self._note_link(number, bool(status.matching))
+            ),
         ]
         for work, publisher in ((self._carry, params), (self._carry_control, control)):
             threading.Thread(target=work, args=(number, publisher), daemon=True).start()

@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 
 from folkman.theory.trajectory import Trajectory
 
-__all__ = ["BOUNDS", "Bound", "all_bounds", "effective_age", "measured", "window_sums", "without_running"]
+__all__ = [
+    "BOUNDS",
+    "Bound",
+    "all_bounds",
+    "effective_age",
+    "measured",
+    "window_sums",
+    "without_running",
+]
 
 Floats = NDArray[np.float64]
 
@@ -75,14 +83,18 @@ def _bound(name: str, curve: Floats, reason: str) -> Bound:
     return Bound(name, np.full(len(curve), np.nan) if reason else curve, reason)
 
 
-def simple(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def simple(
+    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+) -> Bound:
     """Return the bound from the largest age and gradient; `constants` multiply its two terms, for testing them."""
     error = path.step * np.max(smooth) * np.max(path.ages) * np.max(path.local)
     curve = constants[0] * _progress(path, floor) + constants[1] * error**2
     return _bound("simple", curve, _refusal(path, smooth))
 
 
-def ages(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def ages(
+    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+) -> Bound:
     """Return the bound from every copy's own age and every node's own L_i and G_j."""
     reach = path.weights * path.local.max(axis=0)  # beta_j G_j
     late = path.step * ((path.ages @ reach) @ (path.weights * smooth))  # (slot,)
@@ -105,13 +117,19 @@ def effective_age(ages: NDArray[np.integer], weights: Floats) -> float:
     return float(np.sqrt(max(np.cumsum(marks, axis=0).max(), 0.0)))
 
 
-def spread(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def spread(
+    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+) -> Bound:
     """Return the bound that needs no bound on gradients, only how much nodes differ."""
     q = 3.0 * (path.step * float(np.max(smooth)) * effective_age(path.ages, path.weights)) ** 2
     reason = _refusal(path, smooth)
     if not reason and q >= 0.5:
-        reason = f"q = 3 (eta L A_2)^2 = {q:.3g} is not below 1/2: the step is too long for these ages"
-    curve = constants[0] * (1.0 - q) * _progress(path, floor) + constants[1] * q * _mean(path.spread_sq)
+        reason = (
+            f"q = 3 (eta L A_2)^2 = {q:.3g} is not below 1/2: the step is too long for these ages"
+        )
+    curve = constants[0] * (1.0 - q) * _progress(path, floor) + constants[1] * q * _mean(
+        path.spread_sq
+    )
     return _bound("spread", curve / (1.0 if reason else 1.0 - 2.0 * q), reason)
 
 
@@ -123,7 +141,9 @@ def window_sums(path: Trajectory) -> Floats:
     return sums[t, tx] - sums[t - path.ages, tx]
 
 
-def afterwards(path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)) -> Bound:
+def afterwards(
+    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+) -> Bound:
     """Return the bound from the gradients and losses that were met: it needs no condition on the step."""
     del floor
     count = np.arange(1, len(path.slope_sq) + 1)

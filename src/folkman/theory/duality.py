@@ -44,7 +44,9 @@ class Gap(NamedTuple):
     primal: Floats  # (budget,) P(r)
     dual: Floats  # (budget,) D(r)
     divergence: Floats  # (node,) Delta_i on the value functions
-    divergence_printed: float  # the largest Delta_i of Theorem 1 itself, not a number above one dimension
+    divergence_printed: (
+        float  # the largest Delta_i of Theorem 1 itself, not a number above one dimension
+    )
     printed: float  # the gap with one multiplier a node, for the worst K_i
     error: float  # how far the gap may be from that of the true p_i, on the grid; not a number where not certified
     how: str
@@ -84,7 +86,9 @@ class Gap(NamedTuple):
             "delta_worst": self.worst,
             "normalised": self.normalised,
             "bound": 2.0 * largest,  # [1, eq. (7)]
-            "sharp_bound": float(np.max(self.shares * self.divergence)) / self.worst if self.worst > 0 else 0.0,
+            "sharp_bound": float(np.max(self.shares * self.divergence)) / self.worst
+            if self.worst > 0
+            else 0.0,
             "printed_normalised": self.printed_normalised,
             "printed_breaks_bound": self._breaks(2.0 * largest),
             "error": self.error if np.isfinite(self.error) else None,
@@ -102,12 +106,18 @@ def measure_gap(values: Sequence[Value], shares: Sequence[float] | Floats) -> Ga
     0.0
     """
     alpha = np.asarray(shares, float)
-    require(len(values) == len(alpha) > 0, f"expected one share a node, got {len(values)} values, {len(alpha)} shares")
+    require(
+        len(values) == len(alpha) > 0,
+        f"expected one share a node, got {len(values)} values, {len(alpha)} shares",
+    )
     fair = bool((alpha > 0).all()) and abs(alpha.sum() - 1) < 1e-9
     require(fair, f"shares must be positive and sum to 1, got {list(alpha)}")
     steps = alpha * [value.step for value in values]
     even = bool(np.allclose(steps, steps[0], rtol=1e-9))
-    require(even, f"alpha_i times the budget step must be the same for all nodes, got {list(steps)}; sample p_i again")
+    require(
+        even,
+        f"alpha_i times the budget step must be the same for all nodes, got {list(steps)}; sample p_i again",
+    )
     costs = [a * value.high for a, value in zip(alpha, values, strict=True)]
     convex = [envelope(cost) for cost in costs]
     divergence = np.array([np.max(q - c) for q, c in zip(costs, convex, strict=True)]) / alpha
@@ -165,15 +175,22 @@ def survey(model: str, nodes: Sequence[int], reach: str = "same", seed: int = 0)
     """
     require(model in FAMILIES, f"there is no model '{model}'; known: {', '.join(FAMILIES)}")
     require(reach in ("same", "shrinking"), f"reach is 'same' or 'shrinking', got {reach!r}")
-    require(min(nodes, default=0) >= 1, f"expected numbers of nodes of at least 1, got {list(nodes)}")
+    require(
+        min(nodes, default=0) >= 1, f"expected numbers of nodes of at least 1, got {list(nodes)}"
+    )
     family = FAMILIES[model]
-    kinds = [family.draw(np.random.default_rng([seed, kind])) for kind in range(min(family.kinds, max(nodes)))]
+    kinds = [
+        family.draw(np.random.default_rng([seed, kind]))
+        for kind in range(min(family.kinds, max(nodes)))
+    ]
     known = _values(family, kinds) if reach == "same" else []
     gaps = []
     for count in nodes:
         share = 1.0 / count
         values = known or _values(family, [frozen(kind, share) for kind in kinds[:count]])
-        gaps.append(measure_gap([values[i % len(values)] for i in range(count)], np.full(count, share)))
+        gaps.append(
+            measure_gap([values[i % len(values)] for i in range(count)], np.full(count, share))
+        )
     return gaps
 
 

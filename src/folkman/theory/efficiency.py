@@ -53,9 +53,18 @@ def compare_efficiency(run: Run, setting: Setting) -> list[Efficiency]:
         rounds, printed_rounds = slots / gamma, gradients / gamma
         bits = rounds * i * size
     else:
-        kappa, printed_kappa = steps / (steps + gamma), 1 / (gamma + 1) if run.algorithm == "fedavg" else 0.5
+        kappa, printed_kappa = (
+            steps / (steps + gamma),
+            1 / (gamma + 1) if run.algorithm == "fedavg" else 0.5,
+        )
         rounds = slots / (steps + gamma)
         printed_rounds = gradients if run.algorithm == "fedavg" else gradients / gamma
         bits = rounds * (i + 1) * size if run.algorithm == "fedavg" else nan
-    rows = [("kappa", printed_kappa, kappa), ("rounds", printed_rounds, rounds), ("bits", nan, bits)]
-    return [Efficiency(run.label, name, run.last(name), printed, right) for name, printed, right in rows]
+    rows = [
+        ("kappa", printed_kappa, kappa),
+        ("rounds", printed_rounds, rounds),
+        ("bits", nan, bits),
+    ]
+    return [
+        Efficiency(run.label, name, run.last(name), printed, right) for name, printed, right in rows
+    ]

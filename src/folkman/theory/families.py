@@ -98,7 +98,13 @@ FALL = 0.05
 def worst(rng: np.random.Generator) -> Loss:
     """Build the worst case: nothing is gained before the budget is nearly 1, everything then."""
     del rng
-    return Loss("worst", 1, 1.25, lambda w: np.clip((1.0 - np.abs(w[..., 0])) / FALL, 0.0, 1.0), slope=1.0 / FALL)
+    return Loss(
+        "worst",
+        1,
+        1.25,
+        lambda w: np.clip((1.0 - np.abs(w[..., 0])) / FALL, 0.0, 1.0),
+        slope=1.0 / FALL,
+    )
 
 
 FAMILIES: dict[str, Family] = {

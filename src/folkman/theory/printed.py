@@ -138,7 +138,11 @@ def _ages(path: Trajectory, c: Constants) -> Check:
     others = ~np.eye(nodes, dtype=bool)[None]
     broken = int((((t - path.ages) <= np.maximum(t - c.gamma, 0)) & others).sum())
     text = f"ages 0 .. {c.gamma - 1}: holds as max(0, t-Gamma+1) <= tau <= t with Gamma = {c.gamma}"
-    printed = f"; as printed {broken} copies break it, all of them stamped 0" if broken else "; also as printed"
+    printed = (
+        f"; as printed {broken} copies break it, all of them stamped 0"
+        if broken
+        else "; also as printed"
+    )
     return Check("Assumption 1", True, text + printed)
 
 
@@ -146,7 +150,11 @@ def _losses(path: Trajectory, c: Constants) -> list[Check]:
     """Check Assumption 2; (c) and (d) without projection are identities of the update."""
     least, steepest = float(path.local_loss.min()), float(path.secant.max())
     finite = isfinite(c.delta)
-    unlike = f"least delta {c.delta:.3g}" if finite else "no finite delta: one node stood still while another moved"
+    unlike = (
+        f"least delta {c.delta:.3g}"
+        if finite
+        else "no finite delta: one node stood still while another moved"
+    )
     return [
         Check("Assumption 2(a)", least >= 0, f"least F_i(v_i) {least:.3g}"),
         Check(
@@ -167,10 +175,17 @@ def _lemma_2(problem: Learnable, path: Trajectory, c: Constants) -> list[Check]:
     each = full_gradients(problem, jnp.broadcast_to(w, (problem.num_nodes, problem.dim)))[1]
     summed = np.asarray(jnp.dot(problem.share, each, precision="highest"), float)
     whole = np.asarray(jax.grad(lambda x: problem.evaluate(x).train_loss)(w), float)
-    off = float(np.linalg.norm(summed - whole) / max(float(np.linalg.norm(whole)), 1e-12 + 1e-6 * c.gradient))
+    off = float(
+        np.linalg.norm(summed - whole)
+        / max(float(np.linalg.norm(whole)), 1e-12 + 1e-6 * c.gradient)
+    )
     steepest = float(path.secant_whole.max())
     return [
-        Check("Lemma 2, eq. (15)", off < 1e-3, f"sum_i nabla_i F_i differs from grad F by {off:.1g} of its length"),
+        Check(
+            "Lemma 2, eq. (15)",
+            off < 1e-3,
+            f"sum_i nabla_i F_i differs from grad F by {off:.1g} of its length",
+        ),
         Check(
             "Lemma 2, eq. (16)",
             bool(steepest <= c.l1 * 1.001),
@@ -182,7 +197,9 @@ def _lemma_2(problem: Learnable, path: Trajectory, c: Constants) -> list[Check]:
 def _corollary_1(path: Trajectory) -> list[Check]:
     """Check whether updates and disagreement die out: the last tenth of the run against the middle one."""
     moves, apart = _tail(path.local.max(axis=1)), _tail(path.apart.max(axis=1))
-    drift = _tail(np.abs(np.diff(path.norm, axis=0)).max(axis=1)) if len(path.norm) > 1 else (0.0, 0.0)
+    drift = (
+        _tail(np.abs(np.diff(path.norm, axis=0)).max(axis=1)) if len(path.norm) > 1 else (0.0, 0.0)
+    )
     return [
         Check(
             "Corollary 1, s_i -> 0",

@@ -31,14 +31,18 @@ ROUNDS = 60
 
 def curvatures(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
     """Return the largest |eigenvalue| of the Hessian of every F_i at w (d,), from below, shape (node,)."""
-    point = jnp.broadcast_to(jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim))
+    point = jnp.broadcast_to(
+        jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim)
+    )
     start = jnp.broadcast_to(_start(problem), point.shape)
     return np.asarray(_power(problem, point, start, rounds, whole=False), float)
 
 
 def whole_curvature(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> float:
     """Return the largest |eigenvalue| of the Hessian of F = sum_i alpha_i F_i at w (d,), from below."""
-    point = jnp.broadcast_to(jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim))
+    point = jnp.broadcast_to(
+        jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim)
+    )
     start = jnp.broadcast_to(_start(problem), point.shape)
     return float(_power(problem, point, start, rounds, whole=True)[0])
 
@@ -77,7 +81,9 @@ def _compiled(problem: Analysable, point: Array, u: Array, rounds: int, whole: b
 def _round(problem: Analysable, point: Array, u: Array, whole: bool) -> tuple[Array, Array]:
     """Return H u over its length, and ||H u|| / ||u||, row by row."""
     u = u / jnp.maximum(jnp.linalg.norm(u, axis=1, keepdims=True), jnp.finfo(u.dtype).tiny)
-    product = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[1]  # H is symmetric; some kernels know no jvp
+    product = jax.vjp(lambda v: full_gradients(problem, v)[1], point)[
+        1
+    ]  # H is symmetric; some kernels know no jvp
     turned = product(u)[0]
     mixed = jnp.broadcast_to(jnp.dot(problem.share, turned, precision="highest"), turned.shape)
     turned = jnp.where(whole, mixed, turned)

@@ -58,7 +58,9 @@ def constant_stamps(nodes: int, age: int, slots: int) -> NDArray[np.int32]:
     return np.broadcast_to(held, (slots, nodes, nodes)).copy()
 
 
-def limit(held: NDArray[np.integer], shares: Sequence[float] | NDArray, scaling: str = "theorem") -> float:
+def limit(
+    held: NDArray[np.integer], shares: Sequence[float] | NDArray, scaling: str = "theorem"
+) -> float:
     """Return the largest stable e = eta_b L of nodes alike under a timeline's ages.
 
     The timeline is repeated as often as it takes for growth to show.
@@ -73,11 +75,16 @@ def limit(held: NDArray[np.integer], shares: Sequence[float] | NDArray, scaling:
     low, high = 0.0, 2.5
     many = len(alpha) > MANY
     mix = np.stack(
-        [np.bincount(age.ravel(), np.outer(weights, alpha).ravel(), ages.max() + 1) for age in ages[:MANY_SLOTS]]
+        [
+            np.bincount(age.ravel(), np.outer(weights, alpha).ravel(), ages.max() + 1)
+            for age in ages[:MANY_SLOTS]
+        ]
     )
     for _ in range(3):
         tried = np.linspace(low, high, 26)
-        grows = (_growth_of_mean(mix, tried) if many else _growth(ages, alpha, scales / pull, tried)) > 1e-7
+        grows = (
+            _growth_of_mean(mix, tried) if many else _growth(ages, alpha, scales / pull, tried)
+        ) > 1e-7
         first = int(np.argmax(grows)) if grows.any() else len(tried) - 1
         low, high = tried[max(first - 1, 0)], tried[first]
     return float(low + high) / 2
@@ -98,7 +105,9 @@ def _growth(ages: NDArray, alpha: NDArray, own: NDArray, e: NDArray) -> NDArray[
         recent[(t + 1) % window] = recent[t % window] - (e[None] * own[:, None]) * v
         if t % 50 == 49:  # pull back to size 1, so that nothing overflows
             now = recent[(t + 1) % window]
-            recent += np.einsum("j,jn->n", alpha, now)[None, None] - now[None]  # only the sum of what is now acts later
+            recent += (
+                np.einsum("j,jn->n", alpha, now)[None, None] - now[None]
+            )  # only the sum of what is now acts later
             size = np.maximum(np.abs(recent).max(axis=(0, 1)), 1e-150)
             recent /= size
             grown += np.log(size) * (t > total // 2)
@@ -122,7 +131,9 @@ def _growth_of_mean(mix: NDArray, e: NDArray) -> NDArray[np.float64]:
     return grown / (total / 2)
 
 
-def advise(problem: Learnable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40) -> Advice:
+def advise(
+    problem: Learnable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40
+) -> Advice:
     """Propose a step from the curvature at w(0) and along a short probe, and from the ages of a timeline."""
     shares = np.asarray(problem.share, float)
     edge = limit(held, shares, scaling)
@@ -138,13 +149,23 @@ def advise(problem: Learnable, held: NDArray[np.integer], scaling: str = "theore
     ages = ages_of(held)
     late = effective_age(ages, step_weights(shares, 1.0, scaling)[1])
     stable = edge / (max(whole, 1e-12) * scale)
-    l1 = float(ceiling(problem).max()) * scale  # an upper bound of L, or infinite: an estimate would prove nothing
-    proved = min(1.0, 1.0 / (np.sqrt(12.0) * late) if late > 0 else 1.0) / l1 if np.isfinite(l1) else None
+    l1 = (
+        float(ceiling(problem).max()) * scale
+    )  # an upper bound of L, or infinite: an estimate would prove nothing
+    proved = (
+        min(1.0, 1.0 / (np.sqrt(12.0) * late) if late > 0 else 1.0) / l1
+        if np.isfinite(l1)
+        else None
+    )
     return Advice(whole, each, edge, stable, proved, MARGIN * stable, int(ages.max()), late)
 
 
 def stability_warning(
-    problem: Learnable, ages: int | NDArray[np.integer], step: float, scaling: str = "theorem", rounds: int = 20
+    problem: Learnable,
+    ages: int | NDArray[np.integer],
+    step: float,
+    scaling: str = "theorem",
+    rounds: int = 20,
 ) -> str | None:
     """Return a warning if Algorithm 1's step is beyond the stability limit at its start, None otherwise.
 
@@ -152,14 +173,24 @@ def stability_warning(
     problem whose curvature would take long to measure or cannot be measured, and for one with mini-batches. The
     curvature is measured from below at w(0): a warning is justified there, silence proves nothing.
     """
-    if not isinstance(problem, Analysable) or not problem.differentiable or problem.called_from_python:
+    if (
+        not isinstance(problem, Analysable)
+        or not problem.differentiable
+        or problem.called_from_python
+    ):
         return None
-    convolutional = isinstance(problem, Problem) and problem.model.convolutional  # more work than its parameters say
+    convolutional = (
+        isinstance(problem, Problem) and problem.model.convolutional
+    )  # more work than its parameters say
     work = float(problem.num_nodes * int(problem.count.max())) * problem.dim * rounds
     if problem.batch is not None or convolutional or work > MOST_WORK or not step > 0:
         return None
     shares = np.asarray(problem.share, float)
-    held = constant_stamps(problem.num_nodes, ages, max(60, 4 * ages)) if isinstance(ages, int) else ages
+    held = (
+        constant_stamps(problem.num_nodes, ages, max(60, 4 * ages))
+        if isinstance(ages, int)
+        else ages
+    )
     curved = whole_curvature(problem, problem.initial, rounds)
     _, _, step_b = step_weights(shares, step, scaling)
     if not curved > 0 or step_b * curved <= 2.0 / (1.0 + 2.0 * int(ages_of(held).max())) / 2:

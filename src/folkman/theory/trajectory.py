@@ -55,7 +55,9 @@ class Trajectory(NamedTuple):
     secant: Floats  # (slot, node) ||grad F_i(v_i) - grad F_i(w)|| / ||v_i - w||, 0 where v_i = w
     unlike: Floats  # (slot,) max_ij ||s_i - s_j|| / min(||s_i||, ||s_j||), s_i = -alpha_i c_i g_i
     norm: Floats  # (slot, node) ||w_i||
-    secant_whole: Floats  # (slot,) ||grad F(w(t)) - grad F(w(t-1))|| / ||w(t) - w(t-1)||, 0 at first
+    secant_whole: (
+        Floats  # (slot,) ||grad F(w(t)) - grad F(w(t-1))|| / ||w(t) - w(t-1)||, 0 at first
+    )
     last: NDArray  # (d,) w at the end
     points: NDArray  # (kept, d) w at a few slots along the way, for curvatures
 
@@ -63,7 +65,11 @@ class Trajectory(NamedTuple):
 def step_weights(shares: NDArray, step: float, scaling: str) -> tuple[Floats, Floats, float]:
     """Return c_i (node,), beta_i (node,) and eta_b for a scaling of Algorithm 1."""
     alpha = np.asarray(shares, float)
-    known = {"local": alpha, "theorem": np.ones(len(alpha)), "figure": np.full(len(alpha), float(len(alpha)))}
+    known = {
+        "local": alpha,
+        "theorem": np.ones(len(alpha)),
+        "figure": np.full(len(alpha), float(len(alpha))),
+    }
     require(scaling in known, f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}")
     scales = known[scaling]
     pull = alpha * scales
@@ -80,11 +86,15 @@ def ages_of(held: NDArray[np.integer]) -> NDArray[np.int64]:
 
 def full_gradients(problem: Analysable, points: Array) -> tuple[Array, Array]:
     """Return F_i (node,) and grad F_i (node, d) at one point a node, over all samples."""
-    keys = jnp.broadcast_to(make_key(0, Stream.BATCH), (problem.num_nodes,))  # drawn from by batches only
+    keys = jnp.broadcast_to(
+        make_key(0, Stream.BATCH), (problem.num_nodes,)
+    )  # drawn from by batches only
     return problem.full_batch().gradients(points, keys)
 
 
-def follow(problem: Learnable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5) -> Trajectory:
+def follow(
+    problem: Learnable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5
+) -> Trajectory:
     """Run Algorithm 1 along a timeline's stamps `held` (slot, rx, tx) and return what the theory asks about.
 
     `keep` models along the way are returned for measuring curvature.
@@ -92,23 +102,41 @@ def follow(problem: Learnable, held: NDArray[np.integer], step: float, scaling: 
     problem = analysable(problem, "following a trajectory")
     slots, nodes = held.shape[:2]
     fits = held.shape == (slots, problem.num_nodes, problem.num_nodes) and slots > 0
-    require(fits, f"expected stamps (slot, {problem.num_nodes}, {problem.num_nodes}), got {held.shape}")
+    require(
+        fits, f"expected stamps (slot, {problem.num_nodes}, {problem.num_nodes}), got {held.shape}"
+    )
     ages = ages_of(held)
-    require(bool((ages >= 0).all()), "a copy is younger than its slot; the timeline is damaged, record it again")
+    require(
+        bool((ages >= 0).all()),
+        "a copy is younger than its slot; the timeline is damaged, record it again",
+    )
     scales, weights, step_b = step_weights(np.asarray(problem.share), step, scaling)
     dtype, window = problem.initial.dtype, int(ages.max()) + 1
     stamps = jnp.asarray(np.arange(slots)[:, None, None] - ages, jnp.int32)
-    fixed = (jnp.asarray(step * scales, dtype), jnp.asarray(weights, dtype), jnp.asarray(weights * step_b, dtype))
+    fixed = (
+        jnp.asarray(step * scales, dtype),
+        jnp.asarray(weights, dtype),
+        jnp.asarray(weights * step_b, dtype),
+    )
     first = jnp.broadcast_to(problem.initial, (nodes, problem.dim))
     recent = jnp.broadcast_to(first, (window, nodes, problem.dim))
-    state = (jnp.zeros((), jnp.int32), recent, first, (problem.initial, jnp.zeros_like(problem.initial)))
-    length = -(-slots // max(keep, 1))  # of all stretches but the last: they share one compiled program
+    state = (
+        jnp.zeros((), jnp.int32),
+        recent,
+        first,
+        (problem.initial, jnp.zeros_like(problem.initial)),
+    )
+    length = -(
+        -slots // max(keep, 1)
+    )  # of all stretches but the last: they share one compiled program
     rows, points = [], []
     for start in range(0, slots, length):
         points.append(np.asarray(jnp.dot(problem.share, state[2], precision="highest")))
         state, part = _stretch(problem, fixed, state, stamps[start : start + length])
         rows.append(jax.tree.map(np.asarray, part))
-    table = {name: np.concatenate([np.asarray(part[name], float) for part in rows]) for name in rows[0]}
+    table = {
+        name: np.concatenate([np.asarray(part[name], float) for part in rows]) for name in rows[0]
+    }
     last = jnp.dot(problem.share, state[2], precision="highest")
     ending = full_gradients(problem, jnp.broadcast_to(last, (nodes, problem.dim)))[0]
     loss = np.append(table.pop("loss"), float(np.asarray(ending, float) @ weights))
@@ -125,7 +153,9 @@ def follow(problem: Learnable, held: NDArray[np.integer], step: float, scaling: 
     )
 
 
-def _stretch(problem: Analysable, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
+def _stretch(
+    problem: Analysable, fixed: Any, state: Any, stamps: Array
+) -> tuple[Any, dict[str, Any]]:
     """Run some slots: as one program, or one by one where gradients are faster so."""
     if not problem.called_from_python:
         return _scan(problem, fixed, state, stamps)
@@ -149,7 +179,9 @@ def _slot(problem: Analysable, fixed: Any, state: Any, held: Array) -> tuple[Any
     recent = recent.at[slot % window].set(params)
     nodes_at = jnp.arange(nodes)
     picked = jnp.zeros((nodes, window * nodes), params.dtype)
-    picked = picked.at[nodes_at[:, None], (held % window) * nodes + nodes_at[None]].add(problem.share[None])
+    picked = picked.at[nodes_at[:, None], (held % window) * nodes + nodes_at[None]].add(
+        problem.share[None]
+    )
     v = jnp.dot(picked, recent.reshape(-1, dim), precision="highest")  # [1, eq. (9)]
     w = jnp.dot(problem.share, params, precision="highest")
     local_loss, g = full_gradients(problem, v)
@@ -167,7 +199,8 @@ def _slot(problem: Analysable, fixed: Any, state: Any, held: Array) -> tuple[Any
         "secant": _ratio(_norm(g - at_w), apart, _norm(w)),
         "unlike": _unlike(pulls[:, None] * g),
         "norm": _norm(params),
-        "secant_whole": _ratio(_norm(slope - slope_before), _norm(w - w_before), _norm(w)) * (slot > 0),
+        "secant_whole": _ratio(_norm(slope - slope_before), _norm(w - w_before), _norm(w))
+        * (slot > 0),
     }
     moved = params - own_steps[:, None] * g  # [1, eq. (10)]
     return (slot + 1, recent, moved, (w, slope)), row

@@ -41,7 +41,9 @@ class Loss(NamedTuple):
     name: str
     dim: int
     radius: float  # the largest budget k of interest
-    value: Callable[..., Floats]  # (..., dim) -> (...); of NumPy in one or two dimensions, of JAX above
+    value: Callable[
+        ..., Floats
+    ]  # (..., dim) -> (...); of NumPy in one or two dimensions, of JAX above
     curvature: float = inf  # M: no eigenvalue of the Hessian is larger
     slope: float = inf  # G: no gradient is longer
 
@@ -53,7 +55,9 @@ class Value(NamedTuple):
     high: Floats  # (budget,) attained by a point that was tried
     error: float  # high - error <= p; not a number where nothing is certified
     how: str
-    divergence_printed: float = nan  # Theorem 1's own Delta_i, from the envelope in w; in one dimension only
+    divergence_printed: float = (
+        nan  # Theorem 1's own Delta_i, from the envelope in w; in one dimension only
+    )
 
     @property
     def certified(self) -> bool:
@@ -74,12 +78,17 @@ def frozen(loss: Loss, share: float, shared: float = 0.0) -> Loss:
     return loss._replace(value=value, curvature=loss.curvature * share**2, slope=loss.slope * share)
 
 
-def value_function(loss: Loss, budgets: int, refine: int = 8, starts: int = 32, seed: int = 0) -> Value:
+def value_function(
+    loss: Loss, budgets: int, refine: int = 8, starts: int = 32, seed: int = 0
+) -> Value:
     """Return p on `budgets` + 1 budgets 0 .. radius.
 
     In one and two dimensions each budget step is cut into `refine` cells; above, descent begins at `starts` points.
     """
-    require(budgets >= 1 and refine >= 1, f"budgets and refine must be at least 1, got {budgets} and {refine}")
+    require(
+        budgets >= 1 and refine >= 1,
+        f"budgets and refine must be at least 1, got {budgets} and {refine}",
+    )
     if loss.dim <= 2:
         return _exhaustive(loss, budgets, refine)
     return _descents(loss, budgets, starts, seed)
@@ -89,7 +98,10 @@ def _exhaustive(loss: Loss, budgets: int, refine: int) -> Value:
     """Try every grid point; those with r = l h form ring l."""
     rings = budgets * refine
     points = (2 * rings + 1) ** loss.dim
-    require(points <= MOST_POINTS, f"{points} grid points are too many (at most {MOST_POINTS}); ask for fewer budgets")
+    require(
+        points <= MOST_POINTS,
+        f"{points} grid points are too many (at most {MOST_POINTS}); ask for fewer budgets",
+    )
     h = loss.radius / rings
     index = np.arange(-rings, rings + 1)
     if loss.dim == 1:
@@ -126,7 +138,9 @@ def hull(values: Floats) -> NDArray[np.intp]:
     for i, y in enumerate(values):
         while len(kept) >= 2:
             a, b = kept[-2], kept[-1]
-            if (values[b] - values[a]) * (i - b) < (y - values[b]) * (b - a):  # a corner: slopes grow
+            if (values[b] - values[a]) * (i - b) < (y - values[b]) * (
+                b - a
+            ):  # a corner: slopes grow
                 break
             kept.pop()
         kept.append(i)
@@ -144,7 +158,9 @@ def _descents(loss: Loss, budgets: int, starts: int, seed: int) -> Value:
     spread /= np.abs(spread).sum(axis=1, keepdims=True)
     first = ks[:, None, None] * (spread * rng.uniform(size=(starts, 1)) ** 0.5)[None]
     search = jax.vmap(jax.vmap(partial(_descend, loss), in_axes=(0, None)))
-    found = np.asarray(jax.jit(search)(jnp.asarray(first, float), jnp.asarray(ks, float)), float).min(axis=1)
+    found = np.asarray(
+        jax.jit(search)(jnp.asarray(first, float), jnp.asarray(ks, float)), float
+    ).min(axis=1)
     how = f"projected descent from {starts} starts, not certified"
     return Value(loss.radius / budgets, np.minimum.accumulate(found), nan, how)
 
@@ -164,7 +180,9 @@ def _descend(loss: Loss, w: "NDArray", k: "NDArray", rounds: int = 300) -> "NDAr
         return (w, here, jnp.where(better, 1.3 * step, 0.5 * step)), None
 
     start = jnp.asarray(w)
-    (_, best, _), _ = lax.scan(one, (start, jnp.asarray(loss.value(start)), jnp.ones((), start.dtype)), None, rounds)
+    (_, best, _), _ = lax.scan(
+        one, (start, jnp.asarray(loss.value(start)), jnp.ones((), start.dtype)), None, rounds
+    )
     return best  # pyright: ignore[reportReturnType]
 
 

@@ -34,7 +34,9 @@ class CrossGradientState(NamedTuple):
     nbr: Array  # (nbr,) numbers of the neighbours; those after the first `degree` mean nothing
     seat: Array  # (nbr,) where this node is among the neighbours of neighbour l
     degree: Array  # ()
-    crossing: Array  # () bool: the models of this iteration have been exchanged, the cross gradients not
+    crossing: (
+        Array  # () bool: the models of this iteration have been exchanged, the cross gradients not
+    )
     taken: Array  # () gradients of this iteration
     updates: Array  # () iterations done
 
@@ -51,19 +53,25 @@ def with_cross_gradients(
     The first d entries of the payloads in the inbox are the neighbours' x_l.
     """
     if topology == "schedule":
-        raise ValueError(f"{name} needs neighbours that stay, got topology 'schedule'; take complete, ring or another")
+        raise ValueError(
+            f"{name} needs neighbours that stay, got topology 'schedule'; take complete, ring or another"
+        )
 
     def init(params: Array, place: Place) -> CrossGradientState:
         table = _table(graph(topology, place.num_nodes, degree, graph_seed))
         nbr, seat, number = (jnp.asarray(column, jnp.int32)[place.node] for column in table)
         zero, none = jnp.zeros_like(params), jnp.zeros((), jnp.int32)
         cross = jnp.zeros((len(nbr), len(params)), params.dtype)
-        return CrossGradientState(params, zero, zero, cross, nbr, seat, number, jnp.asarray(False), none, none)
+        return CrossGradientState(
+            params, zero, zero, cross, nbr, seat, number, jnp.asarray(False), none, none
+        )
 
     def receive(state: CrossGradientState, inbox: Inbox) -> CrossGradientState:
         over = jnp.any(inbox.heard)
         ends = over & state.crossing
-        sent = inbox.store.reshape(len(inbox.store), -1, len(state.params))  # (row, x and cross gradients, d)
+        sent = inbox.store.reshape(
+            len(inbox.store), -1, len(state.params)
+        )  # (row, x and cross gradients, d)
         real = jnp.arange(len(state.nbr)) < state.degree
         rows = jnp.where(real[:, None], sent[inbox.row[state.nbr], 1 + state.seat], 0.0)
         new = jax.tree.map(lambda a, b: jnp.where(ends, a, b), move(state, inbox, rows), state)
@@ -77,7 +85,9 @@ def with_cross_gradients(
         theirs = inbox.payload(state.nbr[state.taken - 1])[: len(state.params)]
         return jnp.where(state.crossing, theirs, state.params)
 
-    def update(state: CrossGradientState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> CrossGradientState:
+    def update(
+        state: CrossGradientState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> CrossGradientState:
         del inbox, loss, key
         return state._replace(
             own=jnp.where(state.crossing, state.own, grad),
@@ -108,7 +118,10 @@ def with_cross_gradients(
 
 def link_prices(link: Callable[[int, int], int]) -> Prices:
     """Return the prices of a model, and of `link(d, bits)` for each of 0, 1, 2, ... neighbours."""
-    return lambda dim, bits: (dim * bits, *(k * link(dim, bits) for k in range(MOST_NEIGHBOURS + 1)))
+    return lambda dim, bits: (
+        dim * bits,
+        *(k * link(dim, bits) for k in range(MOST_NEIGHBOURS + 1)),
+    )
 
 
 def copy_prices(link: Callable[[int, int], int]) -> Prices:
@@ -116,11 +129,19 @@ def copy_prices(link: Callable[[int, int], int]) -> Prices:
     return lambda dim, bits: (dim * bits, *(link(dim, bits) for _ in range(MOST_NEIGHBOURS + 1)))
 
 
-def _table(adjacency: NDArray[np.bool_]) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:
+def _table(
+    adjacency: NDArray[np.bool_],
+) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:
     """Return of each node its neighbours, its place among the neighbours of each, and how many they are."""
     number = adjacency.sum(axis=1)
     if number.max() > MOST_NEIGHBOURS:
-        raise ValueError(f"a node can have {MOST_NEIGHBOURS} neighbours, got {number.max()}; take a sparser topology")
-    nbr = np.argsort(~adjacency, axis=1, kind="stable")[:, : max(1, number.max())]  # neighbours first, in order
-    before = np.cumsum(adjacency, axis=1) - adjacency  # (l, i): neighbours of l with a smaller number than i
+        raise ValueError(
+            f"a node can have {MOST_NEIGHBOURS} neighbours, got {number.max()}; take a sparser topology"
+        )
+    nbr = np.argsort(~adjacency, axis=1, kind="stable")[
+        :, : max(1, number.max())
+    ]  # neighbours first, in order
+    before = (
+        np.cumsum(adjacency, axis=1) - adjacency
+    )  # (l, i): neighbours of l with a smaller number than i
     return nbr, before[nbr, np.arange(len(nbr))[:, None]], number

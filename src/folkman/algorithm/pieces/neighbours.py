@@ -31,15 +31,22 @@ class RoundNeighbours(NamedTuple):
     def mixing(self) -> Mixing:
         """Return who can hear whom, once all is checked that does not depend on the number of nodes."""
         known = ("full", "ring", "random")
-        require(self.topology in known, f"topology must be full, ring or random, got {self.topology!r}")
+        require(
+            self.topology in known, f"topology must be full, ring or random, got {self.topology!r}"
+        )
         require(self.in_degree >= 1, f"in_degree must be at least 1, got {self.in_degree}")
-        require(0 <= self.active <= 1, f"active is a chance in [0, 1], got {self.active}; 1 is always")
+        require(
+            0 <= self.active <= 1, f"active is a chance in [0, 1], got {self.active}; 1 is always"
+        )
         return mixing("ring" if self.topology == "ring" else "complete")
 
     def none(self, num_nodes: int) -> Array:
         """Return nobody, (node,) bool, or refuse a network that is too small."""
         enough = self.topology != "random" or self.in_degree < num_nodes
-        require(enough, f"in_degree must be below the {num_nodes} nodes, got {self.in_degree}; take a smaller one")
+        require(
+            enough,
+            f"in_degree must be below the {num_nodes} nodes, got {self.in_degree}; take a smaller one",
+        )
         return jnp.zeros(num_nodes, bool)
 
     def draw(self, inbox: Inbox, key: Array) -> Array:
@@ -47,5 +54,8 @@ class RoundNeighbours(NamedTuple):
         who, takes_part = jax.random.split(key)
         near = inbox.weight > 0
         if self.topology == "random":
-            near = lowest(jnp.where(near, jax.random.uniform(who, near.shape, jnp.float32), jnp.inf), self.in_degree)
+            near = lowest(
+                jnp.where(near, jax.random.uniform(who, near.shape, jnp.float32), jnp.inf),
+                self.in_degree,
+            )
         return near & (jax.random.uniform(takes_part, (), jnp.float32) < self.active)

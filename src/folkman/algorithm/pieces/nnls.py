@@ -51,7 +51,10 @@ def shortest_combination(
     products = jnp.stack([jnp.dot(rows[:, s], own[s], precision="highest") for s in segments])
     size = jnp.stack([jnp.linalg.norm(own[s]) for s in segments])
     weight = jax.vmap(combination_weights, (0, 0, 0, None))(gram, products, size, margin)
-    parts = [own[s] + jnp.dot(weight[at], rows[:, s], precision="highest") for at, s in enumerate(segments)]
+    parts = [
+        own[s] + jnp.dot(weight[at], rows[:, s], precision="highest")
+        for at, s in enumerate(segments)
+    ]
     return jnp.concatenate(parts)
 
 
@@ -74,7 +77,9 @@ def _nonnegative(matrix: Array, slope: Array, slack: Array) -> Array:
     rows, slack_a_weight = len(slope), 1e2 * jnp.finfo(slope.dtype).eps
 
     def solve(free: Array) -> Array:
-        inside = jnp.where(free[:, None] & free[None], matrix, 0.0) + jnp.diag((~free).astype(matrix.dtype))
+        inside = jnp.where(free[:, None] & free[None], matrix, 0.0) + jnp.diag(
+            (~free).astype(matrix.dtype)
+        )
         return cho_solve(cho_factor(inside), jnp.where(free, -slope, 0.0))
 
     def step(at: _Search) -> _Search:
@@ -87,10 +92,14 @@ def _nonnegative(matrix: Array, slope: Array, slack: Array) -> Array:
         goal = solve(free)
         failed = jnp.any(enters & (goal <= 0))  # in exact arithmetic what enters grows
         ends = free & (goal <= 0)
-        until = jnp.where(ends, at.weight / jnp.where(at.weight > goal, at.weight - goal, 1.0), jnp.inf)
+        until = jnp.where(
+            ends, at.weight / jnp.where(at.weight > goal, at.weight - goal, 1.0), jnp.inf
+        )
         reach = jnp.min(until)
         free = free & ~(ends & (until <= reach))
-        weight = jnp.where(jnp.any(ends), at.weight + jnp.minimum(reach, 1.0) * (goal - at.weight), goal)
+        weight = jnp.where(
+            jnp.any(ends), at.weight + jnp.minimum(reach, 1.0) * (goal - at.weight), goal
+        )
         moved = at._replace(weight=jnp.where(free, weight, 0.0), free=free, repairs=jnp.any(ends))
         moved = moved._replace(barred=jnp.zeros_like(free))
         stays = at._replace(barred=at.barred | enters)

@@ -62,7 +62,9 @@ def combine(
     if rule == "krum":
         return models[_krum(models, counts, number, trim)]
     cut = jnp.minimum(trim, (number - 1) // 2) if rule == "trimmed_mean" else (number - 1) // 2
-    ordered = jnp.sort(jnp.where(counts[:, None], models, jnp.inf), axis=0)  # those that do not count come last
+    ordered = jnp.sort(
+        jnp.where(counts[:, None], models, jnp.inf), axis=0
+    )  # those that do not count come last
     place = jnp.arange(len(models))
     inside = (place >= cut) & (place < number - cut)
     return jnp.sum(jnp.where(inside[:, None], ordered, 0.0), axis=0) / (number - 2 * cut)
@@ -77,4 +79,6 @@ def _krum(models: Array, counts: Array, number: Array, trim: int) -> Array:
     near = jnp.clip(number - trim - 2, 1, jnp.maximum(number - 1, 1))
     ordered = jnp.sort(apart, axis=1)
     score = jnp.sum(jnp.where(jnp.arange(len(models))[None] < near, ordered, 0.0), axis=1)
-    return jnp.argmin(jnp.where(counts, jnp.minimum(score, jnp.finfo(score.dtype).max), jnp.inf))  # alone: itself
+    return jnp.argmin(
+        jnp.where(counts, jnp.minimum(score, jnp.finfo(score.dtype).max), jnp.inf)
+    )  # alone: itself

@@ -16,6 +16,8 @@ def segments(shapes: Shapes | None, dim: int) -> tuple[slice, ...]:
     """
     sizes = [prod(shape) for shape in shapes] if shapes is not None else [dim]
     if sum(sizes) != dim:
-        raise ValueError(f"shapes must hold the {dim} parameters of the model, got {shapes} with {sum(sizes)}")
+        raise ValueError(
+            f"shapes must hold the {dim} parameters of the model, got {shapes} with {sum(sizes)}"
+        )
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
     return tuple(slice(end - size, end) for end, size in zip(ends, sizes, strict=True))

@@ -48,7 +48,10 @@ def half(num_nodes: int) -> int:
 
 def check_number(name: str, number: int | None, num_nodes: int = 2**30) -> None:
     """Refuse a number of uploads below 1 or above the number of nodes."""
-    require(number is None or number >= 1, f"{name} must be at least 1, got {number}; leave it out for half the nodes")
+    require(
+        number is None or number >= 1,
+        f"{name} must be at least 1, got {number}; leave it out for half the nodes",
+    )
     few = number is None or number <= num_nodes
     require(few, f"{name} must be at most the number of nodes, {num_nodes}, got {number}; lower it")
 
@@ -69,28 +72,52 @@ def around_server(
     needs: Callable[[int], int] | None = None,
 ) -> Algorithm:
     """Build an algorithm from its server's side; with `restarts` a new model ends the work on the one before."""
-    require(local_steps >= 1, f"local_steps must be at least 1, got {local_steps}; 1 is one gradient a round")
+    require(
+        local_steps >= 1,
+        f"local_steps must be at least 1, got {local_steps}; 1 is one gradient a round",
+    )
     keeps_anchor = differences or proximal > 0 or travels is not None
 
     def init(params: Array, place: Place) -> WorkerState:
         zero, node = jnp.zeros((), jnp.int32), jnp.asarray(place.node, jnp.int32)
         anchor = params if keeps_anchor else params[:0]
-        return WorkerState(params, anchor, zero.astype(params.dtype), jnp.ones((), params.dtype), node, zero, zero)
+        return WorkerState(
+            params, anchor, zero.astype(params.dtype), jnp.ones((), params.dtype), node, zero, zero
+        )
 
     def receive(state: WorkerState, inbox: Inbox) -> WorkerState:
-        payload, dim = inbox.payload(0), state.params.shape[0]  # the server is a node's only neighbour
-        params = payload[:dim] if travels is None else jnp.where(travels(payload[dim]), payload[:dim], state.params)
+        payload, dim = (
+            inbox.payload(0),
+            state.params.shape[0],
+        )  # the server is a node's only neighbour
+        params = (
+            payload[:dim]
+            if travels is None
+            else jnp.where(travels(payload[dim]), payload[:dim], state.params)
+        )
         anchor = (params if travels is None else upload(state)) if keeps_anchor else state.anchor
         factor = payload[dim + 1 + state.node] if factors else state.factor
-        new = WorkerState(params, anchor, payload[dim], factor, state.node, jnp.zeros((), jnp.int32), state.updates)
+        new = WorkerState(
+            params,
+            anchor,
+            payload[dim],
+            factor,
+            state.node,
+            jnp.zeros((), jnp.int32),
+            state.updates,
+        )
         return jax.tree.map(lambda a, b: jnp.where(inbox.heard[0], a, b), new, state)
 
-    def update(state: WorkerState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> WorkerState:
+    def update(
+        state: WorkerState, inbox: Inbox, loss: Array, grad: Array, key: Array
+    ) -> WorkerState:
         del inbox, loss, key
         if proximal > 0:
             grad = grad + proximal * (state.params - state.anchor)
         eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * state.factor
-        return state._replace(params=state.params - eta_t * grad, steps=state.steps + 1, updates=state.updates + 1)
+        return state._replace(
+            params=state.params - eta_t * grad, steps=state.steps + 1, updates=state.updates + 1
+        )
 
     def upload(state: WorkerState) -> Array:
         if travels is not None:
@@ -112,7 +139,14 @@ def around_server(
         computes=lambda state: state.steps < local_steps,
         restarts=lambda _, inbox: inbox.heard[0] & restarts,
         offers=lambda state: (state.steps >= local_steps) & (state.factor > 0),
-        server=Server(server_init, server_receive, lambda s: s.answers, answer, lambda s: s.params, lambda s: s.rounds),
+        server=Server(
+            server_init,
+            server_receive,
+            lambda s: s.answers,
+            answer,
+            lambda s: s.params,
+            lambda s: s.rounds,
+        ),
         assumes=frozenset(assumes),
         differences=differences,
         needs=needs,

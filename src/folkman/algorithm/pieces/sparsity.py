@@ -35,10 +35,21 @@ class Sparsity(NamedTuple):
 
     def check(self) -> None:
         """Refuse what cannot be."""
-        require(0 < self.density <= 1, f"density must be in (0, 1], got {self.density}; 1 is a dense model")
-        require(self.layers in ("erk", "uniform"), f"layers must be 'erk' or 'uniform', got {self.layers!r}")
-        require(0 <= self.anneal <= 1, f"anneal must be in [0, 1], got {self.anneal}; 0 keeps the masks")
-        require(self.rounds >= 1, f"rounds must be at least 1, got {self.rounds}; it is when the masks stop changing")
+        require(
+            0 < self.density <= 1,
+            f"density must be in (0, 1], got {self.density}; 1 is a dense model",
+        )
+        require(
+            self.layers in ("erk", "uniform"),
+            f"layers must be 'erk' or 'uniform', got {self.layers!r}",
+        )
+        require(
+            0 <= self.anneal <= 1, f"anneal must be in [0, 1], got {self.anneal}; 0 keeps the masks"
+        )
+        require(
+            self.rounds >= 1,
+            f"rounds must be at least 1, got {self.rounds}; it is when the masks stop changing",
+        )
 
     def parts(self, dim: int) -> list[tuple[slice, int]]:
         """Return of each tensor its slice of the flat vector and how many of its entries are kept."""
@@ -51,7 +62,9 @@ class Sparsity(NamedTuple):
 
     def first(self, score: Array) -> Array:
         """Return the mask (d,) of the entries with the lowest score (d,) in each tensor."""
-        return jnp.concatenate([lowest(score[cut], number) for cut, number in self.parts(len(score))])
+        return jnp.concatenate(
+            [lowest(score[cut], number) for cut, number in self.parts(len(score))]
+        )
 
     def evolve(self, mask: Array, params: Array, score: Array, round_: Array) -> Array:
         """Return the mask after dropping by |params| and regrowing by score; round_ is a float."""
@@ -84,6 +97,9 @@ def kept(shapes: Shapes, density: float, layers: Layers) -> tuple[int, ...]:
         eps = room / sum(raw[at] * size[at] for at in sparse)
         top = max(raw[at] for at in sparse)
         if eps * top <= 1:
-            return tuple(size[at] if at in dense else floor(eps * raw[at] * size[at] + 1e-9) for at in range(len(size)))
+            return tuple(
+                size[at] if at in dense else floor(eps * raw[at] * size[at] + 1e-9)
+                for at in range(len(size))
+            )
         dense |= {at for at in sparse if raw[at] == top}
     return tuple(size)

@@ -24,7 +24,9 @@ def step_size(step: float, decay: Decay = "constant", decay_steps: int = 1000) -
     if not step >= 0 or step == float("inf"):
         raise ValueError(f"step must be a finite number of at least 0, got {step}; try 0.1")
     if decay_steps < 1:
-        raise ValueError(f"decay_steps must be at least 1, got {decay_steps}; it counts updates of a node")
+        raise ValueError(
+            f"decay_steps must be at least 1, got {decay_steps}; it counts updates of a node"
+        )
     if decay == "constant":
         return lambda _: step
     if decay == "inverse_sqrt":

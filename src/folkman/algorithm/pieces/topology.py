@@ -34,7 +34,9 @@ def metropolis(adjacency: Array) -> Array:
     return edge + jnp.diag(1.0 - jnp.sum(edge, axis=1))
 
 
-def graph(topology: Topology, num_nodes: int, degree: int = 4, graph_seed: int = 0) -> NDArray[np.bool_]:
+def graph(
+    topology: Topology, num_nodes: int, degree: int = 4, graph_seed: int = 0
+) -> NDArray[np.bool_]:
     """Return the adjacency matrix (node, node) of a fixed graph."""
     nodes = np.arange(num_nodes)
     if topology == "complete":
@@ -53,13 +55,22 @@ def graph(topology: Topology, num_nodes: int, degree: int = 4, graph_seed: int =
             )
         found = nx.to_numpy_array(nx.random_regular_graph(degree, num_nodes, seed=graph_seed)) > 0
     else:
-        raise ValueError(f"topology must be complete, ring, star, regular or schedule, got {topology!r}")
+        raise ValueError(
+            f"topology must be complete, ring, star, regular or schedule, got {topology!r}"
+        )
     return found & ~np.eye(num_nodes, dtype=bool)
 
 
 def mixing(topology: Topology, degree: int = 4, graph_seed: int = 0) -> Mixing:
     """Return the Metropolis weights of a topology, as an algorithm hands them to its engine."""
     if topology == "schedule":
-        return Mixing(lambda heard: metropolis(heard & heard.T & ~jnp.eye(len(heard), dtype=bool)), waits=False)
-    graph(topology, 2 if topology != "regular" else 2 * degree, degree, graph_seed)  # refuse unknown names at once
-    return Mixing(lambda heard: metropolis(jnp.asarray(graph(topology, len(heard), degree, graph_seed))))
+        return Mixing(
+            lambda heard: metropolis(heard & heard.T & ~jnp.eye(len(heard), dtype=bool)),
+            waits=False,
+        )
+    graph(
+        topology, 2 if topology != "regular" else 2 * degree, degree, graph_seed
+    )  # refuse unknown names at once
+    return Mixing(
+        lambda heard: metropolis(jnp.asarray(graph(topology, len(heard), degree, graph_seed)))
+    )

@@ -12,7 +12,17 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from folkman.checks import require
 from folkman.record.run import FAILED
 
-__all__ = ["Crew", "Engine", "Order", "Started", "Told", "check_crew", "choose", "engine_for", "lost"]
+__all__ = [
+    "Crew",
+    "Engine",
+    "Order",
+    "Started",
+    "Told",
+    "check_crew",
+    "choose",
+    "engine_for",
+    "lost",
+]
 
 Order: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = dict[str, Any]
@@ -30,7 +40,9 @@ class Engine(Protocol):
         """Return what there is to know of its workers, in a line."""
         ...
 
-    def map(self, orders: Sequence[Order], started: Started, until_s: float | None = None) -> Iterator[Told]:
+    def map(
+        self, orders: Sequence[Order], started: Started, until_s: float | None = None
+    ) -> Iterator[Told]:
         """Yield how each order ended, as they end; stop at `until_s` of `time.monotonic`, whatever is still open."""
         ...
 
@@ -52,7 +64,13 @@ def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | No
 
 def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
     """Tell of a job that no worker lived to tell of."""
-    none: dict[str, Any] = {"seconds": 0.0, "compute_s": None, "rss_mb": peak_mb, "peak_mb": peak_mb, "worker": ""}
+    none: dict[str, Any] = {
+        "seconds": 0.0,
+        "compute_s": None,
+        "rss_mb": peak_mb,
+        "peak_mb": peak_mb,
+        "worker": "",
+    }
     return {"key": order["key"], "state": FAILED, "message": message, **none}
 
 

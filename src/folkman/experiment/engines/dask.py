@@ -72,16 +72,22 @@ class Dask:
         number = len(threads)
         if number == 0:
             return f"no workers at {self.name} yet; jobs wait until there are some"
-        limits = [facts.get("memory_limit") for facts in self._client.scheduler_info()["workers"].values()]
+        limits = [
+            facts.get("memory_limit") for facts in self._client.scheduler_info()["workers"].values()
+        ]
         return f"{number} workers at {self.name}, {bounds(limits)}"
 
-    def map(self, orders: "Sequence[Order]", started: "Started", until_s: float | None = None) -> "Iterator[Told]":
+    def map(
+        self, orders: "Sequence[Order]", started: "Started", until_s: float | None = None
+    ) -> "Iterator[Told]":
         """Yield how each order ended; dask itself takes up the jobs of a worker that died."""
         from distributed import as_completed
 
         del started  # a scheduler does not tell
         futures = {
-            self._client.submit(run_anywhere, dict(order), pure=False, priority=-order["rank"]): order
+            self._client.submit(
+                run_anywhere, dict(order), pure=False, priority=-order["rank"]
+            ): order
             for order in orders
         }
         rest_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
@@ -91,7 +97,11 @@ class Dask:
                 if future.status == "finished":
                     yield unpack(order, future.result())
                 else:
-                    cause = _cause(future.exception()) if future.status == "error" else "the scheduler gave it up"
+                    cause = (
+                        _cause(future.exception())
+                        if future.status == "error"
+                        else "the scheduler gave it up"
+                    )
                     yield lost(order, f"lost on the cluster: {cause}")
 
     def close(self) -> None:
@@ -118,7 +128,9 @@ def check_crew(crew: "Crew") -> None:
     if crew.engine.startswith("tls://"):
         files = {"--tls-ca": crew.ca, "--tls-cert": crew.certificate, "--tls-key": crew.private_key}
         missing = [name for name, path in files.items() if path is None]
-        require(not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}")
+        require(
+            not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}"
+        )
         for name, path in files.items():
             require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")
 
@@ -135,7 +147,9 @@ def bounds(limits: Sequence[int | None]) -> str:
 
 def _check_address(address: str) -> None:
     url = urlparse(address)
-    known = f"expected 'here', 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
+    known = (
+        f"expected 'here', 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
+    )
     try:
         require(url.scheme in ("tls", "tcp") and bool(url.hostname) and url.port is not None, known)
     except ValueError:
@@ -189,7 +203,10 @@ def _write(folder: Path, name: str, content: bytes) -> None:
     from folkman.files import write_whole
 
     path = (folder / name).resolve()
-    require(path.is_relative_to(folder.resolve()), f"a worker sent a file '{name}' that is not of its job; refused")
+    require(
+        path.is_relative_to(folder.resolve()),
+        f"a worker sent a file '{name}' that is not of its job; refused",
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_bytes(content))
 

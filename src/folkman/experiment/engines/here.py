@@ -20,7 +20,9 @@ class Here:
     def __init__(self) -> None:
         self._seconds: dict[str, list[float]] = {}
 
-    def map(self, orders: Sequence[Order], started: Started, until_s: float | None = None) -> Iterator[Told]:
+    def map(
+        self, orders: Sequence[Order], started: Started, until_s: float | None = None
+    ) -> Iterator[Told]:
         """Yield how each order ended; a job whose time is over is saved, and `OutOfTime` raised."""
         for order in orders:
             known = self._seconds.setdefault(order["alike"], list(order["usual_s"]))

@@ -78,7 +78,9 @@ class Processes:
 
     name = "processes"
 
-    def __init__(self, workers: int, memory_limit_mb: float | None = None, command: Sequence[str] = WORKER) -> None:
+    def __init__(
+        self, workers: int, memory_limit_mb: float | None = None, command: Sequence[str] = WORKER
+    ) -> None:
         self._number = workers
         self._memory_limit_mb = memory_limit_mb
         self._command = command
@@ -90,10 +92,16 @@ class Processes:
     def about(self) -> str:
         """Return how many processes there will be at a time, and the memory of each."""
         limit = self._memory_limit_mb
-        bound = "whose memory nothing bounds" if limit is None else f"at most {limit:.0f} MB of memory each"
+        bound = (
+            "whose memory nothing bounds"
+            if limit is None
+            else f"at most {limit:.0f} MB of memory each"
+        )
         return f"{self._number} processes here, {bound}"
 
-    def map(self, orders: Sequence[Order], started: Started, until_s: float | None = None) -> Iterator[Told]:
+    def map(
+        self, orders: Sequence[Order], started: Started, until_s: float | None = None
+    ) -> Iterator[Told]:
         """Yield how each order ended. Workers are kept for the next call."""
         waiting, deaths = list(orders), dict.fromkeys((order["key"] for order in orders), 0)
         open_jobs = len(waiting)
@@ -125,7 +133,11 @@ class Processes:
     def _hand_out(self, waiting: list[Order], started: Started) -> None:
         for worker in self._workers:
             if waiting and worker.ready and worker.order is None:
-                others = [other.last for other in self._workers if other is not worker and other.order is not None]
+                others = [
+                    other.last
+                    for other in self._workers
+                    if other is not worker and other.order is not None
+                ]
                 order = waiting.pop(choose(waiting, worker.last, others))
                 worker.give(order)
                 started(order["key"], f"{os.uname().nodename}:{worker.process.pid}")
@@ -147,10 +159,15 @@ class Processes:
                 yield from self._bury(worker, waiting, deaths)
 
     def _perhaps_replace(self, worker: _Worker, told: Told) -> None:
-        if self._memory_limit_mb is not None and told["rss_mb"] > RECYCLED_ABOVE * self._memory_limit_mb:
+        if (
+            self._memory_limit_mb is not None
+            and told["rss_mb"] > RECYCLED_ABOVE * self._memory_limit_mb
+        ):
             self._dismiss(worker, at_once=False)
 
-    def _bury(self, worker: _Worker, waiting: list[Order], deaths: dict[str, int]) -> Iterator[Told]:
+    def _bury(
+        self, worker: _Worker, waiting: list[Order], deaths: dict[str, int]
+    ) -> Iterator[Told]:
         """Let another worker take up what a dead one was at, or give the job up."""
         order, was_ready, over_mb = worker.order, worker.ready, worker.over_mb
         code, words = worker.process.wait(), worker.last_words()
@@ -158,13 +175,19 @@ class Processes:
         if not was_ready:
             self._failed_starts += 1
             if self._failed_starts >= MOST_DEATHS:
-                raise RuntimeError(f"workers do not start: {_cause(code)}; their last words: {words or 'none'}")
+                raise RuntimeError(
+                    f"workers do not start: {_cause(code)}; their last words: {words or 'none'}"
+                )
         if order is None:
             return
         deaths[order["key"]] += 1
         if over_mb:
             limit = f"{self._memory_limit_mb:.0f} MB"
-            yield lost(order, f"needed more than the limit of {limit} ({over_mb:.0f} MB); raise --memory", over_mb)
+            yield lost(
+                order,
+                f"needed more than the limit of {limit} ({over_mb:.0f} MB); raise --memory",
+                over_mb,
+            )
         elif deaths[order["key"]] >= MOST_DEATHS:
             text = f"its worker died {MOST_DEATHS} times, last {_cause(code)}"
             yield lost(order, f"{text}; {words.splitlines()[-1]}" if words else text)
@@ -186,4 +209,6 @@ def _cause(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    return f"by signal {name}" + (" (the system ends what exhausts its memory so)" if name == "SIGKILL" else "")
+    return f"by signal {name}" + (
+        " (the system ends what exhausts its memory so)" if name == "SIGKILL" else ""
+    )

@@ -48,8 +48,19 @@ class Setting(NamedTuple):
 
 SETTINGS = {
     "smoke": Setting((2, 4), ("worst", "double_well"), "digits", 200, 0.05, 60, 20, 1),
-    "laptop": Setting((5, 10, 15), ("worst", "double_well", "robust", "network"), "digits", 900, 0.05, 300, 400, 3),
-    "full": Setting((5, 10, 15), ("worst", "double_well", "robust", "network"), "mnist", 6000, 0.05, 500, 2000, 3),
+    "laptop": Setting(
+        (5, 10, 15), ("worst", "double_well", "robust", "network"), "digits", 900, 0.05, 300, 400, 3
+    ),
+    "full": Setting(
+        (5, 10, 15),
+        ("worst", "double_well", "robust", "network"),
+        "mnist",
+        6000,
+        0.05,
+        500,
+        2000,
+        3,
+    ),
 }
 
 
@@ -69,7 +80,13 @@ def measure(paper: Paper, size: str, tell: Callable[[str], None] = lambda _: Non
 
 
 def _row(measure: str, case: str, value: float, limit: float, says: str) -> Row:
-    return {"measure": measure, "case": case, "value": float(value), "limit": float(limit), "says": says}
+    return {
+        "measure": measure,
+        "case": case,
+        "value": float(value),
+        "limit": float(limit),
+        "says": says,
+    }
 
 
 def _gaps(setting: Setting) -> Iterator[Row]:
@@ -83,16 +100,33 @@ def _gaps(setting: Setting) -> Iterator[Row]:
                        f"gap/Delta {row['normalised']:.3g}, bound {bound:.3g}")  # fmt: skip
             if row["printed_breaks_bound"] is not None:
                 value = row["printed_normalised"]
-                yield _row("gap_printed", case, value, bound * (1 + 1e-9), f"gap/Delta {value:.3g}, bound {bound:.3g}")
-        for kind, name in (("gap_decay", "normalised"), ("gap_decay_printed", "printed_normalised")):
+                yield _row(
+                    "gap_printed",
+                    case,
+                    value,
+                    bound * (1 + 1e-9),
+                    f"gap/Delta {value:.3g}, bound {bound:.3g}",
+                )
+        for kind, name in (
+            ("gap_decay", "normalised"),
+            ("gap_decay_printed", "printed_normalised"),
+        ):
             slope = _slope(counts, [row[name] for row in rows])
-            yield _row(kind, family, slope, -0.9, f"slope of log gap over log I {slope:.3g}, 1/I is -1")
+            yield _row(
+                kind, family, slope, -0.9, f"slope of log gap over log I {slope:.3g}, 1/I is -1"
+            )
         if family == "worst":
             continue  # one loss for all nodes: Delta_worst is the same by construction
         for kind, reach in (("delta_same", "same"), ("delta_shrinking", "shrinking")):
             sizes = [gap.row()["delta_worst"] for gap in survey(family, [8, 32], reach)]
             change = abs(sizes[1] / sizes[0] - 1) if sizes[0] > 0 else 0.0
-            yield _row(kind, family, change, 0.1, f"Delta_worst changes by {100 * change:.3g} % from 8 to 32 nodes")
+            yield _row(
+                kind,
+                family,
+                change,
+                0.1,
+                f"Delta_worst changes by {100 * change:.3g} % from 8 to 32 nodes",
+            )
 
 
 def _slope(counts: list[int], values: list[float]) -> float:
@@ -104,11 +138,15 @@ def _slope(counts: list[int], values: list[float]) -> float:
 
 def _problem(setting: Setting, nodes: int) -> Problem:
     """Return softmax regression on the setting's data, dealt out evenly."""
-    return make_problem(load(setting.data, train_size=setting.samples, test_size=200), "softmax", nodes)
+    return make_problem(
+        load(setting.data, train_size=setting.samples, test_size=200), "softmax", nodes
+    )
 
 
 def _followed(problem: Problem, gamma: int, setting: Setting) -> Trajectory:
-    held = record_timeline(snapshot(gamma), problem.num_nodes, setting.slots, 0, problem.dim * BITS).held
+    held = record_timeline(
+        snapshot(gamma), problem.num_nodes, setting.slots, 0, problem.dim * BITS
+    ).held
     return follow(problem, held, setting.step, "theorem")
 
 
@@ -132,7 +170,9 @@ def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Row]:
         means.append(float(np.mean(path.slope_sq)))
     slope = _slope(list(setting.nodes), means)
     says = f"slope {slope:.3g}, 1/I is -1: mean ||grad F||^2 {', '.join(f'{m:.4g}' for m in means)}"
-    yield _row("rate_in_nodes", f"softmax on {setting.data}, {setting.nodes} nodes", slope, -0.9, says)
+    yield _row(
+        "rate_in_nodes", f"softmax on {setting.data}, {setting.nodes} nodes", slope, -0.9, says
+    )
 
 
 def _corollary_1(setting: Setting, gamma: int) -> Iterator[Row]:
@@ -140,7 +180,9 @@ def _corollary_1(setting: Setting, gamma: int) -> Iterator[Row]:
     nodes, patient = setting.nodes[0], setting._replace(step=0.2, slots=400)
     for kind, apart in (("corollary_1_alike", 0.0), ("corollary_1_unlike", 1.0)):
         drawn = load("quadratic", nodes=nodes, heterogeneity=apart)
-        problem = make_problem(drawn, "quadratic", split("given", drawn.y_train, nodes, group=drawn.group))
+        problem = make_problem(
+            drawn, "quadratic", split("given", drawn.y_train, nodes, group=drawn.group)
+        )
         path = _followed(problem, gamma, patient)
         for check in assumptions(problem, path, constants_of(path, 1.0)):
             if check.name.startswith("Corollary 1"):
@@ -152,13 +194,23 @@ def _bandwidth(setting: Setting) -> Iterator[Row]:
     """Measure Proposition 1 on the schedules of many drops: KKT residuals, and the value of a linear program."""
     network, nodes = RadioNetwork(), 5
     keys = jax.random.split(make_key(0, Stream.GEOMETRY), setting.drops)
-    rates, on, reached, residuals = (np.asarray(part, float) for part in _allocate(network, nodes, keys))
+    rates, on, reached, residuals = (
+        np.asarray(part, float) for part in _allocate(network, nodes, keys)
+    )
     used = on.any(axis=1)
-    best = [_program(rates[drop][on[drop] > 0], network.bandwidth_hz) for drop in np.flatnonzero(used)]
+    best = [
+        _program(rates[drop][on[drop] > 0], network.bandwidth_hz) for drop in np.flatnonzero(used)
+    ]
     gap, worst = float(np.max(best / reached[used] - 1)), float(residuals[used].max())
     case = f"{int(used.sum())} drops, {nodes} nodes, 0 dB"
     yield _row("proposition_1_kkt", case, worst, 1e-4, f"largest relative residual {worst:.2g}")
-    yield _row("proposition_1_program", case, gap, 1e-4, f"the program's rate is above it by {100 * gap:.2g} % at most")
+    yield _row(
+        "proposition_1_program",
+        case,
+        gap,
+        1e-4,
+        f"the program's rate is above it by {100 * gap:.2g} % at most",
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -23,7 +23,9 @@ AROUND_SERVER = ("fedavg", "adafl", "fedap", "fedsa", "centralised")
 
 def facts(known: Mapping[str, Any], comparison: Comparison) -> dict[str, Any]:
     """Return the step of the network's model in units of eta (`effective`), and what a server's links are like."""
-    stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(known.get("scaling", ""), 1.0)
+    stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(
+        known.get("scaling", ""), 1.0
+    )
     found: dict[str, Any] = {"effective": round(known["factor"] * stretch, 9)}  # for equal shares
     if known["method"] in AROUND_SERVER:
         found["links"] = {"ideal": "free", "radio": "radio"}.get(known["network"], "timed")
@@ -61,8 +63,13 @@ def _on_radio(found: Found, clock: Found) -> Found:
     """Return the learning of a free run at the times of a clock: a run on the same radio that learns nothing."""
     rows = []
     for tick in clock.run.rows:
-        done = min(tick["rounds"], found.run.last("gradients"))  # of a free run, one aggregation each
-        learnt = {name: at(found.run, "gradients", done, name) for name in ("train_loss", "test_loss", "test_accuracy")}
+        done = min(
+            tick["rounds"], found.run.last("gradients")
+        )  # of a free run, one aggregation each
+        learnt = {
+            name: at(found.run, "gradients", done, name)
+            for name in ("train_loss", "test_loss", "test_accuracy")
+        }
         rows.append({**{name: float("nan") for name in KEPT}, **tick, **learnt, "consensus": 0.0})
     facts = {**found.facts, "links": "radio", "network": "radio"}
     run = Run("fedavg", found.run.label, found.seed, rows, found.run.status)
@@ -70,19 +77,32 @@ def _on_radio(found: Found, clock: Found) -> Found:
 
 
 FORMULAS = {
-    "kappa_fedavg": Formula("1/(Gamma+1)", lambda run, facts: (run.last("kappa"), 1 / (facts["gamma"] + 1))),
+    "kappa_fedavg": Formula(
+        "1/(Gamma+1)", lambda run, facts: (run.last("kappa"), 1 / (facts["gamma"] + 1))
+    ),
     "kappa_half": Formula("1/2", lambda run, _: (run.last("kappa"), 0.5)),
     "kappa_sharing": Formula(
-        "Gamma/(Gamma+1)", lambda run, facts: (run.last("kappa"), facts["gamma"] / (facts["gamma"] + 1))
+        "Gamma/(Gamma+1)",
+        lambda run, facts: (run.last("kappa"), facts["gamma"] / (facts["gamma"] + 1)),
     ),
-    "rounds_each": Formula("J", lambda run, _: (run.last("rounds"), run.last("gradients")), counted=True),
+    "rounds_each": Formula(
+        "J", lambda run, _: (run.last("rounds"), run.last("gradients")), counted=True
+    ),
     "rounds_per_gamma": Formula(
-        "J/Gamma", lambda run, facts: (run.last("rounds"), run.last("gradients") / facts["gamma"]), counted=True
+        "J/Gamma",
+        lambda run, facts: (run.last("rounds"), run.last("gradients") / facts["gamma"]),
+        counted=True,
     ),
-    "waits": Formula("kappa below 1", lambda run, _: (float(run.last("kappa") < 0.98), 1.0), truth=True),
-    "never_waits": Formula("kappa of 1", lambda run, _: (float(run.last("kappa") >= 0.98), 1.0), truth=True),
+    "waits": Formula(
+        "kappa below 1", lambda run, _: (float(run.last("kappa") < 0.98), 1.0), truth=True
+    ),
+    "never_waits": Formula(
+        "kappa of 1", lambda run, _: (float(run.last("kappa") >= 0.98), 1.0), truth=True
+    ),
     "cross_gradients": Formula(
-        "above 1", lambda run, _: (float(run.last("gradients") / run.last("slots") > 1.02), 1.0), truth=True
+        "above 1",
+        lambda run, _: (float(run.last("gradients") / run.last("slots") > 1.02), 1.0),
+        truth=True,
     ),
 }
 """Table I."""
