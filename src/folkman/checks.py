@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["nearest", "need", "pick", "require", "require_positive"]
+__all__ = ["nearest", "need", "pick", "require", "require_positive", "within"]
 
 Entry = TypeVar("Entry")
 
@@ -15,6 +15,13 @@ def require(holds: bool, message: str) -> None:
     """Raise ValueError unless `holds`; a message says what was expected, what came, what to do."""
     if not holds:
         raise ValueError(message)
+
+
+def within(value: Any, least: float = float("-inf"), most: float = float("inf")) -> bool:
+    """Tell whether least <= value <= most; a traced value is let through: there is no number yet."""
+    from jax.core import Tracer
+
+    return isinstance(value, Tracer) or bool(least <= value <= most)
 
 
 @cache

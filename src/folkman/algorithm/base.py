@@ -1,33 +1,41 @@
-"""What an algorithm is: a tuple of pure functions over a NamedTuple state.
+"""What an algorithm is: pure functions over a NamedTuple state, and how its messages travel.
 
-A node lives in slots. In a slot it may hear, takes **one** gradient, and updates; so every method pays for its
-gradients on the same axis, and one that needs several a round takes several slots. An engine calls, for each
-node and slot,
+A node lives in slots. In a slot it may hear, takes **one** gradient, and updates; so every method
+pays for its gradients on the same axis, and one that needs several for a round takes several slots.
+An engine calls, for each node and slot,
 
     state = receive(state, inbox)                        what arrived
     v     = point(state, inbox)                          where the gradient is wanted
     state = update(state, inbox, loss, grad, key)        with F_i(v), grad F_i(v)
 
-and puts `message(state)` on the air when the network lets the node send. No function sees a clock, another node's
-state or a socket: the same functions run under `jax.vmap` in the simulator and one node at a time on a device. A
-model is a flat vector of length d throughout; the first d entries of a message are a model.
+and puts `message(state)` on the air when the network lets the node send. No function sees a clock,
+another node's state or a socket: the same functions run under `jax.vmap` in the simulator and one
+node at a time on a device. A model is a flat vector of length d throughout; the first d entries of
+a message are a model.
 
-Messages travel in one of three ways. Between peers on their own beat: of each neighbour only the freshest is seen,
-so losing, repeating or delaying one must be harmless. Between peers in lock-step (`Assumption.LOCKSTEP`): when all
-nodes offer, the messages of this moment reach all neighbours, and `inbox.heard` is True at once for all of them and
-for the node itself. Around a server (`server`): a node's only neighbour is the server.
+`travel` says how messages reach others (`folkman.algorithm.travel`), `declares` what the method
+needs and promises. An algorithm is a value: two that were built alike are equal, and it passes
+through `jax.jit` as an argument, its numbers traced (`folkman.algorithm.method`).
 
 The rules: pure; state first in, state first out, key last.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["Algorithm", "Assumption", "Inbox", "Mixing", "Place", "Prices", "Server", "State"]
+from folkman.algorithm.travel import Broadcast, Travel
+
+if TYPE_CHECKING:
+    from folkman.algorithm.method import Recipe
+
+__all__ = ["Algorithm", "Assumption", "Declares", "Inbox", "Place", "Price", "Prices", "State"]
 
 State: TypeAlias = Any  # a NamedTuple of arrays
 
@@ -36,7 +44,6 @@ class Assumption(Enum):
     """What a method needs of its network and nodes; an engine refuses those that cannot give it."""
 
     RELIABLE = "every message arrives"
-    LOCKSTEP = "all nodes hear the same round of each other"
     PRESENT = "every node answers in the end"
     STEADY = "no node starts anew"
 
@@ -49,11 +56,17 @@ class Place(NamedTuple):
     key: Array  # of its own draws at the start
 
 
-class Inbox(NamedTuple):
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["store", "row", "weight", "own_weight", "heard", "age", "finite", "coming"],
+    meta_fields=[],
+)
+@dataclass(frozen=True, eq=False)
+class Inbox:
     """What one node holds of the others: of each neighbour at most the freshest message.
 
-    `store` may be shared by many inboxes (an engine keeps every payload once); `row[j]` says where neighbour j's
-    is. A weight of 0 hides a neighbour, and the node itself has weight 0 here.
+    `store` may be shared by many inboxes (an engine keeps every payload once); `row[j]` says where
+    neighbour j's is. A weight of 0 hides a neighbour, and the node itself has weight 0 here.
     """
 
     store: Array  # (row, message) payloads
@@ -63,15 +76,11 @@ class Inbox(NamedTuple):
     heard: Array  # (nbr,) bool: did a new one arrive since the last slot?
     age: Array  # (nbr,) slots since the payload was formed
     finite: Array  # (nbr,) bool: False where the payload was not finite, and is zeros here
-    coming: Array | None = (
-        None  # (nbr,) bool: on its way, where the carrier can tell (uploads to a server)
-    )
-    mixed: Array | None = None  # (message,) `mix(weight)`, where an engine has it at hand
+    coming: Array | None = None  # (nbr,) bool: on its way, where the carrier can tell
 
-    def mix(self, weights: Array) -> Array:
-        """Return sum_j weights_j x_j over the held payloads x_j, as one row-vector-times-matrix product."""
-        if self.mixed is not None and weights is self.weight:
-            return self.mixed
+    def mix(self, weights: Array | None = None) -> Array:
+        """Return sum_j weights_j x_j over the held payloads x_j; by the inbox's own weights if None."""
+        weights = self.weight if weights is None else weights
         row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
         return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits
 
@@ -80,58 +89,45 @@ class Inbox(NamedTuple):
         return self.store[self.row[nbr]]
 
 
-def _keep(state: State, inbox: Inbox) -> State:
-    del inbox
-    return state
-
-
-def _always(state: State) -> Array:
-    del state
-    return jnp.asarray(True)
-
-
-def _never(state: State, inbox: Inbox) -> Array:
-    del state, inbox
-    return jnp.asarray(False)
-
-
 def _first_form(state: State) -> Array:
     del state
     return jnp.zeros((), jnp.int32)
 
 
 Prices: TypeAlias = Callable[[int, int], tuple[int, ...]]
-"""(d, bits a parameter) -> the bits of each form that a message can have."""
+"""(d, bits of a parameter) -> the bits of each form that a message can have."""
 
 
-class Mixing(NamedTuple):
-    """The weights between peers: W (node, node), own weight on the diagonal, 0 where there is no edge.
+class Price(NamedTuple):
+    """What a message costs on the air, where it is not its entries at the price of a parameter."""
 
-    With `waits` a round in lock-step lasts until every edge has been served; without, until each node has been on
-    the air once, and `weights(heard)` may follow who was heard then, (rx, tx) bool.
+    bits: Prices
+    copy_bits: Prices | None = None  # of what one receiver needs of it, sent to each; None: all
+    form: Callable[[State], Array] = _first_form  # which of the forms the message has now
+
+
+class Declares(NamedTuple):
+    """What a method needs, and what it promises; the contract's tests hold it to the promises.
+
+    The promises are for the method as it was built: with all nodes taking part, on `ideal`.
     """
 
-    weights: Callable[[Array], Array]
-    waits: bool = True
+    assumes: frozenset[Assumption] = frozenset()
+    needs: Callable[[int], int] | None = None  # of this many nodes, how many must stay
+    price: Price | None = None  # None: every entry of the message at the price of a parameter
+    differences: bool = False  # are the first d entries of a message a difference of models?
+    exact: bool = False  # it ends at the optimum where nodes differ, if all take part
+    biased: bool = False  # where nodes differ, its distance to the optimum stays with small steps
+    draws: bool = False  # it draws, or breaks ties by number: renumbering nodes changes the result
 
 
-class Server(NamedTuple):
-    """The server's side of a centralised method: a node that computes no gradient.
-
-    `offers(state)` (node,) tells to whom the server wants to send `message(state)` now.
-    """
-
-    init: Callable[[Array, int], State]  # (w0, num_nodes) -> state
-    receive: Callable[[State, Inbox, Array], State]  # (state, inbox, key), once a slot
-    offers: Callable[[State], Array]
-    message: Callable[[State], Array]
-    params: Callable[[State], Array]
-    rounds: Callable[[State], Array]  # aggregations so far
-    prices: Prices | None = None  # None: every entry of the message at the price of a parameter
-    form: Callable[[State], Array] = _first_form  # which of the prices the message has now
+def _keep(state: State, inbox: Inbox) -> State:
+    del inbox
+    return state
 
 
-class Algorithm(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Algorithm:
     """What one node knows at first, does in a slot, sends, and would deploy."""
 
     name: str
@@ -141,24 +137,30 @@ class Algorithm(NamedTuple):
     message: Callable[[State], Array]
     params: Callable[[State], Array]  # its alpha-weighted sum over nodes is the network's model
     receive: Callable[[State, Inbox], State] = _keep
-    computes: Callable[[State], Array] = _always  # does the node want a gradient in this slot?
-    restarts: Callable[[State, Inbox], Array] = (
-        _never  # does it give up the gradient it is working on?
-    )
-    offers: Callable[[State], Array] = _always  # has it something to send?
     model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
-    mixing: Mixing | None = (
-        None  # the weights of the inboxes between peers; None: the data shares alpha
-    )
-    sums: bool = False  # asks `inbox.mix(inbox.weight)` in every slot: an engine may keep it until a copy arrives
-    prices: Prices | None = None  # None: every entry of the message at the price of a parameter
-    copy_prices: Prices | None = (
-        None  # of what one receiver needs of a message, if it is sent to each; None: all of it
-    )
-    form: Callable[[State], Array] = _first_form  # which of the prices the message has now
-    differences: bool = False  # are the first d entries of a message a difference of models?
-    server: Server | None = None
-    needs: Callable[[int], int] | None = (
-        None  # of this many nodes, how many must stay for it to go on
-    )
-    assumes: frozenset[Assumption] = frozenset()
+    travel: Travel = Broadcast()
+    declares: Declares = Declares()
+
+    recipe: ClassVar["Recipe | None"] = None  # how it was built; set on what a `method` returns
+
+    def __eq__(self, other: object) -> bool:
+        if self.recipe is None or not isinstance(other, Algorithm):
+            return self is other
+        return self.recipe == other.recipe
+
+    def __hash__(self) -> int:
+        return id(self) if self.recipe is None else hash(self.recipe)
+
+
+def _parts(algorithm: Algorithm) -> tuple[tuple[Any, ...], Any]:
+    """Return the numbers of an algorithm, and what is fixed in a program that runs it."""
+    if algorithm.recipe is None:
+        return (), algorithm
+    return algorithm.recipe.numbers, algorithm.recipe.without_numbers()
+
+
+def _joined(fixed: Any, numbers: tuple[Any, ...]) -> Algorithm:
+    return fixed if isinstance(fixed, Algorithm) else fixed.build(numbers)
+
+
+jax.tree_util.register_pytree_node(Algorithm, _parts, _joined)

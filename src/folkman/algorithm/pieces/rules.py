@@ -15,46 +15,54 @@ that a node holds, so between peers they cost node x node x d; the mean does not
     Gradient Descent. NeurIPS 2017. arXiv:1703.02757
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from folkman.algorithm.base import Inbox
+from folkman.checks import require
 
-__all__ = ["RULES", "Rule", "check_rule", "combine"]
-
-Rule: TypeAlias = Literal["mean", "trimmed_mean", "median", "krum"]
-RULES: tuple[Rule, ...] = ("mean", "trimmed_mean", "median", "krum")
+__all__ = ["RULES", "Rule", "combine"]
 
 
-def check_rule(rule: Rule, trim: int) -> None:
-    """Refuse a rule that does not exist."""
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-    if trim < 0:
-        raise ValueError(f"trim counts false models to withstand, at least 0, got {trim}")
+class Rule(NamedTuple):
+    """How models are put together; an option of a method, as `rule` and `trim`."""
+
+    rule: Literal["mean", "trimmed_mean", "median", "krum"] = "mean"
+    trim: int = 1
+
+    def check(self) -> None:
+        """Refuse a rule that does not exist."""
+        require(self.rule in RULES, f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+        require(
+            self.trim >= 0,
+            f"trim counts false models to withstand, at least 0, got {self.trim}",
+        )
+
+
+RULES: tuple[str, ...] = get_args(Rule.__annotations__["rule"])
 
 
 def combine(
+    how: Rule,
     inbox: Inbox,
-    weights: Array,
+    weights: Array | None = None,
     own: Array | None = None,
     own_weight: ArrayLike = 0.0,
-    *,
-    rule: Rule = "mean",
-    trim: int = 1,
 ) -> Array:
     """Put the held models, and the node's `own` if there is one, together.
 
-    `weights` (nbr,) and `own_weight` sum to 1; a neighbour of weight 0 does not count. Returns as many entries as a
-    message has.
+    `weights` (nbr,), those of the inbox if None, and `own_weight` sum to 1; a neighbour of weight 0
+    does not count. Returns as many entries as a message has.
     """
+    rule, trim = how
     if rule == "mean":
         mixed = inbox.mix(weights)
         return mixed if own is None else jnp.asarray(own_weight) * own + mixed
-    models, counts = inbox.store[inbox.row], weights > 0
+    models = inbox.store[inbox.row]
+    counts = (inbox.weight if weights is None else weights) > 0
     if own is not None:
         models = jnp.concatenate([own[None], models])
         counts = jnp.concatenate([(jnp.asarray(own_weight) > 0)[None], counts])

@@ -1,32 +1,45 @@
 """Step sizes: a constant or a schedule over a node's own count of updates."""
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from folkman.algorithm.method import Number
+from folkman.checks import require, within
+
 __all__ = ["Decay", "StepSize", "step_size"]
 
 StepSize: TypeAlias = Callable[[Array], ArrayLike]  # updates done so far -> step
-Decay: TypeAlias = Literal["constant", "cosine", "exponential", "inverse_sqrt"]
+LARGEST = 3.4e38  # of a float32
 
 
-def step_size(step: float, decay: Decay = "constant", decay_steps: int = 1000) -> StepSize:
-    """Build a schedule from a base step.
+class Decay(NamedTuple):
+    """How a step shrinks; an option of a method, as `decay` and `decay_steps`.
 
     constant       step
     cosine         to zero over `decay_steps` updates
     exponential    a factor of e every `decay_steps` updates
     inverse_sqrt   step / sqrt(1 + count / decay_steps)
     """
-    if not step >= 0 or step == float("inf"):
-        raise ValueError(f"step must be a finite number of at least 0, got {step}; try 0.1")
-    if decay_steps < 1:
-        raise ValueError(
-            f"decay_steps must be at least 1, got {decay_steps}; it counts updates of a node"
-        )
+
+    decay: Literal["constant", "cosine", "exponential", "inverse_sqrt"] = "constant"
+    decay_steps: int = 1000
+
+
+def step_size(step: Number, how: Decay = Decay()) -> StepSize:  # noqa: B008 - immutable
+    """Build a schedule from a base step."""
+    decay, decay_steps = how
+    require(
+        within(step, 0, LARGEST),
+        f"step must be a finite number of at least 0, got {step}; try 0.1",
+    )
+    require(
+        decay_steps >= 1,
+        f"decay_steps must be at least 1, got {decay_steps}; it counts updates of a node",
+    )
     if decay == "constant":
         return lambda _: step
     if decay == "inverse_sqrt":

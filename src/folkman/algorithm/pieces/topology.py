@@ -12,19 +12,17 @@
     doi:10.1016/j.sysconle.2004.02.022
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Mixing
+from folkman.algorithm.travel import Mixing
 from folkman.checks import need
 
-__all__ = ["Topology", "graph", "metropolis", "mixing"]
-
-Topology: TypeAlias = Literal["complete", "ring", "star", "regular", "schedule"]
+__all__ = ["Graph", "metropolis"]
 
 
 def metropolis(adjacency: Array) -> Array:
@@ -34,43 +32,64 @@ def metropolis(adjacency: Array) -> Array:
     return edge + jnp.diag(1.0 - jnp.sum(edge, axis=1))
 
 
-def graph(
-    topology: Topology, num_nodes: int, degree: int = 4, graph_seed: int = 0
-) -> NDArray[np.bool_]:
-    """Return the adjacency matrix (node, node) of a fixed graph."""
-    nodes = np.arange(num_nodes)
-    if topology == "complete":
-        found = np.ones((num_nodes, num_nodes), bool)
-    elif topology == "ring":
-        found = np.isin((nodes[:, None] - nodes[None]) % num_nodes, (1, num_nodes - 1))
-    elif topology == "star":
-        found = (nodes[:, None] == 0) | (nodes[None] == 0)
-    elif topology == "regular":
-        nx = need("networkx", "networkx")  # no other graph needs it
+class Graph(NamedTuple):
+    """Who mixes with whom; an option of a method, as `topology`, `degree` and `graph_seed`.
 
-        if degree >= num_nodes or (degree * num_nodes) % 2:
+    `degree` and `graph_seed` are of the topology 'regular'.
+    """
+
+    topology: Literal["complete", "ring", "star", "regular", "schedule"] = "ring"
+    degree: int = 4
+    graph_seed: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether a round lasts until every edge has been served."""
+        return self.topology != "schedule"
+
+    def adjacency(self, num_nodes: int) -> NDArray[np.bool_]:
+        """Return the adjacency matrix (node, node) of a fixed graph."""
+        nodes = np.arange(num_nodes)
+        if self.topology == "complete":
+            found = np.ones((num_nodes, num_nodes), bool)
+        elif self.topology == "ring":
+            found = np.isin((nodes[:, None] - nodes[None]) % num_nodes, (1, num_nodes - 1))
+        elif self.topology == "star":
+            found = (nodes[:, None] == 0) | (nodes[None] == 0)
+        elif self.topology == "regular":
+            found = _regular(num_nodes, self.degree, self.graph_seed)
+        else:
             raise ValueError(
-                f"a graph of {num_nodes} nodes with {degree} neighbours each does not exist; "
-                "take a degree below the number of nodes, even if that number is odd"
+                "topology must be complete, ring, star, regular or schedule, "
+                f"got {self.topology!r}"
             )
-        found = nx.to_numpy_array(nx.random_regular_graph(degree, num_nodes, seed=graph_seed)) > 0
-    else:
+        return found & ~np.eye(num_nodes, dtype=bool)
+
+    def check(self) -> None:
+        """Refuse a graph that does not exist."""
+        if self.topology == "regular":
+            self.adjacency(2 * self.degree)
+        elif self.waits:
+            self.adjacency(2)
+
+    def mixing(self) -> Mixing:
+        """Return the Metropolis weights, as an algorithm hands them to its engine."""
+        self.check()
+        if self.waits:
+            return Mixing(lambda heard: metropolis(jnp.asarray(self.adjacency(len(heard)))))
+        return Mixing(_mutual, waits=False)
+
+
+def _mutual(heard: Array) -> Array:
+    """Return the weights of those who heard each other."""
+    return metropolis(heard & heard.T & ~jnp.eye(len(heard), dtype=bool))
+
+
+def _regular(num_nodes: int, degree: int, seed: int) -> NDArray[np.bool_]:
+    nx = need("networkx", "networkx")  # no other graph needs it
+    if degree >= num_nodes or (degree * num_nodes) % 2:
         raise ValueError(
-            f"topology must be complete, ring, star, regular or schedule, got {topology!r}"
+            f"a graph of {num_nodes} nodes with {degree} neighbours each does not exist; "
+            "take a degree below the number of nodes, even if that number is odd"
         )
-    return found & ~np.eye(num_nodes, dtype=bool)
-
-
-def mixing(topology: Topology, degree: int = 4, graph_seed: int = 0) -> Mixing:
-    """Return the Metropolis weights of a topology, as an algorithm hands them to its engine."""
-    if topology == "schedule":
-        return Mixing(
-            lambda heard: metropolis(heard & heard.T & ~jnp.eye(len(heard), dtype=bool)),
-            waits=False,
-        )
-    graph(
-        topology, 2 if topology != "regular" else 2 * degree, degree, graph_seed
-    )  # refuse unknown names at once
-    return Mixing(
-        lambda heard: metropolis(jnp.asarray(graph(topology, len(heard), degree, graph_seed)))
-    )
+    return nx.to_numpy_array(nx.random_regular_graph(degree, num_nodes, seed=seed)) > 0

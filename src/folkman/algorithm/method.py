@@ -1,0 +1,116 @@
+"""From a builder's options to an algorithm that is a value.
+
+    @method
+    def fedavg(step: Number = 0.1, local_steps: int = 1, decay: Decay = Decay()) -> Algorithm: ...
+
+A `method` remembers how its algorithm was built. Options annotated `Number` only enter arithmetic:
+they are arguments of a compiled program, so that a loop over steps compiles once. All other options
+are fixed in it. Inside a program the builder runs again, with traced numbers, so a builder checks
+numbers with functions that let a traced one through (`folkman.checks`).
+
+An option whose type is a NamedTuple of options (`Decay`, `Graph`, `Rule`) appears in the signature
+as its fields: `fedavg(decay="cosine", decay_steps=100)`.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, NamedTuple, ParamSpec, TypeAlias, get_args, get_type_hints
+
+from folkman.algorithm.base import Algorithm
+
+__all__ = ["Number", "Recipe", "method"]
+
+TRACED = "an argument of the compiled program"
+Number: TypeAlias = Annotated[float, TRACED]
+"""A number that only enters arithmetic."""
+
+Options = ParamSpec("Options")
+
+
+class Recipe(NamedTuple):
+    """How an algorithm was built: equal recipes make equal algorithms."""
+
+    builder: Callable[..., Algorithm]
+    fixed: tuple[tuple[str, Any], ...]  # options by name
+    named: tuple[str, ...]  # the options that are numbers
+    numbers: tuple[Any, ...]
+
+    def without_numbers(self) -> "Recipe":
+        """Return what programs have in common that differ in numbers alone."""
+        return self._replace(numbers=())
+
+    def build(self, numbers: tuple[Any, ...]) -> Algorithm:
+        """Build the algorithm anew with other numbers, traced ones too."""
+        options = dict(self.fixed) | dict(zip(self.named, numbers, strict=True))
+        return _remembered(self.builder(**options), self._replace(numbers=tuple(numbers)))
+
+
+def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    """Let a builder's algorithms be values, and its groups of options be single options."""
+    hints = get_type_hints(builder, include_extras=True)
+    parameters, groups = _flat(inspect.signature(builder), hints)
+    signature = inspect.Signature(parameters, return_annotation=Algorithm)
+    named = tuple(each.name for each in parameters if TRACED in _extras(each.annotation))
+
+    def grouped(**given: Any) -> Algorithm:
+        options = dict(given)
+        for name, kind in groups.items():
+            options[name] = kind(**{field: options.pop(field) for field in kind._fields})
+        return builder(**options)
+
+    @wraps(builder)
+    def build(*args: Any, **kwargs: Any) -> Algorithm:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        options = dict(bound.arguments)
+        built = grouped(**options)
+        numbers = {name: _number(options[name]) for name in named if options[name] is not None}
+        fixed = tuple((name, value) for name, value in options.items() if name not in numbers)
+        return _remembered(built, Recipe(grouped, fixed, tuple(numbers), tuple(numbers.values())))
+
+    build.__signature__ = signature  # type: ignore[attr-defined]
+    build.__annotations__ = {each.name: each.annotation for each in parameters}
+    build.__annotations__["return"] = Algorithm
+    return build
+
+
+def _flat(
+    signature: inspect.Signature, hints: dict[str, Any]
+) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """Return the parameters with the fields of groups in their places, and the groups by name."""
+    found: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for each in signature.parameters.values():
+        kind = hints.get(each.name, Any)
+        if not (isinstance(kind, type) and hasattr(kind, "_fields")):
+            found.append(each.replace(annotation=kind))
+            continue
+        groups[each.name] = kind
+        types = get_type_hints(kind, include_extras=True)
+        found += [
+            each.replace(name=name, annotation=types[name], default=getattr(each.default, name))
+            for name in kind._fields
+        ]
+    return found, groups
+
+
+def _extras(annotation: Any) -> tuple[Any, ...]:
+    """Return what is annotated to a type, or to one of the types of a union."""
+    own = getattr(annotation, "__metadata__", ())
+    return own + tuple(extra for part in get_args(annotation) for extra in _extras(part))
+
+
+def _number(value: Any) -> Any:
+    """Return a whole number as a float: both are then one program."""
+    return float(value) if isinstance(value, int) else value
+
+
+def _remembered(algorithm: Algorithm, recipe: Recipe) -> Algorithm:
+    """Note how an algorithm was built, unless an option cannot be compared by value."""
+    try:
+        hash(recipe)
+    except TypeError:
+        return algorithm
+    object.__setattr__(algorithm, "recipe", recipe)
+    return algorithm

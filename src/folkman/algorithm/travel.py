@@ -1,0 +1,155 @@
+"""How messages reach others: four ways, each a type. An engine finds its half of a way by the type.
+
+    Broadcast   between peers on their own beat: of each neighbour only the freshest message is
+                seen, so losing, repeating or delaying one must be harmless
+    Rounds      between peers in lock-step: when all nodes are ready, the messages of this moment
+                reach all neighbours, and `inbox.heard` is True at once for all of them and for the
+                node itself
+    Star        around a server: a node's only neighbour is the server
+    Hierarchy   in cells, each around its station, and the stations around a root
+
+A way also says when a node computes: always, or until it is ready for a round.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+from jax import Array
+
+if TYPE_CHECKING:
+    from folkman.algorithm.base import Inbox, Price
+
+__all__ = ["Broadcast", "Hierarchy", "Mixing", "Rounds", "Server", "Star", "Travel"]
+
+State: TypeAlias = Any  # a NamedTuple of arrays
+
+
+class Mixing(NamedTuple):
+    """The weights between peers: W (node, node), own weight on the diagonal, 0 for no edge.
+
+    With `waits` a round in lock-step lasts until every edge has been served; without, until each
+    node has been on the air once, and `weights(heard)` may follow who was heard, (rx, tx) bool.
+    """
+
+    weights: Callable[[Array], Array]
+    waits: bool = True
+
+
+class Server(NamedTuple):
+    """The server's side of a centralised method: a node that computes no gradient.
+
+    `offers(state)` (node,) tells to whom the server wants to send `message(state)` now.
+    """
+
+    init: Callable[[Array, int], State]  # (w0, num_nodes) -> state
+    receive: Callable[[State, "Inbox", Array], State]  # (state, inbox, key), in every slot
+    offers: Callable[[State], Array]
+    message: Callable[[State], Array]
+    params: Callable[[State], Array]
+    rounds: Callable[[State], Array]  # aggregations so far
+    price: "Price | None" = None  # None: every entry of the message at the price of a parameter
+
+
+def _yes(state: State) -> Array:
+    del state
+    return jnp.asarray(True)
+
+
+def _never(state: State, inbox: "Inbox") -> Array:
+    del state, inbox
+    return jnp.asarray(False)
+
+
+class Travel:
+    """A way to travel. What it says of a node's pace is the same question for all of them."""
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node wants a gradient in this slot."""
+        return _yes(state)
+
+    def offers(self, state: State) -> Array:
+        """Tell whether the node has something to send."""
+        return _yes(state)
+
+    def restarts(self, state: State, inbox: "Inbox") -> Array:
+        """Tell whether the node gives up the gradient it is working on."""
+        return _never(state, inbox)
+
+
+@dataclass(frozen=True)
+class Broadcast(Travel):
+    """Between peers on their own beat; `mixing` None: inboxes are weighted by the data shares."""
+
+    mixing: Mixing | None = None
+    has_news: Callable[[State], Array] = _yes
+
+    def offers(self, state: State) -> Array:
+        """Tell whether the node has something to send."""
+        return self.has_news(state)
+
+
+@dataclass(frozen=True)
+class Rounds(Travel):
+    """Between peers in lock-step: a node computes until it is `ready`, then offers its message."""
+
+    mixing: Mixing
+    ready: Callable[[State], Array]
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node's part of the round is not done yet."""
+        return ~self.ready(state)
+
+    def offers(self, state: State) -> Array:
+        """Tell whether the node's part of the round is done."""
+        return self.ready(state)
+
+
+@dataclass(frozen=True)
+class Star(Travel):
+    """Around a server: a node computes until it is `ready`, then uploads and waits for an answer."""
+
+    server: Server
+    ready: Callable[[State], Array]
+    uploads: Callable[[State], Array] | None = None  # does who is ready upload? None: yes
+    gives_up: Callable[[State, "Inbox"], Array] = _never
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node has work left."""
+        return ~self.ready(state)
+
+    def offers(self, state: State) -> Array:
+        """Tell whether the node has an upload."""
+        ready = self.ready(state)
+        return ready if self.uploads is None else ready & self.uploads(state)
+
+    def restarts(self, state: State, inbox: "Inbox") -> Array:
+        """Tell whether a new model ends the work on the one before."""
+        return self.gives_up(state, inbox)
+
+
+@dataclass(frozen=True)
+class Hierarchy(Travel):
+    """In cells: nodes around their station, and the stations around a root.
+
+    Node i belongs to cell `i % cells`. A station acts as the server of its cell's nodes and, when
+    its state says so, as a node of the root: `up(station state)` is what it sends there and
+    `down(station state, root's message)` what it makes of the answer.
+    """
+
+    cells: int
+    station: Server
+    root: Server
+    ready: Callable[[State], Array]
+    asks_root: Callable[[State], Array]  # does a station want to upload to the root?
+    up: Callable[[State], Array]
+    down: Callable[[State, Array], State]
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node has work left."""
+        return ~self.ready(state)
+
+    def offers(self, state: State) -> Array:
+        """Tell whether the node has an upload."""
+        return self.ready(state)
