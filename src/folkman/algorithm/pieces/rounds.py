@@ -88,9 +88,7 @@ def in_rounds(
             return params(state.memory)
         return point(state.memory, inbox, state.taken)
 
-    def update(
-        state: RoundState, inbox: Inbox, loss: Array, grad: Array, key: Array
-    ) -> RoundState:
+    def update(state: RoundState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> RoundState:
         found = Gradient(
             value=grad,
             loss=loss,

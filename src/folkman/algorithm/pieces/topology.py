@@ -60,8 +60,7 @@ class Graph(NamedTuple):
             found = _regular(num_nodes, self.degree, self.graph_seed)
         else:
             raise ValueError(
-                "topology must be complete, ring, star, regular or schedule, "
-                f"got {self.topology!r}"
+                f"topology must be complete, ring, star, regular or schedule, got {self.topology!r}"
             )
         return found & ~np.eye(num_nodes, dtype=bool)
 
