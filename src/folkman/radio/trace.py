@@ -59,15 +59,17 @@ def record_timeline(
     `message_bits` matters to a radio, whose transfers take as long as their size asks; delay laws ignore it.
     """
 
+    peers = network.peers()
+
     @partial(jax.jit, static_argnums=0)
     def roll(length: int) -> tuple[Array, Array]:
         key = make_key(seed, Stream.DELAY)
         offers = jnp.ones(num_nodes, bool)
 
         def slot(state: object, t: Array) -> tuple[object, Delivery]:
-            return network.step(state, offers, message_bits, jax.random.fold_in(key, t))
+            return peers.step(state, offers, message_bits, jax.random.fold_in(key, t))
 
-        _, deliveries = lax.scan(slot, network.init(num_nodes, key), jnp.arange(length))
+        _, deliveries = lax.scan(slot, peers.init(num_nodes, key), jnp.arange(length))
         return deliveries.held, deliveries.sends
 
     held, sends = roll(slots)
