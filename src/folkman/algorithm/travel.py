@@ -94,8 +94,8 @@ class Broadcast(Travel):
 class Rounds(Travel):
     """Between peers in lock-step: a node computes until it is `ready`, then offers its message."""
 
-    mixing: Mixing
     ready: Callable[[State], Array]
+    mixing: Mixing | None = None  # None: everyone hears everyone, weighted by the data shares
 
     def computes(self, state: State) -> Array:
         """Tell whether the node's part of the round is not done yet."""

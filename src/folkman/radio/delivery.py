@@ -32,6 +32,7 @@ __all__ = [
     "Transfer",
     "as_value",
     "check_horizon",
+    "let_pass",
 ]
 
 NetworkState: TypeAlias = Any  # a NamedTuple of arrays
@@ -180,6 +181,18 @@ def as_value(*numbers: str) -> Callable[[Kind], Kind]:
         return kind
 
     return register
+
+
+def let_pass(network: Network) -> None:
+    """Let a network of one's own pass through `jax.jit`, all of it fixed, if it says nothing else."""
+    if not jax.tree_util.all_leaves([network]):
+        return
+    if type(network).__hash__ is None:
+        raise ValueError(
+            f"a network must be a value that cannot change, {type(network).__name__} can; "
+            "make it a dataclass with frozen=True"
+        )
+    jax.tree_util.register_static(type(network))
 
 
 def check_horizon(network: Network, slots: int) -> None:

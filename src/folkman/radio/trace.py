@@ -18,7 +18,7 @@ import os
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,27 @@ from folkman.files import write_whole
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import Delivery, Network
 
-__all__ = ["PeerTimeline", "StarTimeline", "check_timeline", "load", "record_timeline", "save"]
+__all__ = [
+    "KINDS",
+    "PeerTimeline",
+    "StarTimeline",
+    "Timeline",
+    "check_timeline",
+    "load",
+    "record_timeline",
+    "save",
+]
+
+
+class Timeline(Protocol):
+    """Who did what when; what else there is depends on the way that messages travel."""
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """Return who finished a gradient in which slot, (slot, node)."""
+        ...
+
+    def _asdict(self) -> dict[str, NDArray]: ...
 
 
 class PeerTimeline(NamedTuple):
@@ -51,6 +71,10 @@ class StarTimeline(NamedTuple):
     finished: NDArray[np.bool_]
 
 
+KINDS: list[Any] = [PeerTimeline, StarTimeline]
+"""The timelines that a file may hold; a new way to travel adds its own."""
+
+
 def record_timeline(
     network: Network, num_nodes: int, slots: int, seed: int = 0, message_bits: int = 16
 ) -> PeerTimeline:
@@ -58,7 +82,6 @@ def record_timeline(
 
     `message_bits` matters to a radio, whose transfers take as long as their size asks; delay laws ignore it.
     """
-
     peers = network.peers()
 
     @partial(jax.jit, static_argnums=0)
@@ -81,7 +104,7 @@ def record_timeline(
     )
 
 
-def save(timeline: PeerTimeline | StarTimeline, path: str | os.PathLike[str]) -> None:
+def save(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     """Write a timeline as a compressed `.npz`, whole or not at all."""
 
     def write(part: Path) -> None:
@@ -91,7 +114,7 @@ def save(timeline: PeerTimeline | StarTimeline, path: str | os.PathLike[str]) ->
     write_whole(Path(path), write)
 
 
-def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
+def load(path: str | os.PathLike[str]) -> Timeline:
     """Read a timeline that `save` wrote; nothing in the file is executed."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -104,18 +127,18 @@ def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
         raise ValueError(
             f"expected a timeline saved as .npz, {path} is not readable: {error}"
         ) from error
-    for kind in (PeerTimeline, StarTimeline):
+    for kind in KINDS:
         if set(tables) == set(kind._fields):
             timeline = kind(**tables)
             check_timeline(timeline)
             return timeline
     raise ValueError(
-        f"a timeline holds {', '.join(PeerTimeline._fields)} or {', '.join(StarTimeline._fields)}; "
+        f"a timeline holds {' or '.join(', '.join(kind._fields) for kind in KINDS)}; "
         f"{path} holds {', '.join(sorted(tables)) or 'nothing'}; was it written by folkman.radio.trace.save?"
     )
 
 
-def check_timeline(timeline: PeerTimeline | StarTimeline) -> None:
+def check_timeline(timeline: Timeline) -> None:
     """Refuse tables that do not fit together, or copies from the future or never sent."""
     slots, nodes = timeline.finished.shape
     for name, table in timeline._asdict().items():
@@ -124,7 +147,7 @@ def check_timeline(timeline: PeerTimeline | StarTimeline) -> None:
             raise ValueError(
                 f"timeline table '{name}' should have shape {shape}, it has {table.shape}"
             )
-    if isinstance(timeline, StarTimeline):
+    if not isinstance(timeline, PeerTimeline):
         return
     others = ~np.eye(nodes, dtype=bool)
     for t, held in enumerate(timeline.held):
