@@ -4,7 +4,8 @@ A method is imported when it is first used. Its builder has the name of its file
 `from folkman.algorithm.dpsgd import dpsgd`, `ALGORITHMS["dpsgd"]` or `folkman.dpsgd`.
 """
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Mixing, Place, Server
+from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place
+from folkman.algorithm.travel import Mixing, Server
 from folkman.builders import Builders
 
 __all__ = ["ALGORITHMS", "Algorithm", "Assumption", "Inbox", "Mixing", "Place", "Server"]

@@ -224,9 +224,7 @@ def _row(
     models, measured = _measures(problem, simulation.network, simulation.algorithm, carry)
     nodes, finished = len(totals.gradients), sum(totals.gradients)
     sent = sum(totals.traffic.sent) / nodes
-    rounds = float(
-        jnp.mean(jax.vmap(lambda held: jnp.asarray(medium.rounds(held, sent)))(carry.medium))
-    )
+    rounds = jax.vmap(medium.rounds)(carry.medium)
     bits, bits_unicast = traffic_bits(simulation, totals)
     net = jax.vmap(medium.measures)(carry.medium)
     extremes = ("consensus_max", "node_norm")
@@ -234,7 +232,7 @@ def _row(
         "slots": slots,
         "seconds": slots * simulation.clock.slot_s,
         "gradients": finished / nodes,
-        "rounds": rounds,
+        "rounds": sent if rounds is None else float(jnp.mean(rounds)),
         "bits": bits,
         **{
             name: float((jnp.max if name in extremes else jnp.mean)(value))

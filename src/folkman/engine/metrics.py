@@ -155,9 +155,10 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
 
 def _rounds(simulation: "Simulation", mark: "Mark") -> float:
     """Return the server's aggregations, or the broadcasts of a node on average."""
-    sent = sum(mark.totals.traffic.sent) / simulation.problem.num_nodes
-    medium = medium_of(simulation.algorithm, simulation.network)
-    return float(medium.rounds(mark.carry.medium, sent))
+    rounds = simulation.medium.rounds(mark.carry.medium)
+    if rounds is not None:
+        return float(rounds)
+    return sum(mark.totals.traffic.sent) / simulation.problem.num_nodes
 
 
 def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:

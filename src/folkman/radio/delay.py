@@ -90,7 +90,7 @@ StarLaw = Callable[
 
 
 @as_value("gamma")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DelayNetwork(Network):
     """A delay law, for every way to travel.
 

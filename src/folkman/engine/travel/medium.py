@@ -112,10 +112,10 @@ class Medium(ABC, Generic[Way]):
         del held
         return jnp.dot(problem.share, params, precision="highest")
 
-    def rounds(self, held: Held, sent: float) -> Array | float:
-        """Return the rounds so far: `sent`, the broadcasts of a node on average."""
+    def rounds(self, held: Held) -> Array | None:
+        """Return the aggregations so far; None where the broadcasts of a node are its rounds."""
         del held
-        return sent
+        return None
 
     def lacks_room(self, held: Held) -> Array:
         """Tell whether a copy was needed that found no room: the stretch must be run again."""

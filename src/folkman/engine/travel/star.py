@@ -150,9 +150,8 @@ class StarMedium(Medium):
         del problem, params
         return self.server.params(held.server)
 
-    def rounds(self, held: StarHeld, sent: float) -> Array:
+    def rounds(self, held: StarHeld) -> Array:
         """Return the server's aggregations."""
-        del sent
         return self.server.rounds(held.server)
 
     def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> StarTimeline:
