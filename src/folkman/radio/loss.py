@@ -57,7 +57,7 @@ class Lossy(Network):
         )
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override] - that of the network below
         """Return the name of the network below."""
         return self.network.name
 
@@ -67,7 +67,7 @@ class Lossy(Network):
         return self.network.slot_s  # type: ignore[attr-defined]
 
     @property
-    def bits_per_parameter(self) -> int:
+    def bits_per_parameter(self) -> int:  # type: ignore[override]
         """Return the price of one parameter on the air."""
         return self.network.bits_per_parameter
 

@@ -50,7 +50,11 @@ class Timeline(Protocol):
         """Return who finished a gradient in which slot, (slot, node)."""
         ...
 
-    def _asdict(self) -> dict[str, NDArray]: ...
+    def _asdict(self) -> dict[str, Any]: ...
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        ...
 
 
 class PeerTimeline(NamedTuple):
@@ -59,6 +63,11 @@ class PeerTimeline(NamedTuple):
     held: NDArray[np.int32]  # (slot, rx, tx)
     sends: NDArray[np.bool_]  # (slot, tx)
     finished: NDArray[np.bool_]  # (slot, node)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        slots, nodes = self.finished.shape
+        return {"held": (slots, nodes, nodes), "sends": (slots, nodes), "finished": (slots, nodes)}
 
 
 class StarTimeline(NamedTuple):
@@ -69,6 +78,10 @@ class StarTimeline(NamedTuple):
     down_started: NDArray[np.bool_]
     down_arrived: NDArray[np.bool_]
     finished: NDArray[np.bool_]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        return dict.fromkeys(self._fields, self.finished.shape)
 
 
 KINDS: list[Any] = [PeerTimeline, StarTimeline]
@@ -140,15 +153,16 @@ def load(path: str | os.PathLike[str]) -> Timeline:
 
 def check_timeline(timeline: Timeline) -> None:
     """Refuse tables that do not fit together, or copies from the future or never sent."""
-    slots, nodes = timeline.finished.shape
-    for name, table in timeline._asdict().items():
-        shape = (slots, nodes, nodes) if name == "held" else (slots, nodes)
+    tables = timeline._asdict()
+    for name, shape in timeline.shapes().items():
+        table = tables[name]
         if table.shape != shape:
             raise ValueError(
                 f"timeline table '{name}' should have shape {shape}, it has {table.shape}"
             )
     if not isinstance(timeline, PeerTimeline):
         return
+    nodes = timeline.finished.shape[1]
     others = ~np.eye(nodes, dtype=bool)
     for t, held in enumerate(timeline.held):
         if (held[others] > t).any() or (held < 0).any():

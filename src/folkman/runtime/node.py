@@ -19,14 +19,14 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, State
-from folkman.algorithm.travel import Server
+from folkman.algorithm.travel import Server, Star
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.learnable import Learnable
 from folkman.runtime.codec import SERVER, Message, Sign, encode
 from folkman.runtime.mailbox import Checks, Mailbox
 from folkman.runtime.ways import way_of
 
-__all__ = ["Mailbox", "Node", "ServerNode", "Wire"]
+__all__ = ["Mailbox", "Node", "Seat", "ServerNode", "Wire", "first_upload"]
 
 
 class Wire(NamedTuple):
@@ -228,15 +228,29 @@ class Node:
         return node_key(make_key(self._seed, stream), self.index, self.steps)
 
 
+def first_upload(initial: Array, algorithm: Algorithm, num_nodes: int, key: Array) -> Array:
+    """Return the message of a node that has done nothing yet."""
+    state = _begin(initial, algorithm, num_nodes, jax.device_put(np.int32(0)), key)
+    return algorithm.message(state)
+
+
 @partial(jax.jit, static_argnums=1)
 def _serve(state: State, server: Server, inbox: Inbox, key: Array) -> State:
     return server.receive(state, inbox, key)
 
 
-class ServerNode:
-    """The server of a centralised method: a node's only neighbour, `SERVER` on the wire."""
+class Seat(NamedTuple):
+    """Where a server sits: what it does, and whom it hears."""
 
-    index = SERVER
+    server: Server
+    index: int  # its number on the wire
+    first: Array  # what it holds of a sender before it hears any
+    weights: NDArray  # (sender,)
+    first_sender: int = 0
+
+
+class ServerNode:
+    """A side of a method that computes no gradient; around a server: a node's only neighbour."""
 
     def __init__(
         self,
@@ -248,33 +262,42 @@ class ServerNode:
         seed: int = 0,
         wire: Wire | None = None,
     ) -> None:
-        server = getattr(algorithm.travel, "server", None)
-        if server is None:
-            raise ValueError(f"{algorithm.name} has no server role; run it between peers")
         self.algorithm = algorithm
         self.way = way_of(algorithm)
-        self.server: Server = server
         self.wire = wire or Wire(run)
-        self.state: State = self.server.init(initial, len(shares))
-        key = make_key(seed, Stream.START)
-        first = np.asarray(
-            algorithm.message(
-                _begin(initial, algorithm, len(shares), jax.device_put(np.int32(0)), key)
-            )
-        )
+        seat = self._seat(initial, np.asarray(shares), make_key(seed, Stream.START))
+        self.server, self.index = seat.server, seat.index
+        self._weights, self._first_sender = seat.weights, seat.first_sender
+        self.state: State = self.server.init(initial, len(seat.weights))
         self.mailbox = Mailbox(
-            first, len(shares), self.wire.run, note_broken=True, checks=self.wire.checks
+            np.asarray(seat.first),
+            len(seat.weights),
+            self.wire.run,
+            first_sender=seat.first_sender,
+            note_broken=True,
+            checks=self.wire.checks,
         )
-        self._shares = np.asarray(shares)
         self._seed = seed
         self.slot = 0
         self.used = self.mailbox.sequence.copy()
         self.sequence = 0
 
+    def _seat(self, initial: Array, shares: NDArray, key: Array) -> Seat:
+        """Return where the server of a star sits."""
+        if not isinstance(self.algorithm.travel, Star):
+            raise ValueError(f"{self.algorithm.name} has no server role; run it between peers")
+        first = first_upload(initial, self.algorithm, len(shares), key)
+        return Seat(self.algorithm.travel.server, SERVER, first, shares)
+
+    def _draws(self) -> Array:
+        """Return the key of this slot's draws."""
+        key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
+        return jax.random.fold_in(key, int(Stream.SERVER))
+
     @property
     def neighbours(self) -> list[int]:
         """Return the numbers of the nodes."""
-        return list(range(len(self._shares)))
+        return [self._first_sender + int(row) for row in np.flatnonzero(self._weights)]
 
     @property
     def steps(self) -> int:
@@ -293,11 +316,8 @@ class ServerNode:
         """Let the server act on what arrived; tell whether it has an answer to send."""
         with self.mailbox.lock:
             self.used = self.mailbox.sequence.copy()
-            inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
-        key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
-        self.state = _serve(
-            self.state, self.server, inbox, jax.random.fold_in(key, int(Stream.SERVER))
-        )
+            inbox = self.mailbox.inbox(self._weights, 0.0, self.slot)
+        self.state = _serve(self.state, self.server, inbox, self._draws())
         self.slot += 1
         return bool(self.offers().any())
 
@@ -320,7 +340,7 @@ class ServerNode:
         self.sequence += 1
         params = np.asarray(self.server.message(self.state))
         return (
-            self.wire.encode(Message(self.wire.run, SERVER, self.sequence, self.slot, params)),
+            self.wire.encode(Message(self.wire.run, self.index, self.sequence, self.slot, params)),
             self.sequence,
             self.slot,
         )

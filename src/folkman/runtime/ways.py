@@ -246,12 +246,25 @@ class StarWay(Way):
         return None
 
 
-WAYS: dict[type[Travel], type[Way]] = {Broadcast: PeerWay, Rounds: RoundWay, Star: StarWay}
+WAYS: dict[type[Travel], type[Way]] = {
+    Broadcast: PeerWay,
+    Rounds: RoundWay,
+    Star: StarWay,
+}
+
+
+def _found(kind: type[Travel]) -> type[Way] | None:
+    """Return the way of a type; one that few nodes need is imported when it is met."""
+    if kind.__name__ == "Hierarchy":
+        from folkman.runtime.hierarchy import HierarchyWay
+
+        return HierarchyWay
+    return WAYS.get(kind)
 
 
 def way_of(algorithm: Algorithm) -> Way:
     """Return what devices do for an algorithm's way to travel."""
-    way = WAYS.get(type(algorithm.travel))
+    way = _found(type(algorithm.travel))
     if way is None:
         known = ", ".join(kind.__name__ for kind in WAYS)
         raise ValueError(
