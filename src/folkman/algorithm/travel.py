@@ -13,7 +13,7 @@ A way also says when a node computes: always, or until it is ready for a round.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
@@ -65,6 +65,14 @@ def _never(state: State, inbox: "Inbox") -> Array:
 class Travel:
     """A way to travel. What it says of a node's pace is the same question for all of them."""
 
+    role: ClassVar[str]  # as a list of methods has it
+    a_round: ClassVar[str]  # who sends in a round, for a price: I nodes, or one broadcast
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Return the sides of the method that compute no gradient, the nearest to a node first."""
+        return ()
+
     def computes(self, state: State) -> Array:
         """Tell whether the node wants a gradient in this slot."""
         return _yes(state)
@@ -82,6 +90,9 @@ class Travel:
 class Broadcast(Travel):
     """Between peers on their own beat; `mixing` None: inboxes are weighted by the data shares."""
 
+    role = "peers, asynchronous"
+    a_round = "a broadcast: {up}"
+
     mixing: Mixing | None = None
     has_news: Callable[[State], Array] = _yes
 
@@ -94,8 +105,11 @@ class Broadcast(Travel):
 class Rounds(Travel):
     """Between peers in lock-step: a node computes until it is `ready`, then offers its message."""
 
-    mixing: Mixing
+    role = "peers, in lock-step"
+    a_round = "I ({up})"
+
     ready: Callable[[State], Array]
+    mixing: Mixing | None = None  # None: everyone hears everyone, weighted by the data shares
 
     def computes(self, state: State) -> Array:
         """Tell whether the node's part of the round is not done yet."""
@@ -110,10 +124,18 @@ class Rounds(Travel):
 class Star(Travel):
     """Around a server: a node computes until it is `ready`, then uploads and waits for an answer."""
 
+    role = "server"
+    a_round = "I ({up}) + {down}"
+
     server: Server
     ready: Callable[[State], Array]
     uploads: Callable[[State], Array] | None = None  # does who is ready upload? None: yes
     gives_up: Callable[[State, "Inbox"], Array] = _never
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Return the server."""
+        return (self.server,)
 
     def computes(self, state: State) -> Array:
         """Tell whether the node has work left."""
@@ -127,29 +149,3 @@ class Star(Travel):
     def restarts(self, state: State, inbox: "Inbox") -> Array:
         """Tell whether a new model ends the work on the one before."""
         return self.gives_up(state, inbox)
-
-
-@dataclass(frozen=True)
-class Hierarchy(Travel):
-    """In cells: nodes around their station, and the stations around a root.
-
-    Node i belongs to cell `i % cells`. A station acts as the server of its cell's nodes and, when
-    its state says so, as a node of the root: `up(station state)` is what it sends there and
-    `down(station state, root's message)` what it makes of the answer.
-    """
-
-    cells: int
-    station: Server
-    root: Server
-    ready: Callable[[State], Array]
-    asks_root: Callable[[State], Array]  # does a station want to upload to the root?
-    up: Callable[[State], Array]
-    down: Callable[[State, Array], State]
-
-    def computes(self, state: State) -> Array:
-        """Tell whether the node has work left."""
-        return ~self.ready(state)
-
-    def offers(self, state: State) -> Array:
-        """Tell whether the node has an upload."""
-        return self.ready(state)

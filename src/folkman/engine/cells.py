@@ -9,9 +9,8 @@ the number of cells. A row is the mean over cells; its bits are those of all cel
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,19 +21,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
 from folkman.engine.metrics import Totals, cell_measures, traffic_bits
+from folkman.engine.presence import Presence
+from folkman.engine.programs import compiled
 from folkman.engine.simulate import (
-    MOST_COUNTED,
-    STRETCH,
     Clock,
     Recording,
     Simulation,
     check_clock,
     check_fit,
     check_length,
-    is_missing,
+    longest_stretch,
     note,
     one_slot,
-    with_room,
 )
 from folkman.engine.slot import Carry, clear, first
 from folkman.problem.cores import unparted
@@ -50,15 +48,6 @@ ROOM_BYTES = 10**9
 
 COPIES = 8
 """Vectors a node, about: its parameters, copies of them on their way, points and gradients."""
-
-
-class _Fixed(NamedTuple):
-    """What a program is compiled for."""
-
-    network: Network
-    algorithm: Algorithm
-    compute: tuple[int, ...]
-    faults: Any
 
 
 def simulate_cells(
@@ -119,20 +108,16 @@ def _march(
     """Yield the models (cell, d) and the row of some cells at slot 0, every recorded slot and the last."""
     problem = _placed(field.problem(cells))
     nodes = field.first.num_nodes
-    fixed = _Fixed(
-        simulation.network,
-        simulation.algorithm,
-        simulation.clock.per_node(nodes),
-        simulation.faults,
-    )
+    network, algorithm, medium = simulation.network, simulation.algorithm, simulation.medium
+    compute, faults = simulation.clock.per_node(nodes), simulation.faults
     seeds = jnp.asarray(
         np.random.SeedSequence(seed).generate_state(field.num_cells)[cells.start : cells.stop]
     )
-    carry = _first(problem, fixed, _placed(seeds))
+    carry = _first(problem, network, algorithm, compute, _placed(seeds))
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
     totals = totals._replace(gradients=(0,) * nodes * len(cells), busy=(0,) * nodes * len(cells))
     done, every = 0, simulation.recording.every
-    longest = max(1, min(STRETCH, MOST_COUNTED // nodes**2))
+    longest = longest_stretch(medium, nodes)
     while True:
         if done % every == 0 or done >= slots:
             models, row = _row(simulation, problem, carry, totals, done)
@@ -140,10 +125,10 @@ def _march(
         if done >= slots:
             return
         length = min(every - done % every, slots - done, longest)
-        moved = _advance(problem, fixed, length, carry)
-        while is_missing(moved):
-            carry = jax.vmap(with_room)(carry)
-            moved = _advance(problem, fixed, length, carry)
+        moved = _advance(problem, network, algorithm, compute, faults, length, carry)
+        while medium.lacks_room(moved.medium):
+            carry = carry._replace(medium=jax.vmap(medium.with_room)(carry.medium))
+            moved = _advance(problem, network, algorithm, compute, faults, length, carry)
         totals = totals.plus(_summed(moved.tally))
         carry, done = _clear(moved), done + length
 
@@ -174,20 +159,34 @@ def _axes(problem: Problem) -> Problem:
     )
 
 
-@partial(jax.jit, static_argnums=1)
-def _first(problem: Problem, fixed: _Fixed, seeds: Array) -> Carry:
+@compiled(fixed=(3,))
+def _first(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    seeds: Array,
+) -> Carry:
     def one(problem: Problem, seed: Array) -> Carry:
-        return first(problem, fixed.network, fixed.algorithm, fixed.compute, seed)
+        return first(problem, network, algorithm, compute, seed)
 
     return jax.vmap(one, (_axes(problem), 0))(problem, seeds)
 
 
-@partial(jax.jit, static_argnums=1)
-def _advance(problem: Problem, fixed: _Fixed, length: int, carry: Carry) -> Carry:
+@compiled(fixed=(3, 4))
+def _advance(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    faults: Presence,
+    length: int,
+    carry: Carry,
+) -> Carry:
     """Run `length` slots of all cells."""
 
     def one(problem: Problem, carry: Carry) -> Carry:
-        return one_slot(problem, tuple(fixed), carry)[0]  # type: ignore[arg-type]
+        return one_slot(problem, network, algorithm, compute, faults, carry)[0]
 
     each = jax.vmap(one, (_axes(problem), 0))
     with unparted():  # cells are parted over the cores, not their nodes
@@ -197,14 +196,14 @@ def _advance(problem: Problem, fixed: _Fixed, length: int, carry: Carry) -> Carr
 _clear = jax.jit(clear)
 
 
-@partial(jax.jit, static_argnums=1)
+@compiled()
 def _measures(
-    problem: Problem, algorithm: Algorithm, carry: Carry
+    problem: Problem, network: Network, algorithm: Algorithm, carry: Carry
 ) -> tuple[Array, dict[str, Array]]:
-    one = partial(cell_measures, algorithm=algorithm)
-    return jax.vmap(lambda problem, carry: one(problem, carry=carry), (_axes(problem), 0))(
-        problem, carry
-    )
+    def one(problem: Problem, carry: Carry) -> tuple[Array, dict[str, Array]]:
+        return cell_measures(problem, network, algorithm, carry)
+
+    return jax.vmap(one, (_axes(problem), 0))(problem, carry)
 
 
 def _summed(tally: Any) -> Any:
@@ -221,21 +220,19 @@ def _summed(tally: Any) -> Any:
 def _row(
     simulation: Simulation, problem: Problem, carry: Carry, totals: Totals, slots: int
 ) -> tuple[np.ndarray, dict[str, float]]:
-    models, measured = _measures(problem, simulation.algorithm, carry)
+    medium = simulation.medium
+    models, measured = _measures(problem, simulation.network, simulation.algorithm, carry)
     nodes, finished = len(totals.gradients), sum(totals.gradients)
-    server = simulation.algorithm.server
     sent = sum(totals.traffic.sent) / nodes
-    rounds = (
-        sent if server is None else float(jnp.mean(jax.vmap(server.rounds)(carry.medium.server)))
-    )
+    rounds = jax.vmap(medium.rounds)(carry.medium)
     bits, bits_unicast = traffic_bits(simulation, totals)
-    net = jax.vmap(simulation.network.measures)(carry.medium.network)
+    net = jax.vmap(medium.measures)(carry.medium)
     extremes = ("consensus_max", "node_norm")
     row = {
         "slots": slots,
         "seconds": slots * simulation.clock.slot_s,
         "gradients": finished / nodes,
-        "rounds": rounds,
+        "rounds": sent if rounds is None else float(jnp.mean(rounds)),
         "bits": bits,
         **{
             name: float((jnp.max if name in extremes else jnp.mean)(value))

@@ -1,6 +1,5 @@
 """The row of metrics at a recorded slot, from the carry and the host's totals."""
 
-from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,9 +9,12 @@ import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm
-from folkman.engine.medium import Traffic, medium_of, prices
+from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, Tally
+from folkman.engine.travel import medium_of
+from folkman.engine.travel.medium import Traffic
 from folkman.problem.learnable import Evaluation, Learnable
+from folkman.radio.delivery import Network
 
 if TYPE_CHECKING:
     from folkman.engine.simulate import Mark, Simulation
@@ -68,49 +70,47 @@ def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
     return tuple(old + int(new) for old, new in zip(totals, np.asarray(counts), strict=True))
 
 
-def network_model(problem: Learnable, algorithm: Algorithm, carry: Carry) -> Array:
+def network_model(
+    problem: Learnable, network: Network, algorithm: Algorithm, carry: Carry
+) -> Array:
     """Return the model of the whole network: the server's, or w = sum_i alpha_i w_i."""
-    if algorithm.server is not None:
-        return algorithm.server.params(carry.medium.server)
     params = jax.vmap(algorithm.params)(carry.states)
-    return jnp.dot(problem.share, params, precision="highest")
+    return medium_of(algorithm, network).model(carry.medium, problem, params)
 
 
 def cell_measures(
-    problem: Learnable, algorithm: Algorithm, carry: Carry
+    problem: Learnable, network: Network, algorithm: Algorithm, carry: Carry
 ) -> tuple[Array, dict[str, Array]]:
     """Return the network's model (d,) and all that is measured on it."""
-    w, _, spread = _spread(problem, algorithm, carry)
+    w, _, spread = _spread(problem, network, algorithm, carry)
     return w, problem.evaluate(w)._asdict() | spread
 
 
-@partial(jax.jit, static_argnums=1)
-def _models(
-    problem: Learnable, algorithm: Algorithm, carry: Carry
-) -> tuple[Array, Array, dict[str, Array]]:
-    return _spread(problem, algorithm, carry)
-
-
 def _spread(
-    problem: Learnable, algorithm: Algorithm, carry: Carry
+    problem: Learnable, network: Network, algorithm: Algorithm, carry: Carry
 ) -> tuple[Array, Array, dict[str, Array]]:
-    """Return the network's model (d,), each node's own model (node, d), and how far apart they are."""
+    """Return the network's model (d,), each node's own (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
     if algorithm.model is not None:
-        inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
+        medium = medium_of(algorithm, network)
+        inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
         models = jax.vmap(algorithm.model, (0, axes))(carry.states, inbox)
-    w = network_model(problem, algorithm, carry)
+    w = network_model(problem, network, algorithm, carry)
     apart = jnp.linalg.norm(models - w[None], axis=1)
     norm = jnp.max(jnp.linalg.norm(params, axis=1))
-    return (
-        w,
-        models,
-        {"consensus": jnp.mean(apart), "consensus_max": jnp.max(apart), "node_norm": norm},
-    )
+    spread = {
+        "consensus": jnp.mean(apart),
+        "consensus_max": jnp.max(apart),
+        "node_norm": norm,
+    }
+    return w, models, spread
 
 
-@jax.jit
+_models = compiled()(_spread)
+
+
+@compiled()
 def _evaluate_traced(problem: Learnable, w: Array) -> Evaluation:
     return problem.evaluate(w)
 
@@ -123,7 +123,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
     """Return the metrics at a mark."""
     problem, network, algorithm, clock, recording, _ = simulation
     carry, totals = mark
-    w, models, spread = _models(problem, algorithm, carry)
+    w, models, spread = _models(problem, network, algorithm, carry)
     slots, finished = int(carry.slot), sum(totals.gradients)
     bits, bits_unicast = traffic_bits(simulation, totals)
     row = {
@@ -141,7 +141,10 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         "bits_unicast": bits_unicast,
         "gamma_t": nan,
         "gamma_w": nan,
-        **{name: float(value) for name, value in network.measures(carry.medium.network).items()},
+        **{
+            name: float(value)
+            for name, value in medium_of(algorithm, network).measures(carry.medium).items()
+        },
     }
     if recording.nodes:
         each = [_evaluate(problem, model) for model in models]
@@ -152,21 +155,19 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
 
 def _rounds(simulation: "Simulation", mark: "Mark") -> float:
     """Return the server's aggregations, or the broadcasts of a node on average."""
-    server = simulation.algorithm.server
-    if server is not None:
-        return float(server.rounds(mark.carry.medium.server))
+    rounds = simulation.medium.rounds(mark.carry.medium)
+    if rounds is not None:
+        return float(rounds)
     return sum(mark.totals.traffic.sent) / simulation.problem.num_nodes
 
 
 def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
     """Return the bits on air with a broadcast counted once, and with each receiver counted."""
     problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
-    up, down = prices(problem, network, algorithm)
-    copies = (
-        algorithm.copy_prices(problem.dim, network.bits_per_parameter)
-        if algorithm.copy_prices
-        else up
-    )
+    up, down = medium_of(algorithm, network).prices(problem)
+    price, copies = algorithm.declares.price, up
+    if price is not None and price.copy_bits is not None:
+        copies = price.copy_bits(problem.dim, network.bits_per_parameter)
     on_air = [
         [float(np.asarray(network.payload_bits(price))) for price in side]
         for side in (up, copies, down)
@@ -182,5 +183,5 @@ def _priced(counts: tuple[int, ...], each: list[float]) -> int:
 
 def node_models(simulation: "Simulation", mark: "Mark") -> tuple[Array, Array]:
     """Return the network's model (d,) and the model that each node would deploy (node, d)."""
-    w, models, _ = _models(simulation.problem, simulation.algorithm, mark.carry)
+    w, models, _ = _models(simulation.problem, simulation.network, simulation.algorithm, mark.carry)
     return w, models

@@ -8,9 +8,8 @@ program, or from Python where the problem says its gradients are faster so.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from operator import index
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +19,16 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
-from folkman.engine import snapshots
-from folkman.engine.medium import PeerMedium
 from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.presence import Presence
+from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, begin, clear, finish, first
+from folkman.engine.travel import medium_of
+from folkman.engine.travel.medium import Medium
 from folkman.faults import NO_FAULTS
-from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable, check_learnable
-from folkman.radio.delivery import Network, check_horizon
-from folkman.radio.trace import PeerTimeline, StarTimeline
+from folkman.radio.delivery import Network, check_horizon, let_pass
+from folkman.radio.trace import Timeline
 from folkman.record.run import DIVERGED, FINISHED, Run
 
 __all__ = [
@@ -41,19 +40,16 @@ __all__ = [
     "check_clock",
     "check_fit",
     "check_length",
-    "is_missing",
+    "longest_stretch",
     "march",
     "note",
     "one_slot",
     "outcome",
     "simulate",
     "start",
-    "with_room",
 ]
 
 
-STRETCH = 64
-"""Slots that are run again at most when the store of payloads turns out too small."""
 MOST_COUNTED = 2**30
 """Copies that may be counted in int32 between two additions on the host."""
 
@@ -92,7 +88,7 @@ class Recording(NamedTuple):
 
 
 class Simulation(NamedTuple):
-    """The fixed parts of a run."""
+    """The parts of a run."""
 
     problem: Learnable
     network: Network
@@ -100,6 +96,11 @@ class Simulation(NamedTuple):
     clock: Clock = Clock()
     recording: Recording = Recording()
     faults: Presence = NO_FAULTS
+
+    @property
+    def medium(self) -> Medium:
+        """Return how the algorithm's messages move on the network."""
+        return medium_of(self.algorithm, self.network)
 
 
 class Mark(NamedTuple):
@@ -133,7 +134,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
         note(run, row)
         mark = reached
     run.model, run.nodes = outcome(simulation, mark)
-    run.timeline = join_timeline(events, problem.num_nodes) if recording.timeline else None
+    run.timeline = join_timeline(simulation.medium, events) if recording.timeline else None
     return run
 
 
@@ -151,9 +152,10 @@ def note(run: Run, row: dict[str, float]) -> None:
 
 def outcome(simulation: Simulation, mark: Mark) -> tuple[NDArray, NDArray]:
     """Return the network's model (d,) and the nodes' parameters (node, d) at a mark."""
-    problem, _, algorithm, *_ = simulation
+    problem, network, algorithm, *_ = simulation
     params = jax.vmap(algorithm.params)(mark.carry.states)
-    return np.asarray(network_model(problem, algorithm, mark.carry)), np.asarray(params)
+    model = network_model(problem, network, algorithm, mark.carry)
+    return np.asarray(model), np.asarray(params)
 
 
 def start(simulation: Simulation, seed: int) -> Mark:
@@ -189,16 +191,15 @@ def check_clock(network: Network, clock: Clock) -> None:
 def check_fit(
     num_nodes: int, network: Network, algorithm: Algorithm, faults: Presence = NO_FAULTS
 ) -> None:
-    """Refuse a network or faults that break what the algorithm assumes, or that are for other nodes."""
+    """Refuse a network or faults that break what the algorithm assumes, or are for other nodes."""
     faults.check(num_nodes)
-    name = getattr(network, "name", "a recorded timeline")
+    let_pass(network)
     given = {
-        Assumption.LOCKSTEP: (
-            network.synchronous,
-            f"the network '{name}'",
-            "a delay law or the radio",
+        Assumption.RELIABLE: (
+            network.reliable,
+            f"the network '{network.name}'",
+            "a network without loss",
         ),
-        Assumption.RELIABLE: (network.reliable, f"the network '{name}'", "a network without loss"),
         Assumption.PRESENT: (
             not faults.leaves_for_good,
             "a node that crashes for good",
@@ -211,43 +212,31 @@ def check_fit(
         ),
     }
     for need, (met, breaker, cure) in given.items():
-        if need in algorithm.assumes and not met:
+        if need in algorithm.declares.assumes and not met:
             raise ValueError(
-                f"{algorithm.name} assumes that {need.value}, which {breaker} breaks; use {cure}, or another method"
+                f"{algorithm.name} assumes that {need.value}, which {breaker} breaks; "
+                f"use {cure}, or another method"
             )
+    needs = algorithm.declares.needs
     gone = sum(back is None for *_, back in faults.crash)
-    if gone and algorithm.needs is not None and algorithm.needs(num_nodes) > num_nodes - gone:
+    if gone and needs is not None and needs(num_nodes) > num_nodes - gone:
         raise ValueError(
-            f"{algorithm.name} waits for {algorithm.needs(num_nodes)} of {num_nodes} nodes, and {gone} of them crash "
-            "for good; let it wait for fewer, or use faults that end"
+            f"{algorithm.name} waits for {needs(num_nodes)} of {num_nodes} nodes, and {gone} of "
+            "them crash for good; let it wait for fewer, or use faults that end"
         )
-    if (
-        algorithm.mixing is not None
-        and not algorithm.mixing.waits
-        and (faults.away or faults.crash)
-    ):
-        raise ValueError(
-            f"{algorithm.name} on the topology 'schedule' needs every node in every round, and some are away or crash; "
-            "use another topology, or no such faults"
-        )
-    key = make_key(0, Stream.DELAY)
-    if algorithm.server is not None:
-        jax.eval_shape(
-            lambda: network.star_init(num_nodes, key)
-        )  # a recording refuses a server, or other nodes
-    elif Assumption.LOCKSTEP not in algorithm.assumes:
-        network.versions(num_nodes)
+    medium_of(algorithm, network).check(num_nodes, faults)
 
 
 def march(
     simulation: Simulation, mark: Mark, slots: int, events: list[Any] | None = None
 ) -> Iterator[tuple[Mark, dict[str, float]]]:
-    """Go on from `mark` until `slots` slots are done in all, yielding at slot 0, every recorded slot and the last.
+    """Go on from `mark` until `slots` slots are done in all.
 
-    Ends early after a row whose training loss is not finite. With `recording.timeline`, appends each stretch
-    of the timeline to `events`.
+    Yields at slot 0, every recorded slot and the last; ends early after a row whose training loss
+    is not finite. With `recording.timeline`, appends each stretch of the timeline to `events`.
     """
     problem, network, algorithm, clock, recording, faults = simulation
+    medium = simulation.medium
     check_length(slots, recording.every)
     check_horizon(network, slots)
     compute = clock.per_node(problem.num_nodes)
@@ -257,15 +246,14 @@ def march(
         if not np.isfinite(row["train_loss"]):
             return
     advance = _advance_in_python if problem.called_from_python else _advance
-    longest = max(1, MOST_COUNTED // problem.num_nodes**2)
-    longest = min(longest, STRETCH) if isinstance(mark.carry.medium, PeerMedium) else longest
+    longest = longest_stretch(medium, problem.num_nodes)
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
-        carry, rows = advance(
-            problem, (network, algorithm, compute, faults), length, recording.timeline, mark.carry
-        )
-        if is_missing(carry):
-            mark = mark._replace(carry=with_room(mark.carry))
+        given = (problem, network, algorithm, compute, faults)
+        carry, rows = advance(*given, length, recording.timeline, mark.carry)
+        if medium.lacks_room(carry.medium):
+            wider = medium.with_room(mark.carry.medium)
+            mark = mark._replace(carry=mark.carry._replace(medium=wider))
             continue
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
@@ -279,121 +267,119 @@ def march(
             return
 
 
-Fixed: TypeAlias = tuple[Network, Algorithm, tuple[int, ...], Presence]
-"""What a compiled slot is made for: network, algorithm, compute times, faults."""
+def longest_stretch(medium: Medium, num_nodes: int) -> int:
+    """Return how many slots may run at once: counts fit, and little is done again."""
+    longest = max(1, MOST_COUNTED // num_nodes**2)
+    return longest if medium.stretch is None else min(longest, medium.stretch)
 
 
 def _advance(
-    problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    faults: Presence,
+    length: int,
+    keep: bool,
+    carry: Carry,
 ) -> tuple[Carry, Any]:
     """Run `length` slots as one program."""
     if keep:
-        return _scan(problem, fixed, length, carry)
-    return _loop(problem, fixed, length, carry), None
+        return _scan(problem, network, algorithm, compute, faults, length, carry)
+    return _loop(problem, network, algorithm, compute, faults, length, carry), None
 
 
-def one_slot(problem: Learnable, fixed: Fixed, carry: Carry) -> tuple[Carry, Any]:
+def one_slot(
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    faults: Presence,
+    carry: Carry,
+) -> tuple[Carry, Any]:
     """Return the carry one slot later, and the slot's row of the timeline."""
-    network, algorithm, compute, faults = fixed
-    held = _held(carry)
-    carry, point, keys = begin(problem, algorithm, compute, faults, carry)
+    stamps = medium_of(algorithm, network).stamps(carry.medium)
+    carry, point, keys = begin(problem, network, algorithm, compute, faults, carry)
     gradients = problem.gradients(point, keys)
     carry, (finished, event) = finish(problem, network, algorithm, faults, carry, gradients)
-    return carry, (held, finished, event)
+    return carry, (stamps, finished, event)
 
 
-@partial(jax.jit, static_argnums=1)
-def _loop(problem: Learnable, fixed: Fixed, length: int, carry: Carry) -> Carry:
-    """Run `length` slots, or until a payload finds no room; `length` is traced: stretches share one program."""
+@compiled(fixed=(3, 4))
+def _loop(
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    faults: Presence,
+    length: int,
+    carry: Carry,
+) -> Carry:
+    """Run `length` slots, or until a payload finds no room; stretches share one program."""
+    medium = medium_of(algorithm, network)
 
     def going(at: tuple[Array, Carry]) -> Array:
         done, carry = at
-        return (done < length) & ~_lacks_room(carry)
+        return (done < length) & ~medium.lacks_room(carry.medium)
 
     def go(at: tuple[Array, Carry]) -> tuple[Array, Carry]:
         done, carry = at
-        return done + 1, one_slot(problem, fixed, carry)[0]
+        return done + 1, one_slot(problem, network, algorithm, compute, faults, carry)[0]
 
     return lax.while_loop(going, go, (jnp.zeros((), jnp.int32), carry))[1]
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _scan(problem: Learnable, fixed: Fixed, length: int, carry: Carry) -> tuple[Carry, Any]:
+@compiled(fixed=(3, 4, 5))
+def _scan(
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    faults: Presence,
+    length: int,
+    carry: Carry,
+) -> tuple[Carry, Any]:
     """Run `length` slots and stack their rows of the timeline."""
-    return lax.scan(lambda c, _: one_slot(problem, fixed, c), carry, None, length)
+
+    def go(carry: Carry, _: None) -> tuple[Carry, Any]:
+        return one_slot(problem, network, algorithm, compute, faults, carry)
+
+    return lax.scan(go, carry, None, length)
 
 
-_first = jax.jit(first, static_argnums=(1, 2, 3))
+_first = compiled(fixed=(3,))(first)
 _clear = jax.jit(clear)
-_begin = jax.jit(
-    begin, static_argnums=(1, 2, 3), donate_argnums=4
-)  # a carry is written over its predecessor
-_finish = jax.jit(finish, static_argnums=(1, 2, 3), donate_argnums=4)
+_begin = compiled(fixed=(3, 4), donate_argnums=5)(begin)  # a carry is written over the one before
+_finish = compiled(fixed=(3,), donate_argnums=4)(finish)
 
 
 def _advance_in_python(
-    problem: Learnable, fixed: Fixed, length: int, keep: bool, carry: Carry
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute: tuple[int, ...],
+    faults: Presence,
+    length: int,
+    keep: bool,
+    carry: Carry,
 ) -> tuple[Carry, Any]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
-    network, algorithm, compute, faults = fixed
+    medium = medium_of(algorithm, network)
     rows = []
     carry = jax.tree.map(jnp.copy, carry)  # the caller keeps its own
     for _ in range(length):
-        held = jnp.copy(_held(carry)) if keep else None
-        carry, point, keys = _begin(problem, algorithm, compute, faults, carry)
+        stamps = jnp.copy(medium.stamps(carry.medium)) if keep else None
+        carry, point, keys = _begin(problem, network, algorithm, compute, faults, carry)
         gradients = problem.gradients(point, keys)
         carry, (finished, event) = _finish(problem, network, algorithm, faults, carry, gradients)
         if keep:
-            rows.append((held, finished, event))
-        if is_missing(carry):  # it will all be done again with more room
+            rows.append((stamps, finished, event))
+        if medium.lacks_room(carry.medium):  # it will all be done again with more room
             break
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 
-def is_missing(carry: Carry) -> bool:
-    """Tell whether a copy was needed that the store had no room for: the stretch must be run again with more."""
-    return bool(_lacks_room(carry))
-
-
-def _lacks_room(carry: Carry) -> Array:
-    return (
-        jnp.any(carry.medium.snapshots.missing)
-        if isinstance(carry.medium, PeerMedium)
-        else jnp.asarray(False)
-    )
-
-
-def with_room(carry: Carry) -> Carry:
-    """Return the carry with twice the room for payloads, to take the last stretch again.
-
-    No more can be in use than one a pair, those on their way, and one a sender being written.
-    """
-    store = carry.medium.snapshots
-    rows, (nodes, recent) = store.payload.shape[0], store.newest.shape
-    most = nodes * (nodes + recent)
-    if rows >= most:
-        raise RuntimeError(
-            "a copy was needed that the engine had given up: the network's `recent` is too small for what it delivers"
-        )
-    wider = snapshots.widen(store, min(2 * rows, most))
-    return carry._replace(medium=carry.medium._replace(snapshots=wider))
-
-
-def _held(carry: Carry) -> Array:
-    """Return the stamps in use in the coming slot; nothing around a server."""
-    return (
-        carry.medium.snapshots.held
-        if isinstance(carry.medium, PeerMedium)
-        else jnp.zeros(0, jnp.int32)
-    )
-
-
-def join_timeline(chunks: list[Any], nodes: int) -> PeerTimeline | StarTimeline:
+def join_timeline(medium: Medium, chunks: list[Any]) -> Timeline:
     """Join the events of the chunks."""
-    held, finished, event = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
-    if held.shape[1:] == (nodes, nodes):
-        return PeerTimeline(held, event.sends, finished)
-    upload, download = event
-    return StarTimeline(
-        upload.started, upload.arrived, download.started, download.arrived, finished
-    )
+    stamps, finished, events = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+    return medium.timeline(stamps, finished, events)

@@ -12,14 +12,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, State
-from folkman.engine.medium import Traffic, medium_of, prices
+from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.presence import Presence
+from folkman.engine.travel import medium_of
+from folkman.engine.travel.medium import Traffic, first_states
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 
-__all__ = ["Carry", "Tally", "begin", "clear", "finish", "first", "first_states"]
+__all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
 
 
 class Tally(NamedTuple):
@@ -57,17 +58,15 @@ def first(
     """Return the carry before slot 0: every node at the common first model."""
     nodes = problem.num_nodes
     states = first_states(problem, algorithm, seed)
-    medium = medium_of(algorithm).open(
-        problem, network, algorithm, states, make_key(seed, Stream.DELAY)
-    )
-    up, down = prices(problem, network, algorithm)
+    medium = medium_of(algorithm, network)
+    up, down = medium.prices(problem)
     zero = jnp.zeros(nodes, jnp.int32)
     kept = problem.dim if max(compute_slots) > 1 else 0
     return Carry(
         seed=jnp.asarray(seed, jnp.uint32),
         slot=jnp.zeros((), jnp.int32),
         states=states,
-        medium=medium,
+        medium=medium.open(problem, states, make_key(seed, Stream.DELAY)),
         steps=zero,
         left=zero,
         point=jnp.zeros((nodes, kept), problem.initial.dtype),
@@ -75,17 +74,6 @@ def first(
         age_max=zero,
         tally=_empty_tally(nodes, (len(up), len(down))),
     )
-
-
-def first_states(problem: Learnable, algorithm: Algorithm, seed: ArrayLike) -> State:
-    """Return all nodes' first states, (node, ...) each: the common first model, and each node's own draws."""
-    nodes = problem.num_nodes
-    keys = node_keys(make_key(seed, Stream.START), problem.node, jnp.zeros(nodes, jnp.int32))
-
-    def of_one(node: Array, key: Array) -> State:
-        return algorithm.init(problem.initial, Place(node, nodes, key))
-
-    return jax.vmap(of_one)(jnp.arange(nodes, dtype=jnp.int32), keys)
 
 
 def _empty_tally(nodes: int, forms: tuple[int, int]) -> Tally:
@@ -101,22 +89,23 @@ def clear(carry: Carry) -> Carry:
 
 def begin(
     problem: Learnable,
+    network: Network,
     algorithm: Algorithm,
     compute_slots: tuple[int, ...],
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Array, Array]:
-    """Let nodes hear, and return where each wants its gradient (node, d) and the keys of the mini-batches."""
+    """Let nodes hear; return where each wants its gradient (node, d), and the mini-batches' keys."""
+    travel = algorithm.travel
     carry = _with_new_starts(problem, algorithm, faults, carry)
     present = faults.present(problem.num_nodes, carry.slot)
-    inbox, axes = medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)
-    states = _where(
-        present, jax.vmap(algorithm.receive, (0, axes))(carry.states, inbox), carry.states
-    )
-    left = jnp.where(
-        jax.vmap(algorithm.restarts, (0, axes))(states, inbox) & present, 0, carry.left
-    )
-    starts = jax.vmap(algorithm.computes)(states) & (left == 0) & present
+    medium = medium_of(algorithm, network)
+    inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
+    received = jax.vmap(algorithm.receive, (0, axes))(carry.states, inbox)
+    states = _where(present, received, carry.states)
+    restarts = jax.vmap(travel.restarts, (0, axes))(states, inbox)
+    left = jnp.where(restarts & present, 0, carry.left)
+    starts = jax.vmap(travel.computes)(states) & (left == 0) & present
     left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
     mean, oldest = _ages(inbox)
@@ -142,8 +131,8 @@ def finish(
     carry: Carry,
     gradients: tuple[Array, Array],
 ) -> tuple[Carry, Any]:
-    """Apply the finished gradients, then exchange messages; also return the slot's row of the timeline."""
-    medium = medium_of(algorithm)
+    """Apply the finished gradients, then exchange messages; also return the timeline's row."""
+    medium = medium_of(algorithm, network)
     inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
     busy = (carry.left > 0) & faults.present(problem.num_nodes, carry.slot)
     left = jnp.where(busy, carry.left - 1, carry.left)
@@ -155,9 +144,7 @@ def finish(
     )
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
-    moved, traffic, events = medium.exchange(
-        carry.medium, problem, network, algorithm, faults, states, carry.slot, key
-    )
+    moved, traffic, events = medium.exchange(carry.medium, problem, faults, states, carry.slot, key)
     carry = carry._replace(
         slot=carry.slot + 1,
         states=states,

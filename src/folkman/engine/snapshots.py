@@ -7,6 +7,8 @@ nobody holds it and it can no longer be delivered. Where the weights never chang
 only in slots in which a copy arrives.
 """
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +17,7 @@ from jax import Array, lax
 
 from folkman.algorithm.base import Inbox
 
-__all__ = ["Snapshots", "inboxes", "mixture", "put", "start", "widen"]
+__all__ = ["Snapshots", "SummedInbox", "inboxes", "mixture", "put", "start", "widen"]
 
 
 BLOCK = 256
@@ -148,12 +150,29 @@ def _whole_blocks(rows: int) -> int:
     return rows if rows < 2 * BLOCK else -(-rows // BLOCK) * BLOCK
 
 
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=[*Inbox.__dataclass_fields__, "sums"],
+    meta_fields=[],
+)
+@dataclass(frozen=True, eq=False)
+class SummedInbox(Inbox):
+    """An inbox whose sum by its own weights is at hand."""
+
+    sums: Array | None = None  # (message,)
+
+    def mix(self, weights: Array | None = None) -> Array:
+        """Return sum_j weights_j x_j."""
+        return self.sums if weights is None and self.sums is not None else super().mix(weights)
+
+
 def inboxes(
     snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None
-) -> tuple[Inbox, Inbox]:
+) -> tuple[Inbox, Any]:
     """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
 
-    `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if it is at hand.
+    `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if
+    it is at hand.
     """
     nodes = snapshots.held.shape[0]
     inbox = Inbox(
@@ -164,12 +183,13 @@ def inboxes(
         heard=snapshots.heard & _others(nodes),
         age=slot - snapshots.held,
         finite=jnp.ones(nodes, bool),
-        mixed=mixed,
     )
-    along = None if mixed is None else 0
-    axes: dict[str, Any] = dict.fromkeys(Inbox._fields, 0)
-    axes |= {"store": None, "finite": None, "coming": None, "mixed": along}
-    return inbox, Inbox(**axes)
+    axes: dict[str, Any] = dict.fromkeys(Inbox.__dataclass_fields__, 0)
+    axes |= {"store": None, "finite": None, "coming": None}
+    if mixed is None:
+        return inbox, Inbox(**axes)
+    parts = {name: getattr(inbox, name) for name in axes}
+    return SummedInbox(**parts, sums=mixed), SummedInbox(**axes, sums=0)  # type: ignore[arg-type]
 
 
 def _others(nodes: int) -> Array:

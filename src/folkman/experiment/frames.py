@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.engine.medium import PeerMedium
 from folkman.engine.metrics import node_models
 from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
@@ -31,20 +30,19 @@ NEAR = 1.6
 def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     """Return the scene at a mark, one frame."""
     problem, carry = simulation.problem, mark.carry
-    star = not isinstance(carry.medium, PeerMedium)
-    nodes = problem.num_nodes
-    size = nodes + star
-    state, network = (
-        _below(carry.medium.network),
-        getattr(simulation.network, "network", simulation.network),
-    )
-    air, radio = getattr(state, "air", None), network if isinstance(network, RadioNetwork) else None
-    pairs = size if size <= MOST_NODES else 0
     slot = int(carry.slot)
+    view = simulation.medium.view(carry.medium, slot)
+    nodes, servers = problem.num_nodes, view.servers
+    size = nodes + servers
+    state = _below(carry.medium.network)
+    network = getattr(simulation.network, "network", simulation.network)
+    radio = network if isinstance(network, RadioNetwork) else None
+    air = getattr(state, "air", None)
+    pairs = size if size <= MOST_NODES else 0
     w, models = node_models(simulation, mark)
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so itself
         apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
-    on_air, left, share = _on_air(state, radio, nodes, star)
+    on_air, left, share = _on_air(state, radio, nodes, servers)
     least_db = _least_db(carry.medium.network, radio)
     sinr_db = (
         _sinr_db(state, radio, on_air, carry.seed, least_db)
@@ -54,23 +52,23 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     frame = Scene(
         slot=np.array(slot, np.int32),
         seconds=np.array(slot * simulation.clock.slot_s),
-        positions_m=_positions(air, size, star),
-        age_slots=_ages(carry.medium, slot, nodes, star)[:pairs, :pairs],
+        positions_m=_positions(air, size, servers),
+        age_slots=view.ages[:pairs, :pairs],
         on_air=on_air[:pairs, :pairs],
         left_slots=left,
-        stamp=_stamps(carry.medium, state, size, star),
+        stamp=view.stamps,
         share=share,
         sinr_db=sinr_db[:pairs, :pairs].astype(np.float32),
-        disagreement=np.append(apart, [0.0] * star).astype(np.float32),
-        gradients=np.append(np.asarray(mark.totals.gradients, np.int64), [0] * star).astype(
+        disagreement=np.append(apart, [0.0] * servers).astype(np.float32),
+        gradients=np.append(np.asarray(mark.totals.gradients, np.int64), [0] * servers).astype(
             np.int64
         ),
-        samples=np.append(np.asarray(problem.count, np.int64), [0] * star).astype(np.int64),
+        samples=np.append(np.asarray(problem.count, np.int64), [0] * servers).astype(np.int64),
         interferers_m=_interferers(air, radio),
         cell_radius_m=radio.cell_radius_m if radio else float("nan"),
         bandwidth_hz=radio.bandwidth_hz if radio else float("nan"),
         threshold_db=float(radio.threshold_db) if radio else float("nan"),
-        server=star,
+        server=bool(servers),
     )
     return frame._replace(
         **{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC}
@@ -83,12 +81,12 @@ def _below(state: Any) -> Any:
     return state.radio if isinstance(state, LockstepRadio) else state
 
 
-def _positions(air: Any, size: int, star: bool) -> NDArray[np.float32]:
+def _positions(air: Any, size: int, servers: int) -> NDArray[np.float32]:
     if air is None:
         return np.full((size, 2), np.nan, np.float32)
     nodes = np.asarray(air.nodes.positions_m, np.float32)
     return np.concatenate(
-        [nodes, np.zeros((int(star), 2), np.float32)]
+        [nodes, np.zeros((servers, 2), np.float32)]
     )  # the base station is at the origin
 
 
@@ -101,42 +99,23 @@ def _interferers(air: Any, radio: RadioNetwork | None) -> NDArray[np.float32]:
     return points[np.abs(points).max(axis=1, initial=0.0) < NEAR * radio.cell_radius_m]
 
 
-def _ages(medium: Any, slot: int, nodes: int, star: bool) -> NDArray[np.int32]:
-    if not star:
-        return (slot - np.asarray(medium.snapshots.held)).astype(np.int32)
-    ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
-    np.fill_diagonal(ages, 0)
-    ages[:nodes, nodes] = slot - np.asarray(medium.held)
-    return ages
-
-
-def _stamps(medium: Any, state: Any, size: int, star: bool) -> NDArray[np.int32]:
-    """Return when what each sender has on the air was formed."""
-    stamps = np.full(size, -1, np.int32)
-    if star:
-        stamps[-1] = int(np.asarray(medium.stamp).max(initial=-1))
-    elif isinstance(state, RadioState):
-        stamps = np.where(np.asarray(state.left) > 0, np.asarray(state.stamp), -1).astype(np.int32)
-    return stamps
-
-
 def _on_air(
-    state: Any, radio: RadioNetwork | None, nodes: int, star: bool
+    state: Any, radio: RadioNetwork | None, nodes: int, servers: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.float32]]:
     """Return what is on its way (rx, tx), the slots left of it and the share of the bandwidth (tx,)."""
-    size = nodes + star
+    size = nodes + servers
     on_air, left = np.zeros((size, size), bool), np.full(size, -1, np.int32)
     share = np.full(size, np.nan, np.float32)
     if isinstance(state, RadioState):
         left = np.asarray(state.left, np.int32)
         on_air = np.asarray(state.linked) & (left > 0)[None]
-    elif star and hasattr(state, "up_left"):
+    elif servers == 1 and hasattr(state, "up_left"):
         up, down = np.asarray(state.up_left), np.asarray(state.down_left)
         on_air[nodes, :nodes], on_air[:nodes, nodes] = up > 0, down > 0
         left = np.append(np.maximum(up, 0), max(int(down.max(initial=0)), 0)).astype(np.int32)
     if radio is not None and isinstance(state, RadioState | StarRadio):
         used = np.where(left[:nodes] > 0, np.asarray(state.in_use_hz), 0.0) / radio.bandwidth_hz
-        share = np.append(used, [float(left[-1] > 0)] * star).astype(np.float32)
+        share = np.append(used, [float(left[-1] > 0)] * servers).astype(np.float32)
     return on_air, left, share
 
 

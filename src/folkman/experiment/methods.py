@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from folkman.algorithm import ALGORITHMS
-from folkman.algorithm.base import Algorithm, Assumption, Place, Prices
+from folkman.algorithm.base import Algorithm, Assumption, Place, Price
 from folkman.report.methods import describe_price
 
 __all__ = ["methods"]
@@ -20,45 +20,40 @@ def methods() -> list[dict[str, Any]]:
 
 
 def _row(name: str, algorithm: Algorithm) -> dict[str, Any]:
-    server = algorithm.server
-    role = "peers, asynchronous"
-    if server is not None:
-        role = "server"
-    elif Assumption.LOCKSTEP in algorithm.assumes:
-        role = "peers, in lock-step"
-    needs = [
-        need for need in algorithm.assumes if not (need is Assumption.LOCKSTEP and server is None)
-    ]
-    up = _formula(algorithm.prices, lambda d: _entries(algorithm, d))
-    down = "" if server is None else _formula(server.prices, lambda d: _server_entries(server, d))
+    travel, declares = algorithm.travel, algorithm.declares
+    up = _formula(declares.price, lambda d: _entries(algorithm, d))
+    down = " + ".join(
+        _formula(server.price, lambda d, server=server: _server_entries(server, d))
+        for server in travel.servers
+    )
     return {
         "name": name,
-        "role": role,
+        "role": travel.role,
         "node_bits": up,
         "server_bits": down,
         "round_bits": _round(algorithm, up, down),
-        "assumes": "; ".join(sorted(need.value for need in needs)),
+        "assumes": "; ".join(sorted(need.value for need in declares.assumes)),
     }
 
 
 def _round(algorithm: Algorithm, up: str, down: str) -> str:
-    """Return what a round costs on the air: I nodes, or the M that a server waits for; without rounds, a message."""
-    if algorithm.server is None:
-        return f"I ({up})" if Assumption.LOCKSTEP in algorithm.assumes else f"a broadcast: {up}"
-    if algorithm.needs is not None:
+    """Return what a round costs on the air; without rounds, what a message costs.
+
+    I nodes send in a round, or the M that a server waits for.
+    """
+    declares = algorithm.declares
+    if declares.needs is not None:
         return f"M ({up}) + {down}"
-    return (
-        f"I ({up}) + {down}"
-        if Assumption.PRESENT in algorithm.assumes
-        else f"an upload: {up} + {down}"
-    )
+    if algorithm.travel.servers and Assumption.PRESENT not in declares.assumes:
+        return f"an upload: {up} + {down}"
+    return algorithm.travel.a_round.format(up=up, down=down)
 
 
-def _formula(prices: Prices | None, entries: Any) -> str:
+def _formula(price: Price | None, entries: Any) -> str:
     """Return the price of each form as a formula; of many forms, the first ones."""
-    if prices is None:
+    if price is None:
         return describe_price(lambda d, bits: entries(d) * bits)
-    known = prices
+    known = price.bits
     forms = [
         describe_price(lambda d, bits, k=k: known(d, bits)[k])
         for k in range(min(len(known(1024, 16)), 5))

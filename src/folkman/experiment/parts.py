@@ -22,7 +22,6 @@ from folkman.config.comparison import Comparison, Latency, resolve, to_toml
 from folkman.config.own_code import by_content
 from folkman.config.text import read
 from folkman.engine import checkpoint
-from folkman.engine.medium import medium_of
 from folkman.engine.simulate import (
     Clock,
     Mark,
@@ -36,6 +35,7 @@ from folkman.engine.simulate import (
     start,
 )
 from folkman.engine.slot import first
+from folkman.engine.travel import medium_of
 from folkman.experiment.observer import Observer
 from folkman.files import save_tensors
 from folkman.problem.learnable import Learnable
@@ -87,7 +87,7 @@ def check(first_seed: Iterable[Part]) -> None:
 def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -> Any:
     """Return the inboxes of slot 0: what depends on the number of nodes is refused on the way."""
     carry = first(problem, network, algorithm, (1,) * problem.num_nodes, 0)
-    return medium_of(algorithm).inboxes(carry.medium, problem, carry.slot)[0]
+    return medium_of(algorithm, network).inboxes(carry.medium, problem, carry.slot)[0]
 
 
 def parts(
@@ -196,7 +196,7 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) 
     }
     save_tensors(folder.model(run), tensors)
     if simulation.recording.timeline and events:
-        run.timeline = join_timeline(events, simulation.problem.num_nodes)
+        run.timeline = join_timeline(simulation.medium, events)
         place = folder.timeline(run)
         place.parent.mkdir(exist_ok=True)
         trace.save(run.timeline, place)

@@ -3,22 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
 from folkman.engine.presence import Asleep
 from folkman.engine.simulate import Clock, Recording, simulate
-from folkman.problem.problem import Problem
 from folkman.radio import trace
-from folkman.radio.replay import replay as replay_peers
-from folkman.radio.replay import replay_rounds, replay_star
 from folkman.record.cluster import ClusterFolder, NodeFolder
 from folkman.runtime import journal
-from folkman.runtime.causal import CausalTimeline, around_server, between_peers
 from folkman.runtime.cluster import last_params, read_cluster
 from folkman.runtime.codec import SERVER
+from folkman.runtime.ways import way_of
 
 __all__ = ["replay"]
 
@@ -36,12 +31,14 @@ def replay(root: Path) -> dict[str, Any]:
             f"expected a journal, there is no {path}; run the nodes with timeline = true",
         )
         logs[config.number] = journal.read(path)
-    joined = _timeline(logs, algorithm, problem, paced=configs[0].radio == "emulated")
+    way = way_of(algorithm)
+    paced = configs[0].radio == "emulated"
+    joined = way.causal(logs, problem.num_nodes, paced=paced)
     slots = len(joined.awake)
     trace.save(joined.timeline, ClusterFolder(root).timeline)
     run = simulate(
         problem,
-        _network(joined, algorithm),
+        way.replayed(joined.timeline),
         algorithm,
         slots=slots,
         seed=task.seed,
@@ -56,25 +53,3 @@ def replay(root: Path) -> dict[str, Any]:
         scale = max(float(np.abs(expected).max()), 1e-30)
         difference[config.folder.name] = float(np.abs(found - expected).max()) / scale
     return {"folder": str(root), "slots": slots, "difference": difference, "tolerance": TOLERANCE}
-
-
-def _timeline(
-    logs: dict[int, journal.Log], algorithm: Algorithm, problem: Problem, *, paced: bool
-) -> CausalTimeline:
-    if algorithm.server is not None:
-        return around_server(logs)
-    count = problem.num_nodes
-    near = ~np.eye(count, dtype=bool)
-    if algorithm.mixing is not None:
-        near &= np.asarray(algorithm.mixing.weights(jnp.ones((count, count), bool))) > 0
-    rounds = Assumption.LOCKSTEP in algorithm.assumes
-    return between_peers(logs, near, paced=paced and not rounds, rounds=rounds)
-
-
-def _network(joined: CausalTimeline, algorithm: Algorithm) -> Any:
-    timeline = joined.timeline
-    if isinstance(timeline, trace.StarTimeline):
-        return replay_star(timeline)
-    if Assumption.LOCKSTEP in algorithm.assumes:
-        return replay_rounds(timeline)
-    return replay_peers(timeline)

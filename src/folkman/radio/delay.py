@@ -31,10 +31,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from folkman.checks import require
-from folkman.radio.delivery import Delivery, Transfer
+from folkman.radio.delivery import Delivery, Network, NetworkState, Transfer, as_value
 
 __all__ = [
     "DelayNetwork",
+    "DelayPeers",
+    "DelayRounds",
+    "DelayStar",
     "DelayState",
     "LockstepState",
     "StarState",
@@ -48,6 +51,9 @@ __all__ = [
 
 LONGEST_SLOTS = 1_000_000
 """Far beyond any horizon, and far below where int32 slot numbers wrap."""
+
+LEAST_BACK = 64
+"""Slots that every law keeps the stamps of: laws up to a gamma of 31 share one program."""
 
 
 class DelayState(NamedTuple):
@@ -83,19 +89,21 @@ StarLaw = Callable[
 ]  # (gamma, num_nodes, key) -> slots of an upload and its answer
 
 
-@dataclass(frozen=True)
-class DelayNetwork:
-    """A delay law, between peers and around a server."""
+@as_value("gamma")
+@dataclass(frozen=True, kw_only=True)
+class DelayNetwork(Network):
+    """A delay law, for every way to travel.
+
+    `gamma` is an argument of a compiled program; what it sizes is fixed: `alive` and `back`.
+    """
 
     name: str
     gamma: int
     law: Law
     star_law: StarLaw
     alive: int  # payloads of one sender in use at once
+    back: int  # slots that are looked back at, at least 2 gamma + 1
     bits_per_parameter: int = 16
-    reliable = True
-    synchronous = True
-    horizon = None
 
     def __post_init__(self) -> None:
         require(
@@ -103,50 +111,84 @@ class DelayNetwork:
             f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}",
         )
 
+    def peers(self) -> "DelayPeers":
+        """Return the law between peers on their own beat."""
+        return DelayPeers(self)
+
+    def rounds(self) -> "DelayRounds":
+        """Return the law between peers in lock-step."""
+        return DelayRounds(self)
+
+    def star(self) -> "DelayStar":
+        """Return the law around a server."""
+        return DelayStar(self)
+
+
+class _Unmeasured:
+    """An abstract law has no waiting and transmission apart."""
+
+    def measures(self, state: NetworkState) -> dict[str, Array]:
+        """Return nothing."""
+        del state
+        return {}
+
+
+@dataclass(frozen=True)
+class DelayPeers(_Unmeasured):
+    """A delay law between peers on their own beat."""
+
+    network: DelayNetwork
+
     @property
     def recent(self) -> int:
         """Return how many of a sender's newest payloads may still be delivered."""
-        return self.alive
-
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return the size as it is."""
-        return message_bits
+        return self.network.alive
 
     def versions(self, num_nodes: int) -> int:
         """Return how many payloads of one sender may be in use at once."""
         del num_nodes
-        return self.alive
+        return self.network.alive
 
     def init(self, num_nodes: int, key: Array) -> DelayState:
         """Draw the phases."""
-        phase = jax.random.randint(key, (num_nodes,), 0, max(self.gamma, 1), jnp.int32)
-        return DelayState(
-            jnp.zeros((), jnp.int32), phase, jnp.zeros((2 * self.gamma + 1, num_nodes), jnp.int32)
-        )
+        latest = jnp.maximum(self.network.gamma, 1)
+        phase = jax.random.randint(key, (num_nodes,), 0, latest, jnp.int32)
+        trail = jnp.zeros((self.network.back, num_nodes), jnp.int32)
+        return DelayState(jnp.zeros((), jnp.int32), phase, trail)
 
     def step(
         self, state: DelayState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[DelayState, Delivery]:
         """Return the copies held when the next slot begins.
 
-        A law says how old copies are; who offers nothing on its beat sends nothing, and its last message stays.
+        A law says how old copies are; who offers nothing on its beat sends nothing, and its last
+        message stays.
         """
         del message_bits
         coming = state.slot + 1
-        stamps, beats = self.law(coming, state.phase, self.gamma, key)
+        stamps, beats = self.network.law(coming, state.phase, self.network.gamma, key)
         sends = beats & offers
-        trail = jnp.concatenate([jnp.where(sends, coming, state.trail[0])[None], state.trail[:-1]])
+        newest = jnp.where(sends, coming, state.trail[0])
+        trail = jnp.concatenate([newest[None], state.trail[:-1]])
         back = jnp.clip(coming - stamps, 0, len(trail) - 1)
         held = trail[back, jnp.arange(len(offers))[None]]
         return DelayState(coming, state.phase, trail), _delivery(held, sends)
 
-    def lockstep_init(self, num_nodes: int, key: Array) -> LockstepState:
+
+@dataclass(frozen=True)
+class DelayRounds(_Unmeasured):
+    """A delay law between peers in lock-step: a round lasts as long as its slowest message."""
+
+    network: DelayNetwork
+
+    def init(self, num_nodes: int, key: Array) -> LockstepState:
         """Return everyone at rest, holding the first messages."""
         del key
-        zero, idle = jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32)
+        zero = jnp.zeros((), jnp.int32)
+        idle = jnp.full((), -1, jnp.int32)
         return LockstepState(zero, idle, zero, jnp.zeros((num_nodes, num_nodes), jnp.int32))
 
-    def exchange(
+    def step(
         self,
         state: LockstepState,
         offers: Array,
@@ -154,24 +196,25 @@ class DelayNetwork:
         message_bits: ArrayLike,
         key: Array,
     ) -> tuple[LockstepState, Delivery]:
-        """Begin a round when all offer, and end it when the slowest message has arrived; all pairs are served."""
+        """Begin a round when all offer; it ends when the slowest message has arrived at all."""
         del wanted, message_bits
         coming = state.slot + 1
         begins = jnp.all(offers) & (state.left < 0)
-        trip = jnp.max(self.star_law(self.gamma, len(offers), key))
+        trip = jnp.max(self.network.star_law(self.network.gamma, len(offers), key))
         left, ends = _advance(state.left, begins, trip)
         since = jnp.where(begins, coming, state.since)
         held = jnp.where(ends, since, state.held)
-        return LockstepState(coming, left, since, held), _delivery(
-            held, jnp.broadcast_to(begins, offers.shape)
-        )
+        sends = jnp.broadcast_to(begins, offers.shape)
+        return LockstepState(coming, left, since, held), _delivery(held, sends)
 
-    def measures(self, state: DelayState | LockstepState | StarState) -> dict[str, Array]:
-        """Return nothing: an abstract law has no waiting and transmission apart."""
-        del state
-        return {}
 
-    def star_init(self, num_nodes: int, key: Array) -> StarState:
+@dataclass(frozen=True)
+class DelayStar(_Unmeasured):
+    """A delay law around a server: the round trip is charged to the uploads."""
+
+    network: DelayNetwork
+
+    def init(self, num_nodes: int, key: Array) -> StarState:
         """Return a star at rest."""
         del key
         idle = jnp.full(num_nodes, -1, jnp.int32)
@@ -183,22 +226,20 @@ class DelayNetwork:
         """Start an upload at every node that offers one and is not waiting for an answer."""
         del message_bits
         started = offers & ~state.waiting
-        duration = self.star_law(self.gamma, len(offers), key)
+        duration = self.network.star_law(self.network.gamma, len(offers), key)
         left, arrived = _advance(state.up_left, started, duration)
-        return state._replace(up_left=left, waiting=state.waiting | started), Transfer(
-            started, arrived, jnp.zeros_like(arrived)
-        )
+        moved = state._replace(up_left=left, waiting=state.waiting | started)
+        return moved, Transfer(started, arrived, jnp.zeros_like(arrived))
 
     def downlink(
         self, state: StarState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[StarState, Transfer]:
-        """Answer at once, ending what the node was uploading: the round trip is charged to the uploads."""
+        """Answer at once, ending what the node was uploading."""
         del message_bits, key
         up_left = jnp.where(offers, -1, state.up_left)
         left, arrived = _advance(state.down_left, offers, jnp.zeros_like(state.down_left))
-        return StarState(up_left, left, state.waiting & ~arrived), Transfer(
-            offers, arrived, jnp.zeros_like(arrived)
-        )
+        moved = StarState(up_left, left, state.waiting & ~arrived)
+        return moved, Transfer(offers, arrived, jnp.zeros_like(arrived))
 
 
 def _advance(left: Array, started: Array, duration: Array) -> tuple[Array, Array]:
@@ -269,39 +310,46 @@ def _at_least(name: str, value: int, least: int) -> int:
     return int(value)
 
 
+def _law(
+    name: str, gamma: int, law: Law, star_law: StarLaw, alive: int, bits_per_parameter: int
+) -> DelayNetwork:
+    """Build a law; what gamma sizes is rounded up, so that laws of near gammas share a program."""
+    back = 1 << (2 * gamma).bit_length()  # above 2 gamma
+    return DelayNetwork(
+        name=name,
+        gamma=gamma,
+        law=law,
+        star_law=star_law,
+        alive=alive,
+        back=max(back, LEAST_BACK),
+        bits_per_parameter=bits_per_parameter,
+    )
+
+
 def ideal(bits_per_parameter: int = 16) -> DelayNetwork:
     """Build a network without delay: every copy is current, and a server answers at once."""
-    return DelayNetwork("ideal", 0, _constant_law, _fixed_trip, 1, bits_per_parameter)
+    return _law("ideal", 0, _constant_law, _fixed_trip, 1, bits_per_parameter)
 
 
 def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build a network in which every held copy is exactly `delay` slots old."""
     delay = _at_least("delay", delay, 0)
-    return DelayNetwork(
-        "constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter
-    )
+    return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter)
 
 
 def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build the snapshot law: each node shares every `gamma` slots, at once, on its own beat."""
-    return DelayNetwork(
-        "snapshot", _at_least("gamma", gamma, 1), _snapshot_law, _fixed_trip, 1, bits_per_parameter
-    )
+    gamma = _at_least("gamma", gamma, 1)
+    return _law("snapshot", gamma, _snapshot_law, _fixed_trip, 1, bits_per_parameter)
 
 
 def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build the i.i.d. law: each pair's age is drawn anew in every slot."""
     gamma = _at_least("gamma", gamma, 1)
-    return DelayNetwork("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
+    return _law("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
 
 
 def pipelined(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     """Build the pipelined law: transfers of `gamma` slots, back to back."""
-    return DelayNetwork(
-        "pipelined",
-        _at_least("gamma", gamma, 1),
-        _pipelined_law,
-        _fixed_trip,
-        2,
-        bits_per_parameter,
-    )
+    gamma = _at_least("gamma", gamma, 1)
+    return _law("pipelined", gamma, _pipelined_law, _fixed_trip, 2, bits_per_parameter)

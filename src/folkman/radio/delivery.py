@@ -1,30 +1,53 @@
-"""What every network says: who holds which copy, and which transfers start and end.
+"""What a network says: who holds which copy, and which transfers start and end.
 
-A network is a frozen value with pure functions. Between peers it answers, at the end of slot t, with the matrix
-tau_ij(t+1) of [1, eq. (8)]: the slot whose parameters of node j node i holds when slot t+1 begins. All the rest
-(ages, mixing, mailboxes) follows from tau. Between nodes and a server it answers with the transfers that
-started and arrived. Index order is [receiver, sender] everywhere.
+A network is a frozen value with pure functions, and has a face for each way that messages travel:
+
+    peers()    between peers on their own beat. At the end of slot t it answers with the matrix
+               tau_ij(t+1) of [1, eq. (8)]: the slot whose parameters of node j node i holds when
+               slot t+1 begins. All the rest (ages, mixing, mailboxes) follows from tau
+    rounds()   between peers in lock-step: the same answer, but tau moves at the end of a round
+    star()     between nodes and a server: the transfers that started and arrived
+
+A network that lacks one refuses it with what to do. Index order is [receiver, sender] everywhere.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
 """
 
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-__all__ = ["Delivery", "Network", "NetworkState", "Transfer", "check_horizon"]
+__all__ = [
+    "Delivery",
+    "Network",
+    "NetworkState",
+    "PeerNetwork",
+    "RoundNetwork",
+    "StarNetwork",
+    "Transfer",
+    "as_value",
+    "check_horizon",
+    "let_pass",
+]
 
 NetworkState: TypeAlias = Any  # a NamedTuple of arrays
+Kind = TypeVar("Kind", bound=type)
 
 
 class Delivery(NamedTuple):
-    """Between peers, at the end of slot t. The stamp s of a copy means: the message formed before slot s."""
+    """Between peers, at the end of slot t.
+
+    The stamp s of a copy means: the message formed before slot s.
+    """
 
     held: Array  # (rx, tx) int32: tau(t+1), the stamp of the copy held when slot t+1 begins
     sends: Array  # (tx,) bool: the payload is frozen now, with stamp t+1
-    linked: Array  # (rx, tx) bool: a broadcast from tx to rx starts now; in lock-step it may repeat a payload
+    linked: Array  # (rx, tx) bool: a broadcast from tx to rx starts now; a round may repeat one
 
 
 class Transfer(NamedTuple):
@@ -35,57 +58,41 @@ class Transfer(NamedTuple):
     lost: Array  # (node,) bool: it ended now, in vain
 
 
-class Network(Protocol):
-    """Pure functions; state first, key last. `offers` (node,) bool are the nodes that have something to send."""
-
-    @property
-    def bits_per_parameter(self) -> int:
-        """Return the price of one parameter on the air."""
-        ...
-
-    @property
-    def reliable(self) -> bool:
-        """Tell whether every message arrives."""
-        ...
-
-    @property
-    def synchronous(self) -> bool:
-        """Tell whether it can carry rounds in lock-step."""
-        ...
-
-    @property
-    def horizon(self) -> int | None:
-        """Return how many slots it can run, None for any number."""
-        ...
+class PeerNetwork(Protocol):
+    """Between peers on their own beat. `offers` (node,) bool: who has something to send."""
 
     @property
     def recent(self) -> int:
         """Return how many of a sender's newest payloads may still be delivered."""
         ...
 
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return what a message of `message_bits` costs on the air."""
-        ...
-
     def versions(self, num_nodes: int) -> int:
-        """Return how many payloads of one sender may be in use at once; a guess an engine may have to raise."""
+        """Return how many payloads of one sender may be in use at once; an engine may need more."""
         ...
 
     def init(self, num_nodes: int, key: Array) -> NetworkState:
-        """Return the state before slot 0, between peers."""
+        """Return the state before slot 0."""
         ...
 
     def step(
         self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[NetworkState, Delivery]:
-        """Advance to the end of a slot, between peers."""
+        """Advance to the end of a slot."""
         ...
 
-    def lockstep_init(self, num_nodes: int, key: Array) -> NetworkState:
-        """Return the state before slot 0, between peers in lock-step."""
+    def measures(self, state: NetworkState) -> dict[str, Array]:
+        """Return what the network has measured so far: `gamma_t`, `gamma_w`, or nothing."""
         ...
 
-    def exchange(
+
+class RoundNetwork(Protocol):
+    """Between peers in lock-step."""
+
+    def init(self, num_nodes: int, key: Array) -> NetworkState:
+        """Return the state before slot 0."""
+        ...
+
+    def step(
         self,
         state: NetworkState,
         offers: Array,
@@ -93,10 +100,11 @@ class Network(Protocol):
         message_bits: ArrayLike,
         key: Array,
     ) -> tuple[NetworkState, Delivery]:
-        """Advance a round in lock-step to the end of a slot.
+        """Advance a round to the end of a slot.
 
-        It begins when all nodes offer and ends when every pair of `wanted` (rx, tx) is served, or, if that is None,
-        when each node has been on the air once; `held` changes at its end alone, on the diagonal too.
+        It begins when all nodes offer and ends when every pair of `wanted` (rx, tx) is served, or,
+        if that is None, when each node has been on the air once; `held` changes at its end alone,
+        on the diagonal too.
         """
         ...
 
@@ -104,8 +112,12 @@ class Network(Protocol):
         """Return what the network has measured so far: `gamma_t`, `gamma_w`, or nothing."""
         ...
 
-    def star_init(self, num_nodes: int, key: Array) -> NetworkState:
-        """Return the state before slot 0, around a server, with a field `waiting` (node,) bool."""
+
+class StarNetwork(Protocol):
+    """Around a server."""
+
+    def init(self, num_nodes: int, key: Array) -> NetworkState:
+        """Return the state before slot 0, with a field `waiting` (node,) bool."""
         ...
 
     def uplink(
@@ -117,8 +129,70 @@ class Network(Protocol):
     def downlink(
         self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[NetworkState, Transfer]:
-        """Advance the transfers from the server to the end of a slot; one that starts ends the node's upload."""
+        """Advance the transfers from the server; one that starts ends the node's upload."""
         ...
+
+    def measures(self, state: NetworkState) -> dict[str, Array]:
+        """Return what the network has measured so far."""
+        ...
+
+
+class Network:
+    """A network, as a configuration names one: the faces it has, and what all of them share."""
+
+    name: str = "a network"
+    bits_per_parameter: int = 16  # the price of one parameter on the air
+    reliable: bool = True  # does every message arrive?
+
+    @property
+    def horizon(self) -> int | None:
+        """Return how many slots it can run, None for any number."""
+        return None
+
+    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
+        """Return what a message of `message_bits` costs on the air."""
+        return message_bits
+
+    def peers(self) -> PeerNetwork:
+        """Return the network between peers on their own beat."""
+        raise ValueError(self._lacks("messages between peers on their own beat"))
+
+    def rounds(self) -> RoundNetwork:
+        """Return the network between peers in lock-step."""
+        raise ValueError(self._lacks("rounds in lock-step, which wait for everyone"))
+
+    def star(self) -> StarNetwork:
+        """Return the network around a server."""
+        raise ValueError(self._lacks("uploads to a server and its answers"))
+
+    def _lacks(self, what: str) -> str:
+        return (
+            f"'{self.name}' does not carry {what}; "
+            "choose a delay law or the radio, or a method that travels as it does"
+        )
+
+
+def as_value(*numbers: str) -> Callable[[Kind], Kind]:
+    """Let a frozen dataclass pass through `jax.jit`: its `numbers` traced, its other fields fixed."""
+
+    def register(kind: Kind) -> Kind:
+        fixed = [field.name for field in fields(kind) if field.name not in numbers]
+        jax.tree_util.register_dataclass(kind, list(numbers), fixed)
+        return kind
+
+    return register
+
+
+def let_pass(network: Network) -> None:
+    """Let a network of one's own pass through `jax.jit`, all of it fixed, if it says nothing else."""
+    if not jax.tree_util.all_leaves([network]):
+        return
+    if type(network).__hash__ is None:
+        raise ValueError(
+            f"a network must be a value that cannot change, {type(network).__name__} can; "
+            "make it a dataclass with frozen=True"
+        )
+    jax.tree_util.register_static(type(network))
 
 
 def check_horizon(network: Network, slots: int) -> None:

@@ -6,18 +6,30 @@ lock-step is repeated, by all, until each pair that must hear has heard once; an
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from math import nextafter
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from folkman.checks import require
+from folkman.checks import require, within
 from folkman.keys import Stream
-from folkman.radio.delivery import Delivery, Network, NetworkState, Transfer
+from folkman.radio.delivery import (
+    Delivery,
+    Network,
+    NetworkState,
+    PeerNetwork,
+    RoundNetwork,
+    StarNetwork,
+    Transfer,
+    as_value,
+)
 
 __all__ = ["LossState", "Lossy"]
+
+ALMOST_ONE = nextafter(1.0, 0.0)
 
 
 class LossState(NamedTuple):
@@ -29,8 +41,9 @@ class LossState(NamedTuple):
     got: Array  # (rx, tx) bool: heard in this round, in lock-step
 
 
+@as_value("network", "loss")
 @dataclass(frozen=True)
-class Lossy:
+class Lossy(Network):
     """`network` with losses."""
 
     network: Network
@@ -38,68 +51,94 @@ class Lossy:
     reliable = False
 
     def __post_init__(self) -> None:
-        require(0 <= self.loss < 1, f"loss is a probability in [0, 1), got {self.loss}")
+        require(
+            within(self.loss, 0, ALMOST_ONE),
+            f"loss is a probability in [0, 1), got {self.loss}",
+        )
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override] - that of the network below
         """Return the name of the network below."""
-        return getattr(self.network, "name", "a recorded timeline")
+        return self.network.name
 
     @property
     def slot_s(self) -> float:
-        """Return the seconds of a slot of the network below, if it has them."""
-        return self.network.slot_s  # type: ignore[attr-defined] - absent where the network has none, and then here too
+        """Return the seconds of a slot of the network below; absent where it has none."""
+        return self.network.slot_s  # type: ignore[attr-defined]
 
     @property
-    def bits_per_parameter(self) -> int:
+    def bits_per_parameter(self) -> int:  # type: ignore[override]
         """Return the price of one parameter on the air."""
         return self.network.bits_per_parameter
-
-    @property
-    def synchronous(self) -> bool:
-        """Tell whether the network below can carry rounds in lock-step."""
-        return self.network.synchronous
 
     @property
     def horizon(self) -> int | None:
         """Return how many slots the network below can run."""
         return self.network.horizon
 
-    @property
-    def recent(self) -> int:
-        """Return how many of a sender's newest payloads may still be delivered."""
-        return self.network.recent
-
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message costs on the air."""
         return self.network.payload_bits(message_bits)
 
-    def star_init(self, num_nodes: int, key: Array) -> Any:
-        """Return the state before slot 0, around a server."""
-        return self.network.star_init(num_nodes, key)
+    def peers(self) -> "LossyPeers":
+        """Return the network between peers on their own beat: what is lost is gone."""
+        return LossyPeers(self.network.peers(), self.loss)
+
+    def rounds(self) -> "LossyRounds":
+        """Return the network in lock-step: a round is repeated until all have heard."""
+        return LossyRounds(self.network.rounds(), self.loss)
+
+    def star(self) -> "LossyStar":
+        """Return the network around a server: what is lost is sent again."""
+        return LossyStar(self.network.star(), self.loss)
+
+
+@dataclass(frozen=True)
+class LossyPeers:
+    """Peers on their own beat, with losses."""
+
+    beneath: PeerNetwork
+    loss: float
+
+    @property
+    def recent(self) -> int:
+        """Return how many of a sender's newest payloads may still be delivered."""
+        return self.beneath.recent
 
     def versions(self, num_nodes: int) -> int:
         """Return a first guess: copies stay in use for longer; an engine may need more."""
-        return self.network.versions(num_nodes) + 2
+        return self.beneath.versions(num_nodes) + 2
 
     def init(self, num_nodes: int, key: Array) -> LossState:
-        """Return the state before slot 0, between peers."""
-        return _begin(self.network.init(num_nodes, key), num_nodes)
+        """Return the state before slot 0."""
+        return _begin(self.beneath.init(num_nodes, key), num_nodes)
 
     def step(
         self, state: LossState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[LossState, Delivery]:
         """Let the network below deliver, and lose some of what is new."""
-        inner, delivery = self.network.step(state.inner, offers, message_bits, key)
-        kept = (delivery.held != state.brought) & ~self._lost(delivery.held.shape, key)
+        inner, delivery = self.beneath.step(state.inner, offers, message_bits, key)
+        kept = (delivery.held != state.brought) & ~_lost(self.loss, delivery.held.shape, key)
         held = jnp.where(kept, delivery.held, state.held)
         return LossState(inner, delivery.held, held, state.got), delivery._replace(held=held)
 
-    def lockstep_init(self, num_nodes: int, key: Array) -> LossState:
-        """Return the state before slot 0, in lock-step."""
-        return _begin(self.network.lockstep_init(num_nodes, key), num_nodes)
+    def measures(self, state: LossState) -> dict[str, Array]:
+        """Return what the network below measures."""
+        return self.beneath.measures(state.inner)
 
-    def exchange(
+
+@dataclass(frozen=True)
+class LossyRounds:
+    """Rounds in lock-step, with losses."""
+
+    beneath: RoundNetwork
+    loss: float
+
+    def init(self, num_nodes: int, key: Array) -> LossState:
+        """Return the state before slot 0."""
+        return _begin(self.beneath.init(num_nodes, key), num_nodes)
+
+    def step(
         self,
         state: LossState,
         offers: Array,
@@ -107,43 +146,59 @@ class Lossy:
         message_bits: ArrayLike,
         key: Array,
     ) -> tuple[LossState, Delivery]:
-        """Repeat the round of the network below until every pair of `wanted` has heard; None: once."""
-        inner, delivery = self.network.exchange(state.inner, offers, wanted, message_bits, key)
+        """Repeat the round below until every pair of `wanted` has heard; None: once."""
+        inner, delivery = self.beneath.step(state.inner, offers, wanted, message_bits, key)
         own = jnp.eye(len(offers), dtype=bool)
         brought = delivery.held != state.brought
         ended = jnp.any(brought & own)
-        got = state.got | (brought & ~self._lost(brought.shape, key)) | (ended & own)
+        got = state.got | (brought & ~_lost(self.loss, brought.shape, key)) | (ended & own)
         ends = ended & (jnp.all(got | ~wanted) if wanted is not None else jnp.asarray(True))
-        held = jnp.where(ends & (got | jnp.asarray(wanted is not None)), delivery.held, state.held)
+        heard = got | jnp.asarray(wanted is not None)
+        held = jnp.where(ends & heard, delivery.held, state.held)
         new = LossState(inner, delivery.held, held, got & ~ends)
         return new, delivery._replace(held=held)
 
-    def measures(self, state: Any) -> dict[str, Array]:
+    def measures(self, state: LossState) -> dict[str, Array]:
         """Return what the network below measures."""
-        return self.network.measures(state.inner if isinstance(state, LossState) else state)
+        return self.beneath.measures(state.inner)
+
+
+@dataclass(frozen=True)
+class LossyStar:
+    """Around a server, with losses."""
+
+    beneath: StarNetwork
+    loss: float
+
+    def init(self, num_nodes: int, key: Array) -> NetworkState:
+        """Return the state before slot 0."""
+        return self.beneath.init(num_nodes, key)
 
     def uplink(
-        self, state: Any, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[Any, Transfer]:
+        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[NetworkState, Transfer]:
         """Let a node whose upload was lost send it again."""
-        state, transfer = self.network.uplink(state, offers, message_bits, key)
-        lost = transfer.arrived & self._lost(offers.shape, key)
-        return state._replace(waiting=state.waiting & ~lost), Transfer(
-            transfer.started, transfer.arrived & ~lost, lost
-        )
+        state, transfer = self.beneath.uplink(state, offers, message_bits, key)
+        lost = transfer.arrived & _lost(self.loss, offers.shape, key)
+        moved = state._replace(waiting=state.waiting & ~lost)
+        return moved, Transfer(transfer.started, transfer.arrived & ~lost, lost)
 
     def downlink(
-        self, state: Any, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[Any, Transfer]:
+        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[NetworkState, Transfer]:
         """Let a node whose answer was lost go on waiting for it."""
-        state, transfer = self.network.downlink(state, offers, message_bits, key)
-        lost = transfer.arrived & self._lost(offers.shape, key)
-        return state._replace(waiting=state.waiting | lost), Transfer(
-            transfer.started, transfer.arrived & ~lost, lost
-        )
+        state, transfer = self.beneath.downlink(state, offers, message_bits, key)
+        lost = transfer.arrived & _lost(self.loss, offers.shape, key)
+        moved = state._replace(waiting=state.waiting | lost)
+        return moved, Transfer(transfer.started, transfer.arrived & ~lost, lost)
 
-    def _lost(self, shape: tuple[int, ...], key: Array) -> Array:
-        return jax.random.bernoulli(jax.random.fold_in(key, int(Stream.LOSS)), self.loss, shape)
+    def measures(self, state: NetworkState) -> dict[str, Array]:
+        """Return what the network below measures."""
+        return self.beneath.measures(state)
+
+
+def _lost(loss: float, shape: tuple[int, ...], key: Array) -> Array:
+    return jax.random.bernoulli(jax.random.fold_in(key, int(Stream.LOSS)), loss, shape)
 
 
 def _begin(inner: NetworkState, num_nodes: int) -> LossState:

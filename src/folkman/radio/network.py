@@ -38,7 +38,7 @@ from jax.typing import ArrayLike
 from folkman.checks import require
 from folkman.keys import Stream
 from folkman.radio import bandwidth, channel, geometry, latency, schedule, star
-from folkman.radio.delivery import Delivery, Transfer
+from folkman.radio.delivery import Delivery, Network, as_value
 from folkman.radio.geometry import Points, Waypoint
 from folkman.units import db_to_linear, dbm_to_watt
 
@@ -47,6 +47,8 @@ __all__ = [
     "Durations",
     "LockstepRadio",
     "RadioNetwork",
+    "RadioPeers",
+    "RadioRounds",
     "RadioState",
     "place",
     "place_cells",
@@ -110,8 +112,9 @@ class LockstepRadio(NamedTuple):
     held: Array  # (rx, tx) what the nodes may use
 
 
+@as_value("threshold_db")
 @dataclass(frozen=True)
-class RadioNetwork:
+class RadioNetwork(Network):
     """A cell; the defaults are the paper's Table III, and the decisions D1-D11 where it is silent."""
 
     threshold_db: float = 0.0
@@ -136,9 +139,6 @@ class RadioNetwork:
     )  # to and from a server, below this the block's fading is drawn anew
     name = "radio"
     reliable = True  # an outage delays; nothing sent is lost
-    synchronous = True
-    horizon = None
-    recent = 1  # the one on the air
 
     def __post_init__(self) -> None:
         positive = (
@@ -209,69 +209,19 @@ class RadioNetwork:
         noise_w = self.noise_w + power_w * air.background
         return channel.sinr_draw(air.link, air.interferer, key, power_w=power_w, noise_w=noise_w)
 
-    def versions(self, num_nodes: int) -> int:
-        """Return a first guess: held, on the air, and two for pairs that have waited; an engine may need more."""
-        return min(4, max(2, num_nodes))
+    def peers(self) -> "RadioPeers":
+        """Return the radio between peers on their own beat."""
+        return RadioPeers(self)
 
-    def init(self, num_nodes: int, key: Array) -> RadioState:
-        """Drop the nodes and interferers; everyone holds the first models."""
-        return rest(place(self, num_nodes, key))
+    def rounds(self) -> "RadioRounds":
+        """Return the radio between peers in lock-step."""
+        return RadioRounds(self)
 
-    def step(
-        self, state: RadioState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[RadioState, Delivery]:
-        """Deliver what has arrived, then start the periods that are due."""
-        state, over = self._arrive(state)
+    def star(self) -> star.RadioStar:
+        """Return the radio around a base station at the centre."""
+        return star.RadioStar(self)
 
-        def start() -> tuple[RadioState, Array]:
-            return self._start(state, over, offers[None], message_bits, key)
-
-        if (
-            self.period == "epoch"
-        ):  # in the middle of one nothing starts and nobody moves: spare the draws
-            new, starts = lax.cond(jnp.all(over), start, lambda: (state, jnp.zeros_like(over)))
-        else:
-            new, starts = start()
-        return new, Delivery(new.held, starts, new.linked & starts[None])
-
-    def lockstep_init(self, num_nodes: int, key: Array) -> LockstepRadio:
-        """Drop the same nodes and interferers, at rest."""
-        radio = self.init(num_nodes, key)
-        return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
-
-    def exchange(
-        self,
-        state: LockstepRadio,
-        offers: Array,
-        wanted: Array | None,
-        message_bits: ArrayLike,
-        key: Array,
-    ) -> tuple[LockstepRadio, Delivery]:
-        """Advance a round: a node is on the air until all that must hear it have; None: for one epoch."""
-        patient = (
-            replace(self, period="epoch")
-            if wanted is None
-            else replace(self, threshold_db=self.least_sinr_db)
-        )
-        radio, over = patient._arrive(state.radio)
-        got = radio.held >= state.since
-        served = jnp.all(over) if wanted is None else jnp.all(got | ~wanted)
-        ends = state.running & served
-        begins = ~state.running & jnp.all(offers)
-        running, since = (
-            (state.running | begins) & ~ends,
-            jnp.where(begins, radio.slot, state.since),
-        )
-        missing = jnp.ones_like(got) if wanted is None else wanted & ~(got & ~begins)
-        radio, starts = patient._start(radio, over, missing & running, message_bits, key)
-        heard = got | jnp.eye(len(offers), dtype=bool) | jnp.asarray(wanted is not None)
-        held = jnp.where(ends & heard, since, state.held)
-        sends = jnp.broadcast_to(begins, offers.shape)
-        return LockstepRadio(radio, running, since, held), Delivery(
-            held, sends, radio.linked & starts[None]
-        )
-
-    def _start(
+    def start(
         self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[RadioState, Array]:
         """Start the broadcasts of the nodes whose period is over and who have one for others; tell who starts.
@@ -304,7 +254,7 @@ class RadioNetwork:
         )
         return new, starts
 
-    def _arrive(self, state: RadioState) -> tuple[RadioState, Array]:
+    def arrive(self, state: RadioState) -> tuple[RadioState, Array]:
         """End a slot: hand over the broadcasts that have arrived, and tell whose period is over."""
         left = jnp.maximum(state.left - 1, 0)
         arrived = (state.left > 0) & (left == 0)
@@ -376,33 +326,93 @@ class RadioNetwork:
             sums.num_waits + jnp.sum(linked, dtype=jnp.int32),
         )
 
-    def measures(self, state: RadioState | LockstepRadio | star.StarRadio) -> dict[str, Array]:
-        """Return mean Gamma_T and Gamma_W so far, in slots; NaN before the first, and around a server."""
-        if isinstance(state, LockstepRadio):
-            state = state.radio
-        if not isinstance(state, RadioState):
-            return {}
-        sums = state.durations
-        return {
-            "gamma_t": sums.transmission_slots / sums.num_transmissions,
-            "gamma_w": sums.waiting_slots / sums.num_waits,
-        }
 
-    def star_init(self, num_nodes: int, key: Array) -> star.StarRadio:
-        """Drop the same nodes and interferers around a base station at the centre."""
-        return star.at_rest(place(self, num_nodes, key))
+def _durations(state: RadioState) -> dict[str, Array]:
+    """Return mean Gamma_T and Gamma_W so far, in slots; NaN before the first."""
+    sums = state.durations
+    return {
+        "gamma_t": sums.transmission_slots / sums.num_transmissions,
+        "gamma_w": sums.waiting_slots / sums.num_waits,
+    }
 
-    def uplink(
-        self, state: star.StarRadio, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[star.StarRadio, Transfer]:
-        """Advance the uploads to the base station."""
-        return star.uplink(self, state, offers, self.payload_bits(message_bits), key)
 
-    def downlink(
-        self, state: star.StarRadio, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[star.StarRadio, Transfer]:
-        """Advance the base station's broadcast."""
-        return star.downlink(self, state, offers, self.payload_bits(message_bits), key)
+@dataclass(frozen=True)
+class RadioPeers:
+    """The radio between peers on their own beat: the box of Algorithm 1."""
+
+    radio: RadioNetwork
+    recent = 1  # the one on the air
+
+    def versions(self, num_nodes: int) -> int:
+        """Return a first guess: held, on the air, and two for pairs that have waited."""
+        return min(4, max(2, num_nodes))
+
+    def init(self, num_nodes: int, key: Array) -> RadioState:
+        """Drop the nodes and interferers; everyone holds the first models."""
+        return rest(place(self.radio, num_nodes, key))
+
+    def step(
+        self, state: RadioState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[RadioState, Delivery]:
+        """Deliver what has arrived, then start the periods that are due."""
+        state, over = self.radio.arrive(state)
+
+        def start() -> tuple[RadioState, Array]:
+            return self.radio.start(state, over, offers[None], message_bits, key)
+
+        if self.radio.period == "epoch":  # within one nothing starts and nobody moves: spare draws
+            new, starts = lax.cond(jnp.all(over), start, lambda: (state, jnp.zeros_like(over)))
+        else:
+            new, starts = start()
+        return new, Delivery(new.held, starts, new.linked & starts[None])
+
+    def measures(self, state: RadioState) -> dict[str, Array]:
+        """Return mean Gamma_T and Gamma_W so far."""
+        return _durations(state)
+
+
+@dataclass(frozen=True)
+class RadioRounds:
+    """The radio between peers in lock-step: a node is on the air until all who must hear it have."""
+
+    radio: RadioNetwork
+
+    def init(self, num_nodes: int, key: Array) -> LockstepRadio:
+        """Drop the same nodes and interferers, at rest."""
+        radio = rest(place(self.radio, num_nodes, key))
+        return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
+
+    def step(
+        self,
+        state: LockstepRadio,
+        offers: Array,
+        wanted: Array | None,
+        message_bits: ArrayLike,
+        key: Array,
+    ) -> tuple[LockstepRadio, Delivery]:
+        """Advance a round; with `wanted` None it is one epoch."""
+        if wanted is None:
+            patient = replace(self.radio, period="epoch")
+        else:
+            patient = replace(self.radio, threshold_db=self.radio.least_sinr_db)
+        radio, over = patient.arrive(state.radio)
+        got = radio.held >= state.since
+        served = jnp.all(over) if wanted is None else jnp.all(got | ~wanted)
+        ends = state.running & served
+        begins = ~state.running & jnp.all(offers)
+        running = (state.running | begins) & ~ends
+        since = jnp.where(begins, radio.slot, state.since)
+        missing = jnp.ones_like(got) if wanted is None else wanted & ~(got & ~begins)
+        radio, starts = patient.start(radio, over, missing & running, message_bits, key)
+        heard = got | jnp.eye(len(offers), dtype=bool) | jnp.asarray(wanted is not None)
+        held = jnp.where(ends & heard, since, state.held)
+        sends = jnp.broadcast_to(begins, offers.shape)
+        new = LockstepRadio(radio, running, since, held)
+        return new, Delivery(held, sends, radio.linked & starts[None])
+
+    def measures(self, state: LockstepRadio) -> dict[str, Array]:
+        """Return mean Gamma_T and Gamma_W so far."""
+        return _durations(state.radio)
 
 
 def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:

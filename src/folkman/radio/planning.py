@@ -137,7 +137,9 @@ def _roll(
 
     def slot(t: Array, carry: tuple[RadioState, Array]) -> tuple[RadioState, Array]:
         state, counts = carry
-        state, delivery = network.step(state, offers, message_bits, jax.random.fold_in(key, t))
+        state, delivery = network.peers().step(
+            state, offers, message_bits, jax.random.fold_in(key, t)
+        )
         late = jnp.where(others & (t >= slots // 4), 1, 0)
         return state, counts.at[t + 1 - delivery.held].add(late)
 
@@ -191,7 +193,9 @@ def sawtooth(
     offers = jnp.ones(num_nodes, bool)
 
     def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
-        state, delivery = network.step(state, offers, message_bits, jax.random.fold_in(key, t))
+        state, delivery = network.peers().step(
+            state, offers, message_bits, jax.random.fold_in(key, t)
+        )
         return state, t + 1 - delivery.held
 
     _, ages = jax.jit(lambda state: lax.scan(slot, state, jnp.arange(slots)))(rest(air))

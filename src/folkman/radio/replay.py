@@ -4,14 +4,14 @@ What happened is data (`folkman.radio.trace`). Nobody is waited for, since every
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from folkman.radio.delivery import Delivery, Transfer
+from folkman.radio.delivery import Delivery, Network, Transfer, as_value
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, load
 
 __all__ = [
@@ -46,154 +46,96 @@ class StarReplayState(NamedTuple):
     waiting: Array  # (node,) bool; always False
 
 
+@as_value("timeline")
 @dataclass(frozen=True, eq=False)
-class Replay:
-    """A network that repeats a peer timeline."""
+class Replay(Network):
+    """A network that repeats a timeline between peers on their own beat."""
 
     timeline: PeerTimeline
+    recent: int  # of a sender's newest payloads, how many may still be delivered
+    at_once: int  # payloads of one sender that are in use at once, or a first guess
     bits_per_parameter: int = 16
+    name = "a recorded timeline"
     reliable = False
-    synchronous = False
 
     @property
     def horizon(self) -> int:
         """Return the length of the recording."""
         return len(self.timeline.held)
 
+    def peers(self) -> "ReplayedPeers":
+        """Return what was recorded."""
+        return ReplayedPeers(self)
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedPeers:
+    """A timeline between peers, once more."""
+
+    network: Replay
+
     @property
     def recent(self) -> int:
-        """Return how many of a sender's newest payloads may still be delivered.
-
-        All that are in use count, where they are few: copies of a delay law then stand in the rows that they had when
-        it was recorded, and sum to the same bits.
-        """
-        needed = _versions(self.timeline)
-        return needed if needed <= FEW else _recent(self.timeline)
+        """Return how many of a sender's newest payloads may still be delivered."""
+        return self.network.recent
 
     def versions(self, num_nodes: int) -> int:
-        """Return how many payloads of one sender are needed at once, or a first guess where those are many."""
-        self._check_nodes(num_nodes)
-        return min(_versions(self.timeline), MOST_AT_FIRST)
+        """Return how many payloads of one sender are needed at once, or a first guess."""
+        _check_nodes(self.network.timeline, num_nodes)
+        return self.network.at_once
 
     def init(self, num_nodes: int, key: Array) -> ReplayState:
         """Return the beginning of the recording."""
         del key
-        self._check_nodes(num_nodes)
-        return ReplayState(
-            jnp.zeros((), jnp.int32),
-            jnp.asarray(self.timeline.held),
-            jnp.asarray(self.timeline.sends),
-        )
+        return _beginning(self.network.timeline, num_nodes)
 
     def step(
         self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[ReplayState, Delivery]:
-        """Return the next recorded delivery; what is held after the last slot was not recorded, and stays."""
+        """Return the next recorded delivery."""
         del offers, message_bits, key
-        last = state.held.shape[0] - 1
-        held = state.held[jnp.minimum(state.slot + 1, last)]
-        sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
-        linked = sends[None] & ~jnp.eye(len(sends), dtype=bool)
-        kept = sends & (
-            state.slot < last
-        )  # what is sent in the last slot is on the air, and nobody will hold it
-        return state._replace(slot=state.slot + 1), Delivery(held, kept, linked)
-
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return the size as it is."""
-        return message_bits
-
-    def lockstep_init(self, num_nodes: int, key: Array) -> ReplayState:
-        """Refuse: a recording has a pace of its own."""
-        del num_nodes, key
-        raise ValueError(
-            "a method in lock-step needs a network that waits for it, got a recorded timeline; choose a delay law or "
-            "the radio, or an asynchronous method"
-        )
-
-    def exchange(
-        self,
-        state: ReplayState,
-        offers: Array,
-        wanted: Array | None,
-        message_bits: ArrayLike,
-        key: Array,
-    ) -> tuple[ReplayState, Delivery]:
-        """Refuse, as `lockstep_init` does."""
-        raise NotImplementedError
+        return _next(state)
 
     def measures(self, state: ReplayState) -> dict[str, Array]:
         """Return nothing: a timeline does not say why a copy is old."""
         del state
         return {}
 
-    def star_init(self, num_nodes: int, key: Array) -> ReplayState:
-        """Refuse: a recording between peers has no server."""
-        del num_nodes, key
-        raise ValueError(
-            "a method with a server needs a network around a server, got a timeline recorded between peers; "
-            "choose a delay law, or a method without a server"
-        )
 
-    def uplink(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[ReplayState, Transfer]:
-        """Refuse, as `star_init` does."""
-        raise NotImplementedError
-
-    def downlink(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
-    ) -> tuple[ReplayState, Transfer]:
-        """Refuse, as `star_init` does."""
-        raise NotImplementedError
-
-    def _check_nodes(self, num_nodes: int) -> None:
-        recorded = self.timeline.held.shape[1]
-        if recorded != num_nodes:
-            raise ValueError(
-                f"the timeline was recorded between {recorded} nodes, the problem has {num_nodes}; "
-                "use a problem of that size or record again"
-            )
-
-
+@as_value("timeline")
 @dataclass(frozen=True, eq=False)
-class RoundReplay:
-    """A network that repeats rounds between peers; `held` changes on the diagonal too when a node's round ends."""
+class RoundReplay(Network):
+    """A network that repeats rounds between peers.
 
-    beneath: Replay
+    `held` changes on the diagonal too when a node's round ends.
+    """
+
+    timeline: PeerTimeline
+    bits_per_parameter: int = 16
     name = "recorded rounds"
-    reliable = True
-    synchronous = True
-
-    @property
-    def bits_per_parameter(self) -> int:
-        """Return the price of one parameter."""
-        return self.beneath.bits_per_parameter
 
     @property
     def horizon(self) -> int:
         """Return the length of the recording."""
-        return self.beneath.horizon
+        return len(self.timeline.held)
 
-    @property
-    def recent(self) -> int:
-        """Return how many of a sender's newest payloads may still be delivered."""
-        return self.beneath.recent
+    def rounds(self) -> "ReplayedRounds":
+        """Return what was recorded."""
+        return ReplayedRounds(self)
 
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return the size as it is."""
-        return message_bits
 
-    def measures(self, state: ReplayState) -> dict[str, Array]:
-        """Return nothing."""
-        del state
-        return {}
+@dataclass(frozen=True, eq=False)
+class ReplayedRounds:
+    """Rounds between peers, once more."""
 
-    def lockstep_init(self, num_nodes: int, key: Array) -> ReplayState:
+    network: RoundReplay
+
+    def init(self, num_nodes: int, key: Array) -> ReplayState:
         """Return the beginning of the recording."""
-        return self.beneath.init(num_nodes, key)
+        del key
+        return _beginning(self.network.timeline, num_nodes)
 
-    def exchange(
+    def step(
         self,
         state: ReplayState,
         offers: Array,
@@ -202,41 +144,41 @@ class RoundReplay:
         key: Array,
     ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery."""
-        del wanted
-        return self.beneath.step(state, offers, message_bits, key)
+        del offers, wanted, message_bits, key
+        return _next(state)
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"rounds that were recorded can only be repeated in rounds; they have no '{name}'"
-        )
+    def measures(self, state: ReplayState) -> dict[str, Array]:
+        """Return nothing."""
+        del state
+        return {}
 
 
+@as_value("timeline")
 @dataclass(frozen=True, eq=False)
-class StarReplay:
+class StarReplay(Network):
     """A network that repeats the transfers around a server."""
 
     timeline: StarTimeline
     bits_per_parameter: int = 16
     name = "recorded transfers"
-    reliable = True
-    synchronous = True
-    recent = 1
 
     @property
     def horizon(self) -> int:
         """Return the length of the recording."""
         return len(self.timeline.finished)
 
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return the size as it is."""
-        return message_bits
+    def star(self) -> "ReplayedStar":
+        """Return what was recorded."""
+        return ReplayedStar(self)
 
-    def measures(self, state: StarReplayState) -> dict[str, Array]:
-        """Return nothing."""
-        del state
-        return {}
 
-    def star_init(self, num_nodes: int, key: Array) -> StarReplayState:
+@dataclass(frozen=True, eq=False)
+class ReplayedStar:
+    """Transfers around a server, once more."""
+
+    network: StarReplay
+
+    def init(self, num_nodes: int, key: Array) -> StarReplayState:
         """Return the beginning of the recording."""
         del key
         zero = jnp.zeros((), jnp.int32)
@@ -247,37 +189,37 @@ class StarReplay:
     ) -> tuple[StarReplayState, Transfer]:
         """Return the uploads of the next slot."""
         del message_bits, key
-        started, arrived = (
-            jnp.asarray(self.timeline.up_started),
-            jnp.asarray(self.timeline.up_arrived),
-        )
-        at = state.up_slot
-        return state._replace(up_slot=at + 1), Transfer(
-            started[at], arrived[at], jnp.zeros_like(offers)
-        )
+        table, at = self.network.timeline, state.up_slot
+        started = jnp.asarray(table.up_started)[at]
+        arrived = jnp.asarray(table.up_arrived)[at]
+        return state._replace(up_slot=at + 1), Transfer(started, arrived, jnp.zeros_like(offers))
 
     def downlink(
         self, state: StarReplayState, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[StarReplayState, Transfer]:
         """Return the answers of the next slot."""
         del message_bits, key
-        started, arrived = (
-            jnp.asarray(self.timeline.down_started),
-            jnp.asarray(self.timeline.down_arrived),
-        )
-        at = state.down_slot
-        return state._replace(down_slot=at + 1), Transfer(
-            started[at], arrived[at], jnp.zeros_like(offers)
-        )
+        table, at = self.network.timeline, state.down_slot
+        started = jnp.asarray(table.down_started)[at]
+        arrived = jnp.asarray(table.down_arrived)[at]
+        return state._replace(down_slot=at + 1), Transfer(started, arrived, jnp.zeros_like(offers))
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"transfers around a server that were recorded have no '{name}'")
+    def measures(self, state: StarReplayState) -> dict[str, Array]:
+        """Return nothing."""
+        del state
+        return {}
 
 
 def replay(timeline: PeerTimeline, bits_per_parameter: int = 16) -> Replay:
-    """Build a network that repeats `timeline`, after checking that it can have happened."""
+    """Build a network that repeats `timeline`, after checking that it can have happened.
+
+    Payloads that are in use at once are kept, where they are few: copies of a delay law then stand
+    in the rows that they had when it was recorded, and sum to the same bits.
+    """
     check_timeline(timeline)
-    return Replay(timeline, bits_per_parameter)
+    needed = _versions(timeline)
+    recent = needed if needed <= FEW else _recent(timeline)
+    return Replay(timeline, recent, min(needed, MOST_AT_FIRST), bits_per_parameter)
 
 
 def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
@@ -285,19 +227,45 @@ def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
     timeline = load(path)
     if not isinstance(timeline, PeerTimeline):
         raise ValueError(
-            f"expected a timeline between peers, {path} was recorded around a server; record another"
+            f"expected a timeline between peers, {path} was recorded around a server; "
+            "record another"
         )
-    return Replay(timeline, bits_per_parameter)
+    return replay(timeline, bits_per_parameter)
 
 
 def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int = 16) -> RoundReplay:
     """Build a network that repeats rounds between peers."""
-    return RoundReplay(Replay(timeline, bits_per_parameter))
+    return RoundReplay(timeline, bits_per_parameter)
 
 
 def replay_star(timeline: StarTimeline, bits_per_parameter: int = 16) -> StarReplay:
     """Build a network that repeats transfers around a server."""
     return StarReplay(timeline, bits_per_parameter)
+
+
+def _beginning(timeline: PeerTimeline, num_nodes: int) -> ReplayState:
+    _check_nodes(timeline, num_nodes)
+    held, sends = jnp.asarray(timeline.held), jnp.asarray(timeline.sends)
+    return ReplayState(jnp.zeros((), jnp.int32), held, sends)
+
+
+def _next(state: ReplayState) -> tuple[ReplayState, Delivery]:
+    """Return the next delivery; what is held after the last slot was not recorded, and stays."""
+    last = state.held.shape[0] - 1
+    held = state.held[jnp.minimum(state.slot + 1, last)]
+    sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
+    linked = sends[None] & ~jnp.eye(len(sends), dtype=bool)
+    kept = sends & (state.slot < last)  # sent in the last slot: on the air, nobody will hold it
+    return state._replace(slot=state.slot + 1), Delivery(held, kept, linked)
+
+
+def _check_nodes(timeline: PeerTimeline, num_nodes: int) -> None:
+    recorded = timeline.held.shape[1]
+    if recorded != num_nodes:
+        raise ValueError(
+            f"the timeline was recorded between {recorded} nodes, the problem has {num_nodes}; "
+            "use a problem of that size or record again"
+        )
 
 
 def _recent(timeline: PeerTimeline) -> int:

@@ -15,6 +15,7 @@ Differs from [1]: it plots FedAvg without communication time; this is what its c
     Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ from folkman.units import db_to_linear, dbm_to_watt
 if TYPE_CHECKING:
     from folkman.radio.network import Air, RadioNetwork
 
-__all__ = ["StarRadio", "at_rest", "downlink", "uplink"]
+__all__ = ["RadioStar", "StarRadio"]
 
 
 class StarRadio(NamedTuple):
@@ -44,7 +45,39 @@ class StarRadio(NamedTuple):
     air: "Air"
 
 
-def at_rest(air: "Air") -> StarRadio:
+@dataclass(frozen=True)
+class RadioStar:
+    """The radio around a base station at the centre of the cell."""
+
+    radio: "RadioNetwork"
+
+    def init(self, num_nodes: int, key: Array) -> StarRadio:
+        """Drop the same nodes and interferers as between peers."""
+        from folkman.radio.network import place  # here: the radio names this class
+
+        return _at_rest(place(self.radio, num_nodes, key))
+
+    def uplink(
+        self, state: StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[StarRadio, Transfer]:
+        """Advance the uploads to the base station."""
+        bits = self.radio.payload_bits(message_bits)
+        return _uplink(self.radio, state, offers, bits, key)
+
+    def downlink(
+        self, state: StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[StarRadio, Transfer]:
+        """Advance the base station's broadcast."""
+        bits = self.radio.payload_bits(message_bits)
+        return _downlink(self.radio, state, offers, bits, key)
+
+    def measures(self, state: StarRadio) -> dict[str, Array]:
+        """Return nothing: Gamma_T and Gamma_W are of peers."""
+        del state
+        return {}
+
+
+def _at_rest(air: "Air") -> StarRadio:
     """Return the star before slot 0, its base station at the origin."""
     none = jnp.zeros(air.link.shape[0], jnp.int32)
     return StarRadio(
@@ -66,7 +99,7 @@ def _sinr(
     return channel.sinr_draw(link[None], interferer[None], key, power_w=power_w, noise_w=noise_w)[0]
 
 
-def uplink(
+def _uplink(
     network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarRadio, Transfer]:
     """End a slot of the uploads, and start those that are offered and can be heard."""
@@ -100,7 +133,7 @@ def uplink(
     return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
 
 
-def downlink(
+def _downlink(
     network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarRadio, Transfer]:
     """End a slot of the answers, and start a broadcast to those who are to be answered and can hear it."""

@@ -18,7 +18,7 @@ import os
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,31 @@ from folkman.files import write_whole
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import Delivery, Network
 
-__all__ = ["PeerTimeline", "StarTimeline", "check_timeline", "load", "record_timeline", "save"]
+__all__ = [
+    "KINDS",
+    "PeerTimeline",
+    "StarTimeline",
+    "Timeline",
+    "check_timeline",
+    "load",
+    "record_timeline",
+    "save",
+]
+
+
+class Timeline(Protocol):
+    """Who did what when; what else there is depends on the way that messages travel."""
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """Return who finished a gradient in which slot, (slot, node)."""
+        ...
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        ...
 
 
 class PeerTimeline(NamedTuple):
@@ -39,6 +63,11 @@ class PeerTimeline(NamedTuple):
     held: NDArray[np.int32]  # (slot, rx, tx)
     sends: NDArray[np.bool_]  # (slot, tx)
     finished: NDArray[np.bool_]  # (slot, node)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        slots, nodes = self.finished.shape
+        return {"held": (slots, nodes, nodes), "sends": (slots, nodes), "finished": (slots, nodes)}
 
 
 class StarTimeline(NamedTuple):
@@ -50,6 +79,14 @@ class StarTimeline(NamedTuple):
     down_arrived: NDArray[np.bool_]
     finished: NDArray[np.bool_]
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        return dict.fromkeys(self._fields, self.finished.shape)
+
+
+KINDS: list[Any] = [PeerTimeline, StarTimeline]
+"""The timelines that a file may hold; a new way to travel adds its own."""
+
 
 def record_timeline(
     network: Network, num_nodes: int, slots: int, seed: int = 0, message_bits: int = 16
@@ -58,6 +95,7 @@ def record_timeline(
 
     `message_bits` matters to a radio, whose transfers take as long as their size asks; delay laws ignore it.
     """
+    peers = network.peers()
 
     @partial(jax.jit, static_argnums=0)
     def roll(length: int) -> tuple[Array, Array]:
@@ -65,9 +103,9 @@ def record_timeline(
         offers = jnp.ones(num_nodes, bool)
 
         def slot(state: object, t: Array) -> tuple[object, Delivery]:
-            return network.step(state, offers, message_bits, jax.random.fold_in(key, t))
+            return peers.step(state, offers, message_bits, jax.random.fold_in(key, t))
 
-        _, deliveries = lax.scan(slot, network.init(num_nodes, key), jnp.arange(length))
+        _, deliveries = lax.scan(slot, peers.init(num_nodes, key), jnp.arange(length))
         return deliveries.held, deliveries.sends
 
     held, sends = roll(slots)
@@ -79,7 +117,7 @@ def record_timeline(
     )
 
 
-def save(timeline: PeerTimeline | StarTimeline, path: str | os.PathLike[str]) -> None:
+def save(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     """Write a timeline as a compressed `.npz`, whole or not at all."""
 
     def write(part: Path) -> None:
@@ -89,7 +127,7 @@ def save(timeline: PeerTimeline | StarTimeline, path: str | os.PathLike[str]) ->
     write_whole(Path(path), write)
 
 
-def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
+def load(path: str | os.PathLike[str]) -> Timeline:
     """Read a timeline that `save` wrote; nothing in the file is executed."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -102,28 +140,29 @@ def load(path: str | os.PathLike[str]) -> PeerTimeline | StarTimeline:
         raise ValueError(
             f"expected a timeline saved as .npz, {path} is not readable: {error}"
         ) from error
-    for kind in (PeerTimeline, StarTimeline):
+    for kind in KINDS:
         if set(tables) == set(kind._fields):
             timeline = kind(**tables)
             check_timeline(timeline)
             return timeline
     raise ValueError(
-        f"a timeline holds {', '.join(PeerTimeline._fields)} or {', '.join(StarTimeline._fields)}; "
+        f"a timeline holds {' or '.join(', '.join(kind._fields) for kind in KINDS)}; "
         f"{path} holds {', '.join(sorted(tables)) or 'nothing'}; was it written by folkman.radio.trace.save?"
     )
 
 
-def check_timeline(timeline: PeerTimeline | StarTimeline) -> None:
+def check_timeline(timeline: Timeline) -> None:
     """Refuse tables that do not fit together, or copies from the future or never sent."""
-    slots, nodes = timeline.finished.shape
-    for name, table in timeline._asdict().items():
-        shape = (slots, nodes, nodes) if name == "held" else (slots, nodes)
+    tables = timeline._asdict()
+    for name, shape in timeline.shapes().items():
+        table = tables[name]
         if table.shape != shape:
             raise ValueError(
                 f"timeline table '{name}' should have shape {shape}, it has {table.shape}"
             )
-    if isinstance(timeline, StarTimeline):
+    if not isinstance(timeline, PeerTimeline):
         return
+    nodes = timeline.finished.shape[1]
     others = ~np.eye(nodes, dtype=bool)
     for t, held in enumerate(timeline.held):
         if (held[others] > t).any() or (held < 0).any():

@@ -26,7 +26,7 @@ import jax
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from folkman.algorithm.base import Algorithm, Assumption
+from folkman.algorithm.base import Algorithm
 from folkman.checks import nearest, require
 from folkman.config.build import pair, slot_seconds
 from folkman.config.choices import ConfigError, describe
@@ -46,6 +46,7 @@ from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
+from folkman.runtime.ways import way_of
 
 __all__ = [
     "NodeConfig",
@@ -187,11 +188,7 @@ def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
     """Build the algorithm and its network, and refuse what devices cannot run."""
     labels = [table["label"] for table in task.comparison.algorithm]
     algorithm, network = pair(task.comparison, problem, labels.index(task.label), task.seed)
-    mixing = algorithm.mixing
-    require(
-        mixing is None or mixing.waits or Assumption.LOCKSTEP not in algorithm.assumes,
-        f"'{task.label}' mixes along the radio's schedule, which devices do not share; use another topology",
-    )
+    way_of(algorithm).check(task.label)
     return algorithm, network
 
 
@@ -221,7 +218,7 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
     air, trips = _air(config, task, network, node)
     members = security.members if security else None
     daemon = Daemon(node, transport, settled, logger, members=members, emulation=air, trips=trips)
-    return daemon, _loop_of(algorithm, node, air)
+    return daemon, _loop_of(node, air)
 
 
 def _problem(config: NodeConfig, task: Task) -> Learnable:
@@ -245,14 +242,12 @@ def _node(
     security: Security | None,
 ) -> Node | ServerNode:
     me, shares = config.number, np.array(config.samples) / sum(config.samples)
-    require(
-        (algorithm.server is not None) or me != SERVER,
-        f"'{task.label}' has no server; leave this node out",
-    )
+    serves = me in way_of(algorithm).servers()
+    require(serves or me != SERVER, f"'{task.label}' has no server; leave this node out")
     checks = Checks(security.members.verify if security else None, config.largest)
     dtype = config.wire if config.wire == "float16" else None
     wire = Wire(task.run, security.identity.sign if security else None, checks, dtype)
-    if me == SERVER:
+    if serves:
         return ServerNode(problem.initial, algorithm, shares, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, shares, seed=task.seed, wire=wire)
 
@@ -262,20 +257,15 @@ def _air(
 ) -> tuple[Emulation | None, Trips | None]:
     if config.radio != "emulated":
         return None, None
-    algorithm, nodes = node.algorithm, len(config.samples)
     bits = node.mailbox.payload.shape[1] * network.bits_per_parameter
-    if algorithm.server is not None or node.mailbox.round:
-        star = algorithm.server is not None
-        return None, Trips(network, nodes, star=star, seed=task.seed, message_bits=bits)
-    return Emulation(network, nodes, node.index, seed=task.seed, message_bits=bits), None
+    nodes = len(config.samples)
+    return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 
 
-def _loop_of(algorithm: Algorithm, node: Node | ServerNode, air: Emulation | None) -> Loop:
+def _loop_of(node: Node | ServerNode, air: Emulation | None) -> Loop:
     if isinstance(node, ServerNode):
         return loops.serving
-    if algorithm.server is not None or node.mailbox.round:
-        return loops.in_rounds
-    return loops.emulated if air is not None else loops.alone
+    return getattr(loops, node.way.loop(emulated=air is not None))
 
 
 def _transport(

@@ -29,6 +29,7 @@ from folkman.runtime.codec import SERVER
 from folkman.runtime.identity import init, issue, name_of
 from folkman.runtime.shards import save_shard
 from folkman.runtime.state import read_arrays
+from folkman.runtime.ways import way_of
 
 __all__ = ["Cluster", "down", "evaluate", "last_params", "make_cluster", "read_cluster", "start"]
 
@@ -49,7 +50,7 @@ def make_cluster(
     RunFolder.create(root, to_toml(bundled(comparison)))
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)
-    numbers = [*range(comparison.nodes), *([SERVER] if algorithm.server is not None else [])]
+    numbers = [*range(comparison.nodes), *way_of(algorithm).servers()]
     places = [(host, PORT) for host in hosts] or [
         ("127.0.0.1", port) for port in _free_ports(len(numbers))
     ]

@@ -182,7 +182,7 @@ class Daemon:
     @property
     def in_rounds(self) -> bool:
         """Tell whether messages must not be lost: in lock-step and around a server."""
-        return self.node.algorithm.server is not None or self.node.mailbox.round > 0
+        return self.node.way.loses_nothing
 
     def _learn(self, loop: Callable[["Daemon"], None]) -> None:
         patience_s = (

@@ -13,6 +13,7 @@ looked at.
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,9 +24,9 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.keys import Stream, make_key
-from folkman.radio.delivery import Network
+from folkman.radio.delivery import PeerNetwork, RoundNetwork, StarNetwork
 
-__all__ = ["Emulation", "SlotClock", "SlotPlan", "Trips"]
+__all__ = ["Emulation", "RoundTrips", "SlotClock", "SlotPlan", "StarTrips", "Trips"]
 
 STRETCH = 64
 """Slots that are rolled out at once."""
@@ -81,7 +82,7 @@ class Emulation:
     """One node's view of a network between peers, and the messages on its emulated air."""
 
     def __init__(
-        self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
+        self, network: PeerNetwork, num_nodes: int, me: int, *, seed: int, message_bits: int
     ) -> None:
         self._network, self._nodes, self._me, self._bits = network, num_nodes, me, message_bits
         self._key = make_key(seed, Stream.DELAY)
@@ -158,7 +159,7 @@ class Emulation:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _stretch(
-    network: Network, nodes: int, bits: int, state: Any, key: Array, first: Array, me: Array
+    network: PeerNetwork, nodes: int, bits: int, state: Any, key: Array, first: Array, me: Array
 ) -> tuple[Any, Any]:
     """Roll a stretch out, every node offering; keep the rows that concern one node."""
 
@@ -171,59 +172,79 @@ def _stretch(
     return lax.scan(slot, state, first + jnp.arange(STRETCH))
 
 
-class Trips:
-    """How many slots the messages of each round are on the emulated air, in lock-step or around a server.
+class Trips(ABC):
+    """How many slots the messages of each round are on the emulated air.
 
-    Every round begins with all nodes offering at once, as the methods that wait for everyone have it.
+    Every round begins with all nodes offering at once, as methods that wait for everyone have it.
     """
 
-    def __init__(
-        self, network: Network, num_nodes: int, *, star: bool, seed: int, message_bits: int
-    ) -> None:
-        self._nodes, self._bits, self._star = num_nodes, message_bits, star
-        self._key = make_key(seed, Stream.DELAY)
-        self._state: Any = (network.star_init if star else network.lockstep_init)(
-            num_nodes, self._key
-        )
-        self._exchange = jax.jit(network.exchange)
-        self._uplink, self._downlink = jax.jit(network.uplink), jax.jit(network.downlink)
+    def __init__(self, first: Any, num_nodes: int, *, key: Array, message_bits: int) -> None:
+        self._nodes = num_nodes
+        self._bits = message_bits
+        self._key = key
+        self._state = first
         self._slot = 0
         self._rounds: list[NDArray[np.int32]] = []  # (2, node): up and down, or the same for all
         self._lock = threading.Lock()
 
     def slots(self, round_: int, node: int, *, down: bool = False) -> int:
-        """Return the slots of a node's message of a round, counted from 1; `down`: of the server's answer to it."""
+        """Return the slots of a node's message of a round, from 1; `down`: of the answer to it."""
         with self._lock:
             while len(self._rounds) < round_:
-                self._rounds.append(
-                    self._round_around_server() if self._star else self._round_between_peers()
-                )
+                self._rounds.append(self._next())
             return int(self._rounds[round_ - 1][int(down), node])
+
+    @abstractmethod
+    def _next(self) -> NDArray[np.int32]:
+        """Return the slots of the next round."""
 
     def _next_key(self) -> Array:
         key = jax.random.fold_in(self._key, self._slot)
         self._slot += 1
         return key
 
-    def _round_between_peers(self) -> NDArray[np.int32]:
-        offers, wanted, first = (
-            jnp.ones(self._nodes, bool),
-            ~jnp.eye(self._nodes, dtype=bool),
-            self._slot,
+
+class RoundTrips(Trips):
+    """Rounds between peers in lock-step."""
+
+    def __init__(
+        self, network: RoundNetwork, num_nodes: int, *, seed: int, message_bits: int
+    ) -> None:
+        key = make_key(seed, Stream.DELAY)
+        super().__init__(
+            network.init(num_nodes, key), num_nodes, key=key, message_bits=message_bits
         )
+        self._step = jax.jit(network.step)
+
+    def _next(self) -> NDArray[np.int32]:
+        offers = jnp.ones(self._nodes, bool)
+        wanted = ~jnp.eye(self._nodes, dtype=bool)
+        first = self._slot
         while True:
-            self._state, delivery = self._exchange(
+            self._state, delivery = self._step(
                 self._state, offers, wanted, self._bits, self._next_key()
             )
             if int(delivery.held[0, 0]) > first:  # the stamp of this round: it is over
                 return np.full((2, self._nodes), self._slot - first - 1, np.int32)
 
-    def _round_around_server(self) -> NDArray[np.int32]:
-        found, everyone, slots = (
-            np.full((2, self._nodes), -1, np.int32),
-            jnp.ones(self._nodes, bool),
-            0,
+
+class StarTrips(Trips):
+    """Uploads to a server and its answers."""
+
+    def __init__(
+        self, network: StarNetwork, num_nodes: int, *, seed: int, message_bits: int
+    ) -> None:
+        key = make_key(seed, Stream.DELAY)
+        super().__init__(
+            network.init(num_nodes, key), num_nodes, key=key, message_bits=message_bits
         )
+        self._uplink = jax.jit(network.uplink)
+        self._downlink = jax.jit(network.downlink)
+
+    def _next(self) -> NDArray[np.int32]:
+        found = np.full((2, self._nodes), -1, np.int32)
+        everyone = jnp.ones(self._nodes, bool)
+        slots = 0
         while (found[0] < 0).any():
             self._state, up = self._uplink(self._state, everyone, self._bits, self._next_key())
             found[0, np.asarray(up.arrived)] = slots

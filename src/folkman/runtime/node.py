@@ -14,18 +14,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, State
+from folkman.algorithm.base import Algorithm, Inbox, Place, State
+from folkman.algorithm.travel import Server, Star
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.learnable import Learnable
 from folkman.runtime.codec import SERVER, Message, Sign, encode
 from folkman.runtime.mailbox import Checks, Mailbox
+from folkman.runtime.ways import way_of
 
-__all__ = ["Mailbox", "Node", "ServerNode", "Wire"]
+__all__ = ["Mailbox", "Node", "Seat", "ServerNode", "Wire", "first_upload"]
 
 
 class Wire(NamedTuple):
@@ -54,7 +55,7 @@ def _begin(initial: Array, algorithm: Algorithm, num_nodes: int, index: Array, k
 @partial(jax.jit, static_argnums=1)
 def _hear(state: State, algorithm: Algorithm, inbox: Inbox) -> tuple[State, Array, Array]:
     state = algorithm.receive(state, inbox)
-    return state, algorithm.computes(state), algorithm.point(state, inbox)
+    return state, algorithm.travel.computes(state), algorithm.point(state, inbox)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -104,18 +105,18 @@ class Node:
         self.state: State = _begin(
             problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key
         )
-        with_server = algorithm.server is not None
-        self._waits = not with_server and Assumption.LOCKSTEP in algorithm.assumes
+        self.way = way_of(algorithm)
+        first = self.way.first_message(self.state, problem.initial, len(shares))
         self.mailbox = Mailbox(
-            np.asarray(_first_heard(algorithm, self.state, problem.initial, len(shares))),
-            1 if with_server else len(shares),
+            np.asarray(first),
+            self.way.senders(len(shares)),
             self.wire.run,
-            first_sender=SERVER if with_server else 0,
-            in_rounds=self._waits,
+            first_sender=self.way.first_sender,
+            in_rounds=self.way.waits,
             checks=self.wire.checks,
         )
-        self._own = None if with_server else index
-        self._weight, self._own_weight = _weights(algorithm, index, shares)
+        self._own = self.way.own(index)
+        self._weight, self._own_weight = self.way.weights(index, np.asarray(shares))
         self.slot = 0
         self.steps = 0
         self.loss = float("nan")
@@ -128,11 +129,7 @@ class Node:
     @property
     def neighbours(self) -> list[int]:
         """Return the numbers of those that this node hears and sends to."""
-        return (
-            [SERVER]
-            if self.algorithm.server is not None
-            else [int(j) for j in np.flatnonzero(self._weight)]
-        )
+        return self.way.neighbours(self._weight)
 
     def receive(self, data: bytes) -> bool:
         """Take a message; tell whether it was kept."""
@@ -150,7 +147,7 @@ class Node:
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
         with self.mailbox.lock:
-            if self._waits and not (
+            if self.way.waits and not (
                 self.offers() and self.complete()
             ):  # a round ends when its own part is sent too
                 used, inbox = (
@@ -182,11 +179,11 @@ class Node:
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step: it then hears all its neighbours at once, or none."""
-        return self.index if self._waits else None
+        return self.index if self.way.waits else None
 
     def offers(self) -> bool:
         """Tell whether the node has something to send."""
-        return bool(self.algorithm.offers(self.state))
+        return bool(self.algorithm.travel.offers(self.state))
 
     def send(self) -> bytes:
         """Return the message to broadcast now."""
@@ -231,39 +228,29 @@ class Node:
         return node_key(make_key(self._seed, stream), self.index, self.steps)
 
 
-def _first_heard(algorithm: Algorithm, state: State, initial: Array, num_nodes: int) -> Array:
-    """Return what a node holds of its neighbours before it hears any: the first message of a peer or of the server."""
-    server = algorithm.server
-    return (
-        algorithm.message(state)
-        if server is None
-        else server.message(server.init(initial, num_nodes))
-    )
-
-
-def _weights(algorithm: Algorithm, index: int, shares: NDArray) -> tuple[NDArray, float]:
-    """Return the weights of a node's neighbours, and its own."""
-    if algorithm.server is not None:
-        return np.ones(1), 0.0
-    others = np.arange(len(shares)) != index
-    row = np.asarray(shares)
-    if algorithm.mixing is not None:
-        row = np.asarray(algorithm.mixing.weights(jnp.ones((len(shares), len(shares)), bool)))[
-            index
-        ]
-    return np.where(others, row, 0.0), float(row[index])
+def first_upload(initial: Array, algorithm: Algorithm, num_nodes: int, key: Array) -> Array:
+    """Return the message of a node that has done nothing yet."""
+    state = _begin(initial, algorithm, num_nodes, jax.device_put(np.int32(0)), key)
+    return algorithm.message(state)
 
 
 @partial(jax.jit, static_argnums=1)
-def _serve(state: State, algorithm: Algorithm, inbox: Inbox, key: Array) -> State:
-    assert algorithm.server is not None  # noqa: S101 - ServerNode checks it
-    return algorithm.server.receive(state, inbox, key)
+def _serve(state: State, server: Server, inbox: Inbox, key: Array) -> State:
+    return server.receive(state, inbox, key)
+
+
+class Seat(NamedTuple):
+    """Where a server sits: what it does, and whom it hears."""
+
+    server: Server
+    index: int  # its number on the wire
+    first: Array  # what it holds of a sender before it hears any
+    weights: NDArray  # (sender,)
+    first_sender: int = 0
 
 
 class ServerNode:
-    """The server of a centralised method: a node's only neighbour, `SERVER` on the wire."""
-
-    index = SERVER
+    """A side of a method that computes no gradient; around a server: a node's only neighbour."""
 
     def __init__(
         self,
@@ -275,30 +262,42 @@ class ServerNode:
         seed: int = 0,
         wire: Wire | None = None,
     ) -> None:
-        if algorithm.server is None:
-            raise ValueError(f"{algorithm.name} has no server role; run it between peers")
-        self.algorithm, self.server = algorithm, algorithm.server
+        self.algorithm = algorithm
+        self.way = way_of(algorithm)
         self.wire = wire or Wire(run)
-        self.state: State = self.server.init(initial, len(shares))
-        key = make_key(seed, Stream.START)
-        first = np.asarray(
-            algorithm.message(
-                _begin(initial, algorithm, len(shares), jax.device_put(np.int32(0)), key)
-            )
-        )
+        seat = self._seat(initial, np.asarray(shares), make_key(seed, Stream.START))
+        self.server, self.index = seat.server, seat.index
+        self._weights, self._first_sender = seat.weights, seat.first_sender
+        self.state: State = self.server.init(initial, len(seat.weights))
         self.mailbox = Mailbox(
-            first, len(shares), self.wire.run, note_broken=True, checks=self.wire.checks
+            np.asarray(seat.first),
+            len(seat.weights),
+            self.wire.run,
+            first_sender=seat.first_sender,
+            note_broken=True,
+            checks=self.wire.checks,
         )
-        self._shares = np.asarray(shares)
         self._seed = seed
         self.slot = 0
         self.used = self.mailbox.sequence.copy()
         self.sequence = 0
 
+    def _seat(self, initial: Array, shares: NDArray, key: Array) -> Seat:
+        """Return where the server of a star sits."""
+        if not isinstance(self.algorithm.travel, Star):
+            raise ValueError(f"{self.algorithm.name} has no server role; run it between peers")
+        first = first_upload(initial, self.algorithm, len(shares), key)
+        return Seat(self.algorithm.travel.server, SERVER, first, shares)
+
+    def _draws(self) -> Array:
+        """Return the key of this slot's draws."""
+        key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
+        return jax.random.fold_in(key, int(Stream.SERVER))
+
     @property
     def neighbours(self) -> list[int]:
         """Return the numbers of the nodes."""
-        return list(range(len(self._shares)))
+        return [self._first_sender + int(row) for row in np.flatnonzero(self._weights)]
 
     @property
     def steps(self) -> int:
@@ -317,11 +316,8 @@ class ServerNode:
         """Let the server act on what arrived; tell whether it has an answer to send."""
         with self.mailbox.lock:
             self.used = self.mailbox.sequence.copy()
-            inbox = self.mailbox.inbox(self._shares, 0.0, self.slot)
-        key = jax.random.fold_in(make_key(self._seed, Stream.DELAY), self.slot)
-        self.state = _serve(
-            self.state, self.algorithm, inbox, jax.random.fold_in(key, int(Stream.SERVER))
-        )
+            inbox = self.mailbox.inbox(self._weights, 0.0, self.slot)
+        self.state = _serve(self.state, self.server, inbox, self._draws())
         self.slot += 1
         return bool(self.offers().any())
 
@@ -344,7 +340,7 @@ class ServerNode:
         self.sequence += 1
         params = np.asarray(self.server.message(self.state))
         return (
-            self.wire.encode(Message(self.wire.run, SERVER, self.sequence, self.slot, params)),
+            self.wire.encode(Message(self.wire.run, self.index, self.sequence, self.slot, params)),
             self.sequence,
             self.slot,
         )

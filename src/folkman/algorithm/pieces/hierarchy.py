@@ -1,0 +1,51 @@
+"""A fourth way to travel: nodes in cells, each cell around its station, the stations around a root.
+
+Node i belongs to cell i mod `cells`. To its nodes a station is a server; to the root it is a node:
+when it asks, what it sends is carried to the root, and what the root answers it hears. Nodes reach
+their station as the network carries uploads to a server (on the radio, all cells share the band
+and the site); stations reach the root over a link of their own, an upload and its answer together
+taking `backhaul_slots`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jax import Array
+
+from folkman.algorithm.base import State
+from folkman.algorithm.travel import Server, Travel
+
+__all__ = ["Hierarchy"]
+
+
+@dataclass(frozen=True)
+class Hierarchy(Travel):
+    """In cells: a node computes until it is `ready`, uploads to its station and waits for it.
+
+    A station's inbox has a row for every node; the weight of those of other cells is 0.
+    """
+
+    role = "cells around stations"
+    a_round = "I ({up}) + {down}"
+
+    cells: int
+    station: Server
+    root: Server
+    ready: Callable[[State], Array]
+    asks: Callable[[State], Array]  # of a station's state: does it want to send to the root?
+    asked: Callable[[State], Array]  # of a station's state: what it sends there
+    hears: Callable[[State, Array], State]  # a station's state and the root's message
+    backhaul_slots: int = 0
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Return the station and the root."""
+        return (self.station, self.root)
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node has work left."""
+        return ~self.ready(state)
+
+    def offers(self, state: State) -> Array:
+        """Tell whether the node has an upload."""
+        return self.ready(state)

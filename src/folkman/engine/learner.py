@@ -1,0 +1,132 @@
+"""One node at a time, by hand: what the slow twin of the simulator is made of."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, Inbox, Place, State
+from folkman.engine.presence import Presence
+from folkman.keys import Stream, make_key, node_key
+from folkman.problem.learnable import Learnable
+
+__all__ = ["FinalParameters", "Learner", "World", "written_out"]
+
+Vector = NDArray[np.float64]
+
+
+class FinalParameters(NamedTuple):
+    """Where the parameters ended."""
+
+    model: Vector  # (d,) sum_i alpha_i w_i, or the server's
+    nodes: Vector  # (node, d)
+
+
+class World(NamedTuple):
+    """What all nodes share, and what goes wrong among them."""
+
+    problem: Learnable
+    seed: int
+    faults: Presence
+
+    def slot_key(self, slot: int) -> Any:
+        """Return the key of what is drawn for all nodes at once."""
+        return jax.random.fold_in(make_key(self.seed, Stream.DELAY), slot)
+
+    def present(self, slot: int) -> NDArray[np.bool_]:
+        """Tell who is there."""
+        return np.asarray(self.faults.present(self.problem.num_nodes, jnp.asarray(slot)))
+
+    def shares(self) -> NDArray[np.float64]:
+        """Return the data shares."""
+        return np.array(self.problem.count, np.float64) / float(sum(self.problem.count))
+
+    def start_anew(self, node: "Learner", slot: int) -> None:
+        """Let a node that comes back from a crash in this slot begin anew."""
+        if self.faults.begins_anew(self.problem.num_nodes, jnp.asarray(slot))[node.index]:
+            node.start()
+
+    def sent(self, nodes: list["Learner"], slot: int) -> NDArray[np.float64]:
+        """Return what the nodes would put on the air now, lies included: (node, message)."""
+        messages = jnp.stack([jnp.asarray(node.message()) for node in nodes])
+        about_zero = nodes[0].algorithm.declares.differences
+        return np.asarray(
+            self.faults.corrupt(
+                messages, self.problem.initial, self.slot_key(slot), about_zero=about_zero
+            )
+        )
+
+
+class Learner:
+    """One node: its state, its own samples, and the gradient it is working on."""
+
+    def __init__(self, world: World, algorithm: Algorithm, index: int) -> None:
+        self.problem: Learnable = world.problem.of_node(index)
+        self.algorithm = algorithm
+        self.index = index
+        self.seed = world.seed
+        self.num_nodes = world.problem.num_nodes
+        self.steps = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin at the common first model."""
+        key = node_key(make_key(self.seed, Stream.START), self.index, 0)
+        place = Place(jnp.asarray(self.index, jnp.int32), self.num_nodes, key)
+        self.state: State = self.algorithm.init(self.problem.initial, place)
+        self.point: Any = None
+
+    def slot(self, inbox: Inbox, *, finishes: bool) -> None:
+        """Hear; begin a gradient if idle; apply it if it finishes in this slot."""
+        self.state = self.algorithm.receive(self.state, inbox)
+        if bool(self.algorithm.travel.restarts(self.state, inbox)):
+            self.point = None
+        if self.point is None and bool(self.algorithm.travel.computes(self.state)):
+            self.point = self.algorithm.point(self.state, inbox)
+        if not finishes:
+            return
+        if self.point is None:
+            raise ValueError(
+                f"the timeline has node {self.index} finish a gradient that it did not begin"
+            )
+        batch_key, own_key = (
+            node_key(make_key(self.seed, stream), self.index, self.steps)
+            for stream in (Stream.BATCH, Stream.ALGORITHM)
+        )
+        loss, grad = self.problem.gradients(self.point[None], batch_key[None])
+        self.state = self.algorithm.update(self.state, inbox, loss[0], grad[0], own_key)
+        self.point = None
+        self.steps += 1
+
+    def message(self) -> Vector:
+        """Return what the node would send now."""
+        return np.array(self.algorithm.message(self.state), np.float64)
+
+    def params(self) -> Vector:
+        """Return the node's parameters."""
+        return np.array(self.algorithm.params(self.state), np.float64)
+
+
+def written_out(
+    store: Any,
+    *,
+    weight: Any,
+    own_weight: float,
+    heard: Any,
+    age: Any,
+    finite: Any,
+    coming: Any = None,
+) -> Inbox:
+    """Return an inbox with every copy written out: neighbour j is row j."""
+    return Inbox(
+        store=jnp.stack([jnp.asarray(copy) for copy in store]),
+        row=jnp.arange(len(store)),
+        weight=jnp.asarray(weight),
+        own_weight=jnp.asarray(own_weight),
+        heard=jnp.asarray(heard),
+        age=jnp.asarray(age),
+        finite=jnp.asarray(finite),
+        coming=None if coming is None else jnp.asarray(coming),
+    )

@@ -1,0 +1,363 @@
+"""In cells: nodes around stations, stations around a root."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.engine.learner import FinalParameters, Learner, World, written_out
+from folkman.engine.presence import Presence
+from folkman.engine.travel.medium import Medium, Traffic, View, in_bits, server_bits
+from folkman.engine.travel.star import answers, uploads
+from folkman.keys import Stream, make_key
+from folkman.problem.learnable import Learnable
+from folkman.radio.delay import constant
+from folkman.radio.delivery import Network, NetworkState, StarNetwork, as_value
+from folkman.radio.replay import StarReplay
+from folkman.radio.trace import KINDS, StarTimeline
+
+__all__ = ["HierarchyMedium", "HierarchyReplay", "HierarchyTimeline", "by_hand"]
+
+
+class HierarchyTimeline(NamedTuple):
+    """A timeline in cells: transfers between nodes and stations, stations and the root."""
+
+    up_started: NDArray[np.bool_]  # (slot, node)
+    up_arrived: NDArray[np.bool_]
+    down_started: NDArray[np.bool_]
+    down_arrived: NDArray[np.bool_]
+    root_up_started: NDArray[np.bool_]  # (slot, cell)
+    root_up_arrived: NDArray[np.bool_]
+    root_down_started: NDArray[np.bool_]
+    root_down_arrived: NDArray[np.bool_]
+    finished: NDArray[np.bool_]  # (slot, node)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each table should have."""
+        slots, nodes = self.finished.shape
+        cells = self.root_up_started.shape[1]
+        return {name: (slots, cells if name.startswith("root") else nodes) for name in self._fields}
+
+
+KINDS.append(HierarchyTimeline)
+
+
+@as_value("timeline")
+@dataclass(frozen=True, eq=False)
+class HierarchyReplay(Network):
+    """A network that repeats the transfers of a hierarchy."""
+
+    timeline: HierarchyTimeline
+    bits_per_parameter: int = 16
+    name = "recorded cells"
+
+    @property
+    def horizon(self) -> int:
+        """Return the length of the recording."""
+        return len(self.timeline.finished)
+
+    def star(self) -> StarNetwork:
+        """Return the transfers between nodes and stations."""
+        at = self.timeline
+        tables = (at.up_started, at.up_arrived, at.down_started, at.down_arrived)
+        return StarReplay(StarTimeline(*tables, at.finished)).star()
+
+    def backhaul(self) -> StarNetwork:
+        """Return the transfers between stations and the root."""
+        at = self.timeline
+        tables = (at.root_up_started, at.root_up_arrived, at.root_down_started)
+        return StarReplay(StarTimeline(*tables, at.root_down_arrived, at.finished)).star()
+
+
+class HierarchyHeld(NamedTuple):
+    """One frozen payload for each link and direction, on both levels."""
+
+    network: NetworkState
+    backhaul: NetworkState
+    stations: State  # (cell, ...)
+    root: State
+    up: Array  # (node, message)
+    up_finite: Array  # (node,) bool
+    down: Array  # (node, message)
+    heard: Array  # (node,) bool
+    coming: Array  # (node,) bool
+    owed: Array  # (node,) bool
+    stamp: Array  # (node,)
+    held: Array  # (node,)
+    root_up: Array  # (cell, message)
+    root_down: Array  # (cell, message)
+    root_owed: Array  # (cell,) bool
+
+
+class HierarchyMedium(Medium):
+    """Nodes in cells."""
+
+    travel: Hierarchy
+
+    def check(self, num_nodes: int, faults: Presence) -> None:
+        """Refuse a network without servers."""
+        del faults
+        key = make_key(0, Stream.DELAY)
+        jax.eval_shape(lambda: self.network.star().init(num_nodes, key))
+
+    def _backhaul(self) -> StarNetwork:
+        """Return the links between stations and the root."""
+        if isinstance(self.network, HierarchyReplay):
+            return self.network.backhaul()
+        return constant(self.travel.backhaul_slots).star()
+
+    def _member(self, nodes: int) -> Array:
+        """Return whose station is whose, (cell, node) bool."""
+        return jnp.arange(nodes)[None] % self.travel.cells == jnp.arange(self.travel.cells)[:, None]
+
+    def open(self, problem: Learnable, states: State, key: Array) -> HierarchyHeld:
+        """Let everyone hold the first model."""
+        way, nodes, cells = self.travel, problem.num_nodes, self.travel.cells
+        up = jax.vmap(self.algorithm.message)(states)
+        one = way.station.init(problem.initial, nodes)
+        stations = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (cells, *leaf.shape)), one)
+        root = way.root.init(problem.initial, cells)
+        answer, asked, told = way.station.message(one), way.asked(one), way.root.message(root)
+        no, zero = jnp.zeros(nodes, bool), jnp.zeros(nodes, jnp.int32)
+        return HierarchyHeld(
+            network=self.network.star().init(nodes, key),
+            backhaul=self._backhaul().init(cells, key),
+            stations=stations,
+            root=root,
+            up=jnp.zeros_like(up),
+            up_finite=~no,
+            down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
+            heard=no,
+            coming=no,
+            owed=no,
+            stamp=zero,
+            held=zero,
+            root_up=jnp.zeros((cells, asked.shape[0]), asked.dtype),
+            root_down=jnp.broadcast_to(told, (cells, told.shape[0])),
+            root_owed=jnp.zeros(cells, bool),
+        )
+
+    def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+        """Return the station's message as everyone's only neighbour's."""
+        del problem
+        return answers(held.down, held.heard, slot - held.held), 0
+
+    def exchange(
+        self,
+        held: HierarchyHeld,
+        problem: Learnable,
+        faults: Presence,
+        states: State,
+        slot: Array,
+        key: Array,
+    ) -> tuple[HierarchyHeld, Traffic, Any]:
+        """Upload, let the stations act, let the root act, answer."""
+        star, nodes = self.network.star(), problem.num_nodes
+        messages, offers, _, bits, present = self.offered(problem, faults, states, slot, key)
+        up_key, down_key = jax.random.split(key)
+        network, upload = star.uplink(held.network, offers, bits, up_key)
+        whole = jnp.all(jnp.isfinite(messages), axis=1)
+        finite = jnp.where(upload.started, whole, held.up_finite)
+        clean = jnp.where((finite & upload.started)[:, None], messages, 0.0)
+        held = held._replace(
+            network=network,
+            up=jnp.where(upload.started[:, None], clean, held.up),
+            up_finite=finite,
+            coming=(held.coming | upload.started) & ~upload.arrived & ~upload.lost,
+        )
+        held = self._let_stations_act(held, problem, upload.arrived, key)
+        held, asked, told = self._let_root_act(held, problem, key)
+
+        way, member = self.travel, self._member(nodes)
+        cell = jnp.arange(nodes) % way.cells
+        offered = jax.vmap(way.station.offers)(held.stations)  # (cell, node)
+        owed = held.owed | jnp.any(offered & member, axis=0)
+        answer = jax.vmap(way.station.message)(held.stations)[cell]
+        price = in_bits(self.prices(problem)[1])[0]
+        network, download = star.downlink(held.network, owed & present, price, down_key)
+        stamp = jnp.where(download.started, slot + 1, held.stamp)
+        served = jnp.any(member & download.started[None], axis=1)
+        moved = held._replace(
+            network=network,
+            down=jnp.where(download.started[:, None], answer, held.down),
+            heard=download.arrived | (held.heard & ~present),
+            coming=held.coming & ~download.started,
+            owed=(owed & ~download.started) | download.lost,
+            stamp=stamp,
+            held=jnp.where(download.arrived, stamp, held.held),
+        )
+        sent = jnp.sum(upload.started, dtype=jnp.int32)[None]
+        once = [served, asked.started, jnp.any(told.started)]
+        each = [download.started, asked.started, told.started]
+        traffic = Traffic(sent, sent, _numbers(once), _numbers(each))
+        return moved, traffic, (upload, download, asked, told)
+
+    def _let_stations_act(
+        self, held: HierarchyHeld, problem: Learnable, arrived: Array, key: Array
+    ) -> HierarchyHeld:
+        """Give every station what its nodes have uploaded."""
+        keys = _server_keys(key, self.travel.cells)[:-1]
+
+        def act(station: State, member: Array, key: Array) -> State:
+            share = problem.share * member
+            inbox = uploads(held.up, share, arrived & member, held.up_finite, held.coming & member)
+            return self.travel.station.receive(station, inbox, key)
+
+        stations = jax.vmap(act)(held.stations, self._member(problem.num_nodes), keys)
+        return held._replace(stations=stations)
+
+    def _let_root_act(
+        self, held: HierarchyHeld, problem: Learnable, key: Array
+    ) -> tuple[HierarchyHeld, Any, Any]:
+        """Carry what stations ask to the root, let it act, and carry its answers back."""
+        way, backhaul = self.travel, self._backhaul()
+        _, asked_bits, told_bits = in_bits(self.prices(problem)[1])
+        asks = jax.vmap(way.asks)(held.stations)
+        links, asked = backhaul.uplink(held.backhaul, asks, asked_bits, key)
+        sent = jax.vmap(way.asked)(held.stations)
+        up = jnp.where(asked.started[:, None], sent, held.root_up)
+        share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
+        finite = jnp.all(jnp.isfinite(up), axis=1)
+        inbox = uploads(up, share, asked.arrived, finite, asked.started & ~asked.arrived)
+        root = way.root.receive(held.root, inbox, _server_keys(key, way.cells)[-1])
+        owed = held.root_owed | way.root.offers(root)
+        links, told = backhaul.downlink(links, owed, told_bits, key)
+        down = jnp.where(told.started[:, None], way.root.message(root)[None], held.root_down)
+        heard = jax.vmap(way.hears)(held.stations, down)
+
+        def chosen(new: Array, old: Array) -> Array:
+            return jnp.where(told.arrived.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+
+        moved = held._replace(
+            backhaul=links,
+            stations=jax.tree.map(chosen, heard, held.stations),
+            root=root,
+            root_up=up,
+            root_down=down,
+            root_owed=owed & ~told.started,
+        )
+        return moved, asked, told
+
+    def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the bits of an upload; of a station's answer, what it asks, and the root's answer."""
+        way, bits = self.travel, self.network.bits_per_parameter
+        up, _ = super().prices(problem)
+        station = server_bits(way.station, problem, problem.num_nodes, bits)[0]
+        root = server_bits(way.root, problem, way.cells, bits)[0]
+        first = jax.eval_shape(
+            lambda w: way.asked(way.station.init(w, problem.num_nodes)), problem.initial
+        )
+        return up, (station, first.size * bits, root)
+
+    def measures(self, held: HierarchyHeld) -> dict[str, Array]:
+        """Return what the network has measured so far."""
+        return self.network.star().measures(held.network)
+
+    def model(self, held: HierarchyHeld, problem: Learnable, params: Array) -> Array:
+        """Return the mean of the stations' models by their cells' shares."""
+        del params
+        share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
+        models = jax.vmap(self.travel.station.params)(held.stations)
+        return jnp.dot(share, models, precision="highest")
+
+    def rounds(self, held: HierarchyHeld) -> Array:
+        """Return the root's aggregations."""
+        return self.travel.root.rounds(held.root)
+
+    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> HierarchyTimeline:
+        """Return the transfers of both levels."""
+        del stamps
+        tables = [table for part in events for table in (part.started, part.arrived)]
+        return HierarchyTimeline(*tables, finished)
+
+    def view(self, held: HierarchyHeld, slot: int) -> View:
+        """Return the ages of the stations' models at the nodes; the stations are drawn as one."""
+        nodes = len(held.held)
+        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
+        np.fill_diagonal(ages, 0)
+        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        return View(ages, np.full(nodes + 1, -1, np.int32), servers=1)
+
+
+def _server_keys(key: Array, cells: int) -> Array:
+    """Return the keys of the stations and, last, of the root."""
+    return jax.random.split(jax.random.fold_in(key, int(Stream.SERVER)), cells + 1)
+
+
+def _numbers(masks: list[Array]) -> Array:
+    return jnp.stack([jnp.sum(mask, dtype=jnp.int32) for mask in masks])
+
+
+def by_hand(
+    world: World, timeline: HierarchyTimeline, algorithm: Algorithm, nodes: list[Learner]
+) -> FinalParameters:
+    """Follow a timeline in cells, one node and one station at a time."""
+    way: Hierarchy = algorithm.travel  # type: ignore[assignment] - the way has this type
+    share, number = world.shares(), len(nodes)
+    cell_of = np.arange(number) % way.cells
+    cell_share = np.array([share[cell_of == c].sum() for c in range(way.cells)])
+    stations = [way.station.init(world.problem.initial, number) for _ in range(way.cells)]
+    root = way.root.init(world.problem.initial, way.cells)
+    up = [node.message() * 0.0 for node in nodes]
+    finite, heard = np.ones(number, bool), np.zeros(number, bool)
+    down = [np.array(way.station.message(stations[c])) for c in cell_of]
+    asked = [np.array(way.asked(station)) * 0.0 for station in stations]
+    told = [np.array(way.root.message(root))] * way.cells
+    formed, held = np.zeros(number, int), np.zeros(number, int)
+    for t in range(len(timeline.finished)):
+        there = world.present(t)
+        for i in np.flatnonzero(there):
+            answer = written_out(
+                [down[i]],
+                weight=np.ones(1),
+                own_weight=0.0,
+                heard=heard[i : i + 1],
+                age=t - held[i : i + 1],
+                finite=np.ones(1, bool),
+            )
+            nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
+        messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
+        for i in np.flatnonzero(timeline.up_started[t]):
+            finite[i] = np.isfinite(messages[i]).all()
+            up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
+        *station_keys, root_key = _server_keys(world.slot_key(t), way.cells)
+        for c, station_key in enumerate(station_keys):
+            own = cell_of == c
+            inbox = written_out(
+                up,
+                weight=share * own,
+                own_weight=0.0,
+                heard=timeline.up_arrived[t] & own,
+                age=np.zeros(number, int),
+                finite=finite,
+            )
+            stations[c] = way.station.receive(stations[c], inbox, station_key)
+            if timeline.root_up_started[t, c]:
+                asked[c] = np.array(way.asked(stations[c]))
+        inbox = written_out(
+            asked,
+            weight=cell_share,
+            own_weight=0.0,
+            heard=timeline.root_up_arrived[t],
+            age=np.zeros(way.cells, int),
+            finite=np.isfinite(np.stack(asked)).all(axis=1),
+        )
+        root = way.root.receive(root, inbox, root_key)
+        for c in range(way.cells):
+            if timeline.root_down_started[t, c]:
+                told[c] = np.array(way.root.message(root))
+            if timeline.root_down_arrived[t, c]:
+                stations[c] = way.hears(stations[c], jnp.asarray(told[c]))
+        for i in np.flatnonzero(timeline.down_started[t]):
+            down[i], formed[i] = np.array(way.station.message(stations[cell_of[i]])), t + 1
+        heard = timeline.down_arrived[t] | (heard & ~there)
+        held = np.where(timeline.down_arrived[t], formed, held)
+    models = np.stack([np.array(way.station.params(station)) for station in stations])
+    params = np.stack([node.params() for node in nodes])
+    return FinalParameters(cell_share @ models, params)

@@ -1,0 +1,189 @@
+"""What the simulator asks of a way to travel: how messages move within a slot.
+
+A medium is made for one algorithm and one network. `open` begins; `inboxes` is what each node holds
+when a slot begins; `exchange` runs at the end of a slot, after the updates, and lets the network
+carry messages. Its state is a pytree of arrays.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
+from folkman.algorithm.travel import Server, Travel
+from folkman.engine.presence import Presence
+from folkman.keys import Stream, make_key, node_keys
+from folkman.problem.learnable import Learnable
+from folkman.radio.delivery import Network
+from folkman.radio.trace import Timeline
+
+__all__ = ["Held", "Medium", "Offered", "Traffic", "Way", "count", "first_states", "server_bits"]
+
+Way = TypeVar("Way", bound=Travel)
+Held: TypeAlias = Any  # a medium's state: a NamedTuple of arrays
+
+
+class Traffic(NamedTuple):
+    """What was put on the air in one slot, counted in messages of each form."""
+
+    sent: Array  # (form,) by nodes
+    sent_copies: Array  # (form,) the same, each receiver counted
+    served: Array  # (form,) by servers
+    served_copies: Array  # (form,)
+
+
+class Offered(NamedTuple):
+    """What the nodes would put on the air at the end of a slot."""
+
+    messages: Array  # (node, message), lies included
+    offers: Array  # (node,) bool
+    form: Array  # (node,)
+    bits: Array  # (node,) of a message
+    present: Array  # (node,) bool
+
+
+class View(NamedTuple):
+    """A medium as a picture shows it; servers stand behind the nodes."""
+
+    ages: NDArray[np.int32]  # (rx, tx) slots since the held copy was formed, -1 for none
+    stamps: NDArray[np.int32]  # (tx,) when what is on the air was formed, -1 for nothing
+    servers: int
+
+
+class Medium(ABC, Generic[Way]):
+    """The simulator's half of a way to travel."""
+
+    stretch: ClassVar[int | None] = None
+    """Slots after which `lacks_room` must be asked; None: never."""
+
+    def __init__(self, algorithm: Algorithm, network: Network) -> None:
+        self.algorithm = algorithm
+        self.network = network
+        self.travel: Way = algorithm.travel  # type: ignore[assignment] - the table matches types
+
+    @abstractmethod
+    def check(self, num_nodes: int, faults: Presence) -> None:
+        """Refuse a network or faults that this way cannot do with."""
+
+    @abstractmethod
+    def open(self, problem: Learnable, states: State, key: Array) -> Held:
+        """Return the state before slot 0."""
+
+    @abstractmethod
+    def inboxes(self, held: Held, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+        """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over."""
+
+    @abstractmethod
+    def exchange(
+        self,
+        held: Held,
+        problem: Learnable,
+        faults: Presence,
+        states: State,
+        slot: Array,
+        key: Array,
+    ) -> tuple[Held, Traffic, Any]:
+        """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
+
+    @abstractmethod
+    def measures(self, held: Held) -> dict[str, Array]:
+        """Return what the network has measured so far."""
+
+    @abstractmethod
+    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> Timeline:
+        """Join what `stamps` and `exchange` left, stacked over slots."""
+
+    @abstractmethod
+    def view(self, held: Held, slot: int) -> View:
+        """Return the medium as a picture shows it."""
+
+    def stamps(self, held: Held) -> Array:
+        """Return the stamps in use in the coming slot, for a timeline."""
+        del held
+        return jnp.zeros(0, jnp.int32)
+
+    def model(self, held: Held, problem: Learnable, params: Array) -> Array:
+        """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d)."""
+        del held
+        return jnp.dot(problem.share, params, precision="highest")
+
+    def rounds(self, held: Held) -> Array | None:
+        """Return the aggregations so far; None where the broadcasts of a node are its rounds."""
+        del held
+        return None
+
+    def lacks_room(self, held: Held) -> Array:
+        """Tell whether a copy was needed that found no room: the stretch must be run again."""
+        del held
+        return jnp.asarray(False)
+
+    def with_room(self, held: Held) -> Held:
+        """Return the state with more room, to take the last stretch again."""
+        return held
+
+    def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the bits of each form of a node's and of a server's messages."""
+        price, bits = self.algorithm.declares.price, self.network.bits_per_parameter
+        if price is not None:
+            return price.bits(problem.dim, bits), (0,)
+        states = jax.eval_shape(lambda: first_states(problem, self.algorithm, 0))
+        entries = jax.eval_shape(jax.vmap(self.algorithm.message), states).shape[1]
+        return (entries * bits,), (0,)
+
+    def offered(
+        self, problem: Learnable, faults: Presence, states: State, slot: Array, key: Array
+    ) -> Offered:
+        """Return what the nodes would put on the air now."""
+        algorithm = self.algorithm
+        messages = faults.corrupt(
+            jax.vmap(algorithm.message)(states),
+            problem.initial,
+            key,
+            about_zero=algorithm.declares.differences,
+        )
+        present = faults.present(problem.num_nodes, slot)
+        offers = jax.vmap(algorithm.travel.offers)(states) & present
+        form = jnp.zeros(problem.num_nodes, jnp.int32)
+        if algorithm.declares.price is not None:
+            form = jax.vmap(algorithm.declares.price.form)(states)
+        bits = in_bits(self.prices(problem)[0])[form]
+        return Offered(messages, offers, form, bits, present)
+
+
+def first_states(problem: Learnable, algorithm: Algorithm, seed: Any) -> State:
+    """Return all nodes' first states: the common first model, and each node's own draws."""
+    nodes = problem.num_nodes
+    keys = node_keys(make_key(seed, Stream.START), problem.node, jnp.zeros(nodes, jnp.int32))
+
+    def of_one(node: Array, key: Array) -> State:
+        return algorithm.init(problem.initial, Place(node, nodes, key))
+
+    return jax.vmap(of_one)(jnp.arange(nodes, dtype=jnp.int32), keys)
+
+
+def server_bits(server: Server, problem: Learnable, num_nodes: int, bits: int) -> tuple[int, ...]:
+    """Return the bits of each form of a server's messages."""
+    if server.price is not None:
+        return server.price.bits(problem.dim, bits)
+    kept = jax.eval_shape(lambda w: server.init(w, num_nodes), problem.initial)
+    return (jax.eval_shape(server.message, kept).size * bits,)
+
+
+def form_of(price: Price | None, state: State) -> Array:
+    """Return which of its forms a message has now."""
+    return jnp.zeros((), jnp.int32) if price is None else price.form(state)
+
+
+def in_bits(price: tuple[int, ...]) -> Array:
+    """Return prices as an array; NumPy first, since they may exceed an int32."""
+    return jnp.asarray(np.asarray(price, np.float32))
+
+
+def count(mask: Array, form: Array, forms: int) -> Array:
+    """Count the messages of each form among those of the mask, (form,)."""
+    return jnp.zeros(forms, jnp.int32).at[form].add(mask.astype(jnp.int32))

@@ -1,0 +1,240 @@
+"""Between peers on their own beat: each node holds of each neighbour the freshest that arrived."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.travel import Broadcast, Mixing
+from folkman.engine import snapshots
+from folkman.engine.learner import FinalParameters, Learner, World, written_out
+from folkman.engine.presence import Presence
+from folkman.engine.travel.medium import Medium, Traffic, View, count
+from folkman.problem.learnable import Learnable
+from folkman.radio.delivery import NetworkState
+from folkman.radio.network import RadioState
+from folkman.radio.trace import PeerTimeline
+
+__all__ = ["PeerMedium", "PeerState", "SnapshotMedium", "beside", "by_hand", "by_share"]
+
+STRETCH = 64
+"""Slots that are run again at most when the store of payloads turns out too small."""
+
+
+class PeerState(NamedTuple):
+    """Between peers: the network's state and the payloads in use."""
+
+    network: NetworkState
+    snapshots: snapshots.Snapshots
+    brought: Array  # (rx, tx) stamp that the network brought last; held unless one was away
+    mixed: Array | None  # (rx, message) sums of the copies by share, where the method asks for them
+
+
+def by_share(problem: Learnable) -> Array:
+    """Return the data shares as everyone's weights, (rx, tx)."""
+    nodes = problem.num_nodes
+    return jnp.broadcast_to(problem.share[None], (nodes, nodes))
+
+
+def beside(mixing: Mixing | None, nodes: int) -> Array:
+    """Return who is to hear whom, (rx, tx) bool."""
+    others = ~jnp.eye(nodes, dtype=bool)
+    if mixing is None or not mixing.waits:
+        return others
+    return (mixing.weights(others) > 0) & others
+
+
+class SnapshotMedium(Medium):
+    """What peers have in common, on their own beat or in rounds: payloads that are kept once."""
+
+    stretch = STRETCH
+
+    def weights(self, held: PeerState, problem: Learnable) -> Array:
+        """Return the weights of the inboxes, (rx, tx)."""
+        mixing = self.travel.mixing
+        if mixing is None:
+            return by_share(problem)
+        return mixing.weights(held.snapshots.heard).astype(problem.share.dtype)
+
+    def stamps(self, held: PeerState) -> Array:
+        """Return the stamps in use in the coming slot, (rx, tx)."""
+        return held.snapshots.held
+
+    def lacks_room(self, held: PeerState) -> Array:
+        """Tell whether a payload found no room."""
+        return jnp.any(held.snapshots.missing)
+
+    def with_room(self, held: PeerState) -> PeerState:
+        """Return the state with twice the room for payloads.
+
+        No more can be in use than one for each pair, those on their way, and one being written for
+        each sender.
+        """
+        store = held.snapshots
+        rows = store.payload.shape[0]
+        nodes, recent = store.newest.shape
+        most = nodes * (nodes + recent)
+        if rows >= most:
+            raise RuntimeError(
+                "a copy was needed that the engine had given up: "
+                "the network's `recent` is too small for what it delivers"
+            )
+        return held._replace(snapshots=snapshots.widen(store, min(2 * rows, most)))
+
+    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> PeerTimeline:
+        """Return who held what when."""
+        return PeerTimeline(stamps, events.sends, finished)
+
+    def view(self, held: PeerState, slot: int) -> View:
+        """Return the ages of all copies."""
+        ages = (slot - np.asarray(held.snapshots.held)).astype(np.int32)
+        stamps = np.full(len(ages), -1, np.int32)
+        state = getattr(held.network, "inner", held.network)  # under losses
+        state = getattr(state, "radio", state)  # in rounds
+        if isinstance(state, RadioState):
+            on_air = np.asarray(state.left) > 0
+            stamps = np.where(on_air, np.asarray(state.stamp), -1).astype(np.int32)
+        return View(ages, stamps, servers=0)
+
+
+class PeerMedium(SnapshotMedium):
+    """Peers on their own beat."""
+
+    travel: Broadcast
+
+    def check(self, num_nodes: int, faults: Presence) -> None:
+        """Refuse a network without peers, or one that was recorded for other nodes."""
+        del faults
+        self.network.peers().versions(num_nodes)
+
+    def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
+        """Let everyone hold everyone's first message."""
+        peers, nodes = self.network.peers(), problem.num_nodes
+        messages = jax.vmap(self.algorithm.message)(states)
+        store = snapshots.start(messages, peers.versions(nodes), peers.recent)
+        mixed = None
+        if self.travel.mixing is None and self._asks_for_sums(store, problem, states):
+            mixed = snapshots.mixture(store, by_share(problem))
+        none = jnp.zeros((nodes, nodes), jnp.int32)
+        return PeerState(peers.init(nodes, key), store, none, mixed)
+
+    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+        """Return what each node holds, with its sums where they are kept."""
+        return snapshots.inboxes(held.snapshots, self.weights(held, problem), slot, held.mixed)
+
+    def exchange(
+        self,
+        held: PeerState,
+        problem: Learnable,
+        faults: Presence,
+        states: State,
+        slot: Array,
+        key: Array,
+    ) -> tuple[PeerState, Traffic, Any]:
+        """Let the network take what is offered and bring what has arrived."""
+        peers, nodes = self.network.peers(), problem.num_nodes
+        messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        network, delivery = peers.step(held.network, offers, bits, key)
+        new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
+        stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
+        store = snapshots.put(held.snapshots, messages, slot + 1, delivery.sends, stamps, present)
+        mixed = held.mixed
+        if mixed is not None:
+            arrived = jnp.any(stamps != held.snapshots.held)
+            shares = by_share(problem)
+            mixed = lax.cond(arrived, lambda: snapshots.mixture(store, shares), lambda: mixed)
+        traffic = broadcasts(self, problem, delivery.linked, form)
+        moved = PeerState(network, store, delivery.held, mixed)
+        return moved, traffic, delivery._replace(held=stamps)
+
+    def measures(self, held: PeerState) -> dict[str, Array]:
+        """Return what the network has measured so far."""
+        return self.network.peers().measures(held.network)
+
+    def _asks_for_sums(self, store: snapshots.Snapshots, problem: Learnable, states: State) -> bool:
+        """Tell whether the method mixes by the weights of its inbox in every slot.
+
+        Then the sums of the copies need to be formed only when one arrives.
+        """
+        asked: list[bool] = []
+
+        class Noting(Inbox):
+            """An inbox that notes whether its own weights were asked for."""
+
+            def mix(self, weights: Array | None = None) -> Array:
+                asked.append(weights is None)
+                return super().mix(weights)
+
+        def point(state: State, inbox: Inbox) -> Array:
+            parts = {name: getattr(inbox, name) for name in Inbox.__dataclass_fields__}
+            return self.algorithm.point(state, Noting(**parts))
+
+        zero = jnp.zeros((), jnp.int32)
+        inbox, axes = snapshots.inboxes(store, by_share(problem), zero)
+        jax.eval_shape(jax.vmap(point, (0, axes)), states, inbox)
+        return any(asked)
+
+
+def broadcasts(medium: SnapshotMedium, problem: Learnable, linked: Array, form: Array) -> Traffic:
+    """Count the broadcasts that start, and their receivers."""
+    forms = len(medium.prices(problem)[0])
+    edges = beside(medium.travel.mixing, problem.num_nodes)
+    receivers = jnp.sum(linked & edges, axis=0, dtype=jnp.int32)
+    sent = count(jnp.any(linked, axis=0), form, forms)
+    none = jnp.zeros(1, jnp.int32)
+    return Traffic(sent, count(receivers, form, forms), none, none)
+
+
+def by_hand(
+    world: World,
+    timeline: PeerTimeline,
+    algorithm: Algorithm,
+    nodes: list[Learner],
+    *,
+    in_rounds: bool = False,
+) -> FinalParameters:
+    """Follow a timeline between peers, one node at a time; in rounds a node hears itself too."""
+    share, number = world.shares(), len(nodes)
+    mixing = algorithm.travel.mixing  # type: ignore[attr-defined] - both ways of peers have one
+    heard = np.zeros((number, number), bool)
+    frozen = [{0: node.message()} for node in nodes]  # frozen[j][s]: what j sent with stamp s
+    for t in range(len(timeline.held)):
+        held, there = timeline.held[t], world.present(t)
+        away = ~world.present(max(t - 1, 0))[:, None]
+        heard = (held != timeline.held[max(t - 1, 0)]) | (heard & away)
+        weights = np.tile(share, (number, 1))
+        if mixing is not None:
+            weights = np.asarray(mixing.weights(jnp.asarray(heard)), np.float64)
+        for i in np.flatnonzero(there):
+            world.start_anew(nodes[i], t)
+            others = np.arange(number) != i
+            copies = [frozen[j][int(held[i, j]) if j != i else 0] for j in range(number)]
+            inbox = written_out(
+                copies,
+                weight=weights[i] * others,
+                own_weight=weights[i, i],
+                heard=heard[i] if in_rounds else heard[i] & others,
+                age=t - held[i],
+                finite=np.ones(number, bool),
+            )
+            nodes[i].slot(inbox, finishes=bool(timeline.finished[t, i]))
+        if timeline.sends[t].any():
+            messages = world.sent(nodes, t)
+            for j in np.flatnonzero(timeline.sends[t]):
+                frozen[j][t + 1] = messages[j]
+        if t + 1 < len(timeline.held):
+            _forget(frozen, timeline.held[t + 1 :])
+    params = np.stack([node.params() for node in nodes])
+    return FinalParameters(share @ params, params)
+
+
+def _forget(frozen: list[dict[int, NDArray[np.float64]]], coming: NDArray[np.int32]) -> None:
+    """Drop what nobody will hold again, except stamp 0, which stands in for a node's own copy."""
+    for j, messages in enumerate(frozen):
+        oldest = int(np.delete(coming[:, :, j], j, axis=1).min(initial=coming.max()))
+        for stamp in [s for s in messages if 0 < s < oldest]:
+            del messages[stamp]

@@ -1,0 +1,80 @@
+"""Between peers in lock-step: a round begins when all are ready, and all hear it at its end."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.algorithm.base import Inbox, State
+from folkman.algorithm.travel import Rounds
+from folkman.checks import require
+from folkman.engine import snapshots
+from folkman.engine.presence import Presence
+from folkman.engine.travel import peers
+from folkman.engine.travel.medium import Traffic
+from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts
+from folkman.keys import Stream, make_key
+from folkman.problem.learnable import Learnable
+
+__all__ = ["RoundMedium", "by_hand"]
+
+by_hand = partial(peers.by_hand, in_rounds=True)
+
+
+class RoundMedium(SnapshotMedium):
+    """Peers in lock-step."""
+
+    travel: Rounds
+
+    def check(self, num_nodes: int, faults: Presence) -> None:
+        """Refuse a network without rounds, and rounds that need who is away."""
+        mixing = self.travel.mixing
+        follows = mixing is not None and not mixing.waits
+        require(
+            not (follows and (faults.away or faults.crash)),
+            f"{self.algorithm.name} on the topology 'schedule' needs every node in every round, "
+            "and some are away or crash; use another topology, or no such faults",
+        )
+        key = make_key(0, Stream.DELAY)
+        jax.eval_shape(lambda: self.network.rounds().init(num_nodes, key))
+
+    def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
+        """Let everyone hold everyone's first message."""
+        nodes = problem.num_nodes
+        messages = jax.vmap(self.algorithm.message)(states)
+        store = snapshots.start(messages, 2, recent=2)  # in a recording one may be a round ahead
+        none = jnp.zeros((nodes, nodes), jnp.int32)
+        return PeerState(self.network.rounds().init(nodes, key), store, none, None)
+
+    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+        """Return what each node holds; at the end of a round it hears itself too."""
+        inbox, axes = snapshots.inboxes(held.snapshots, self.weights(held, problem), slot)
+        return replace(inbox, heard=held.snapshots.heard), axes
+
+    def exchange(
+        self,
+        held: PeerState,
+        problem: Learnable,
+        faults: Presence,
+        states: State,
+        slot: Array,
+        key: Array,
+    ) -> tuple[PeerState, Traffic, Any]:
+        """Advance the round."""
+        messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        mixing = self.travel.mixing
+        waits = mixing is None or mixing.waits
+        wanted = beside(mixing, problem.num_nodes) if waits else None
+        network, delivery = self.network.rounds().step(held.network, offers, wanted, bits, key)
+        store = snapshots.put(
+            held.snapshots, messages, slot + 1, delivery.sends, delivery.held, present
+        )
+        traffic = broadcasts(self, problem, delivery.linked, form)
+        return PeerState(network, store, delivery.held, None), traffic, delivery
+
+    def measures(self, held: PeerState) -> dict[str, Array]:
+        """Return what the network has measured so far."""
+        return self.network.rounds().measures(held.network)

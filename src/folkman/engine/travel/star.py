@@ -1,0 +1,252 @@
+"""Around a server: uploads, the server's own step, answers."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.travel import Server, Star
+from folkman.engine.learner import FinalParameters, Learner, World, written_out
+from folkman.engine.presence import Presence
+from folkman.engine.travel.medium import (
+    Medium,
+    Traffic,
+    View,
+    count,
+    form_of,
+    in_bits,
+    server_bits,
+)
+from folkman.keys import Stream, make_key
+from folkman.problem.learnable import Learnable
+from folkman.radio.delivery import NetworkState
+from folkman.radio.trace import StarTimeline
+
+__all__ = ["StarHeld", "StarMedium", "answers", "by_hand", "uploads"]
+
+
+class StarHeld(NamedTuple):
+    """One frozen payload for each link and direction."""
+
+    network: NetworkState
+    server: State
+    up: Array  # (node, message)
+    up_finite: Array  # (node,) bool
+    down: Array  # (node, message)
+    heard: Array  # (node,) bool: did the server's message just arrive?
+    coming: Array  # (node,) bool: is an upload on its way?
+    owed: Array  # (node,) bool: the server has offered an answer that has not started yet
+    stamp: Array  # (node,) when the message being carried down was formed
+    held: Array  # (node,) when the server model in use was formed
+
+
+class StarMedium(Medium):
+    """Nodes around one server."""
+
+    travel: Star
+
+    @property
+    def server(self) -> Server:
+        """Return the server's side of the method."""
+        return self.travel.server
+
+    def check(self, num_nodes: int, faults: Presence) -> None:
+        """Refuse a network without a server."""
+        del faults
+        key = make_key(0, Stream.DELAY)
+        jax.eval_shape(lambda: self.network.star().init(num_nodes, key))
+
+    def open(self, problem: Learnable, states: State, key: Array) -> StarHeld:
+        """Let everyone hold the server's first message."""
+        nodes = problem.num_nodes
+        up = jax.vmap(self.algorithm.message)(states)
+        server = self.server.init(problem.initial, nodes)
+        answer = self.server.message(server)
+        no, zero = jnp.zeros(nodes, bool), jnp.zeros(nodes, jnp.int32)
+        return StarHeld(
+            network=self.network.star().init(nodes, key),
+            server=server,
+            up=jnp.zeros_like(up),
+            up_finite=~no,
+            down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
+            heard=no,
+            coming=no,
+            owed=no,
+            stamp=zero,
+            held=zero,
+        )
+
+    def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+        """Return the server's message as everyone's only neighbour's."""
+        del problem
+        return answers(held.down, held.heard, slot - held.held), 0
+
+    def exchange(
+        self,
+        held: StarHeld,
+        problem: Learnable,
+        faults: Presence,
+        states: State,
+        slot: Array,
+        key: Array,
+    ) -> tuple[StarHeld, Traffic, Any]:
+        """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
+        star, server = self.network.star(), self.server
+        price, answer_price = self.prices(problem)
+        messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        up_key, down_key = jax.random.split(key)
+
+        network, upload = star.uplink(held.network, offers, bits, up_key)
+        whole = jnp.all(jnp.isfinite(messages), axis=1)
+        finite = jnp.where(upload.started, whole, held.up_finite)
+        clean = jnp.where((finite & upload.started)[:, None], messages, 0.0)
+        up = jnp.where(upload.started[:, None], clean, held.up)
+        coming = (held.coming | upload.started) & ~upload.arrived & ~upload.lost
+
+        inbox = uploads(up, problem.share, upload.arrived, finite, coming)
+        server_key = jax.random.fold_in(key, int(Stream.SERVER))
+        state = server.receive(held.server, inbox, server_key)
+
+        answer = server.message(state)
+        answer_form = form_of(server.price, state)
+        owed = held.owed | server.offers(state)
+        answer_bits = in_bits(answer_price)[answer_form]
+        network, download = star.downlink(network, owed & present, answer_bits, down_key)
+        stamp = jnp.where(download.started, slot + 1, held.stamp)
+        sent = count(upload.started, form, len(price))
+        each = jnp.sum(download.started, dtype=jnp.int32)[None]
+        served = count(jnp.any(download.started)[None], answer_form[None], len(answer_price))
+        copies = count(each, answer_form[None], len(answer_price))
+        new = StarHeld(
+            network=network,
+            server=state,
+            up=up,
+            up_finite=finite,
+            down=jnp.where(download.started[:, None], answer[None], held.down),
+            heard=download.arrived | (held.heard & ~present),  # who is away hears it on its return
+            coming=coming & ~download.started,
+            owed=(owed & ~download.started) | download.lost,
+            stamp=stamp,
+            held=jnp.where(download.arrived, stamp, held.held),
+        )
+        return new, Traffic(sent, sent, served, copies), (upload, download)
+
+    def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the bits of each form of an upload and of an answer."""
+        up, _ = super().prices(problem)
+        bits = self.network.bits_per_parameter
+        return up, server_bits(self.server, problem, problem.num_nodes, bits)
+
+    def measures(self, held: StarHeld) -> dict[str, Array]:
+        """Return what the network has measured so far."""
+        return self.network.star().measures(held.network)
+
+    def model(self, held: StarHeld, problem: Learnable, params: Array) -> Array:
+        """Return the server's model."""
+        del problem, params
+        return self.server.params(held.server)
+
+    def rounds(self, held: StarHeld) -> Array:
+        """Return the server's aggregations."""
+        return self.server.rounds(held.server)
+
+    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> StarTimeline:
+        """Return the transfers."""
+        del stamps
+        upload, download = events
+        return StarTimeline(
+            upload.started, upload.arrived, download.started, download.arrived, finished
+        )
+
+    def view(self, held: StarHeld, slot: int) -> View:
+        """Return the ages of the server's model at the nodes; the server stands last."""
+        nodes = len(held.held)
+        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
+        np.fill_diagonal(ages, 0)
+        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        stamps = np.full(nodes + 1, -1, np.int32)
+        stamps[-1] = int(np.asarray(held.stamp).max(initial=-1))
+        return View(ages, stamps, servers=1)
+
+
+def answers(down: Array, heard: Array, age: Array) -> Inbox:
+    """Return the inboxes of nodes that have a server for their only neighbour."""
+    nodes = len(heard)
+    return Inbox(
+        store=down[:, None],
+        row=jnp.zeros((nodes, 1), jnp.int32),
+        weight=jnp.ones((nodes, 1), down.dtype),
+        own_weight=jnp.zeros(nodes, down.dtype),
+        heard=heard[:, None],
+        age=age[:, None],
+        finite=jnp.ones((nodes, 1), bool),
+    )
+
+
+def uploads(up: Array, share: Array, arrived: Array, finite: Array, coming: Array) -> Inbox:
+    """Return a server's inbox."""
+    nodes = len(share)
+    return Inbox(
+        store=up,
+        row=jnp.arange(nodes),
+        weight=share,
+        own_weight=jnp.zeros((), up.dtype),
+        heard=arrived,
+        age=jnp.zeros(nodes, jnp.int32),
+        finite=finite,
+        coming=coming,
+    )
+
+
+def by_hand(
+    world: World, timeline: StarTimeline, algorithm: Algorithm, nodes: list[Learner]
+) -> FinalParameters:
+    """Follow a timeline around a server, one node at a time."""
+    server: Server = algorithm.travel.server  # type: ignore[attr-defined] - the way has one
+    share, number = world.shares(), len(nodes)
+    state = server.init(world.problem.initial, number)
+    up = [node.message() * 0.0 for node in nodes]
+    down = [np.array(server.message(state))] * number
+    no = np.zeros(number, bool)
+    finite, heard, coming = ~no, no, no
+    formed, held = np.zeros(number, int), np.zeros(number, int)
+    for t in range(len(timeline.finished)):
+        there = world.present(t)
+        for i in np.flatnonzero(there):
+            world.start_anew(nodes[i], t)
+            answer = written_out(
+                [down[i]],
+                weight=np.ones(1),
+                own_weight=0.0,
+                heard=heard[i : i + 1],
+                age=t - held[i : i + 1],
+                finite=np.ones(1, bool),
+            )
+            nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
+        messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
+        for i in np.flatnonzero(timeline.up_started[t]):
+            finite[i] = np.isfinite(messages[i]).all()
+            up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
+        coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
+        inbox = written_out(
+            up,
+            weight=share,
+            own_weight=0.0,
+            heard=timeline.up_arrived[t],
+            age=np.zeros(number, int),
+            finite=finite,
+            coming=coming,
+        )
+        key = jax.random.fold_in(world.slot_key(t), int(Stream.SERVER))
+        state = server.receive(state, inbox, key)
+        for i in np.flatnonzero(timeline.down_started[t]):
+            down[i], formed[i] = np.array(server.message(state)), t + 1
+        coming = coming & ~timeline.down_started[t]
+        heard = timeline.down_arrived[t] | (heard & ~there)
+        held = np.where(timeline.down_arrived[t], formed, held)
+    params = np.stack([node.params() for node in nodes])
+    return FinalParameters(np.array(server.params(state), np.float64), params)

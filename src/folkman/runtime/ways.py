@@ -1,0 +1,274 @@
+"""A device's half of each way to travel: whom a node hears, how it paces itself, what can be replayed.
+
+A new way is one file and one line here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from folkman.algorithm.base import Algorithm, State
+from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Star, Travel
+from folkman.checks import require
+from folkman.radio.delivery import Network
+from folkman.runtime.codec import SERVER
+
+if TYPE_CHECKING:
+    from folkman.runtime.causal import CausalTimeline
+    from folkman.runtime.emulation import Emulation, Trips
+    from folkman.runtime.journal import Log
+
+__all__ = ["PeerWay", "RoundWay", "StarWay", "Way", "way_of"]
+
+
+class Way(ABC):
+    """What devices do for one way to travel, with one algorithm."""
+
+    waits: ClassVar[bool] = False
+    """Does a node hear all its neighbours at once, or nothing?"""
+    loses_nothing: ClassVar[bool] = False
+    """Must every message arrive, as someone waits for it?"""
+    first_sender: int = 0
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.travel: Any = algorithm.travel
+
+    @abstractmethod
+    def senders(self, num_nodes: int) -> int:
+        """Return how many a node can hear, numbered from `first_sender`."""
+
+    @abstractmethod
+    def weights(self, index: int, shares: NDArray) -> tuple[NDArray, float]:
+        """Return the weights of those senders, and the node's own."""
+
+    @abstractmethod
+    def first_message(self, state: State, initial: Array, num_nodes: int) -> Array:
+        """Return what a node holds of a sender before it hears any."""
+
+    @abstractmethod
+    def loop(self, *, emulated: bool) -> str:
+        """Return the name of the learner's loop (`folkman.runtime.loops`)."""
+
+    @abstractmethod
+    def air(
+        self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
+    ) -> "tuple[Emulation | None, Trips | None]":
+        """Return the emulated air: which copies may be used when, or how long messages take."""
+
+    @abstractmethod
+    def causal(self, logs: "Mapping[int, Log]", num_nodes: int, *, paced: bool) -> "CausalTimeline":
+        """Join the journals of all nodes."""
+
+    @abstractmethod
+    def replayed(self, timeline: Any) -> Network:
+        """Return the network that repeats a timeline."""
+
+    def check(self, label: str) -> None:
+        """Refuse what devices cannot run."""
+        del label
+
+    def servers(self) -> list[int]:
+        """Return the numbers of the nodes that hold no data."""
+        return []
+
+    def own(self, index: int) -> int | None:
+        """Return a node's number among its senders, None if it is not one of them."""
+        return index
+
+    def neighbours(self, weight: NDArray) -> list[int]:
+        """Return the numbers of those that a node hears and sends to."""
+        return [self.first_sender + int(row) for row in np.flatnonzero(weight)]
+
+
+class PeerWay(Way):
+    """Peers on their own beat."""
+
+    travel: Broadcast
+
+    def senders(self, num_nodes: int) -> int:
+        """Return all nodes."""
+        return num_nodes
+
+    def weights(self, index: int, shares: NDArray) -> tuple[NDArray, float]:
+        """Return the data shares, or the mixing weights."""
+        row = np.asarray(shares)
+        mixing: Mixing | None = self.travel.mixing
+        if mixing is not None:
+            everyone = jnp.ones((len(shares), len(shares)), bool)
+            row = np.asarray(mixing.weights(everyone))[index]
+        others = np.arange(len(shares)) != index
+        return np.where(others, row, 0.0), float(row[index])
+
+    def first_message(self, state: State, initial: Array, num_nodes: int) -> Array:
+        """Return the first message of a peer, which is like one's own."""
+        del initial, num_nodes
+        return self.algorithm.message(state)
+
+    def loop(self, *, emulated: bool) -> str:
+        """Return the loop on measured links, or the one on an emulated channel."""
+        return "emulated" if emulated else "alone"
+
+    def air(
+        self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
+    ) -> "tuple[Emulation | None, Trips | None]":
+        """Return the node's view of the simulated channel."""
+        from folkman.runtime.emulation import Emulation  # here: few nodes emulate
+
+        peers = network.peers()
+        return Emulation(peers, num_nodes, me, seed=seed, message_bits=message_bits), None
+
+    def causal(self, logs: "Mapping[int, Log]", num_nodes: int, *, paced: bool) -> "CausalTimeline":
+        """Join the journals of peers."""
+        from folkman.runtime.causal import between_peers  # here: a node replays nothing
+
+        return between_peers(logs, self._beside(num_nodes), paced=paced, rounds=False)
+
+    def replayed(self, timeline: Any) -> Network:
+        """Return the network that repeats who held what."""
+        from folkman.radio.replay import replay  # here: a node replays nothing
+
+        return replay(timeline)
+
+    def _beside(self, num_nodes: int) -> NDArray[np.bool_]:
+        everyone = np.full(num_nodes, 1.0 / num_nodes)
+        return np.stack([self.weights(node, everyone)[0] > 0 for node in range(num_nodes)])
+
+
+class RoundWay(PeerWay):
+    """Peers in lock-step."""
+
+    travel: Rounds  # type: ignore[assignment] - it mixes as peers do
+    waits = True
+    loses_nothing = True
+
+    def check(self, label: str) -> None:
+        """Refuse rounds along the radio's schedule."""
+        mixing = self.travel.mixing
+        require(
+            mixing is None or mixing.waits,
+            f"'{label}' mixes along the radio's schedule, which devices do not share; "
+            "use another topology",
+        )
+
+    def loop(self, *, emulated: bool) -> str:
+        """Return the loop of those who wait."""
+        del emulated
+        return "in_rounds"
+
+    def air(
+        self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
+    ) -> "tuple[Emulation | None, Trips | None]":
+        """Return how long a round takes."""
+        from folkman.runtime.emulation import RoundTrips  # here: few nodes emulate
+
+        del me
+        rounds = network.rounds()
+        return None, RoundTrips(rounds, num_nodes, seed=seed, message_bits=message_bits)
+
+    def causal(self, logs: "Mapping[int, Log]", num_nodes: int, *, paced: bool) -> "CausalTimeline":
+        """Join the journals of peers in lock-step, whose slots have no common clock."""
+        from folkman.runtime.causal import between_peers  # here: a node replays nothing
+
+        del paced
+        return between_peers(logs, self._beside(num_nodes), paced=False, rounds=True)
+
+    def replayed(self, timeline: Any) -> Network:
+        """Return the network that repeats rounds."""
+        from folkman.radio.replay import replay_rounds  # here: a node replays nothing
+
+        return replay_rounds(timeline)
+
+
+class StarWay(Way):
+    """Around a server."""
+
+    travel: Star
+    loses_nothing = True
+    first_sender = SERVER
+
+    def senders(self, num_nodes: int) -> int:
+        """Return the server alone."""
+        del num_nodes
+        return 1
+
+    def weights(self, index: int, shares: NDArray) -> tuple[NDArray, float]:
+        """Return all weight for the server."""
+        del index, shares
+        return np.ones(1), 0.0
+
+    def first_message(self, state: State, initial: Array, num_nodes: int) -> Array:
+        """Return the server's first message."""
+        del state
+        server = self.travel.server
+        return server.message(server.init(initial, num_nodes))
+
+    def loop(self, *, emulated: bool) -> str:
+        """Return the loop of those who wait."""
+        del emulated
+        return "in_rounds"
+
+    def air(
+        self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
+    ) -> "tuple[Emulation | None, Trips | None]":
+        """Return how long uploads and answers take."""
+        from folkman.runtime.emulation import StarTrips  # here: few nodes emulate
+
+        del me
+        star = network.star()
+        return None, StarTrips(star, num_nodes, seed=seed, message_bits=message_bits)
+
+    def causal(self, logs: "Mapping[int, Log]", num_nodes: int, *, paced: bool) -> "CausalTimeline":
+        """Join the journals of the nodes and the server."""
+        from folkman.runtime.causal import around_server  # here: a node replays nothing
+
+        del num_nodes, paced
+        return around_server(logs)
+
+    def replayed(self, timeline: Any) -> Network:
+        """Return the network that repeats transfers."""
+        from folkman.radio.replay import replay_star  # here: a node replays nothing
+
+        return replay_star(timeline)
+
+    def servers(self) -> list[int]:
+        """Return the server."""
+        return [SERVER]
+
+    def own(self, index: int) -> int | None:
+        """Return nothing: a node hears the server alone."""
+        del index
+        return None
+
+
+WAYS: dict[type[Travel], type[Way]] = {
+    Broadcast: PeerWay,
+    Rounds: RoundWay,
+    Star: StarWay,
+}
+
+
+def _found(kind: type[Travel]) -> type[Way] | None:
+    """Return the way of a type; one that few nodes need is imported when it is met."""
+    if kind.__name__ == "Hierarchy":
+        from folkman.runtime.hierarchy import HierarchyWay
+
+        return HierarchyWay
+    return WAYS.get(kind)
+
+
+def way_of(algorithm: Algorithm) -> Way:
+    """Return what devices do for an algorithm's way to travel."""
+    way = _found(type(algorithm.travel))
+    if way is None:
+        known = ", ".join(kind.__name__ for kind in WAYS)
+        raise ValueError(
+            f"{algorithm.name} travels by {type(algorithm.travel).__name__}, which devices do not "
+            f"carry; known: {known}"
+        )
+    return way(algorithm)
