@@ -7,7 +7,7 @@ Its builder has the name of its file: `from folkman.algorithm.dpsgd import dpsgd
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.travel import Broadcast, Hierarchy, Mixing, Rounds, Server, Star
+from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Server, Star
 from folkman.builders import Builders, find_methods
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Assumption",
     "Broadcast",
     "Declares",
-    "Hierarchy",
     "Inbox",
     "Mixing",
     "Number",

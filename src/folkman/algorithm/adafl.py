@@ -38,6 +38,19 @@ from folkman.checks import require, within
 
 __all__ = ["AdaFLServer", "Measured", "adafl", "best_tau", "divergence"]
 
+BIBTEX = r"""@article{adafl,
+  author = {Wang, Shiqiang and Tuor, Tiffany and Salonidis, Theodoros and Leung, Kin K. and Makaya,
+    Christian and He, Ting and Chan, Kevin},
+  title = {Adaptive Federated Learning in Resource Constrained Edge Computing Systems},
+  journal = {IEEE Journal on Selected Areas in Communications},
+  volume = {37},
+  number = {6},
+  pages = {1205--1221},
+  year = {2019},
+  eprint = {1804.05271},
+  archiveprefix = {arXiv},
+}"""
+
 
 class AdaFLServer(NamedTuple):
     """What the server remembers."""

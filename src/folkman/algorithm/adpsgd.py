@@ -40,6 +40,15 @@ from folkman.checks import require
 
 __all__ = ["MeetingState", "adpsgd"]
 
+BIBTEX = r"""@inproceedings{adpsgd,
+  author = {Lian, Xiangru and Zhang, Wei and Zhang, Ce and Liu, Ji},
+  title = {Asynchronous Decentralized Parallel Stochastic Gradient Descent},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2018},
+  eprint = {1710.06952},
+  archiveprefix = {arXiv},
+}"""
+
 
 class MeetingState(NamedTuple):
     """What a node remembers."""

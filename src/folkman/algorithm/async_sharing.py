@@ -49,6 +49,16 @@ from folkman.checks import require
 
 __all__ = ["SharingState", "async_sharing"]
 
+BIBTEX = r"""@article{async_sharing,
+  author = {Xie, Haihui and Xia, Minghua and Wu, Peiran and Wang, Shuai and Huang, Kaibin},
+  title = {Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    {IoT} Networks},
+  journal = {IEEE Internet of Things Journal},
+  year = {2024},
+  eprint = {2401.07122},
+  archiveprefix = {arXiv},
+}"""
+
 
 class SharingState(NamedTuple):
     """What a node of Algorithm 1 remembers."""

@@ -44,6 +44,16 @@ from folkman.checks import require, within
 
 __all__ = ["cga"]
 
+BIBTEX = r"""@inproceedings{cga,
+  author = {Esfandiari, Yasaman and Tan, Sin Yong and Jiang, Zhanhong and Balu, Aditya and Herron,
+    Ethan and Hegde, Chinmay and Sarkar, Soumik},
+  title = {Cross-Gradient Aggregation for Decentralized Learning from Non-{IID} Data},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2021},
+  eprint = {2103.02051},
+  archiveprefix = {arXiv},
+}"""
+
 
 @method
 def cga(

@@ -36,6 +36,15 @@ from folkman.checks import require, within
 
 __all__ = ["DFedAvgMMemory", "dfedavgm", "round_at_random"]
 
+BIBTEX = r"""@article{dfedavgm,
+  author = {Sun, Tao and Li, Dongsheng and Wang, Bao},
+  title = {Decentralized Federated Averaging},
+  journal = {IEEE Transactions on Pattern Analysis and Machine Intelligence},
+  year = {2023},
+  eprint = {2104.11375},
+  archiveprefix = {arXiv},
+}"""
+
 
 class DFedAvgMMemory(NamedTuple):
     """What a node remembers."""

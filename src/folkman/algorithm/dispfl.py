@@ -38,6 +38,16 @@ from folkman.checks import require, within
 
 __all__ = ["SparseMemory", "dispfl"]
 
+BIBTEX = r"""@inproceedings{dispfl,
+  author = {Dai, Rong and Shen, Li and He, Fengxiang and Tian, Xinmei and Tao, Dacheng},
+  title = {{DisPFL}: Towards Communication-Efficient Personalized Federated Learning via
+    Decentralized Sparse Training},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2022},
+  eprint = {2206.00187},
+  archiveprefix = {arXiv},
+}"""
+
 
 class SparseMemory(NamedTuple):
     """What a node remembers."""
@@ -120,10 +130,8 @@ def dispfl(
         who, where = jax.random.split(found.key)
         grad = found.value
         params = descend(memory, found)
-        if regrowth == "gradient":
-            score = jnp.abs(grad)
-        else:
-            score = jax.random.uniform(where, grad.shape, jnp.float32)
+        by_gradient = regrowth == "gradient"
+        score = jnp.abs(grad) if by_gradient else jax.random.uniform(where, grad.shape, jnp.float32)
         evolved = sparsity.evolve(memory.shared, params, score, found.rounds.astype(grad.dtype))
         last = found.taken + 1 == gradients
         return memory._replace(

@@ -31,6 +31,17 @@ from folkman.checks import require
 
 __all__ = ["GossipMemory", "dpsgd"]
 
+BIBTEX = r"""@inproceedings{dpsgd,
+  author = {Lian, Xiangru and Zhang, Ce and Zhang, Huan and Hsieh, Cho-Jui and Zhang, Wei and Liu,
+    Ji},
+  title = {Can Decentralized Algorithms Outperform Centralized Algorithms? A Case Study for
+    Decentralized Parallel Stochastic Gradient Descent},
+  booktitle = {Advances in Neural Information Processing Systems (NeurIPS)},
+  year = {2017},
+  eprint = {1705.09056},
+  archiveprefix = {arXiv},
+}"""
+
 
 class GossipMemory(NamedTuple):
     """What a node remembers."""
@@ -79,7 +90,7 @@ def dpsgd(
     return in_rounds(
         "dpsgd",
         first=first,
-        point=lambda memory, inbox, taken: memory.params,
+        point=lambda memory, *_: memory.params,  # before mixing
         gradient=descend,
         end=average,
         message=lambda memory: memory.params,

@@ -38,6 +38,14 @@ from folkman.checks import require, within
 
 __all__ = ["FedAsyncServer", "Staleness", "fedasync", "staleness_factor"]
 
+BIBTEX = r"""@misc{fedasync,
+  author = {Xie, Cong and Koyejo, Sanmi and Gupta, Indranil},
+  title = {Asynchronous Federated Optimization},
+  year = {2019},
+  eprint = {1903.03934},
+  archiveprefix = {arXiv},
+}"""
+
 Staleness = Literal["constant", "polynomial", "hinge"]
 
 

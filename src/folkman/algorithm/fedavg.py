@@ -30,6 +30,16 @@ from folkman.checks import require
 
 __all__ = ["FedAvgServer", "FedAvgState", "fedavg"]
 
+BIBTEX = r"""@inproceedings{fedavg,
+  author = {McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\"u}era y
+    Arcas, Blaise},
+  title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
+  booktitle = {International Conference on Artificial Intelligence and Statistics (AISTATS)},
+  year = {2017},
+  eprint = {1602.05629},
+  archiveprefix = {arXiv},
+}"""
+
 
 class FedAvgState(NamedTuple):
     """What a node remembers."""

@@ -33,6 +33,16 @@ from folkman.checks import require
 
 __all__ = ["FedBuffServer", "fedbuff"]
 
+BIBTEX = r"""@inproceedings{fedbuff,
+  author = {Nguyen, John and Malik, Kshitiz and Zhan, Hongyuan and Yousefpour, Ashkan and Rabbat,
+    Michael and Malek, Mani and Huba, Dzmitry},
+  title = {Federated Learning with Buffered Asynchronous Aggregation},
+  booktitle = {International Conference on Artificial Intelligence and Statistics (AISTATS)},
+  year = {2022},
+  eprint = {2106.06639},
+  archiveprefix = {arXiv},
+}"""
+
 
 class FedBuffServer(NamedTuple):
     """What the server remembers."""

@@ -41,6 +41,19 @@ from folkman.checks import require
 
 __all__ = ["FedSAServer", "best_number", "fedsa", "relative_rates"]
 
+BIBTEX = r"""@article{fedsa,
+  author = {Ma, Qianpiao and Xu, Yang and Xu, Hongli and Jiang, Zhida and Huang, Liusheng and Huang,
+    He},
+  title = {{FedSA}: A Semi-Asynchronous Federated Learning Mechanism in Heterogeneous Edge
+    Computing},
+  journal = {IEEE Journal on Selected Areas in Communications},
+  volume = {39},
+  number = {12},
+  pages = {3654--3672},
+  year = {2021},
+  doi = {10.1109/JSAC.2021.3118435},
+}"""
+
 NO_BOUND = 2**30  # rounds
 
 

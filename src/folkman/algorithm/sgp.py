@@ -40,6 +40,15 @@ from folkman.checks import require, within
 
 __all__ = ["PushState", "push_weights", "sgp"]
 
+BIBTEX = r"""@inproceedings{sgp,
+  author = {Assran, Mahmoud and Loizou, Nicolas and Ballas, Nicolas and Rabbat, Michael},
+  title = {Stochastic Gradient Push for Distributed Deep Learning},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2019},
+  eprint = {1811.10792},
+  archiveprefix = {arXiv},
+}"""
+
 
 class PushState(NamedTuple):
     """What a node remembers in the asynchronous mode; the last entry of (d + 1,) is the weight."""

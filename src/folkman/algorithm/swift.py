@@ -41,6 +41,16 @@ from folkman.checks import require
 
 __all__ = ["SwiftState", "offered_weights", "swift"]
 
+BIBTEX = r"""@inproceedings{swift,
+  author = {Bornstein, Marco and Rabbani, Tahseen and Wang, Evan and Bedi, Amrit Singh and Huang,
+    Furong},
+  title = {{SWIFT}: Rapid Decentralized Federated Learning via Wait-Free Model Communication},
+  booktitle = {International Conference on Learning Representations (ICLR)},
+  year = {2023},
+  eprint = {2210.14026},
+  archiveprefix = {arXiv},
+}"""
+
 
 class SwiftState(NamedTuple):
     """What a node remembers."""

@@ -37,6 +37,18 @@ from folkman.checks import require
 
 __all__ = ["TWAFLServer", "temporal_weights", "twafl"]
 
+BIBTEX = r"""@article{twafl,
+  author = {Chen, Yang and Sun, Xiaoyan and Jin, Yaochu},
+  title = {Communication-Efficient Federated Deep Learning with Layerwise Asynchronous Model Update
+    and Temporally Weighted Aggregation},
+  journal = {IEEE Transactions on Neural Networks and Learning Systems},
+  volume = {31},
+  number = {10},
+  year = {2020},
+  eprint = {1903.07424},
+  archiveprefix = {arXiv},
+}"""
+
 
 class TWAFLServer(NamedTuple):
     """What the server remembers."""

@@ -51,7 +51,7 @@ def in_rounds(
     end: Callable[[Memory, Inbox], Memory],
     message: Callable[[Memory], Array],
     params: Callable[[Memory], Array],
-    mixing: Mixing,
+    mixing: Mixing | None = None,
     gradients: int | Callable[[Memory], Array] = 1,
     point: Callable[[Memory, Inbox, Array], Array] | None = None,
     declares: Declares = Declares(),  # noqa: B008 - immutable
@@ -113,6 +113,9 @@ def in_rounds(
         message=lambda state: message(state.memory),
         params=lambda state: params(state.memory),
         receive=receive,
-        travel=Rounds(mixing, ready=lambda state: state.taken >= number(state.memory)),
+        travel=Rounds(
+            ready=lambda state: state.taken >= number(state.memory),
+            mixing=mixing,
+        ),
         declares=declares,
     )
