@@ -1,13 +1,15 @@
 """Builders by name, each imported when it is first used: a node then imports one method only."""
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module, resources
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
 __all__ = ["Builders", "find_methods"]
 
 Built = TypeVar("Built")
-CONTRACT = ("__init__", "base", "method", "travel")
+CONTRACT = ("base", "method", "travel")
 """The modules of `folkman.algorithm` that are no methods."""
 
 
@@ -36,7 +38,6 @@ class Builders(Mapping[str, Callable[..., Built]], Generic[Built]):
 
 def find_methods() -> list[str]:
     """Return the names of the methods: the other files of `folkman/algorithm/`, in order."""
-    folder = resources.files("folkman") / "algorithm"
-    names = (file.name for file in folder.iterdir())
-    stems = (name.removesuffix(".py") for name in names if name.endswith(".py"))
-    return sorted(stem for stem in stems if stem not in CONTRACT)
+    folder = Path(__file__).parent / "algorithm"
+    files = [found for found in iter_modules([str(folder)]) if not found.ispkg]
+    return sorted(found.name for found in files if found.name not in CONTRACT)

@@ -6,7 +6,6 @@ Its builder has the name of its file: `from folkman.algorithm.dpsgd import dpsgd
 """
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
-from folkman.algorithm.method import Number, method
 from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Server, Star
 from folkman.builders import Builders, find_methods
 
@@ -18,13 +17,11 @@ __all__ = [
     "Declares",
     "Inbox",
     "Mixing",
-    "Number",
     "Place",
     "Price",
     "Rounds",
     "Server",
     "Star",
-    "method",
 ]
 
 ALGORITHMS: Builders[Algorithm] = Builders(
