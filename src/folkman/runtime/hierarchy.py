@@ -41,19 +41,18 @@ class HierarchyWay(Way):
     loses_nothing = True
 
     def senders(self, num_nodes: int) -> int:
-        """Return all stations; those of other cells have no weight."""
+        """Return the station alone."""
         del num_nodes
-        return self.travel.cells
+        return 1
 
-    @property
-    def first_sender(self) -> int:  # type: ignore[override] - it depends on the number of cells
-        """Return the first station."""
-        return station_number(0, self.travel.cells)
+    def first_sender(self, index: int) -> int:
+        """Return the node's station."""
+        return station_number(index % self.travel.cells, self.travel.cells)
 
     def weights(self, index: int, shares: NDArray) -> tuple[NDArray, float]:
-        """Return all weight for the node's station."""
-        del shares
-        return np.where(np.arange(self.travel.cells) == index % self.travel.cells, 1.0, 0.0), 0.0
+        """Return all weight for the station."""
+        del index, shares
+        return np.ones(1), 0.0
 
     def first_message(self, state: State, initial: Array, num_nodes: int) -> Array:
         """Return a station's first message."""

@@ -111,7 +111,7 @@ class Node:
             np.asarray(first),
             self.way.senders(len(shares)),
             self.wire.run,
-            first_sender=self.way.first_sender,
+            first_sender=self.way.first_sender(index),
             in_rounds=self.way.waits,
             checks=self.wire.checks,
         )
@@ -129,7 +129,7 @@ class Node:
     @property
     def neighbours(self) -> list[int]:
         """Return the numbers of those that this node hears and sends to."""
-        return self.way.neighbours(self._weight)
+        return self.way.neighbours(self.index, self._weight)
 
     def receive(self, data: bytes) -> bool:
         """Take a message; tell whether it was kept."""
@@ -243,7 +243,7 @@ class Seat(NamedTuple):
     """Where a server sits: what it does, and whom it hears."""
 
     server: Server
-    index: int  # its number on the wire
+    number: int  # its own, on the wire
     first: Array  # what it holds of a sender before it hears any
     weights: NDArray  # (sender,)
     first_sender: int = 0
@@ -266,7 +266,7 @@ class ServerNode:
         self.way = way_of(algorithm)
         self.wire = wire or Wire(run)
         seat = self._seat(initial, np.asarray(shares), make_key(seed, Stream.START))
-        self.server, self.index = seat.server, seat.index
+        self.server, self.index = seat.server, seat.number
         self._weights, self._first_sender = seat.weights, seat.first_sender
         self.state: State = self.server.init(initial, len(seat.weights))
         self.mailbox = Mailbox(

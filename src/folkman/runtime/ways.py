@@ -5,6 +5,7 @@ A new way is one file and one line here.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
-from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Star, Travel
+from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Star
 from folkman.checks import require
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
@@ -33,7 +34,6 @@ class Way(ABC):
     """Does a node hear all its neighbours at once, or nothing?"""
     loses_nothing: ClassVar[bool] = False
     """Must every message arrive, as someone waits for it?"""
-    first_sender: int = 0
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
@@ -42,6 +42,11 @@ class Way(ABC):
     @abstractmethod
     def senders(self, num_nodes: int) -> int:
         """Return how many a node can hear, numbered from `first_sender`."""
+
+    def first_sender(self, index: int) -> int:
+        """Return the number of the first that a node can hear."""
+        del index
+        return 0
 
     @abstractmethod
     def weights(self, index: int, shares: NDArray) -> tuple[NDArray, float]:
@@ -81,9 +86,9 @@ class Way(ABC):
         """Return a node's number among its senders, None if it is not one of them."""
         return index
 
-    def neighbours(self, weight: NDArray) -> list[int]:
+    def neighbours(self, index: int, weight: NDArray) -> list[int]:
         """Return the numbers of those that a node hears and sends to."""
-        return [self.first_sender + int(row) for row in np.flatnonzero(weight)]
+        return [self.first_sender(index) + int(row) for row in np.flatnonzero(weight)]
 
 
 class PeerWay(Way):
@@ -190,7 +195,11 @@ class StarWay(Way):
 
     travel: Star
     loses_nothing = True
-    first_sender = SERVER
+
+    def first_sender(self, index: int) -> int:
+        """Return the server."""
+        del index
+        return SERVER
 
     def senders(self, num_nodes: int) -> int:
         """Return the server alone."""
@@ -246,29 +255,22 @@ class StarWay(Way):
         return None
 
 
-WAYS: dict[type[Travel], type[Way]] = {
-    Broadcast: PeerWay,
-    Rounds: RoundWay,
-    Star: StarWay,
+WAYS = {
+    "Broadcast": "folkman.runtime.ways:PeerWay",
+    "Rounds": "folkman.runtime.ways:RoundWay",
+    "Star": "folkman.runtime.ways:StarWay",
+    "Hierarchy": "folkman.runtime.hierarchy:HierarchyWay",
 }
-
-
-def _found(kind: type[Travel]) -> type[Way] | None:
-    """Return the way of a type; one that few nodes need is imported when it is met."""
-    if kind.__name__ == "Hierarchy":
-        from folkman.runtime.hierarchy import HierarchyWay
-
-        return HierarchyWay
-    return WAYS.get(kind)
+"""Where each way is, by the name of its type: a node imports its own alone."""
 
 
 def way_of(algorithm: Algorithm) -> Way:
     """Return what devices do for an algorithm's way to travel."""
-    way = _found(type(algorithm.travel))
-    if way is None:
-        known = ", ".join(kind.__name__ for kind in WAYS)
+    kind = type(algorithm.travel).__name__
+    if kind not in WAYS:
         raise ValueError(
-            f"{algorithm.name} travels by {type(algorithm.travel).__name__}, which devices do not "
-            f"carry; known: {known}"
+            f"{algorithm.name} travels by {kind}, which devices do not carry; "
+            f"known: {', '.join(WAYS)}"
         )
-    return way(algorithm)
+    module, name = WAYS[kind].split(":")
+    return getattr(import_module(module), name)(algorithm)

@@ -273,8 +273,18 @@ class HierarchyMedium(Medium):
     def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> HierarchyTimeline:
         """Return the transfers of both levels."""
         del stamps
-        tables = [table for part in events for table in (part.started, part.arrived)]
-        return HierarchyTimeline(*tables, finished)
+        upload, download, asked, told = events
+        return HierarchyTimeline(
+            up_started=upload.started,
+            up_arrived=upload.arrived,
+            down_started=download.started,
+            down_arrived=download.arrived,
+            root_up_started=asked.started,
+            root_up_arrived=asked.arrived,
+            root_down_started=told.started,
+            root_down_arrived=told.arrived,
+            finished=finished,
+        )
 
     def view(self, held: HierarchyHeld, slot: int) -> View:
         """Return the ages of the stations' models at the nodes; the stations are drawn as one."""
