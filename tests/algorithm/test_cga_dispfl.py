@@ -16,9 +16,10 @@ from folkman.algorithm.compcga import compcga, signs
 from folkman.algorithm.dispfl import dispfl
 from folkman.algorithm.dpsgd import dpsgd
 from folkman.algorithm.pieces.nnls import shortest_combination
+from folkman.algorithm.pieces.rounds import RoundState
 from folkman.algorithm.pieces.segments import segments
 from folkman.algorithm.pieces.sparsity import Sparsity, kept
-from folkman.algorithm.pieces.topology import graph, metropolis
+from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.engine.simulate import Simulation, march, start
 
 STEP, NODES, DIM = 0.05, 5, 10
@@ -31,10 +32,10 @@ def close(a, b, rtol=1e-10):
 
 
 def states(problem, network, algorithm, slots):
-    """Return the states after each slot, those before the first one first."""
+    """Return what the nodes remember after each slot, and before the first one first."""
     simulation = Simulation(problem, network, algorithm, recording=Recording(1))
     return [
-        jax.tree.map(np.asarray, mark.carry.states)
+        jax.tree.map(np.asarray, remembered(mark.carry.states))
         for mark, _ in march(simulation, start(simulation, 0), slots)
     ]
 
@@ -42,7 +43,12 @@ def states(problem, network, algorithm, slots):
 def last_states(problem, network, algorithm, slots):
     simulation = Simulation(problem, network, algorithm, recording=Recording(slots))
     *_, (mark, _) = march(simulation, start(simulation, 0), slots)
-    return jax.tree.map(np.asarray, mark.carry.states)
+    return jax.tree.map(np.asarray, remembered(mark.carry.states))
+
+
+def remembered(state):
+    """Return what a method in rounds remembers beyond its counts."""
+    return state.memory if isinstance(state, RoundState) else state
 
 
 def gradient(problem, node, w):
@@ -130,7 +136,7 @@ def retold(
     problem, iterations, topology, form, margin, momentum, cuts, *, compress=None, memory=True
 ):
     """Tell CGA again, in NumPy, one node and one link at a time: returns x (node, d)."""
-    edges = graph(topology, problem.num_nodes)
+    edges = Graph(topology).adjacency(problem.num_nodes)
     weight = np.asarray(metropolis(jnp.asarray(edges)), float)
     nodes = range(problem.num_nodes)
     x = np.tile(np.asarray(problem.initial), (problem.num_nodes, 1))
@@ -175,7 +181,7 @@ def test_cga_is_its_numpy_retelling_where_degrees_differ(quadratics, form, margi
         problem, ideal(), algorithm, 6 * NODES + 1
     )  # 1 own and NODES - 1 cross gradients
 
-    assert set(after.updates) == {6}
+    assert set(after.iterations) == {6}
     expected = retold(problem, 6, "star", form, margin, 0.5, segments(SHAPES, DIM))
     close(after.params, expected, rtol=1e-7)
     plain = retold(problem, 6, "star", form, margin, 0.5, (slice(None),))
@@ -196,7 +202,7 @@ def test_compcga_is_its_numpy_retelling(quadratics, form, compress, memory):
     margin = 0.5 if form == "released" else 0.0
     cuts = segments(SHAPES, DIM)
     close(
-        after.plain.params,
+        after.plain.memory.params,
         retold(problem, 6, "ring", form, margin, 0.5, cuts, compress=compress, memory=memory),
         rtol=1e-7,
     )
@@ -238,7 +244,7 @@ def test_compression_of_single_numbers_loses_nothing(quadratics):
     left = last_states(problem, ideal(), compcga(STEP, momentum=0.0, shapes=((1,),) * DIM), 13)
     right = last_states(problem, ideal(), PLAIN, 13)
 
-    close(left.plain.params, right.params)
+    close(left.plain.memory.params, right.params)
     np.testing.assert_allclose(left.error, 0.0, atol=1e-12)
 
 
@@ -265,7 +271,7 @@ def test_models_and_cross_gradients_are_paid_for_what_they_are(quadratics):
         recording=Recording(3 * NODES),
     )
 
-    links = graph("star", NODES).sum()
+    links = Graph("star").adjacency(NODES).sum()
     assert run.last("bits") == 3 * (NODES + links) * DIM * 16
     assert run.last("gradients_max") == 3 * NODES  # the hub: its own and one for each neighbour
     assert run.last("gradients") == pytest.approx(3 * (1 + links / NODES))
@@ -274,14 +280,15 @@ def test_models_and_cross_gradients_are_paid_for_what_they_are(quadratics):
 @pytest.mark.parametrize(("compress", "link"), [("exchanged", DIM + 32 * 3), ("own", DIM * 16)])
 def test_compressed_gradients_cost_a_bit_an_entry_and_a_number_a_tensor(x64, compress, link):
     algorithm = compcga(STEP, compress, topology="star", shapes=SHAPES)
-    assert algorithm.prices is not None
+    priced = algorithm.declares.price
     hub = algorithm.init(jnp.ones(DIM), Place(jnp.asarray(0), NODES, jax.random.key(0)))
-    sends_links = hub._replace(plain=hub.plain._replace(crossing=jnp.asarray(True)))
+    crosses = hub.plain.memory._replace(crossing=jnp.asarray(True))
+    sends_links = hub._replace(plain=hub.plain._replace(memory=crosses))
 
-    price = algorithm.prices(DIM, 16)
+    price = priced.bits(DIM, 16)
 
-    assert price[int(algorithm.form(hub))] == DIM * 16
-    assert price[int(algorithm.form(sends_links))] == (NODES - 1) * link
+    assert price[int(priced.form(hub))] == DIM * 16
+    assert price[int(priced.form(sends_links))] == (NODES - 1) * link
 
 
 # --- DisPFL -----------------------------------------------------------------------------------------------------
@@ -453,10 +460,10 @@ def test_one_node_alone_needs_no_neighbours(quadratics):
 
     left = last_states(problem, ideal(), cga(STEP, momentum=0.0, topology="complete"), 9)
     w = np.zeros(DIM)
-    for _ in range(int(left.updates[0])):
+    for _ in range(int(left.iterations[0])):
         w = w - STEP * gradient(problem, 0, w)
 
-    assert left.updates[0] > 2
+    assert left.iterations[0] > 2
     close(left.params[0], w)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman import Inbox, Place, Recording, async_sharing, constant, ideal, simulate
-from folkman.algorithm.delay_steps import POLICIES, first_memory, step_under_delay
+from folkman.algorithm.pieces.delay_steps import POLICIES, first_memory, step_under_delay
 
 ETA, L = 0.1, 5.0
 
@@ -19,11 +19,11 @@ def steps_of(policy, delays, smoothness=L, num_nodes=3):
         step, memory = step_under_delay(
             memory,
             policy,
-            jnp.asarray(ETA),
-            jnp.asarray(delay),
-            jnp.asarray(num_nodes),
-            jnp.zeros(2),
-            jnp.zeros(2),
+            eta=jnp.asarray(ETA),
+            delay=jnp.asarray(delay),
+            num_nodes=jnp.asarray(num_nodes),
+            point=jnp.zeros(2),
+            grad=jnp.zeros(2),
         )
         taken.append(float(step))
     return np.array(taken)
@@ -69,11 +69,11 @@ def test_the_estimate_of_smoothness_is_that_of_a_quadratic(x64):
         _, memory = step_under_delay(
             memory,
             "mishchenko",
-            jnp.asarray(ETA),
-            jnp.asarray(4),
-            jnp.asarray(3),
-            point,
-            curvature * point,
+            eta=jnp.asarray(ETA),
+            delay=jnp.asarray(4),
+            num_nodes=jnp.asarray(3),
+            point=point,
+            grad=curvature * point,
         )
 
     assert float(memory.smoothness) == pytest.approx(7.0)

@@ -1,5 +1,6 @@
 """Gossip between peers: D-PSGD, AD-PSGD, SGP, SWIFT, DFedAvgM by their equations, invariants and reductions."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -22,12 +23,13 @@ from folkman import (
     split,
 )
 from folkman.algorithm.adpsgd import adpsgd
-from folkman.algorithm.base import Inbox, Mixing, Place
+from folkman.algorithm.base import Inbox, Place
 from folkman.algorithm.dfedavgm import dfedavgm, round_at_random
 from folkman.algorithm.dpsgd import dpsgd
-from folkman.algorithm.pieces.topology import graph, metropolis
+from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.sgp import push_weights, sgp
 from folkman.algorithm.swift import offered_weights, swift
+from folkman.algorithm.travel import Mixing
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS
 from folkman.radio.loss import Lossy
@@ -59,11 +61,12 @@ close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
 
 def with_weights(algorithm, weights):
     """Return the algorithm on a graph of our own."""
-    return algorithm._replace(mixing=Mixing(lambda _: jnp.asarray(weights)))
+    travel = replace(algorithm.travel, mixing=Mixing(lambda _: jnp.asarray(weights)))
+    return replace(algorithm, travel=travel)
 
 
 def ring():
-    return np.asarray(metropolis(jnp.asarray(graph("ring", NODES))))
+    return np.asarray(metropolis(jnp.asarray(Graph("ring").adjacency(NODES))))
 
 
 def gradients_of(problem):
@@ -79,7 +82,7 @@ def steps_of(problem, network, algorithm, slots, change=lambda carry: carry):
     compute = (1,) * problem.num_nodes
 
     def slot(carry, _):
-        carry, point, keys = begin(problem, algorithm, compute, NO_FAULTS, carry)
+        carry, point, keys = begin(problem, network, algorithm, compute, NO_FAULTS, carry)
         carry, _ = finish(
             problem, network, algorithm, NO_FAULTS, carry, problem.gradients(point, keys)
         )
@@ -134,7 +137,7 @@ def test_simulator_and_reference_agree(x64, name):
         part: jax.jit(getattr(algorithm, part))
         for part in ("receive", "point", "update", "message")
     }
-    slow = reference(problem, run.timeline, algorithm._replace(**compiled), seed=5)
+    slow = reference(problem, run.timeline, replace(algorithm, **compiled), seed=5)
 
     assert spread_of(run.nodes) > 1e-3
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
@@ -188,7 +191,10 @@ def test_a_step_of_zero_changes_nothing(digits, algorithm):
 @pytest.mark.parametrize("order", ["combine_first", "adapt_first"])
 def test_dpsgd_is_its_matrix_form_and_its_mean_obeys_the_mean_gradient(quadratics, order):
     problem = quadratics(nodes=NODES)
-    W, gradients = np.asarray(metropolis(jnp.asarray(graph("star", NODES)))), gradients_of(problem)
+    W, gradients = (
+        np.asarray(metropolis(jnp.asarray(Graph("star").adjacency(NODES)))),
+        gradients_of(problem),
+    )
     models = unmixed = np.tile(problem.initial, (NODES, 1))
     for _ in range(20):
         moved = -STEP * gradients(models)
@@ -351,8 +357,8 @@ def test_sgp_on_a_regular_graph_is_dpsgd_adapt_first_with_weight_one(quadratics)
     waits = simulate(problem, ideal(), sgp(STEP, "asynchronous"), slots=20, recording=Recording(20))
     right = simulate(problem, ideal(), ATC, slots=20, recording=Recording(20))
 
-    close(states.mass[..., -1], 1.0)
-    close(states.mass[-1, :, :-1], right.nodes)
+    close(states.memory[..., -1], 1.0)
+    close(states.memory[-1, :, :-1], right.nodes)
     close(waits.nodes, right.nodes)  # asynchronous, but nothing is late
 
 
@@ -362,7 +368,7 @@ def test_sgp_in_lock_step_agrees_on_the_mean_of_a_directed_irregular_graph(quadr
 
     states = steps_of(quadratics(nodes=NODES), ideal(), with_weights(sgp(1.0, **SPREAD), P), 150)
 
-    total, last = states.mass.sum(axis=1), states.mass[-1]
+    total, last = states.memory.sum(axis=1), states.memory[-1]
     close(total[4:], np.tile(total[4], (len(total) - 4, 1)))
     close(total[:, -1], NODES)
     assert np.abs(last[:, -1] - 1).max() > 0.1
@@ -402,7 +408,7 @@ def test_mass_that_is_dropped_is_noticed(quadratics):
 
     states = steps_of(quadratics(nodes=NODES), LOSSY, sgp(STEP, "asynchronous"), 12, drop)
 
-    assert (np.abs(mass_of(states, graph("ring", NODES))[:, -1] - NODES) > 0.009).all()
+    assert (np.abs(mass_of(states, Graph("ring").adjacency(NODES))[:, -1] - NODES) > 0.009).all()
 
 
 def test_asynchronous_sgp_learns_though_many_pushes_go_before_the_first_arrives(quadratics):
@@ -541,7 +547,7 @@ def test_swifts_offered_weights_are_symmetric_doubly_stochastic_and_equal_on_reg
         adjacency[4:, 4:] = True
         adjacency = (adjacency | adjacency.T) & ~np.eye(13, dtype=bool)
     else:
-        adjacency = graph(topology, NODES)
+        adjacency = Graph(topology).adjacency(NODES)
 
     W = np.asarray(offered_weights(adjacency))
 

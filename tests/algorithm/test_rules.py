@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman import Inbox, Recording, async_sharing, dpsgd, fedavg, ideal, simulate
-from folkman.algorithm.pieces.rules import RULES, combine
-from folkman.algorithm.pieces.topology import graph, metropolis, mixing
+from folkman.algorithm.pieces.rules import RULES, Rule, combine
+from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.faults import Faults
 
 FIXED = ("complete", "ring", "star", "regular")
@@ -55,12 +55,11 @@ def test_each_rule_is_its_definition(count, hidden, trim, seed, with_own):
 
     for rule in ("median", "trimmed_mean", "krum"):
         found = combine(
+            Rule(rule, trim),
             inbox_of(models, weights),
             jnp.asarray(weights),
-            None if own is None else jnp.asarray(own),
-            0.1,
-            rule=rule,
-            trim=trim,
+            own=None if own is None else jnp.asarray(own),
+            own_weight=0.1,
         )
         np.testing.assert_allclose(found, plain(rule, counted, trim), rtol=1e-5, atol=1e-6)
 
@@ -68,10 +67,12 @@ def test_each_rule_is_its_definition(count, hidden, trim, seed, with_own):
 def test_the_mean_weighs_and_adds_its_own():
     models = np.array([[1.0, 2.0], [3.0, 4.0]])
 
-    found = combine(
-        inbox_of(models, [0.2, 0.3]), jnp.asarray([0.2, 0.3]), jnp.asarray([10.0, 20.0]), 0.5
-    )
+    box = inbox_of(models, [0.2, 0.3])
+    own = jnp.asarray([10.0, 20.0])
 
+    found = combine(Rule("mean"), box, jnp.asarray([0.2, 0.3]), own=own, own_weight=0.5)
+
+    np.testing.assert_array_equal(found, combine(Rule(), box, own=own, own_weight=0.5))
     np.testing.assert_allclose(found, 0.5 * np.array([10.0, 20.0]) + [0.2, 0.3] @ models, rtol=1e-6)
 
 
@@ -102,9 +103,11 @@ def test_metropolis_weights_are_symmetric_doubly_stochastic_and_follow_the_graph
     x64, topology, nodes
 ):
     degree = 2 if nodes > 2 else 1
-    edges = graph(topology, nodes, degree, graph_seed=3)
+    edges = Graph(topology, degree, 3).adjacency(nodes)
 
-    weights = np.asarray(mixing(topology, degree, 3).weights(jnp.ones((nodes, nodes), bool)))
+    weights = np.asarray(
+        Graph(topology, degree, 3).mixing().weights(jnp.ones((nodes, nodes), bool))
+    )
 
     np.testing.assert_allclose(weights, weights.T, atol=1e-15)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-14)
@@ -116,7 +119,7 @@ def test_metropolis_weights_are_symmetric_doubly_stochastic_and_follow_the_graph
 
 
 def test_regular_graphs_have_the_degree_asked_for_and_follow_their_seed():
-    one, same, other = (graph("regular", 12, 3, seed) for seed in (1, 1, 2))
+    one, same, other = (Graph("regular", 3, seed).adjacency(12) for seed in (1, 1, 2))
 
     assert (one.sum(axis=1) == 3).all()
     np.testing.assert_array_equal(one, same)
@@ -126,18 +129,18 @@ def test_regular_graphs_have_the_degree_asked_for_and_follow_their_seed():
 def test_the_schedule_graph_keeps_links_that_go_both_ways(x64):
     heard = jnp.asarray([[1, 1, 0], [1, 1, 1], [0, 0, 1]], bool)
 
-    weights = np.asarray(mixing("schedule").weights(heard))
+    weights = np.asarray(Graph("schedule").mixing().weights(heard))
 
     np.testing.assert_allclose(weights, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1.0]])
-    assert not mixing("schedule").waits
+    assert not Graph("schedule").mixing().waits
 
 
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: graph("regular", 4, 4), "does not exist"),
-        (lambda: graph("regular", 5, 3), "does not exist"),
-        (lambda: mixing("torus"), "topology must be"),  # type: ignore[arg-type]
+        (lambda: Graph("regular", 4).adjacency(4), "does not exist"),
+        (lambda: Graph("regular", 3).adjacency(5), "does not exist"),
+        (lambda: Graph("torus").mixing(), "topology must be"),  # type: ignore[arg-type]
         (lambda: fedavg(rule="mode"), "rule must be one of"),  # type: ignore[arg-type]
         (lambda: dpsgd(trim=-1), "trim counts"),
     ],
@@ -150,6 +153,6 @@ def test_what_cannot_be_is_refused(call, complaint):
 def test_krum_of_one_model_is_that_model():
     box = inbox_of(np.array([[9.0, 9.0], [1.0, 2.0]]), [0.0, 1.0])
 
-    np.testing.assert_allclose(combine(box, jnp.asarray([0.0, 1.0]), rule="krum"), [1.0, 2.0])
-    assert jax.jit(lambda w: combine(box, w, rule="krum"))(jnp.asarray([0.0, 1.0])).shape == (2,)
+    np.testing.assert_allclose(combine(Rule("krum"), box, jnp.asarray([0.0, 1.0])), [1.0, 2.0])
+    assert jax.jit(lambda w: combine(Rule("krum"), box, w))(jnp.asarray([0.0, 1.0])).shape == (2,)
     np.testing.assert_allclose(np.asarray(metropolis(jnp.zeros((2, 2), bool))), np.eye(2))

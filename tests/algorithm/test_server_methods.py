@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from folkman import Clock, Inbox, Recording, constant, ideal, iid, reference, simulate
-from folkman.algorithm.adafl import adafl, best_tau, divergence
+from folkman.algorithm.adafl import Measured, adafl, best_tau, divergence
 from folkman.algorithm.base import Assumption, Place
 from folkman.algorithm.fedap import fedap
 from folkman.algorithm.fedasync import fedasync, staleness_factor
@@ -54,22 +54,29 @@ def box(uploads, heard, stamps, share=None, finite=None, coming=None):
 
 def compiled(algorithm):
     """Return the algorithm with its functions compiled one by one: for the reference, which calls them many times."""
-    names = ("receive", "point", "update", "message", "computes", "restarts")
-    server = algorithm.server._replace(
-        receive=jax.jit(algorithm.server.receive), message=jax.jit(algorithm.server.message)
+    names = ("receive", "point", "update", "message")
+    travel = algorithm.travel
+    server = travel.server._replace(
+        receive=jax.jit(travel.server.receive), message=jax.jit(travel.server.message)
     )
-    return algorithm._replace(
-        server=server, **{name: jax.jit(getattr(algorithm, name)) for name in names}
+    travel = replace(
+        travel, server=server, ready=jax.jit(travel.ready), gives_up=jax.jit(travel.gives_up)
+    )
+    return replace(
+        algorithm, travel=travel, **{name: jax.jit(getattr(algorithm, name)) for name in names}
     )
 
 
 def server_of(algorithm) -> Any:
-    return algorithm.server
+    return algorithm.travel.server
 
 
 def drive(algorithm, arrivals, uploads, start):
     """Let the nodes of arrivals[t] upload in slot t, from the version they last heard; yield stamps and states."""
-    receive, state = jax.jit(algorithm.server.receive), algorithm.server.init(start, len(uploads))
+    receive, state = (
+        jax.jit(server_of(algorithm).receive),
+        server_of(algorithm).init(start, len(uploads)),
+    )
     stamps = np.zeros(len(uploads), int)
     for t, nodes in enumerate(arrivals):
         before = state
@@ -184,21 +191,16 @@ def test_adafls_divergence_is_zero_for_one_step_and_quadratic_for_two(x64):
 
 @pytest.mark.parametrize(("phi", "tau"), [(5e-5, 63), (1e-3, 29), (0.025, 10)])
 def test_adafls_tau_minimises_the_gap(x64, phi, tau):
-    beta, rho, delta, c, b, budget = map(jnp.asarray, (3.0, 1.0, 0.5, 1.0, 5.0, 1000.0))
+    run = Measured(*map(jnp.asarray, (3.0, 1.0, 0.5, 1.0, 5.0, 1000.0)))
+    free = run._replace(b=0 * run.b)  # talk costs no time
 
-    found = best_tau(jnp.asarray(100), 100, 0.016, phi, (beta, rho, delta, c, b, budget))
-
-    assert found == tau
-    assert (
-        best_tau(jnp.asarray(1), 100, 0.016, phi, (beta, rho, delta, c, b, budget)) == 10
-    )  # grows tenfold at most
-    assert (
-        best_tau(jnp.asarray(100), 100, 0.016, phi, (beta, rho, delta, c, b * 0, budget)) == 1
-    )  # talk is free
+    assert best_tau(jnp.asarray(100), 100, 0.016, phi, run) == tau
+    assert best_tau(jnp.asarray(1), 100, 0.016, phi, run) == 10  # grows tenfold at most
+    assert best_tau(jnp.asarray(100), 100, 0.016, phi, free) == 1
 
 
 def test_adafls_tau_survives_an_overflow():
-    run = tuple(map(jnp.float32, (1e3, 1.0, 0.5, 1.0, 5.0, 1000.0)))
+    run = Measured(*map(jnp.float32, (1e3, 1.0, 0.5, 1.0, 5.0, 1000.0)))
 
     assert 1 <= best_tau(jnp.asarray(100), 100, 1.0, 5e-5, run) <= 100
 
@@ -267,7 +269,7 @@ def test_adafl_estimates_the_curvature_and_the_dissimilarity_of_quadratics(x64):
             100,
             0.016,
             5e-5,
-            tuple(map(jnp.asarray, (curvature, share @ rho, d, 1.0, 5.0, 2e3))),
+            Measured(*map(jnp.asarray, (curvature, share @ rho, d, 1.0, 5.0, 2e3))),
         )
         for d in (delta, 1.2 * delta)
     )
@@ -277,8 +279,8 @@ def test_adafl_estimates_the_curvature_and_the_dissimilarity_of_quadratics(x64):
 def test_adafl_counts_two_vectors_and_four_numbers_up():
     algorithm: Any = adafl(0.1)
 
-    assert algorithm.prices(1000, 16) == (2 * 16000 + 4 * 32,)
-    assert algorithm.server.prices(1000, 16) == (16000 + 32,)
+    assert algorithm.declares.price.bits(1000, 16) == (2 * 16000 + 4 * 32,)
+    assert server_of(algorithm).price.bits(1000, 16) == (16000 + 32,)
 
 
 # --- FedAP
@@ -432,8 +434,8 @@ def test_fedsa_waits_for_a_node_at_the_bound_and_takes_all_who_came_before(x64):
     assert [int(s.rounds) for s in states] == [1, 2, 2, 2, 3, 4]
     assert np.flatnonzero(states[4].answers).tolist() == [0, 1, 2]
     assert states[4].counts.tolist() == [2, 2, 1]
-    assert Assumption.PRESENT in fedsa(0.1, bound=2).assumes
-    assert Assumption.PRESENT not in fedsa(0.1).assumes
+    assert Assumption.PRESENT in fedsa(0.1, bound=2).declares.assumes
+    assert Assumption.PRESENT not in fedsa(0.1).declares.assumes
 
 
 def test_fedsa_drops_what_is_beyond_the_bound_and_answers_it(x64):
@@ -646,7 +648,7 @@ def test_twafl_remembers_the_uploads_of_those_who_are_not_drawn(quadratics):
 )
 def test_wrong_options_are_refused(build, options, complaint):
     with pytest.raises(ValueError, match=complaint):
-        build(**options).server.init(jnp.zeros(5), 2)
+        server_of(build(**options)).init(jnp.zeros(5), 2)
 
 
 def test_a_step_too_long_for_the_choice_of_m_is_refused():

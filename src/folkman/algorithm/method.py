@@ -17,6 +17,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any, NamedTuple, ParamSpec, TypeAlias, get_args, get_type_hints
 
+import numpy as np
+
 from folkman.algorithm.base import Algorithm
 
 __all__ = ["Number", "Recipe", "method"]
@@ -102,8 +104,8 @@ def _extras(annotation: Any) -> tuple[Any, ...]:
 
 
 def _number(value: Any) -> Any:
-    """Return a whole number as a float: both are then one program."""
-    return float(value) if isinstance(value, int) else value
+    """Return a whole number, or one of NumPy's, as a float: all are then one program."""
+    return float(value) if isinstance(value, int | float | np.number) else value
 
 
 def _remembered(algorithm: Algorithm, recipe: Recipe) -> Algorithm:
