@@ -1,14 +1,27 @@
-"""For the site: a link out of docs/ to a file of the repository becomes its name; one to nothing stays, and fails."""
+"""For the site: links out of docs/ become names of files, and the reference lists every method.
+
+A link to a file of the repository becomes its name; one to nothing stays, and fails. The line
+`::: folkman.algorithm.*` becomes one entry per method, by the files of the folder.
+"""
 
 import re
 from pathlib import Path
 from typing import Any
 
+from folkman.builders import find_methods
+
 ROOT = Path(__file__).parent.parent
+EVERY_METHOD = "::: folkman.algorithm.*"
+
+
+def list_methods(markdown: str) -> str:
+    """Return a page with one entry per method in place of the line that stands for all of them."""
+    entries = "\n".join(f"::: folkman.algorithm.{name}" for name in find_methods())
+    return markdown.replace(EVERY_METHOD, entries)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links of one page."""
+    """Rewrite the links of one page, and list the methods."""
     here = Path(page.file.abs_src_path).parent
 
     def name(found: re.Match[str]) -> str:
@@ -18,4 +31,4 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return found.group()
         return f"`{target.relative_to(ROOT)}`"
 
-    return re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]*)\)", name, markdown)
+    return re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]*)\)", name, list_methods(markdown))

@@ -12,8 +12,23 @@ once.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from folkman.builders import find_methods
+
 if TYPE_CHECKING:
-    from folkman.algorithm import ALGORITHMS, Algorithm, Assumption, Inbox, Mixing, Place, Server
+    from folkman.algorithm import (
+        ALGORITHMS,
+        Algorithm,
+        Assumption,
+        Broadcast,
+        Declares,
+        Inbox,
+        Mixing,
+        Place,
+        Price,
+        Rounds,
+        Server,
+        Star,
+    )
     from folkman.algorithm.adafl import adafl
     from folkman.algorithm.adpsgd import adpsgd
     from folkman.algorithm.async_sharing import async_sharing
@@ -27,6 +42,8 @@ if TYPE_CHECKING:
     from folkman.algorithm.fedavg import fedavg
     from folkman.algorithm.fedbuff import fedbuff
     from folkman.algorithm.fedsa import fedsa
+    from folkman.algorithm.hierfavg import hierfavg
+    from folkman.algorithm.method import Number, method
     from folkman.algorithm.sgp import sgp
     from folkman.algorithm.swift import swift
     from folkman.algorithm.twafl import twafl
@@ -68,15 +85,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_METHODS = (
-    "adafl adpsgd async_sharing cga compcga dfedavgm dispfl dpsgd "
-    "fedap fedasync fedavg fedbuff fedsa sgp swift twafl"
-)
+_METHODS = find_methods()
 """Each lives in a file of its own name."""
 
 _HOMES = {
-    "folkman.algorithm": "ALGORITHMS Algorithm Assumption Inbox Mixing Place Server",
-    **{f"folkman.algorithm.{name}": name for name in _METHODS.split()},
+    "folkman.algorithm": (
+        "ALGORITHMS Algorithm Assumption Broadcast Declares Inbox Mixing Place Price "
+        "Rounds Server Star"
+    ),
+    "folkman.algorithm.method": "Number method",
+    **{f"folkman.algorithm.{name}": name for name in _METHODS},
     "folkman.engine.cells": "simulate_cells",
     "folkman.engine.reference": "reference",
     "folkman.engine.simulate": "Clock Recording simulate",
@@ -103,7 +121,7 @@ _HOMES = {
     "folkman.report.notebook": "Results read_results",
     "folkman.runtime.node": "Node ServerNode",
 }
-"""Where each public name lives; type checkers read the imports above, and a test holds the two together."""
+"""Where each public name lives; type checkers read the imports above, and a test compares the two."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -115,8 +133,10 @@ __all__ = [
     "Algorithm",
     "Analysable",
     "Assumption",
+    "Broadcast",
     "Clock",
     "DataSet",
+    "Declares",
     "Evaluation",
     "Faults",
     "Field",
@@ -127,14 +147,18 @@ __all__ = [
     "Model",
     "Network",
     "Node",
+    "Number",
     "Place",
+    "Price",
     "Problem",
     "RadioNetwork",
     "Recording",
     "Results",
+    "Rounds",
     "Run",
     "Server",
     "ServerNode",
+    "Star",
     "adafl",
     "adpsgd",
     "async_sharing",
@@ -153,6 +177,7 @@ __all__ = [
     "fedavg",
     "fedbuff",
     "fedsa",
+    "hierfavg",
     "ideal",
     "iid",
     "linear",
@@ -160,6 +185,7 @@ __all__ = [
     "logistic",
     "make_field",
     "make_problem",
+    "method",
     "mlp",
     "pipelined",
     "quadratic",
@@ -180,6 +206,7 @@ __all__ = [
     "twafl",
     "use_cores",
 ]
+__all__ += [name for name in _METHODS if name not in __all__]  # pyright: ignore
 
 
 def __getattr__(name: str) -> Any:

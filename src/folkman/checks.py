@@ -17,11 +17,24 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def within(value: Any, least: float = float("-inf"), most: float = float("inf")) -> bool:
-    """Tell whether least <= value <= most; a traced value is let through: there is no number yet."""
+def within(
+    value: Any,
+    least: float = float("-inf"),
+    most: float = float("inf"),
+    *,
+    above: float | None = None,
+    below: float | None = None,
+) -> bool:
+    """Tell whether least <= value <= most, and above < value < below where they are given.
+
+    A traced value is let through: there is no number to look at yet.
+    """
     from jax.core import Tracer
 
-    return isinstance(value, Tracer) or bool(least <= value <= most)
+    if isinstance(value, Tracer):
+        return True
+    inside = bool(least <= value <= most)
+    return inside and (above is None or value > above) and (below is None or value < below)
 
 
 @cache

@@ -1,35 +1,30 @@
-"""What one node (or the server) does: one paper, one file. A new algorithm is one file and one line here.
+"""What one node (or the server) does: one paper, one file, and nothing else to write.
 
-A method is imported when it is first used. Its builder has the name of its file:
-`from folkman.algorithm.dpsgd import dpsgd`, `ALGORITHMS["dpsgd"]` or `folkman.dpsgd`.
+Every module of this folder is a method, except the contract itself (`base`, `travel`, `method`).
+Its builder has the name of its file: `from folkman.algorithm.dpsgd import dpsgd`,
+`ALGORITHMS["dpsgd"]` or `folkman.dpsgd`. A method is imported when it is first used.
 """
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place
-from folkman.algorithm.travel import Mixing, Server
-from folkman.builders import Builders
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
+from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Server, Star
+from folkman.builders import Builders, find_methods
 
-__all__ = ["ALGORITHMS", "Algorithm", "Assumption", "Inbox", "Mixing", "Place", "Server"]
-
-METHODS = (
-    "async_sharing",
-    "fedavg",
-    "adafl",
-    "fedap",
-    "fedsa",
-    "twafl",
-    "fedasync",
-    "fedbuff",
-    "dispfl",
-    "cga",
-    "compcga",
-    "dpsgd",
-    "dfedavgm",
-    "sgp",
-    "adpsgd",
-    "swift",
-)
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Assumption",
+    "Broadcast",
+    "Declares",
+    "Inbox",
+    "Mixing",
+    "Place",
+    "Price",
+    "Rounds",
+    "Server",
+    "Star",
+]
 
 ALGORITHMS: Builders[Algorithm] = Builders(
-    {name: f"folkman.algorithm.{name}:{name}" for name in METHODS}
+    {name: f"folkman.algorithm.{name}:{name}" for name in find_methods()}
 )
 """Builders by name."""

@@ -1,25 +1,31 @@
 """Asynchronous parameter sharing: Algorithm 1's learning rule.
 
-    v_i(t)   = sum_j alpha_j w_j(tau_ij(t)),   tau_ii(t) = t                                [1, eq. (9)]
-    w_i(t+1) = [ w_i(t) - eta c_i grad F_i(v_i(t)) ]+                                 [1, eq. (10), (13)]
+    v_i(t)   = sum_j alpha_j w_j(tau_ij(t)),   tau_ii(t) = t                        [1, eq. (9)]
+    w_i(t+1) = [ w_i(t) - eta c_i grad F_i(v_i(t)) ]+                         [1, eq. (10), (13)]
 
 with c_i by `scaling`:
-    local     alpha_i   the printed update: nabla_i F_i(v_i) = alpha_i grad F_i(v_i)         [1, eq. (17)]
-    theorem   1         what the proof of Theorem 2 uses; equals FedAvg without delay (default)
+
+    local     alpha_i   the printed update: nabla_i F_i(v_i) = alpha_i grad F_i(v_i)  [1, eq. (17)]
+    theorem   1         the proof of Theorem 2; equals FedAvg without delay (default)
     figure    I         the only one of the three that makes more nodes faster: a step of eta I
 
-Node models are never mixed: without the projection each w_i is the common start minus that node's own
-gradients, and v_i is the start minus every gradient received so far. A node's usable model is v_i, not w_i.
-Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is left out of it and the
-other weights are scaled up (C7); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i. The
-policy looks at the copies held when a gradient ends: those of its start where gradients take one slot.
+Node models are never mixed. Without the projection each w_i is the common start minus the node's
+own gradients, and v_i is the start minus every gradient received so far. A node's usable model is
+v_i, not w_i.
 
-Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0) by 1/sqrt(I));
-a node never waits to receive ("after receiving all parameters", Section IV-A, would block); the stopping rule
-F_i(v_i) <= eps of line 23, which would silence nodes one by one, is left to the engine's horizon.
+Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
+left out of the sum and the other weights are scaled up (C7); a `delay_policy` that lets eta shrink
+with the age of the oldest copy in v_i. The policy looks at the copies held when a gradient ends:
+those of its start where gradients take one slot.
 
-[1] H. Xie, M. Xia, P. Wu, S. Wang, K. Huang. Decentralized Federated Learning with Asynchronous Parameter
-    Sharing for Large-scale IoT Networks. IEEE Internet of Things Journal, 2024. arXiv:2401.07122
+Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0)
+by 1/sqrt(I)); a node never waits to receive ("after receiving all parameters", Section IV-A, would
+block); the stopping rule F_i(v_i) <= eps of line 23, which would silence nodes one by one, is left
+to the engine's horizon.
+
+[1] H. Xie, M. Xia, P. Wu, S. Wang, K. Huang. Decentralized Federated Learning with Asynchronous
+    Parameter Sharing for Large-scale IoT Networks. IEEE Internet of Things Journal, 2024.
+    arXiv:2401.07122
 """
 
 from collections.abc import Callable
@@ -28,19 +34,30 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Inbox, Place
-from folkman.algorithm.delay_steps import (
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
+from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.delay_steps import (
     DelayMemory,
     DelayPolicy,
     check_policy,
     first_memory,
     step_under_delay,
 )
-from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
 __all__ = ["SharingState", "async_sharing"]
+
+BIBTEX = r"""@article{async_sharing,
+  author = {Xie, Haihui and Xia, Minghua and Wu, Peiran and Wang, Shuai and Huang, Kaibin},
+  title = {Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    {IoT} Networks},
+  journal = {IEEE Internet of Things Journal},
+  year = {2024},
+  eprint = {2401.07122},
+  archiveprefix = {arXiv},
+}"""
 
 
 class SharingState(NamedTuple):
@@ -52,13 +69,12 @@ class SharingState(NamedTuple):
     memory: DelayMemory
 
 
+@method
 def async_sharing(
-    step: float = 0.1,
+    step: Number = 0.1,
     scaling: Literal["local", "theorem", "figure"] = "theorem",
-    decay: Decay = "constant",
-    decay_steps: int = 1000,
-    rule: Rule = "mean",
-    trim: int = 1,
+    decay: Decay = Decay(),  # noqa: B008 - immutable
+    rule: Rule = Rule(),  # noqa: B008 - immutable
     delay_policy: DelayPolicy = "none",
     smoothness: float | None = None,
     max_age: int | None = None,
@@ -69,11 +85,12 @@ def async_sharing(
     >>> async_sharing(step=0.016).name
     'async_sharing'
     """
-    eta = step_size(step, decay, decay_steps)
-    if scaling not in ("local", "theorem", "figure"):
-        raise ValueError(f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}")
-
-    check_rule(rule, trim)
+    eta = step_size(step, decay)
+    require(
+        scaling in ("local", "theorem", "figure"),
+        f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}",
+    )
+    rule.check()
     check_policy(delay_policy, smoothness)
     require(
         max_age is None or max_age >= 0,
@@ -81,37 +98,47 @@ def async_sharing(
     )
 
     def init(params: Array, place: Place) -> SharingState:
-        memory = first_memory(delay_policy, smoothness, params)
         return SharingState(
-            params, jnp.zeros((), jnp.int32), jnp.asarray(place.num_nodes, jnp.int32), memory
+            params=params,
+            updates=jnp.zeros((), jnp.int32),
+            num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
+            memory=first_memory(delay_policy, smoothness, params),
         )
 
-    def weights(inbox: Inbox) -> tuple[Array, Array]:
+    def weights(inbox: Inbox) -> tuple[Array | None, Array]:
+        """Return the weights of the copies, None for those of the inbox, and the own weight."""
         if max_age is None:
-            return inbox.weight, inbox.own_weight
+            return None, inbox.own_weight
         kept = jnp.where(inbox.age <= max_age, inbox.weight, 0.0)
         total = inbox.own_weight + jnp.sum(kept)
         return kept / total, inbox.own_weight / total
 
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
-        weight, own_weight = weights(inbox)
-        return combine(
-            inbox, weight, state.params, own_weight, rule=rule, trim=trim
-        )  # [1, eq. (9)]
+        copies, own = weights(inbox)
+        return combine(rule, inbox, copies, own=state.params, own_weight=own)  # [1, eq. (9)]
+
+    def oldest_copy(inbox: Inbox) -> Array:
+        """Return the age of the oldest copy that counts."""
+        copies, _ = weights(inbox)
+        counts = (inbox.weight if copies is None else copies) > 0
+        return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
 
     def update(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> SharingState:
         del loss, key
         scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
-        eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype)
-        oldest = jnp.max(jnp.where(weights(inbox)[0] > 0, inbox.age, 0), initial=0)
-        point = aggregate(state, inbox)
         eta_t, memory = step_under_delay(
-            state.memory, delay_policy, eta_t, oldest, state.num_nodes, point, grad
+            state.memory,
+            delay_policy,
+            eta=eta(state.updates, grad.dtype),
+            delay=oldest_copy(inbox),
+            num_nodes=state.num_nodes,
+            point=aggregate(state, inbox),
+            grad=grad,
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
-        params = moved if projection is None else projection(moved, eta_t)
+        params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]
         return state._replace(params=params, updates=state.updates + 1, memory=memory)
 
     return Algorithm(
@@ -120,7 +147,7 @@ def async_sharing(
         point=aggregate,
         update=update,
         message=lambda state: state.params,  # [1, Alg. 1, line 19]
-        sums=rule == "mean" and max_age is None,
         params=lambda state: state.params,
         model=aggregate,
+        declares=Declares(exact=rule.rule == "mean"),
     )

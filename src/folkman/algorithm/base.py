@@ -138,8 +138,8 @@ class Algorithm:
     params: Callable[[State], Array]  # its alpha-weighted sum over nodes is the network's model
     receive: Callable[[State, Inbox], State] = _keep
     model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
-    travel: Travel = Broadcast()
-    declares: Declares = Declares()
+    travel: Travel = Broadcast()  # noqa: RUF009 - immutable
+    declares: Declares = Declares()  # noqa: RUF009 - immutable
 
     recipe: ClassVar["Recipe | None"] = None  # how it was built; set on what a `method` returns
 

@@ -1,92 +1,113 @@
-"""CGA: average with the neighbours, and step along a gradient that harms none of them, in lock-step.
+"""CGA: average with the neighbours, and step along a gradient that harms none, in lock-step.
 
-    g_ii = grad F_i(x_i),   g_il = grad F_l(x_i) for each neighbour l (cross gradients, made by l)          [1, Alg. 1]
-    g~_i = g_0 + G^T v,   v = argmin_{v >= margin} 1/2 || g_0 + G^T v ||^2                                  (nnls.py)
+    g_ii = grad F_i(x_i),   g_il = grad F_l(x_i) for each neighbour l (made by l)   [1, Alg. 1]
+    g~_i = g_0 + G^T v,   v = argmin_{v >= margin} 1/2 || g_0 + G^T v ||^2          (nnls.py)
 
     paper      rows of G: g_il, g_0 = g_ii, margin 0
                u_i+ = mu u_i - eta g~_i,   x_i+ = sum_l W_il x_l + u_i+
-    released   rows of G: W_il g_il, g_0 = W_ii g_ii, margin 0.5, for each tensor of the model apart
+    released   rows of G: W_il g_il, g_0 = W_ii g_ii, margin 0.5, for each tensor separately
                u_i+ = mu u_i + g~_i,   x_i+ = sum_l W_il x_l - eta (g~_i + mu u_i+)
 
-In the paper's form <g~_i, g_il> >= 0 for all l, and g~_i = g_ii if g_ii does that itself: then mu = 0 makes it D-PSGD,
-combine first. An iteration takes 1 + deg_i slots of computing and two exchanges (cross_gradients.py):
-x_i, S bits, then the cross gradients for the neighbours, deg_i S bits. On a broadcast medium I nodes
-pay I S + sum_i deg_i S, more than gossip and not less; one by one they pay 2 sum_i deg_i S.
+In the paper's form <g~_i, g_il> >= 0 for all l, and g~_i = g_ii if g_ii does that itself: then
+mu = 0 makes it D-PSGD, combine first. An iteration takes 1 + deg_i slots of computing and two
+exchanges (cross_gradients.py): x_i, S bits, then the cross gradients for the neighbours, deg_i S
+bits. On a broadcast medium I nodes pay I S + sum_i deg_i S, more than gossip and not less; one by
+one they pay 2 sum_i deg_i S.
 
-Differs from [1]: the paper's form, its momentum too, is recalled and not verified. "released" is the form of the
-authors' code (github.com/yasesf93/CrossGradientAggregation), which gathers the neighbours' data instead of their
-gradients: the same numbers, other traffic. Its solver may fail and then reuses the last v of a tensor; ours is finite.
-W are Metropolis weights, on the complete graph and the ring those of the code; its graph with two hubs is left out. Its
-step of 0.01 falls by 0.981 an epoch; here `decay` counts iterations. Full-batch gradients unless the problem has
+Differs from [1]: the paper's form, its momentum too, is recalled and not verified. "released" is
+the form of the authors' code (github.com/yasesf93/CrossGradientAggregation), which gathers the
+neighbours' data instead of their gradients: the same numbers, other traffic. Its solver may fail
+and then reuses the last v of a tensor; ours is finite. W are Metropolis weights, on the complete
+graph and the ring those of the code; its graph with two hubs is left out. Its step of 0.01 falls by
+0.981 in each epoch; here `decay` counts iterations. Full-batch gradients unless the problem has
 mini-batches. `rule` and `trim`, how the neighbours' models are put together, are ours.
 
-[1] Y. Esfandiari, S. Y. Tan, Z. Jiang, A. Balu, E. Herron, C. Hegde, S. Sarkar. Cross-Gradient Aggregation for
-    Decentralized Learning from Non-IID Data. ICML 2021. arXiv:2103.02051
+[1] Y. Esfandiari, S. Y. Tan, Z. Jiang, A. Balu, E. Herron, C. Hegde, S. Sarkar. Cross-Gradient
+    Aggregation for Decentralized Learning from Non-IID Data. ICML 2021. arXiv:2103.02051
 """
 
+from dataclasses import replace
+from sys import float_info
 from typing import Literal
 
-import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Inbox
-from folkman.algorithm.pieces.cross_gradients import CrossGradientState, with_cross_gradients
+from folkman.algorithm.base import Algorithm, Declares, Inbox
+from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.cross_gradients import CrossGradients, with_cross_gradients
 from folkman.algorithm.pieces.nnls import shortest_combination
-from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.segments import Shapes, segments
 from folkman.algorithm.pieces.steps import Decay, step_size
-from folkman.algorithm.pieces.topology import Topology
+from folkman.algorithm.pieces.topology import Graph
+from folkman.checks import require, within
 
 __all__ = ["cga"]
 
+BIBTEX = r"""@inproceedings{cga,
+  author = {Esfandiari, Yasaman and Tan, Sin Yong and Jiang, Zhanhong and Balu, Aditya and Herron,
+    Ethan and Hegde, Chinmay and Sarkar, Soumik},
+  title = {Cross-Gradient Aggregation for Decentralized Learning from Non-{IID} Data},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2021},
+  eprint = {2103.02051},
+  archiveprefix = {arXiv},
+}"""
 
+
+@method
 def cga(
-    step: float = 0.1,
+    step: Number = 0.1,
     form: Literal["paper", "released"] = "paper",
-    margin: float | None = None,
-    momentum: float = 0.9,
-    topology: Topology = "ring",
-    degree: int = 4,
-    graph_seed: int = 0,
-    rule: Rule = "mean",
-    trim: int = 1,
-    decay: Decay = "constant",
-    decay_steps: int = 1000,
+    margin: Number | None = None,
+    momentum: Number = 0.9,
+    graph: Graph = Graph("ring"),  # noqa: B008 - immutable
+    rule: Rule = Rule(),  # noqa: B008 - immutable
+    decay: Decay = Decay(),  # noqa: B008 - immutable
     shapes: Shapes | None = None,
 ) -> Algorithm:
-    """Build CGA; `margin` None is 0 (paper) or 0.5 (released), `shapes` are the tensors of the released form.
+    """Build CGA; `margin` None is 0 (paper) or 0.5 (released).
 
-    >>> cga(step=0.01, topology="complete").prices(10, 16)[:4]  # a model; cross gradients for 0, 1, 2 neighbours
+    `shapes` are the tensors of the released form.
+
+    >>> bits = cga(step=0.01, topology="complete").declares.price.bits
+    >>> bits(10, 16)[:4]  # a model; cross gradients for 0, 1, 2 neighbours
     (160, 0, 160, 320)
     """
-    eta = step_size(step, decay, decay_steps)
-    check_rule(rule, trim)
-    if form not in ("paper", "released"):
-        raise ValueError(f"form must be 'paper' or 'released', got {form!r}")
-    if not 0 <= momentum < 1:
-        raise ValueError(
-            f"momentum must be in [0, 1), got {momentum}; the authors take 0.9, and 0 is none"
-        )
+    eta = step_size(step, decay)
+    rule.check()
+    require(
+        form in ("paper", "released"),
+        f"form must be 'paper' or 'released', got {form!r}",
+    )
+    require(
+        within(momentum, 0, below=1),
+        f"momentum must be in [0, 1), got {momentum}; the authors take 0.9, and 0 is none",
+    )
     bound = {"paper": 0.0, "released": 0.5}[form] if margin is None else margin
-    if not 0 <= bound < float("inf"):
-        raise ValueError(
-            f"margin must be a finite number of at least 0, got {margin}; the authors' code takes 0.5"
-        )
+    require(
+        within(bound, 0, float_info.max),
+        f"margin must be a finite number of at least 0, got {margin}; the authors' code takes 0.5",
+    )
 
-    def mixed_models(state: CrossGradientState, inbox: Inbox) -> Array:
-        models = inbox._replace(store=inbox.store[:, : len(state.params)])
-        return combine(models, inbox.weight, state.params, inbox.own_weight, rule=rule, trim=trim)
+    def mixed_models(memory: CrossGradients, inbox: Inbox) -> Array:
+        models = replace(inbox, store=inbox.store[:, : len(memory.params)])
+        return combine(rule, models, own=memory.params, own_weight=inbox.own_weight)
 
-    def move(state: CrossGradientState, inbox: Inbox, rows: Array) -> CrossGradientState:
-        eta_t = jnp.asarray(eta(state.updates.astype(rows.dtype)), rows.dtype)
-        mixed = mixed_models(state, inbox)
-        if form == "paper":
-            speed = momentum * state.momentum - eta_t * shortest_combination(state.own, rows, bound)
-            return state._replace(params=mixed + speed, momentum=speed)
-        rows = inbox.weight[state.nbr][:, None] * rows
-        cuts = segments(shapes, len(state.params))
-        shortest = shortest_combination(inbox.own_weight * state.own, rows, bound, cuts)
-        speed = momentum * state.momentum + shortest
-        return state._replace(params=mixed - eta_t * (shortest + momentum * speed), momentum=speed)
+    def paper(memory: CrossGradients, inbox: Inbox, rows: Array) -> tuple[Array, Array]:
+        eta_t = eta(memory.iterations, rows.dtype)
+        shortest = shortest_combination(memory.own, rows, bound)  # g~_i
+        speed = momentum * memory.momentum - eta_t * shortest
+        return mixed_models(memory, inbox) + speed, speed
 
-    return with_cross_gradients("cga", topology, degree, graph_seed, move)
+    def released(memory: CrossGradients, inbox: Inbox, rows: Array) -> tuple[Array, Array]:
+        eta_t = eta(memory.iterations, rows.dtype)
+        weighted = inbox.weight[memory.nbr][:, None] * rows
+        cuts = segments(shapes, len(memory.params))
+        shortest = shortest_combination(inbox.own_weight * memory.own, weighted, bound, cuts)
+        speed = momentum * memory.momentum + shortest
+        return mixed_models(memory, inbox) - eta_t * (shortest + momentum * speed), speed
+
+    # it stops where the nodes' gradients oppose each other, which need not be the optimum
+    biased = Declares(biased=True)
+    return with_cross_gradients("cga", graph, paper if form == "paper" else released, biased)

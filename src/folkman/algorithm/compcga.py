@@ -1,22 +1,28 @@
-"""CompCGA: CGA with gradients of one bit an entry, and a memory of what was left out.
+"""CompCGA: CGA with gradients of one bit per entry, and a memory of what was left out.
 
-    p = g + e,   delta = (||p||_1 / n) sign(p) for each tensor of n entries,   e+ = p - delta              [1, Alg. 2]
+    p = g + e,   delta = (||p||_1 / n) sign(p) for each tensor of n entries         [1, Alg. 2]
+    e+ = p - delta
 
 `compress` says which gradients become their delta:
-    exchanged   every cross gradient, before it is sent; e is kept for each link (the paper, default)
-    own         the node's own g_ii, which no one is sent (the authors' code)
 
-The rest is CGA. With `memory` the sum of all delta of a link and its e are the sum of all its g. On a broadcast medium
-an iteration of I nodes costs I S + sum_i deg_i (d + 32 tensors) bits; with 'own' it costs what CGA does.
+    exchanged   every cross gradient, before it is sent; e is kept for each link (the paper,
+                default)
+    own         the node's own g_ii, which is sent to no one (the authors' code)
 
-Differs from [1]: the paper's form is recalled and not verified, nor that the own gradient stays whole in it. The
-authors' code (github.com/yasesf93/CrossGradientAggregation) is compress="own", memory=False, form="released". sign(0)
-is 0 here as there, though the price of one bit an entry leaves room for two signs only. All else as cga.py says.
+The rest is CGA. With `memory` the sum of all delta of a link and its e are the sum of all its g. On
+a broadcast medium an iteration of I nodes costs I S + sum_i deg_i (d + 32 tensors) bits; with 'own'
+it costs what CGA does.
 
-[1] Y. Esfandiari, S. Y. Tan, Z. Jiang, A. Balu, E. Herron, C. Hegde, S. Sarkar. Cross-Gradient Aggregation for
-    Decentralized Learning from Non-IID Data. ICML 2021. arXiv:2103.02051
+Differs from [1]: the paper's form is recalled and not verified, nor that the own gradient stays
+whole in it. The authors' code (github.com/yasesf93/CrossGradientAggregation) is compress="own",
+memory=False, form="released". sign(0) is 0 here as there, though the price of one bit per entry
+leaves room for two signs only. All else as cga.py says.
+
+[1] Y. Esfandiari, S. Y. Tan, Z. Jiang, A. Balu, E. Herron, C. Hegde, S. Sarkar. Cross-Gradient
+    Aggregation for Decentralized Learning from Non-IID Data. ICML 2021. arXiv:2103.02051
 """
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -24,19 +30,33 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Inbox, Place
 from folkman.algorithm.cga import cga
-from folkman.algorithm.pieces.cross_gradients import CrossGradientState, copy_prices, link_prices
+from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.cross_gradients import link_price
+from folkman.algorithm.pieces.rounds import RoundState
 from folkman.algorithm.pieces.rules import Rule
 from folkman.algorithm.pieces.segments import Shapes, segments
 from folkman.algorithm.pieces.steps import Decay
-from folkman.algorithm.pieces.topology import Topology
+from folkman.algorithm.pieces.topology import Graph
+from folkman.algorithm.travel import Rounds
+from folkman.checks import require
 
 __all__ = ["CompressedState", "compcga", "signs"]
+
+BIBTEX = r"""@inproceedings{compcga,
+  author = {Esfandiari, Yasaman and Tan, Sin Yong and Jiang, Zhanhong and Balu, Aditya and Herron,
+    Ethan and Hegde, Chinmay and Sarkar, Soumik},
+  title = {Cross-Gradient Aggregation for Decentralized Learning from Non-{IID} Data},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2021},
+  eprint = {2103.02051},
+  archiveprefix = {arXiv},
+}"""
 
 
 class CompressedState(NamedTuple):
     """What a node remembers."""
 
-    plain: CrossGradientState
+    plain: RoundState  # of CGA
     error: Array  # (link, d) e of each neighbour, or (1, d) of the own gradient
 
 
@@ -49,76 +69,74 @@ def signs(vector: Array, cuts: tuple[slice, ...]) -> Array:
     return jnp.concatenate([jnp.mean(jnp.abs(vector[cut])) * jnp.sign(vector[cut]) for cut in cuts])
 
 
+@method
 def compcga(
-    step: float = 0.1,
+    step: Number = 0.1,
     compress: Literal["exchanged", "own"] = "exchanged",
     memory: bool = True,
     form: Literal["paper", "released"] = "paper",
-    margin: float | None = None,
-    momentum: float = 0.9,
-    topology: Topology = "ring",
-    degree: int = 4,
-    graph_seed: int = 0,
-    rule: Rule = "mean",
-    trim: int = 1,
-    decay: Decay = "constant",
-    decay_steps: int = 1000,
+    margin: Number | None = None,
+    momentum: Number = 0.9,
+    graph: Graph = Graph("ring"),  # noqa: B008 - immutable
+    rule: Rule = Rule(),  # noqa: B008 - immutable
+    decay: Decay = Decay(),  # noqa: B008 - immutable
     shapes: Shapes | None = None,
 ) -> Algorithm:
-    """Build CompCGA: `compress` and `memory` of its own, the other options are those of `cga`.
+    """Build CompCGA: `compress` and `memory` are its own options, the others those of `cga`.
 
-    >>> compcga(step=0.01).prices(10, 16)[:3]
+    >>> compcga(step=0.01).declares.price.bits(10, 16)[:3]
     (160, 0, 42)
     """
-    if compress not in ("exchanged", "own"):
-        raise ValueError(f"compress must be 'exchanged' or 'own', got {compress!r}")
+    require(
+        compress in ("exchanged", "own"),
+        f"compress must be 'exchanged' or 'own', got {compress!r}",
+    )
     exchanged = compress == "exchanged"
     plain = cga(
         step,
         form=form,
         margin=margin,
         momentum=momentum,
-        topology=topology,
-        degree=degree,
-        graph_seed=graph_seed,
-        rule=rule,
-        trim=trim,
-        decay=decay,
-        decay_steps=decay_steps,
         shapes=shapes,
+        **graph._asdict(),
+        **rule._asdict(),
+        **decay._asdict(),
     )
 
     def init(params: Array, place: Place) -> CompressedState:
         state = plain.init(params, place)
-        return CompressedState(
-            state, jnp.zeros((len(state.nbr) if exchanged else 1, len(params)), params.dtype)
-        )
+        links = len(state.memory.nbr) if exchanged else 1
+        return CompressedState(state, error=jnp.zeros((links, len(params)), params.dtype))
 
     def update(
         state: CompressedState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> CompressedState:
-        link = state.plain.taken - 1 if exchanged else 0
-        whole = grad + state.error[link]  # p
-        short = signs(whole, segments(shapes, len(grad)))  # delta
-        counts = state.plain.crossing == exchanged
-        kept = state.error.at[link].set(whole - short) if memory else state.error
-        after = plain.update(state.plain, inbox, loss, jnp.where(counts, short, grad), key)
-        return CompressedState(after, jnp.where(counts, kept, state.error))
+        link = state.plain.taken if exchanged else 0
+        p = grad + state.error[link]
+        delta = signs(p, segments(shapes, len(grad)))
+        counts = state.plain.memory.crossing == exchanged  # is this gradient one to compress?
+        error = state.error.at[link].set(p - delta) if memory else state.error
+        after = plain.update(state.plain, inbox, loss, jnp.where(counts, delta, grad), key)
+        return CompressedState(after, error=jnp.where(counts, error, state.error))
 
     def link_bits(dim: int, bits: int) -> int:
         return dim + 32 * len(segments(shapes, dim)) if exchanged else dim * bits
 
-    return plain._replace(
+    rounds = plain.travel
+    price = plain.declares.price
+    assert isinstance(rounds, Rounds) and price is not None  # noqa: S101, PT018 - CGA has both
+    return replace(
+        plain,
         name="compcga",
         init=init,
         update=update,
         point=lambda state, inbox: plain.point(state.plain, inbox),
         message=lambda state: plain.message(state.plain),
-        params=lambda state: state.plain.params,
+        params=lambda state: plain.params(state.plain),
         receive=lambda state, inbox: state._replace(plain=plain.receive(state.plain, inbox)),
-        computes=lambda state: plain.computes(state.plain),
-        offers=lambda state: plain.offers(state.plain),
-        prices=link_prices(link_bits),
-        copy_prices=copy_prices(link_bits),
-        form=lambda state: plain.form(state.plain),
+        travel=replace(rounds, ready=lambda state: rounds.ready(state.plain)),
+        declares=plain.declares._replace(
+            price=link_price(link_bits)._replace(form=lambda state: price.form(state.plain)),
+            draws=True,
+        ),
     )

@@ -1,21 +1,24 @@
-"""DisPFL: each node keeps a sparse model of its own, averaged where its neighbours' masks meet its own, in lock-step.
+"""DisPFL: each node keeps a sparse model of its own, averaged where masks meet, in lock-step.
 
-    w_k  <- m_k * ( sum_j w_j / sum_j m'_j ) over its in-neighbours and itself, 0 where all m'_j are 0      [1, Alg. 1]
+    w_k  <- m_k * ( sum_j w_j / sum_j m'_j )   over its in-neighbours and itself,
+            0 where all m'_j are 0                                                  [1, Alg. 1]
     m'_k <- m_k,   then E times   w_k <- m'_k * (w_k - eta grad F_k(w_k))
-    m_k  <- drop n of the smallest |w_k|, regrow n elsewhere, in each tensor (sparsity.py)
+    m_k  <- drop n of the smallest |w_k|, regrow n elsewhere, in each tensor (pieces/sparsity.py)
 
-There is no global model; regrown weights are 0 until neighbours supply values. With density 1, topology full and E = 1
-the mean model is FedAvg's with equal weights. A round takes E slots of computing, one more for regrowth 'gradient', and
-one broadcast of each node: nnz parameters and a mask of d bits.
+There is no global model; regrown weights are 0 until neighbours supply values. With density 1,
+topology full and E = 1 the mean model is FedAvg's with equal weights. A round takes E slots of
+computing, one more for regrowth 'gradient', and one broadcast of each node: nnz parameters and a
+mask of d bits.
 
-Differs from [1]: this follows the authors' code (github.com/rong-dai/DisPFL), which is synchronous; the paper's text
-was not read. Its defaults: a tenth of 100 nodes at random, E = 5 epochs, round_decay 0.998, clip 10, weight_decay 5e-4;
-here full batches unless the problem has mini-batches. An inactive node there masks its model only after its first step,
-and on a full topology is not heard either. Masks are not counted there. Nodes of unlike densities are left out. With
-topology random `bits_unicast` counts all nodes that hear, not those that listen.
+Differs from [1]: this follows the authors' code (github.com/rong-dai/DisPFL), which is synchronous;
+the paper's text was not read. Its defaults: a tenth of 100 nodes at random, E = 5 epochs,
+round_decay 0.998, clip 10, weight_decay 5e-4; here full batches unless the problem has
+mini-batches. An inactive node there masks its model only after its first step, and on a full
+topology is not heard either. Masks are not counted there. Nodes of unlike densities are left out.
+With topology random `bits_unicast` counts all nodes that hear, not those that listen.
 
-[1] R. Dai, L. Shen, F. He, X. Tian, D. Tao. DisPFL: Towards Communication-Efficient Personalized Federated Learning via
-    Decentralized Sparse Training. ICML 2022. arXiv:2206.00187
+[1] R. Dai, L. Shen, F. He, X. Tian, D. Tao. DisPFL: Towards Communication-Efficient Personalized
+    Federated Learning via Decentralized Sparse Training. ICML 2022. arXiv:2206.00187
 """
 
 from typing import Literal, NamedTuple
@@ -24,29 +27,40 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
+from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.neighbours import RoundNeighbours, RoundTopology
+from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.segments import Shapes
 from folkman.algorithm.pieces.sparsity import Layers, Sparsity
 from folkman.algorithm.pieces.steps import step_size
-from folkman.checks import require
+from folkman.checks import require, within
 
-__all__ = ["SparseState", "dispfl"]
+__all__ = ["SparseMemory", "dispfl"]
+
+BIBTEX = r"""@inproceedings{dispfl,
+  author = {Dai, Rong and Shen, Li and He, Fengxiang and Tian, Xinmei and Tao, Dacheng},
+  title = {{DisPFL}: Towards Communication-Efficient Personalized Federated Learning via
+    Decentralized Sparse Training},
+  booktitle = {International Conference on Machine Learning (ICML)},
+  year = {2022},
+  eprint = {2206.00187},
+  archiveprefix = {arXiv},
+}"""
 
 
-class SparseState(NamedTuple):
+class SparseMemory(NamedTuple):
     """What a node remembers."""
 
     params: Array  # (d,) w_k, 0 outside m'_k
     mask: Array  # (d,) bool m_k, of the coming round
     shared: Array  # (d,) bool m'_k, under which w_k is trained
     chosen: Array  # (node,) bool: in-neighbours of the coming aggregation
-    steps: Array  # () gradients taken in this round
-    rounds: Array  # () r
 
 
+@method
 def dispfl(
-    step: float = 0.1,
+    step: Number = 0.1,
     density: float = 0.5,
     layers: Layers = "erk",
     anneal: float = 0.5,
@@ -58,90 +72,91 @@ def dispfl(
     local_steps: int = 1,
     round_decay: float = 1.0,
     clip: float = 0.0,
-    weight_decay: float = 0.0,
+    weight_decay: Number = 0.0,
     shapes: Shapes | None = None,
 ) -> Algorithm:
-    """Build DisPFL: E = `local_steps`, f = `anneal`, R = `rounds`, eta = `step round_decay^r`; `clip` 0 is none.
+    """Build DisPFL: E = `local_steps`, f = `anneal`, R = `rounds`, eta = `step round_decay^r`.
 
-    >>> dispfl(density=0.5).prices(100, 16)
+    `clip` 0 does not clip.
+
+    >>> dispfl(density=0.5).declares.price.bits(100, 16)
     (900,)
     """
     sparsity = Sparsity(density, layers, anneal, rounds, shapes)
     neighbours = RoundNeighbours(topology, in_degree, active)
     sparsity.check()
-    step_size(step)
+    step_size(step)  # refuses a bad one
     require(0 < round_decay <= 1, f"round_decay must be in (0, 1], got {round_decay}; 1 is none")
     require(
         regrowth in ("random", "gradient"),
         f"regrowth must be 'random' or 'gradient', got {regrowth!r}",
     )
-    bad = f"local_steps must be at least 1, clip and weight_decay at least 0, got {local_steps}, {clip}, {weight_decay}"
-    require(local_steps >= 1 and min(clip, weight_decay) >= 0, bad)
+    require(
+        local_steps >= 1 and clip >= 0 and within(weight_decay, 0),
+        "local_steps must be at least 1, clip and weight_decay at least 0, "
+        f"got {local_steps}, {clip}, {weight_decay}",
+    )
     gradients = local_steps + (regrowth == "gradient")
 
-    def init(params: Array, place: Place) -> SparseState:
-        mask, zero = (
-            sparsity.first(jax.random.uniform(place.key, params.shape, jnp.float32)),
-            jnp.zeros((), jnp.int32),
+    def first(params: Array, place: Place) -> SparseMemory:
+        mask = sparsity.first(jax.random.uniform(place.key, params.shape, jnp.float32))
+        return SparseMemory(
+            params=params * mask,
+            mask=mask,
+            shared=mask,
+            chosen=neighbours.none(place.num_nodes),
         )
-        return SparseState(params * mask, mask, mask, neighbours.none(place.num_nodes), zero, zero)
 
-    def message(state: SparseState) -> Array:
-        return jnp.concatenate([state.params, state.shared.astype(state.params.dtype)])
+    def message(memory: SparseMemory) -> Array:
+        return jnp.concatenate([memory.params, memory.shared.astype(memory.params.dtype)])
 
-    def receive(state: SparseState, inbox: Inbox) -> SparseState:
-        values, masks = jnp.split(
-            message(state) + inbox.mix(state.chosen.astype(state.params.dtype)), 2
-        )
-        mean = jnp.where(state.mask, values / jnp.maximum(masks, 1.0), 0.0)
-        new = SparseState(
-            mean,
-            state.mask,
-            state.mask,
-            state.chosen,
-            jnp.zeros_like(state.steps),
-            state.rounds + 1,
-        )
-        return jax.tree.map(lambda a, b: jnp.where(jnp.any(inbox.heard), a, b), new, state)
+    def average(memory: SparseMemory, inbox: Inbox) -> SparseMemory:
+        total = message(memory) + inbox.mix(memory.chosen.astype(memory.params.dtype))
+        values, masks = jnp.split(total, 2)
+        mean = jnp.where(memory.mask, values / jnp.maximum(masks, 1.0), 0.0)
+        return memory._replace(params=mean, shared=memory.mask)
 
-    def descend(state: SparseState, grad: Array) -> Array:
+    def descend(memory: SparseMemory, found: Gradient) -> Array:
+        """Return w_k after this gradient."""
+        grad = found.value
         if clip > 0:
             grad = grad * jnp.minimum(1.0, clip / (jnp.linalg.norm(grad) + 1e-6))
-        eta = step * round_decay ** state.rounds.astype(grad.dtype)
-        moved = jnp.where(
-            state.shared, state.params - eta * (grad + weight_decay * state.params), 0.0
-        )
-        return jnp.where(state.steps < local_steps, moved, state.params)
+        eta = step * round_decay ** found.rounds.astype(grad.dtype)
+        moved = memory.params - eta * (grad + weight_decay * memory.params)
+        trains = found.taken < local_steps  # a gradient beyond these is for the regrowth
+        return jnp.where(trains, jnp.where(memory.shared, moved, 0.0), memory.params)
 
-    def update(
-        state: SparseState, inbox: Inbox, loss: Array, grad: Array, key: Array
-    ) -> SparseState:
-        del loss
-        who, where = jax.random.split(key)
-        params, over = descend(state, grad), state.steps + 1 == gradients
-        score = (
-            jnp.abs(grad)
-            if regrowth == "gradient"
-            else jax.random.uniform(where, grad.shape, jnp.float32)
+    def learn(memory: SparseMemory, found: Gradient) -> SparseMemory:
+        who, where = jax.random.split(found.key)
+        grad = found.value
+        params = descend(memory, found)
+        by_gradient = regrowth == "gradient"
+        score = jnp.abs(grad) if by_gradient else jax.random.uniform(where, grad.shape, jnp.float32)
+        evolved = sparsity.evolve(memory.shared, params, score, found.rounds.astype(grad.dtype))
+        last = found.taken + 1 == gradients
+        return memory._replace(
+            params=params,
+            mask=jnp.where(last, evolved, memory.mask),
+            chosen=jnp.where(last, neighbours.draw(found.inbox, who), memory.chosen),
         )
-        evolved = sparsity.evolve(state.shared, params, score, state.rounds.astype(grad.dtype))
-        mask, chosen = (
-            jnp.where(over, evolved, state.mask),
-            jnp.where(over, neighbours.draw(inbox, who), state.chosen),
-        )
-        return state._replace(params=params, mask=mask, chosen=chosen, steps=state.steps + 1)
 
-    return Algorithm(
-        name="dispfl",
-        init=init,
-        point=lambda state, _: state.params,
-        update=update,
+    def bits_of(dim: int, bits: int) -> tuple[int]:
+        return (dim + bits * sum(number for _, number in sparsity.parts(dim)),)
+
+    everyone = topology == "full" and active == 1
+    return in_rounds(
+        "dispfl",
+        first=first,
+        gradient=learn,
+        gradients=gradients,
+        end=average,
         message=message,
-        params=lambda state: state.params,
-        receive=receive,
-        computes=lambda state: state.steps < gradients,
-        offers=lambda state: state.steps >= gradients,
+        params=lambda memory: memory.params,
         mixing=neighbours.mixing(),
-        prices=lambda dim, bits: (dim + bits * sum(number for _, number in sparsity.parts(dim)),),
-        assumes=frozenset({Assumption.LOCKSTEP, Assumption.PRESENT}),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT}),
+            price=Price(bits_of),
+            exact=density == 1 and everyone and local_steps == 1,
+            draws=True,
+        ),
     )

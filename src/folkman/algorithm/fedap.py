@@ -1,25 +1,29 @@
 """FedAP: federated averaging over part of the nodes, to escape stragglers.
 
     w_i <- w^k,   then E times   w_i <- w_i - eta grad F_i(w_i),   at all nodes
-    w^{k+1} = sum_{i in S_k} alpha_i w_i / sum_{i in S_k} alpha_i                         [1, as named there]
+    w^{k+1} = sum_{i in S_k} alpha_i w_i / sum_{i in S_k} alpha_i              [1, as named there]
 
 with S_k by `selection`:
+
     fastest   the first m uploads, ties by node number (default)
-    random    m nodes drawn by the server, who tells all with w^k; it waits for these
-    sinr      whoever the radio lets upload: the round closes when one upload has arrived and none is on its way
+    random    m nodes drawn by the server, which sends the draw with w^k; it waits for these
+    sinr      whoever the radio lets upload: the round closes when one upload has arrived and none
+              is on its way
 
-The others give up what they do, and begin anew from w^{k+1}. With m = I this is FedAvg. With unequal nodes `fastest`
-converges to the minimum of sum_{S} alpha_i F_i over those that are always first, and not to that of F. A round costs
-S bits from each node of S_k, those of uploads that were ended, and one broadcast; each message also has the round's
-number and, with `random`, an entry for each node.
+The others give up what they do, and begin anew from w^{k+1}. With m = I this is FedAvg. With
+unequal nodes `fastest` converges to the minimum of sum_{S} alpha_i F_i over those that are always
+first, and not to that of F. A round costs S bits from each node of S_k, those of uploads that were
+ended, and one broadcast; each message also has the round's number and, with `random`, an entry for
+each node.
 
-Differs from [1]: recalled, not verified. No source at hand fixes how the part is chosen, nor m; m is half the nodes
-by default. With `random` round 0, which no message of the server precedes, takes all nodes. With `fastest` the server
-waits for ever if fewer than m nodes are left. An upload that is not finite takes part with weight 0.
+Differs from [1]: recalled, not verified. No source at hand fixes how the part is chosen, nor m; m
+is half the nodes by default. With `random` round 0, which no message of the server precedes, takes
+all nodes. With `fastest` the server waits for ever if fewer than m nodes are left. An upload that
+is not finite takes part with weight 0.
 
-[1] Q. Ma, Y. Xu, H. Xu, Z. Jiang, L. Huang, H. Huang. FedSA: A Semi-Asynchronous Federated Learning Mechanism in
-    Heterogeneous Edge Computing. IEEE Journal on Selected Areas in Communications 39(12), 2021.
-    doi:10.1109/JSAC.2021.3118435
+[1] Q. Ma, Y. Xu, H. Xu, Z. Jiang, L. Huang, H. Huang. FedSA: A Semi-Asynchronous Federated Learning
+    Mechanism in Heterogeneous Edge Computing. IEEE Journal on Selected Areas in Communications
+    39(12), 2021. doi:10.1109/JSAC.2021.3118435
 """
 
 from typing import Literal, NamedTuple
@@ -28,12 +32,27 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox
-from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
+from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.checks import require
 
 __all__ = ["FedAPServer", "fedap"]
+
+BIBTEX = r"""@article{fedap,
+  author = {Ma, Qianpiao and Xu, Yang and Xu, Hongli and Jiang, Zhida and Huang, Liusheng and Huang,
+    He},
+  title = {{FedSA}: A Semi-Asynchronous Federated Learning Mechanism in Heterogeneous Edge
+    Computing},
+  journal = {IEEE Journal on Selected Areas in Communications},
+  volume = {39},
+  number = {12},
+  pages = {3654--3672},
+  year = {2021},
+  doi = {10.1109/JSAC.2021.3118435},
+}"""
 
 
 class FedAPServer(NamedTuple):
@@ -43,66 +62,78 @@ class FedAPServer(NamedTuple):
     rounds: Array  # () k
     arrived: Array  # (node,) bool: uploads of this round
     chosen: Array  # (node,) bool: who may upload in this round
-    answers: Array  # (node,) bool: who is to hear the new model
+    answers: Array  # (node,) bool: who is to receive the new model
 
 
+@method
 def fedap(
-    step: float = 0.1,
+    step: Number = 0.1,
     m: int | None = None,
     selection: Literal["fastest", "random", "sinr"] = "fastest",
     local_steps: int = 1,
-    rule: Rule = "mean",
-    trim: int = 1,
-    decay: Decay = "constant",
-    decay_steps: int = 1000,
+    rule: Rule = Rule(),  # noqa: B008 - immutable
+    decay: Decay = Decay(),  # noqa: B008 - immutable
 ) -> Algorithm:
-    """Build FedAP; `m` None is half the nodes, rounded up, and `sinr` does not look at it.
+    """Build FedAP; `m` None is half the nodes, rounded up, and `sinr` ignores it.
 
     >>> fedap(step=0.1, m=3, selection="random").name
     'fedap'
     """
-    eta = step_size(step, decay, decay_steps)
+    eta = step_size(step, decay)
     check_number("m", m)
-    check_rule(rule, trim)
-    if selection not in ("fastest", "random", "sinr"):
-        raise ValueError(f"selection must be 'fastest', 'random' or 'sinr', got {selection!r}")
+    rule.check()
+    require(
+        selection in ("fastest", "random", "sinr"),
+        f"selection must be 'fastest', 'random' or 'sinr', got {selection!r}",
+    )
+
+    def size_of(num_nodes: int) -> int:
+        return half(num_nodes) if m is None else m
 
     def server_init(params: Array, num_nodes: int) -> FedAPServer:
         check_number("m", m, num_nodes)
         nobody = jnp.zeros(num_nodes, bool)
-        return FedAPServer(params, jnp.zeros((), jnp.int32), nobody, ~nobody, nobody)
+        return FedAPServer(
+            params=params,
+            rounds=jnp.zeros((), jnp.int32),
+            arrived=nobody,
+            chosen=~nobody,
+            answers=nobody,
+        )
 
     def select(state: FedAPServer, new: Array, coming: Array | None) -> tuple[Array, Array]:
         """Return S_k as far as it has arrived, and whether the round closes."""
-        if selection == "sinr":
-            if coming is None:
-                raise ValueError(
-                    "selection 'sinr' needs to know who is uploading, which only a simulator can tell"
-                )
-            arrived = state.arrived | new
-            return arrived, jnp.any(arrived) & ~jnp.any(coming)
+        if selection == "fastest":
+            free = size_of(len(new)) - jnp.sum(state.arrived, dtype=jnp.int32)
+            first = new & (jnp.cumsum(new, dtype=jnp.int32) <= free)
+            return state.arrived | first, jnp.sum(new, dtype=jnp.int32) >= free
+        arrived = state.arrived | new
         if selection == "random":
-            arrived = state.arrived | new
             return arrived, jnp.all(arrived | ~state.chosen)
-        free = (half(len(new)) if m is None else m) - jnp.sum(state.arrived, dtype=jnp.int32)
-        arrived = state.arrived | (new & (jnp.cumsum(new, dtype=jnp.int32) <= free))
-        return arrived, jnp.sum(new, dtype=jnp.int32) >= free
+        if coming is None:
+            raise ValueError(
+                "selection 'sinr' needs to know who is uploading, which only a simulator can tell"
+            )
+        return arrived, jnp.any(arrived) & ~jnp.any(coming)
 
     def receive(state: FedAPServer, inbox: Inbox, key: Array) -> FedAPServer:
-        dim, nodes = state.params.shape[0], len(inbox.heard)
-        new = inbox.heard & (
-            (versions(inbox, dim) == state.rounds) | ~inbox.finite
-        )  # the rest is of rounds gone by
+        dim = state.params.shape[0]
+        nodes = len(inbox.heard)
+        of_this_round = (versions(inbox, dim) == state.rounds) | ~inbox.finite
+        new = inbox.heard & of_this_round
         arrived, closes = select(state, new & state.chosen, inbox.coming)
         weights = inbox.weight * (arrived & inbox.finite)
-        mean = combine(inbox, weights / jnp.sum(weights), rule=rule, trim=trim)[:dim]
+        mean = combine(rule, inbox, weights / jnp.sum(weights))[:dim]
         chosen = state.chosen
         if selection == "random":
-            drawn = jax.random.permutation(key, nodes) < (half(nodes) if m is None else m)
+            drawn = jax.random.permutation(key, nodes) < size_of(nodes)
             chosen = jnp.where(closes, drawn, chosen)
-        params = jnp.where(closes, mean, state.params)
         return FedAPServer(
-            params, state.rounds + closes, arrived & ~closes, chosen, inbox.heard & ~new | closes
+            params=jnp.where(closes, mean, state.params),
+            rounds=state.rounds + closes,
+            arrived=arrived & ~closes,
+            chosen=chosen,
+            answers=inbox.heard & ~new | closes,  # who is late begins anew at once
         )
 
     drawn = selection == "random"
@@ -114,6 +145,10 @@ def fedap(
         local_steps=local_steps,
         restarts=True,
         factors=(lambda state: state.chosen) if drawn else None,
-        assumes=(Assumption.PRESENT,) if drawn else (),
-        needs=(lambda n: half(n) if m is None else m) if selection == "fastest" else None,
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT} if drawn else ()),
+            needs=size_of if selection == "fastest" else None,
+            biased=True,  # towards those that are often in S_k
+            draws=True,
+        ),
     )

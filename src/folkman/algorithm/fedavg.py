@@ -1,17 +1,18 @@
 """FedAvg: local steps from the server's model, then a weighted average of all.
 
     w_i <- w^k,   then E times   w_i <- w_i - eta grad F_i(w_i)
-    w^{k+1} = sum_i alpha_i w_i                                                      [1, Algorithm 1]
+    w^{k+1} = sum_i alpha_i w_i                                                   [1, Algorithm 1]
 
-With E = 1 this is gradient descent on the union of the data. A round takes E slots of computing and the time of one
-upload and one download, during which the nodes wait.
+With E = 1 this is gradient descent on the union of the data. A round takes E slots of computing and
+the time of one upload and one download, during which the nodes wait.
 
-Differs from [1]: full participation, and full-batch gradients unless the problem has mini-batches; alpha_i are the
-data shares over all nodes. An upload that is not finite is dropped and the other shares are renormalised.
-Xie et al. (2024) plot it as "FedAv" and cite something else (FedFomo); the method meant is this one.
+Differs from [1]: full participation, and full-batch gradients unless the problem has mini-batches;
+alpha_i are the data shares over all nodes. An upload that is not finite is dropped and the other
+shares are renormalised. Xie et al. (2024) plot it as "FedAv" and cite something else (FedFomo); the
+method meant is this one.
 
-[1] B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas. Communication-Efficient Learning of Deep
-    Networks from Decentralized Data. AISTATS 2017. arXiv:1602.05629
+[1] B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas. Communication-Efficient Learning
+    of Deep Networks from Decentralized Data. AISTATS 2017. arXiv:1602.05629
 """
 
 from typing import Any, Literal, NamedTuple
@@ -20,18 +21,31 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server
-from folkman.algorithm.pieces.rules import Rule, check_rule, combine
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
+from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.travel import Server, Star
+from folkman.checks import require
 
 __all__ = ["FedAvgServer", "FedAvgState", "fedavg"]
+
+BIBTEX = r"""@inproceedings{fedavg,
+  author = {McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\"u}era y
+    Arcas, Blaise},
+  title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
+  booktitle = {International Conference on Artificial Intelligence and Statistics (AISTATS)},
+  year = {2017},
+  eprint = {1602.05629},
+  archiveprefix = {arXiv},
+}"""
 
 
 class FedAvgState(NamedTuple):
     """What a node remembers."""
 
     params: Array  # (d,) w_i
-    optimizer: Any  # state of the local optimiser, fresh each round
+    optimizer: Any  # state of the local optimiser, fresh in each round
     steps: Array  # () local steps done in this round
     updates: Array  # () updates done in all
 
@@ -45,44 +59,53 @@ class FedAvgServer(NamedTuple):
     rounds: Array  # () k
 
 
+@method
 def fedavg(
-    step: float = 0.1,
+    step: Number = 0.1,
     local_steps: int = 1,
     optimizer: Literal["sgd", "momentum", "adam"] = "sgd",
-    decay: Decay = "constant",
-    decay_steps: int = 1000,
-    rule: Rule = "mean",
-    trim: int = 1,
+    decay: Decay = Decay(),  # noqa: B008 - immutable
+    rule: Rule = Rule(),  # noqa: B008 - immutable
 ) -> Algorithm:
-    """Build FedAvg with E = `local_steps`; `optimizer` 'sgd' is the paper's, the others restart every round.
+    """Build FedAvg with E = `local_steps`.
 
-    >>> fedavg(step=0.1, local_steps=5).server is not None
+    The `optimizer` 'sgd' is the paper's; the others restart in every round.
+
+    >>> fedavg(step=0.1, local_steps=5).travel.server is not None
     True
     """
-    if local_steps < 1:
-        raise ValueError(
-            f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent"
-        )
-    check_rule(rule, trim)
-    eta = step_size(step, decay, decay_steps)
+    require(
+        local_steps >= 1,
+        f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent",
+    )
+    rule.check()
+    eta = step_size(step, decay)
     import optax  # a node that only reads the options does not need it
 
-    local = {
+    optimizers = {
         "sgd": optax.identity(),
         "momentum": optax.trace(0.9),
         "adam": optax.scale_by_adam(),
-    }.get(optimizer)
-    if local is None:
-        raise ValueError(f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}")
+    }
+    require(
+        optimizer in optimizers,
+        f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}",
+    )
+    local = optimizers[optimizer]
 
     def init(params: Array, place: Place) -> FedAvgState:
         del place
         zero = jnp.zeros((), jnp.int32)
-        return FedAvgState(params, local.init(params), zero, zero)
+        return FedAvgState(params, local.init(params), steps=zero, updates=zero)
 
     def receive(state: FedAvgState, inbox: Inbox) -> FedAvgState:
         model = inbox.payload(0)  # the server is a node's only neighbour
-        new = FedAvgState(model, local.init(model), jnp.zeros((), jnp.int32), state.updates)
+        new = FedAvgState(
+            params=model,
+            optimizer=local.init(model),
+            steps=jnp.zeros((), jnp.int32),
+            updates=state.updates,
+        )
         return jax.tree.map(lambda a, b: jnp.where(inbox.heard[0], a, b), new, state)
 
     def update(
@@ -90,26 +113,43 @@ def fedavg(
     ) -> FedAvgState:
         del inbox, loss, key
         direction, memory = local.update(grad, state.optimizer, state.params)
-        params = state.params - jnp.asarray(
-            eta(state.updates.astype(grad.dtype)), grad.dtype
-        ) * jnp.asarray(direction)
-        return FedAvgState(params, memory, state.steps + 1, state.updates + 1)
+        return FedAvgState(
+            params=state.params - eta(state.updates, grad.dtype) * jnp.asarray(direction),
+            optimizer=memory,
+            steps=state.steps + 1,
+            updates=state.updates + 1,
+        )
 
     def server_init(params: Array, num_nodes: int) -> FedAvgServer:
         return FedAvgServer(
-            params, jnp.zeros(num_nodes, bool), jnp.asarray(False), jnp.zeros((), jnp.int32)
+            params=params,
+            arrived=jnp.zeros(num_nodes, bool),
+            fresh=jnp.asarray(False),
+            rounds=jnp.zeros((), jnp.int32),
         )
 
     def aggregate(state: FedAvgServer, inbox: Inbox, key: Array) -> FedAvgServer:
         del key
         arrived = state.arrived | inbox.heard
+        done = jnp.all(arrived)
         weights = inbox.weight * inbox.finite
         weights = weights / jnp.sum(weights)  # all shares 0: NaN, which stops the run
-        mean = combine(inbox, weights, rule=rule, trim=trim)
-        done = jnp.all(arrived)
-        params = jnp.where(done, mean, state.params)
-        return FedAvgServer(params, arrived & ~done, done, state.rounds + done)
+        mean = combine(rule, inbox, weights)
+        return FedAvgServer(
+            params=jnp.where(done, mean, state.params),
+            arrived=arrived & ~done,
+            fresh=done,
+            rounds=state.rounds + done,
+        )
 
+    server = Server(
+        init=server_init,
+        receive=aggregate,
+        offers=lambda state: jnp.broadcast_to(state.fresh, state.arrived.shape),
+        message=lambda state: state.params,
+        params=lambda state: state.params,
+        rounds=lambda state: state.rounds,
+    )
     return Algorithm(
         name="fedavg",
         init=init,
@@ -118,15 +158,9 @@ def fedavg(
         message=lambda state: state.params,
         params=lambda state: state.params,
         receive=receive,
-        computes=lambda state: state.steps < local_steps,
-        offers=lambda state: state.steps >= local_steps,
-        server=Server(
-            init=server_init,
-            receive=aggregate,
-            offers=lambda state: jnp.broadcast_to(state.fresh, state.arrived.shape),
-            message=lambda state: state.params,
-            params=lambda state: state.params,
-            rounds=lambda state: state.rounds,
+        travel=Star(server, ready=lambda state: state.steps >= local_steps),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
+            exact=local_steps == 1 and rule.rule == "mean",
         ),
-        assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
     )

@@ -1,20 +1,23 @@
-"""FedBuff: asynchronous nodes, and a server that moves once its buffer holds K of their differences.
+"""FedBuff: asynchronous nodes, and a server that moves once its buffer holds K differences.
 
-    node      x_i <- x_a,   then H times   x_i <- x_i - eta grad F_i(x_i),   Delta_i = x_a - x_i        [1, Algorithm 2]
-    server    on the K-th Delta:   x <- x - (eta_g / K) sum_i s(tau_i) Delta_i                          [1, Algorithm 1]
+    node      x_i <- x_a,   then H times   x_i <- x_i - eta grad F_i(x_i)
+              Delta_i = x_a - x_i                                                 [1, Algorithm 2]
+    server    on the K-th Delta:   x <- x - (eta_g / K) sum_i s(tau_i) Delta_i    [1, Algorithm 1]
               s(tau) = (1 + tau)^-exponent,   tau = how often x has moved since x_a
 
-A node is answered with the server's present x in the slot in which its upload arrives, whether x has moved or not. A
-move costs K S bits up and K S down, and in each direction the version of the model. With K = I, equal shares, no
-delay, H = 1 and eta_g = 1 this is FedAvg; with K = 1 and exponent 0 it is asynchronous gradient descent.
+A node is answered with the server's present x in the slot in which its upload arrives, whether x
+has moved or not. A move costs K S bits up and K S down, and in each direction the version of the
+model. With K = I, equal shares, no delay, H = 1 and eta_g = 1 this is FedAvg; with K = 1 and
+exponent 0 it is asynchronous gradient descent.
 
-Differs from [1]: recalled, not verified, are K = 10 and exponent 1/2; K is min(10, I/2 rounded up) by default, all
-nodes work at once, and data shares are ignored. The sum is divided by K and not by the sum of the s. The authors' own
-code (FLSim) has other normalisations and empties the buffer at the end; here what is left in it is not used. Uploads
-that arrive in one slot enter by node number. One that is not finite takes its place with weight 0.
+Differs from [1]: recalled, not verified, are K = 10 and exponent 1/2; K is min(10, I/2 rounded up)
+by default, all nodes work at once, and data shares are ignored. The sum is divided by K and not by
+the sum of the s. The authors' own code (FLSim) has other normalisations and empties the buffer at
+the end; here what is left in it is not used. Uploads that arrive in one slot enter by node number.
+One that is not finite takes its place with weight 0.
 
-[1] J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba. Federated Learning with Buffered
-    Asynchronous Aggregation. AISTATS 2022. arXiv:2106.06639
+[1] J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba. Federated Learning
+    with Buffered Asynchronous Aggregation. AISTATS 2022. arXiv:2106.06639
 """
 
 from typing import NamedTuple
@@ -22,12 +25,23 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Inbox
+from folkman.algorithm.base import Algorithm, Declares, Inbox
+from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
 __all__ = ["FedBuffServer", "fedbuff"]
+
+BIBTEX = r"""@inproceedings{fedbuff,
+  author = {Nguyen, John and Malik, Kshitiz and Zhan, Hongyuan and Yousefpour, Ashkan and Rabbat,
+    Michael and Malek, Mani and Huba, Dzmitry},
+  title = {Federated Learning with Buffered Asynchronous Aggregation},
+  booktitle = {International Conference on Artificial Intelligence and Statistics (AISTATS)},
+  year = {2022},
+  eprint = {2106.06639},
+  archiveprefix = {arXiv},
+}"""
 
 
 class FedBuffServer(NamedTuple):
@@ -40,21 +54,21 @@ class FedBuffServer(NamedTuple):
     answers: Array  # (node,) bool: who has uploaded and is to be answered
 
 
+@method
 def fedbuff(
-    step: float = 0.1,
+    step: Number = 0.1,
     buffer_size: int | None = None,
     server_step: float = 1.0,
     exponent: float = 0.5,
     local_steps: int = 1,
-    decay: Decay = "constant",
-    decay_steps: int = 1000,
+    decay: Decay = Decay(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedBuff with K = `buffer_size`, eta_g = `server_step` and H = `local_steps`.
 
     >>> fedbuff(step=0.1, buffer_size=4).name
     'fedbuff'
     """
-    eta = step_size(step, decay, decay_steps)
+    eta = step_size(step, decay)
     check_number("buffer_size", buffer_size)
     require(
         server_step >= 0,
@@ -67,26 +81,31 @@ def fedbuff(
 
     def server_init(params: Array, num_nodes: int) -> FedBuffServer:
         zero = jnp.zeros((), jnp.int32)
-        return FedBuffServer(params, zero, jnp.zeros_like(params), zero, jnp.zeros(num_nodes, bool))
+        return FedBuffServer(
+            params=params,
+            rounds=zero,
+            buffer=jnp.zeros_like(params),
+            filled=zero,
+            answers=jnp.zeros(num_nodes, bool),
+        )
 
     def receive(state: FedBuffServer, inbox: Inbox, key: Array) -> FedBuffServer:
         del key
-        dim, nodes = state.params.shape[0], len(inbox.heard)
-        size = min(10, half(nodes)) if buffer_size is None else buffer_size
-        place = (
-            state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
-        )  # of each upload, from 0
-        before = jnp.maximum(place, 0) // size  # moves of this slot before it
+        dim = state.params.shape[0]
+        size = min(10, half(len(inbox.heard))) if buffer_size is None else buffer_size
+        # of each upload: its place in the buffer, from 0, and the moves of this slot before it
+        place = state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
+        before = jnp.maximum(place, 0) // size
         filled = state.filled + jnp.sum(inbox.heard, dtype=jnp.int32)
         moves = filled // size
-        age = jnp.maximum(state.rounds + before - versions(inbox, dim), 0).astype(
-            state.params.dtype
-        )
-        weights = (inbox.heard & inbox.finite) * (1.0 + age) ** -exponent
+        tau = jnp.maximum(state.rounds + before - versions(inbox, dim), 0)
+        s = (1.0 + tau.astype(state.params.dtype)) ** -exponent
+        weights = (inbox.heard & inbox.finite) * s
         used = state.buffer + inbox.mix(jnp.where(before < moves, weights, 0.0))[:dim]
         left = inbox.mix(jnp.where(before >= moves, weights, 0.0))[:dim]
+        moved = state.params - (server_step / size) * used  # [1, Alg. 1]
         return FedBuffServer(
-            params=jnp.where(moves > 0, state.params - (server_step / size) * used, state.params),
+            params=jnp.where(moves > 0, moved, state.params),
             rounds=state.rounds + moves,
             buffer=jnp.where(moves > 0, left, state.buffer + left),
             filled=filled - moves * size,
@@ -94,5 +113,10 @@ def fedbuff(
         )
 
     return around_server(
-        "fedbuff", server_init, receive, eta, local_steps=local_steps, differences=True
+        "fedbuff",
+        server_init,
+        receive,
+        eta,
+        local_steps=local_steps,
+        declares=Declares(differences=True, exact=local_steps == 1),
     )

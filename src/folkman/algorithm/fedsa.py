@@ -1,20 +1,28 @@
-"""FedSA: semi-asynchronous averaging; a round ends with the M-th upload, and the other nodes go on.
+"""FedSA: semi-asynchronous averaging; a round ends with the M-th upload, and the others go on.
 
-    w_i     = w^{a_i} - eta_i grad F_i(w^{a_i}),   eta_i = eta / (I f_i),  f_i = c_i / sum_j c_j,  in [eta/4, 4 eta]
+    w_i     = w^{a_i} - eta_i grad F_i(w^{a_i})
+    eta_i   = eta / (I f_i),   f_i = c_i / sum_j c_j,   in [eta/4, 4 eta]
     retain    w^{k+1} = (1 - sum_{M_k} alpha_i) w^k + sum_{M_k} alpha_i w_i   (default)
     mean      w^{k+1} = sum_{M_k} alpha_i w_i / sum_{M_k} alpha_i
 
-M_k are the first M uploads by arrival, ties by node number; c_i counts how often node i was among them, and f_i = 1/I
-before. They hear the new model. A node as old as the `bound`, k - a_i = tau_0, must be in the next M_k: the round stays
-open until it has arrived and takes all who came before ('wait'), or older uploads are dropped and answered ('discard').
-A round costs M S bits up, and as many down or one broadcast of S; a message also has its version and, with adaptive
-rates, the server's an entry a node. If nodes take T_i slots from model to upload, rounds of H slots
-close with M(H) = sum_i 1 / ceil(T_i / H) uploads; `best_number` is that of least (I/M) H / -ln(1 - (M/I) mu eta).
+M_k are the first M uploads by arrival, ties by node number; c_i counts how often node i was among
+them, and f_i = 1/I before. They receive the new model. A node as old as the `bound`,
+k - a_i = tau_0, must be in the next M_k: the round stays open until it has arrived and takes all
+who came before ('wait'), or older uploads are dropped and answered ('discard'). A round costs M S
+bits up, and as many down or one broadcast of S; a message also has its version and, with adaptive
+rates, the server's has an entry for each node.
 
-Differs from [1]: only its abstract was at hand. All of this is recalled, not verified; the choice of M is our own.
-Rounds that close in one slot follow each other, and their nodes all hear the last model. NaN and inf have weight 0.
-[1] Q. Ma, Y. Xu, H. Xu, Z. Jiang, L. Huang, H. Huang. FedSA: A Semi-Asynchronous Federated Learning Mechanism in
-    Heterogeneous Edge Computing. IEEE JSAC 39(12), 2021. doi:10.1109/JSAC.2021.3118435
+If nodes take T_i slots from model to upload, rounds of H slots close with
+M(H) = sum_i 1 / ceil(T_i / H) uploads; `best_number` is the M of least
+(I/M) H / -ln(1 - (M/I) mu eta).
+
+Differs from [1]: only its abstract was at hand. All of this is recalled, not verified; the choice
+of M is our own. Rounds that close in one slot follow each other, and their nodes all receive the
+last model. NaN and inf have weight 0.
+
+[1] Q. Ma, Y. Xu, H. Xu, Z. Jiang, L. Huang, H. Huang. FedSA: A Semi-Asynchronous Federated Learning
+    Mechanism in Heterogeneous Edge Computing. IEEE JSAC 39(12), 2021.
+    doi:10.1109/JSAC.2021.3118435
 """
 
 from collections.abc import Sequence
@@ -25,12 +33,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
+from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import step_size
 from folkman.checks import require
 
 __all__ = ["FedSAServer", "best_number", "fedsa", "relative_rates"]
+
+BIBTEX = r"""@article{fedsa,
+  author = {Ma, Qianpiao and Xu, Yang and Xu, Hongli and Jiang, Zhida and Huang, Liusheng and Huang,
+    He},
+  title = {{FedSA}: A Semi-Asynchronous Federated Learning Mechanism in Heterogeneous Edge
+    Computing},
+  journal = {IEEE Journal on Selected Areas in Communications},
+  volume = {39},
+  number = {12},
+  pages = {3654--3672},
+  year = {2021},
+  doi = {10.1109/JSAC.2021.3118435},
+}"""
+
+NO_BOUND = 2**30  # rounds
 
 
 class FedSAServer(NamedTuple):
@@ -42,19 +66,26 @@ class FedSAServer(NamedTuple):
     counts: Array  # (node,) c_i
     queue: Array  # (node,) slot in which the upload that waits arrived, -1 for none
     slot: Array  # () slots so far
-    answers: Array  # (node,) bool: who is to hear the new model
+    answers: Array  # (node,) bool: who is to receive the new model
 
 
 def best_number(cycle_slots: Sequence[float], step: float, mu: float) -> int:
-    """Return the M that should finish first for mu-strongly convex losses; `cycle_slots` holds the T_i."""
+    """Return the M that should finish first for mu-strongly convex losses.
+
+    `cycle_slots` holds the T_i.
+    """
     require(
-        0 < mu * step < 1, f"mu times step must be between 0 and 1, got {mu * step}; lower the step"
+        0 < mu * step < 1,
+        f"mu times step must be between 0 and 1, got {mu * step}; lower the step",
     )
     cycle = np.asarray(cycle_slots, float)[:, None]
     slots = np.unique(cycle / np.arange(1, 11))  # H
     number = np.floor(np.sum(1 / np.ceil(cycle / slots - 1e-9), axis=0) + 1e-9)  # M(H)
-    number, slots = number[number > 0], slots[number > 0]
-    return int(number[np.argmin(slots / number / -np.log1p(-number / len(cycle) * mu * step))])
+    closes = number > 0
+    number = number[closes]
+    slots = slots[closes]
+    cost = slots / number / -np.log1p(-number / len(cycle) * mu * step)
+    return int(number[np.argmin(cost)])
 
 
 def relative_rates(counts: Array, clip: float) -> Array:
@@ -63,8 +94,9 @@ def relative_rates(counts: Array, clip: float) -> Array:
     return jnp.where(counts > 0, jnp.clip(rates, 1.0 / clip, clip), 1.0)
 
 
+@method
 def fedsa(
-    step: float = 0.1,
+    step: Number = 0.1,
     M: int | None = None,  # noqa: N803 - the paper's name
     aggregation: Literal["retain", "mean"] = "retain",
     bound: int | None = None,
@@ -73,7 +105,7 @@ def fedsa(
     clip: float = 4.0,
     local_steps: int = 1,
 ) -> Algorithm:
-    """Build FedSA; `M` None is half the nodes, rounded up; rates are within a factor `clip` of the step.
+    """Build FedSA; `M` None is half the nodes, rounded up; `clip` bounds the relative rates.
 
     >>> fedsa(step=0.1, M=2, bound=3, late="discard").name
     'fedsa'
@@ -89,18 +121,41 @@ def fedsa(
         f"bound counts rounds, at least 0, got {bound}; leave it out for none",
     )
     require(clip >= 1, f"clip must be at least 1, got {clip}; 1 keeps all rates equal")
-    eta, oldest = step_size(step), 2**30 if bound is None else bound
+    eta = step_size(step)
+    oldest = NO_BOUND if bound is None else bound
     waits = bound is not None and late == "wait"
-    rates = (lambda state: relative_rates(state.counts, clip)) if adaptive else None
 
     def server_init(params: Array, num_nodes: int) -> FedSAServer:
         check_number("M", M, num_nodes)
-        zero, zeros = jnp.zeros((), jnp.int32), jnp.zeros(num_nodes, jnp.int32)
-        return FedSAServer(params, zero, zeros, zeros, zeros - 1, zero, zeros > 0)
+        zero = jnp.zeros((), jnp.int32)
+        zeros = jnp.zeros(num_nodes, jnp.int32)
+        return FedSAServer(
+            params=params,
+            rounds=zero,
+            anchor=zeros,
+            counts=zeros,
+            queue=zeros - 1,
+            slot=zero,
+            answers=zeros > 0,
+        )
+
+    def members(state: FedSAServer, anchor: Array, order: Array, size: int) -> tuple[Array, ...]:
+        """Return M_k (nobody while the round stays open), who is dropped, and whether it closes."""
+        old = state.rounds - anchor
+        arrived = state.queue >= 0
+        dropped = arrived & (old > oldest) & (late == "discard")
+        must = (old >= oldest) & ~state.answers & (late == "wait")
+        waiting = arrived & ~dropped
+        place = jnp.cumsum(waiting[order], dtype=jnp.int32)  # from 1, by arrival
+        rank = jnp.zeros_like(state.queue).at[order].set(place)
+        closes = (jnp.sum(waiting) >= size) & jnp.all(waiting | ~must)
+        last = jnp.maximum(size, jnp.max(jnp.where(must, rank, 0)))
+        return waiting & (rank <= last) & closes, dropped, closes
 
     def receive(state: FedSAServer, inbox: Inbox, key: Array) -> FedSAServer:
         del key
-        dim, size = state.params.shape[0], M or half(len(inbox.heard))
+        dim = state.params.shape[0]
+        size = M or half(len(inbox.heard))
         queue = jnp.where(inbox.heard, state.slot, state.queue)
         anchor = jnp.where(inbox.heard & inbox.finite, versions(inbox, dim), state.anchor)
         order = jnp.argsort(queue, stable=True)
@@ -108,41 +163,43 @@ def fedsa(
         def close(
             _: Array, carry: tuple[Array, Array, FedSAServer]
         ) -> tuple[Array, Array, FedSAServer]:
-            """Close a round if it can be; its model is kept w^k + sum_i part_i w_i."""
+            """Close a round if possible; the model is kept w^k + sum_i part_i w_i."""
             kept, part, s = carry
-            dropped = (s.queue >= 0) & (s.rounds - anchor > oldest) & (late == "discard")
-            waiting, must = (
-                (s.queue >= 0) & ~dropped,
-                (s.rounds - anchor >= oldest) & ~s.answers & (late == "wait"),
+            chosen, dropped, closes = members(s, anchor, order, size)
+            weights = jnp.where(chosen & inbox.finite, inbox.weight, 0.0)
+            if aggregation == "mean":
+                weights = weights / jnp.maximum(jnp.sum(weights), 1e-30)
+            leaves = 1.0 - jnp.sum(weights)
+            answered = chosen | dropped
+            s = s._replace(
+                rounds=s.rounds + closes,
+                counts=s.counts + chosen,
+                queue=jnp.where(answered, -1, s.queue),
+                answers=s.answers | answered,
             )
-            rank = (
-                jnp.zeros_like(queue).at[order].set(jnp.cumsum(waiting[order], dtype=jnp.int32))
-            )  # from 1
-            closes = (jnp.sum(waiting) >= size) & jnp.all(waiting | ~must)
-            members = (
-                waiting & (rank <= jnp.maximum(size, jnp.max(jnp.where(must, rank, 0)))) & closes
-            )
-            weights = jnp.where(members & inbox.finite, inbox.weight, 0.0)
-            weights = (
-                weights / jnp.maximum(jnp.sum(weights), 1e-30) if aggregation == "mean" else weights
-            )
-            leaves, heard = 1.0 - jnp.sum(weights), members | dropped
-            rest = (s.counts + members, jnp.where(heard, -1, s.queue), s.slot, s.answers | heard)
-            return (
-                leaves * kept,
-                leaves * part + weights,
-                FedSAServer(s.params, s.rounds + closes, s.anchor, *rest),
-            )
+            return leaves * kept, leaves * part + weights, s
 
-        none, begun = jnp.zeros_like(inbox.weight), state._replace(queue=queue, answers=queue < -1)
+        none = jnp.zeros_like(inbox.weight)
+        begun = state._replace(queue=queue, answers=queue < -1)  # nobody is answered yet
         kept, part, new = jax.lax.fori_loop(
             0, len(queue) // size, close, (none[0] + 1.0, none, begun)
         )
-        params, anchor = (
-            kept * state.params + inbox.mix(part)[:dim],
-            jnp.where(new.answers, new.rounds, anchor),
+        return new._replace(
+            params=kept * state.params + inbox.mix(part)[:dim],
+            anchor=jnp.where(new.answers, new.rounds, anchor),
+            slot=state.slot + 1,
         )
-        return new._replace(params=params, anchor=anchor, slot=state.slot + 1)
 
-    return around_server("fedsa", server_init, receive, eta, local_steps=local_steps, factors=rates,
-                  assumes=(Assumption.PRESENT,) if waits else (), needs=lambda n: M or half(n))  # fmt: skip
+    return around_server(
+        "fedsa",
+        server_init,
+        receive,
+        eta,
+        local_steps=local_steps,
+        factors=(lambda state: relative_rates(state.counts, clip)) if adaptive else None,
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT} if waits else ()),
+            needs=lambda nodes: M or half(nodes),
+            exact=local_steps == 1,
+        ),
+    )

@@ -106,8 +106,8 @@ def hierfavg(
 
     def update(state: CellNode, inbox: Inbox, loss: Array, grad: Array, key: Array) -> CellNode:
         del inbox, loss, key
-        eta_t = eta(state.updates, grad.dtype)
-        return CellNode(state.params - eta_t * grad, state.steps + 1, state.updates + 1)
+        params = state.params - eta(state.updates, grad.dtype) * grad
+        return CellNode(params, state.steps + 1, state.updates + 1)
 
     def station_init(params: Array, num_nodes: int) -> Station:
         no = jnp.asarray(False)

@@ -1,18 +1,30 @@
 """The methods as a list: who wrote them, what they need, what a message costs."""
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from folkman.builders import find_methods
+
 __all__ = ["bibtex", "describe_price", "print_methods"]
 
 
 def bibtex() -> dict[str, str]:
-    """Return the BibTeX entries of `papers.bib` by key; the key is the method's name."""
-    text = resources.files("folkman.algorithm").joinpath("papers.bib").read_text(encoding="utf-8")
-    entries = re.findall(r"@\w+\{[^@]*?\n\}", text)
-    return {re.match(r"@\w+\{\s*([^,\s]+)", entry).group(1): entry for entry in entries}  # type: ignore[union-attr]
+    """Return the BibTeX entry of each method: the `BIBTEX` of its module, which is not imported."""
+    folder = resources.files("folkman") / "algorithm"
+    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in find_methods()}
+    found = {name: _constant(text, "BIBTEX") for name, text in texts.items()}
+    return {name: entry for name, entry in found.items() if entry is not None}
+
+
+def _constant(text: str, name: str) -> str | None:
+    """Return a string that a module assigns to a name at its top."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    return None
 
 
 def _field(entry: str, name: str) -> str:

@@ -1,12 +1,15 @@
-"""AdaFL's node: as many local steps as the server asks for, and what it can tell of its loss on the way.
+"""AdaFL's node: as many local steps as the server asks for, and estimates of its loss on the way.
 
-    w_i <- w,   then tau times   w_i <- w_i - eta grad F_i(w_i)                                        [1, Algorithm 3]
-    beta_i = ||grad F_i(p_i) - grad F_i(w)|| / ||p_i - w||,   rho_i = |F_i(p_i) - F_i(w)| / ||p_i - w||
+    w_i <- w,   then tau times   w_i <- w_i - eta grad F_i(w_i)                   [1, Algorithm 3]
+    beta_i = ||grad F_i(p_i) - grad F_i(w)|| / ||p_i - w||
+    rho_i  = |F_i(p_i) - F_i(w)| / ||p_i - w||
 
-It uploads w_i, grad F_i(w), F_i(w), beta_i, rho_i and the slots that the steps took. p_i is where it took the last
-gradient of the round before: the authors' code takes one more, at the end model, in time that it does not count.
+It uploads w_i, grad F_i(w), F_i(w), beta_i, rho_i and the slots that the steps took. p_i is where
+the node took the last gradient of the round before: the authors' code takes one more gradient, at
+the end model, in time that it does not count.
 
-[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. IEEE JSAC 37(6), 2019.
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
+    IEEE JSAC 37(6), 2019.
 """
 
 from collections.abc import Callable
@@ -15,7 +18,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, State
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price, State
+from folkman.algorithm.method import Number
+from folkman.algorithm.travel import Server, Star
 
 __all__ = ["LEAST_BETA", "AdaFLState", "adafl_node"]
 
@@ -37,53 +42,78 @@ class AdaFLState(NamedTuple):
 
 
 def adafl_node(
-    step: float,
+    step: Number,
     server_init: Callable[[Array, int], State],
     aggregate: Callable[[State, Inbox, Array], State],
 ) -> Algorithm:
-    """Build the algorithm from its server's side, whose model is the best one known when it is over (phase 3)."""
+    """Build the algorithm from its server's side.
+
+    When the server is done (phase 3), its model is the best one known.
+    """
 
     def init(params: Array, place: Place) -> AdaFLState:
         del place
-        zeros, no, zero = (
-            jnp.zeros_like(params),
-            jnp.zeros((), params.dtype),
-            jnp.zeros((), jnp.int32),
-        )
+        zeros = jnp.zeros_like(params)
+        zero = jnp.zeros((), jnp.int32)
         return AdaFLState(
-            params, zeros, params, zeros, no, jnp.zeros(3, params.dtype), zero + 1, zero, zero
+            params=params,
+            start_grad=zeros,
+            last=params,
+            last_grad=zeros,
+            last_loss=jnp.zeros((), params.dtype),
+            report=jnp.zeros(3, params.dtype),
+            tau=zero + 1,
+            steps=zero,
+            slots=zero,
         )
 
     def receive(state: AdaFLState, inbox: Inbox) -> AdaFLState:
-        payload, heard, dim = inbox.payload(0), inbox.heard[0], state.params.shape[0]
+        payload = inbox.payload(0)  # the server is a node's only neighbour
+        heard = inbox.heard[0]
+        dim = state.params.shape[0]
         steps = jnp.where(heard, 0, state.steps)
         tau = jnp.where(heard, payload[dim].astype(jnp.int32), state.tau)
-        slots = jnp.where(heard, 0, state.slots) + (steps < tau)
         return state._replace(
-            params=jnp.where(heard, payload[:dim], state.params), tau=tau, steps=steps, slots=slots
+            params=jnp.where(heard, payload[:dim], state.params),
+            tau=tau,
+            steps=steps,
+            slots=jnp.where(heard, 0, state.slots) + (steps < tau),
         )
 
     def update(state: AdaFLState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> AdaFLState:
         del inbox, key
-        first, apart = state.steps == 0, jnp.linalg.norm(state.last - state.params)
-        apart = jnp.where(
-            apart > 1e-10, apart, jnp.inf
-        )  # in one place nothing can be told: both are 0
+        first = state.steps == 0
+        apart = jnp.linalg.norm(state.last - state.params)
+        # where p_i = w nothing can be estimated: both are then 0
+        apart = jnp.where(apart > 1e-10, apart, jnp.inf)
         beta = jnp.maximum(jnp.linalg.norm(state.last_grad - grad) / apart, LEAST_BETA)
-        report = jnp.stack([loss, beta, jnp.abs(state.last_loss - loss) / apart])
-        start, told = (
-            jnp.where(first, grad, state.start_grad),
-            jnp.where(first, report, state.report),
-        )
-        moved = state.params - step * grad
+        rho = jnp.abs(state.last_loss - loss) / apart
+        report = jnp.stack([loss, beta, rho])
         return AdaFLState(
-            moved, start, state.params, grad, loss, told, state.tau, state.steps + 1, state.slots
+            params=state.params - step * grad,
+            start_grad=jnp.where(first, grad, state.start_grad),
+            last=state.params,
+            last_grad=grad,
+            last_loss=loss,
+            report=jnp.where(first, report, state.report),
+            tau=state.tau,
+            steps=state.steps + 1,
+            slots=state.slots,
         )
 
     def message(state: AdaFLState) -> Array:
         slots = state.slots[None].astype(state.params.dtype)
         return jnp.concatenate([state.params, state.start_grad, state.report, slots])
 
+    server = Server(
+        init=server_init,
+        receive=aggregate,
+        offers=lambda state: state.answers,
+        message=lambda state: jnp.append(state.params, state.tau.astype(state.params.dtype)),
+        params=lambda state: jnp.where(state.phase == 3, state.best, state.params),
+        rounds=lambda state: state.rounds,
+        price=Price(lambda dim, bits: (dim * bits + 32,)),
+    )
     return Algorithm(
         name="adafl",
         init=init,
@@ -92,17 +122,9 @@ def adafl_node(
         message=message,
         params=lambda state: state.params,
         receive=receive,
-        computes=lambda state: state.steps < state.tau,
-        offers=lambda state: state.steps >= state.tau,
-        prices=lambda dim, bits: (2 * dim * bits + 4 * 32,),
-        server=Server(
-            init=server_init,
-            receive=aggregate,
-            offers=lambda state: state.answers,
-            message=lambda state: jnp.append(state.params, state.tau.astype(state.params.dtype)),
-            params=lambda state: jnp.where(state.phase == 3, state.best, state.params),
-            rounds=lambda state: state.rounds,
-            prices=lambda dim, bits: (dim * bits + 32,),
+        travel=Star(server, ready=lambda state: state.steps >= state.tau),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
+            price=Price(lambda dim, bits: (2 * dim * bits + 4 * 32,)),
         ),
-        assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
     )

@@ -1,32 +1,37 @@
-"""Steps that shrink with the delay, for asynchronous gradient descent x+ = x - g grad F_i(x old by tau slots).
+"""Steps that shrink with the delay, for x+ = x - g grad F_i(x old by tau slots).
 
     none          g = eta
-    staleness     g = eta / max(1, tau)                                                              [1]
-    koloskova     g = eta if tau <= the number of nodes, else min(eta, 1 / (4 L tau))                [2]
-    mishchenko    g = min(eta, 1 / (2 L tau))                                                        [3]
-    wu_1          g = max(eta - sum of the last tau steps, 0)                                        [4]
-    wu_2          g = eta / (tau + 1) if that and the last tau steps sum to at most eta, else 0      [4]
+    staleness     g = eta / max(1, tau)                                                   [1]
+    koloskova     g = eta if tau <= the number of nodes, else min(eta, 1 / (4 L tau))     [2]
+    mishchenko    g = min(eta, 1 / (2 L tau))                                             [3]
+    wu_1          g = max(eta - sum of the last tau steps, 0)                             [4]
+    wu_2          g = eta / (tau + 1) if that and the last tau steps sum to at most eta,
+                  else 0                                                                  [4]
 
-Without delay all of them are eta. The last two keep, at every update, the steps of the window within eta. L is given,
-or estimated as the largest ||grad(v) - grad(v')|| / ||v - v'|| between two gradients of a node so far, which is what
-AdaFL measures; until the second gradient it is 0, and a step eta.
+Without delay all of them are eta. The last two keep, at every update, the steps of the window
+within eta. L is given, or estimated as the largest ||grad(v) - grad(v')|| / ||v - v'|| between two
+gradients of a node so far, as AdaFL does; until the second gradient the estimate is 0 and the step
+is eta.
 
-Differs from [1-4]: recalled, not verified; the constants 1/2 of [3] and a = 1 of [4], whose base step h / L is our eta,
-are our choice; [2] speaks of a server's concurrency, for which we take the number of nodes.
+Differs from [1-4]: recalled, not verified; the constants 1/2 of [3] and a = 1 of [4], whose base
+step h / L is our eta, are our choice; [2] uses a server's concurrency, for which we take the number
+of nodes.
 
 [1] W. Zhang, S. Gupta, X. Lian, J. Liu. Staleness-aware Async-SGD. IJCAI 2016. arXiv:1511.05950
-[2] A. Koloskova, S. Stich, M. Jaggi. Sharper Convergence Guarantees for Asynchronous SGD for Distributed and
-    Federated Learning. NeurIPS 2022. arXiv:2206.08307
-[3] K. Mishchenko, F. Bach, M. Even, B. Woodworth. Asynchronous SGD Beats Minibatch SGD Under Arbitrary Delays.
-    NeurIPS 2022. arXiv:2206.07638
-[4] X. Wu, S. Magnusson, H. R. Feyzmahdavian, M. Johansson. Delay-adaptive Step-sizes for Asynchronous Learning.
-    ICML 2022. arXiv:2202.08550
+[2] A. Koloskova, S. Stich, M. Jaggi. Sharper Convergence Guarantees for Asynchronous SGD for
+    Distributed and Federated Learning. NeurIPS 2022. arXiv:2206.08307
+[3] K. Mishchenko, F. Bach, M. Even, B. Woodworth. Asynchronous SGD Beats Minibatch SGD Under
+    Arbitrary Delays. NeurIPS 2022. arXiv:2206.07638
+[4] X. Wu, S. Magnusson, H. R. Feyzmahdavian, M. Johansson. Delay-adaptive Step-sizes for
+    Asynchronous Learning. ICML 2022. arXiv:2202.08550
 """
 
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
+
+from folkman.checks import require
 
 __all__ = ["DelayMemory", "DelayPolicy", "check_policy", "first_memory", "step_under_delay"]
 
@@ -47,12 +52,14 @@ class DelayMemory(NamedTuple):
 
 def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
     """Refuse a policy that does not exist."""
-    if policy not in POLICIES:
-        raise ValueError(f"delay_policy must be one of {', '.join(POLICIES)}, got {policy!r}")
-    if smoothness is not None and not 0 < smoothness < float("inf"):
-        raise ValueError(
-            f"smoothness is L of the losses, positive and finite, got {smoothness}; leave it out"
-        )
+    require(
+        policy in POLICIES,
+        f"delay_policy must be one of {', '.join(POLICIES)}, got {policy!r}",
+    )
+    require(
+        smoothness is None or 0 < smoothness < float("inf"),
+        f"smoothness is L of the losses, positive and finite, got {smoothness}; leave it out",
+    )
 
 
 def first_memory(policy: DelayPolicy, smoothness: float | None, params: Array) -> DelayMemory:
@@ -60,20 +67,25 @@ def first_memory(policy: DelayPolicy, smoothness: float | None, params: Array) -
     window = WINDOW if policy.startswith("wu") else 0
     estimates = policy in ("koloskova", "mishchenko") and smoothness is None
     kept = jnp.full(params.shape if estimates else (0,), jnp.nan, params.dtype)
-    known = jnp.asarray(smoothness or 0.0, params.dtype)
-    return DelayMemory(jnp.zeros(window, params.dtype), kept, kept, known)
+    return DelayMemory(
+        recent=jnp.zeros(window, params.dtype),
+        point=kept,
+        grad=kept,
+        smoothness=jnp.asarray(smoothness or 0.0, params.dtype),
+    )
 
 
 def step_under_delay(
     memory: DelayMemory,
     policy: DelayPolicy,
+    *,
     eta: Array,
     delay: Array,
     num_nodes: Array,
     point: Array,
     grad: Array,
 ) -> tuple[Array, DelayMemory]:
-    """Return the step g for a gradient whose oldest copy was `delay` slots old, and the new memory."""
+    """Return the step g for a gradient whose oldest copy has the age `delay`, and the memory."""
     if policy == "none":
         return eta, memory
     tau = delay.astype(eta.dtype)
@@ -81,30 +93,29 @@ def step_under_delay(
         return eta / jnp.maximum(tau, 1.0), memory
     if policy in ("koloskova", "mishchenko"):
         memory = _seen(memory, point, grad)
-        bound = 1.0 / (
-            jnp.where(policy == "koloskova", 4.0, 2.0) * jnp.maximum(memory.smoothness * tau, 1e-30)
-        )
+        constant = jnp.where(policy == "koloskova", 4.0, 2.0)
+        bound = 1.0 / (constant * jnp.maximum(memory.smoothness * tau, 1e-30))
         slow = jnp.minimum(eta, bound.astype(eta.dtype))
-        return jnp.where(delay <= num_nodes, eta, slow) if policy == "koloskova" else slow, memory
+        if policy == "koloskova":
+            return jnp.where(delay <= num_nodes, eta, slow), memory
+        return slow, memory
     spent = jnp.sum(jnp.where(jnp.arange(WINDOW) < delay, memory.recent, 0.0))
     if policy == "wu_1":
         step = jnp.maximum(eta - spent, 0.0)
     else:
         fair = eta / (tau + 1.0)
-        step = jnp.where(
-            fair + spent <= eta * (1 + 1e-6), fair, 0.0
-        )  # rounding must not close the window
+        fits = fair + spent <= eta * (1 + 1e-6)  # rounding must not close the window
+        step = jnp.where(fits, fair, 0.0)
     return step, memory._replace(recent=jnp.concatenate([step[None], memory.recent[:-1]]))
 
 
 def _seen(memory: DelayMemory, point: Array, grad: Array) -> DelayMemory:
-    """Return the memory with a better estimate of L, if it is to be estimated."""
+    """Return the memory with a better estimate of L, if L is estimated."""
     if memory.point.size == 0:
         return memory
     way = jnp.linalg.norm(point - memory.point)
     found = jnp.linalg.norm(grad - memory.grad) / way
     usable = jnp.isfinite(found) & (way > 1e-10)
-    largest = jnp.where(
-        usable, jnp.maximum(memory.smoothness, jnp.where(usable, found, 0.0)), memory.smoothness
-    )
+    larger = jnp.maximum(memory.smoothness, jnp.where(usable, found, 0.0))
+    largest = jnp.where(usable, larger, memory.smoothness)
     return memory._replace(point=point, grad=grad, smoothness=largest)

@@ -1,18 +1,19 @@
-"""How received models are put together: the weighted mean, or a rule that a few false ones cannot move far.
+"""How received models are put together: the mean, or a rule that a few false ones cannot move far.
 
     mean           sum_j weight_j x_j
-    trimmed_mean   of each coordinate, the mean without the `trim` largest and `trim` smallest values       [1]
-    median         of each coordinate                                                                      [1]
-    krum           the model with the smallest sum of squared distances to its n - trim - 2 nearest        [2]
+    trimmed_mean   per coordinate, the mean without the `trim` largest and smallest values     [1]
+    median         per coordinate                                                              [1]
+    krum           the model nearest to its n - trim - 2 nearest, by squared distance          [2]
 
-The last three look at which models count (weight > 0) and not at how much: a weight is what a liar would lie about.
-`trim` is the number of false models to withstand, lowered to what the models at hand allow. They write out all models
-that a node holds, so between peers they cost node x node x d; the mean does not.
+The last three use which models count (weight > 0) and not how much: a false node would lie about
+its weight. `trim` is the number of false models to withstand, lowered to what the models at hand
+allow. These rules write out all models that a node holds, so between peers they cost
+node x node x d; the mean does not.
 
-[1] D. Yin, Y. Chen, K. Ramchandran, P. Bartlett. Byzantine-Robust Distributed Learning: Towards Optimal Statistical
-    Rates. ICML 2018. arXiv:1803.01498
-[2] P. Blanchard, E. M. El Mhamdi, R. Guerraoui, J. Stainer. Machine Learning with Adversaries: Byzantine Tolerant
-    Gradient Descent. NeurIPS 2017. arXiv:1703.02757
+[1] D. Yin, Y. Chen, K. Ramchandran, P. Bartlett. Byzantine-Robust Distributed Learning: Towards
+    Optimal Statistical Rates. ICML 2018. arXiv:1803.01498
+[2] P. Blanchard, E. M. El Mhamdi, R. Guerraoui, J. Stainer. Machine Learning with Adversaries:
+    Byzantine Tolerant Gradient Descent. NeurIPS 2017. arXiv:1703.02757
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -70,9 +71,8 @@ def combine(
     if rule == "krum":
         return models[_krum(models, counts, number, trim)]
     cut = jnp.minimum(trim, (number - 1) // 2) if rule == "trimmed_mean" else (number - 1) // 2
-    ordered = jnp.sort(
-        jnp.where(counts[:, None], models, jnp.inf), axis=0
-    )  # those that do not count come last
+    # those that do not count come last
+    ordered = jnp.sort(jnp.where(counts[:, None], models, jnp.inf), axis=0)
     place = jnp.arange(len(models))
     inside = (place >= cut) & (place < number - cut)
     return jnp.sum(jnp.where(inside[:, None], ordered, 0.0), axis=0) / (number - 2 * cut)
@@ -87,6 +87,5 @@ def _krum(models: Array, counts: Array, number: Array, trim: int) -> Array:
     near = jnp.clip(number - trim - 2, 1, jnp.maximum(number - 1, 1))
     ordered = jnp.sort(apart, axis=1)
     score = jnp.sum(jnp.where(jnp.arange(len(models))[None] < near, ordered, 0.0), axis=1)
-    return jnp.argmin(
-        jnp.where(counts, jnp.minimum(score, jnp.finfo(score.dtype).max), jnp.inf)
-    )  # alone: itself
+    finite = jnp.minimum(score, jnp.finfo(score.dtype).max)  # alone it is inf, and itself
+    return jnp.argmin(jnp.where(counts, finite, jnp.inf))

@@ -1,15 +1,17 @@
-"""The node's half that methods around a server share: work from the server's model, and say which model that was.
+"""The node's half that methods around a server share: work from the server's model, then upload.
 
-    w_i <- w^a,   then E times   w_i <- w_i - eta r_i (grad F_i(w_i) + rho (w_i - w^a)),   upload (w_i, a)
+    w_i <- w^a,   then E times   w_i <- w_i - eta r_i (grad F_i(w_i) + rho (w_i - w^a))
+    upload (w_i, a)
 
-A server's message is its model, the version a of it and, where nodes are told different things, a factor r_i for each
-node: on its step, and 0 for a node that shall not upload. With `differences` a node uploads w^a - w_i in place of w_i.
-With `travels(a)` (d,) only those entries are exchanged that it marks; in the others a node goes on with its own, and
-its upload repeats what it uploaded last. Of a server's state three fields are looked at: `params`, `rounds` (which is
-a) and `answers` (node,), who is to hear of it.
+A server's message is its model and the version a of this model. Where nodes get different
+instructions it also has a factor r_i for each node: on its step, and 0 for a node that shall not
+upload. A method that declares `differences` uploads w^a - w_i in place of w_i. With `travels(a)`
+(d,) only those entries are exchanged that it marks; in the others a node goes on with its own, and
+its upload repeats what it uploaded last. Of a server's state three fields are read: `params`,
+`rounds` (which is a) and `answers` (node,), who is to receive the message.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import ceil
 from typing import NamedTuple
 
@@ -17,8 +19,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Inbox, Place, Server, State
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, Price, State
 from folkman.algorithm.pieces.steps import StepSize
+from folkman.algorithm.travel import Server, Star
 from folkman.checks import require
 
 __all__ = ["WorkerState", "around_server", "check_number", "half", "versions"]
@@ -32,12 +35,12 @@ class WorkerState(NamedTuple):
     version: Array  # () a
     factor: Array  # () r_i
     node: Array  # () its number
-    steps: Array  # () local steps done since it heard the model
+    steps: Array  # () local steps done since it received the model
     updates: Array  # () updates done in all
 
 
 def versions(inbox: Inbox, dim: int) -> Array:
-    """Return the version that each upload says it began from, (node,)."""
+    """Return the version of the model that each upload began from, (node,)."""
     return inbox.store[inbox.row, dim].astype(jnp.int32)
 
 
@@ -52,8 +55,10 @@ def check_number(name: str, number: int | None, num_nodes: int = 2**30) -> None:
         number is None or number >= 1,
         f"{name} must be at least 1, got {number}; leave it out for half the nodes",
     )
-    few = number is None or number <= num_nodes
-    require(few, f"{name} must be at most the number of nodes, {num_nodes}, got {number}; lower it")
+    require(
+        number is None or number <= num_nodes,
+        f"{name} must be at most the number of nodes, {num_nodes}, got {number}; lower it",
+    )
 
 
 def around_server(
@@ -64,47 +69,52 @@ def around_server(
     *,
     local_steps: int = 1,
     proximal: float = 0.0,
-    differences: bool = False,
     factors: Callable[[State], Array] | None = None,
     travels: Callable[[Array], Array] | None = None,
     restarts: bool = False,
-    assumes: Iterable[Assumption] = (),
-    needs: Callable[[int], int] | None = None,
+    declares: Declares = Declares(),  # noqa: B008 - immutable
+    server_price: Price | None = None,
 ) -> Algorithm:
-    """Build an algorithm from its server's side; with `restarts` a new model ends the work on the one before."""
+    """Build an algorithm from its server's side.
+
+    With `restarts` a new model ends the work on the one before.
+    """
     require(
         local_steps >= 1,
         f"local_steps must be at least 1, got {local_steps}; 1 is one gradient a round",
     )
+    differences = declares.differences
     keeps_anchor = differences or proximal > 0 or travels is not None
 
     def init(params: Array, place: Place) -> WorkerState:
-        zero, node = jnp.zeros((), jnp.int32), jnp.asarray(place.node, jnp.int32)
-        anchor = params if keeps_anchor else params[:0]
+        zero = jnp.zeros((), jnp.int32)
         return WorkerState(
-            params, anchor, zero.astype(params.dtype), jnp.ones((), params.dtype), node, zero, zero
+            params=params,
+            anchor=params if keeps_anchor else params[:0],
+            version=jnp.zeros((), params.dtype),
+            factor=jnp.ones((), params.dtype),
+            node=jnp.asarray(place.node, jnp.int32),
+            steps=zero,
+            updates=zero,
         )
 
     def receive(state: WorkerState, inbox: Inbox) -> WorkerState:
-        payload, dim = (
-            inbox.payload(0),
-            state.params.shape[0],
-        )  # the server is a node's only neighbour
-        params = (
-            payload[:dim]
-            if travels is None
-            else jnp.where(travels(payload[dim]), payload[:dim], state.params)
-        )
-        anchor = (params if travels is None else upload(state)) if keeps_anchor else state.anchor
-        factor = payload[dim + 1 + state.node] if factors else state.factor
+        payload = inbox.payload(0)  # the server is a node's only neighbour
+        dim = state.params.shape[0]
+        version = payload[dim]
+        params = payload[:dim]
+        anchor = params if keeps_anchor else state.anchor
+        if travels is not None:
+            params = jnp.where(travels(version), params, state.params)
+            anchor = upload(state)
         new = WorkerState(
-            params,
-            anchor,
-            payload[dim],
-            factor,
-            state.node,
-            jnp.zeros((), jnp.int32),
-            state.updates,
+            params=params,
+            anchor=anchor,
+            version=version,
+            factor=payload[dim + 1 + state.node] if factors else state.factor,
+            node=state.node,
+            steps=jnp.zeros((), jnp.int32),
+            updates=state.updates,
         )
         return jax.tree.map(lambda a, b: jnp.where(inbox.heard[0], a, b), new, state)
 
@@ -114,9 +124,11 @@ def around_server(
         del inbox, loss, key
         if proximal > 0:
             grad = grad + proximal * (state.params - state.anchor)
-        eta_t = jnp.asarray(eta(state.updates.astype(grad.dtype)), grad.dtype) * state.factor
+        eta_t = eta(state.updates, grad.dtype) * state.factor
         return state._replace(
-            params=state.params - eta_t * grad, steps=state.steps + 1, updates=state.updates + 1
+            params=state.params - eta_t * grad,
+            steps=state.steps + 1,
+            updates=state.updates + 1,
         )
 
     def upload(state: WorkerState) -> Array:
@@ -125,9 +137,25 @@ def around_server(
         return state.anchor - state.params if differences else state.params
 
     def answer(state: State) -> Array:
-        told = [factors(state).astype(state.params.dtype)] if factors else []
-        return jnp.concatenate([state.params, state.rounds[None].astype(state.params.dtype), *told])
+        dtype = state.params.dtype
+        parts = [state.params, state.rounds[None].astype(dtype)]
+        if factors:
+            parts.append(factors(state).astype(dtype))
+        return jnp.concatenate(parts)
 
+    def gives_up(state: WorkerState, inbox: Inbox) -> Array:
+        del state
+        return inbox.heard[0] & restarts
+
+    server = Server(
+        init=server_init,
+        receive=server_receive,
+        offers=lambda state: state.answers,
+        message=answer,
+        params=lambda state: state.params,
+        rounds=lambda state: state.rounds,
+        price=server_price,
+    )
     return Algorithm(
         name=name,
         init=init,
@@ -136,18 +164,11 @@ def around_server(
         message=lambda state: jnp.append(upload(state), state.version),
         params=lambda state: state.params,
         receive=receive,
-        computes=lambda state: state.steps < local_steps,
-        restarts=lambda _, inbox: inbox.heard[0] & restarts,
-        offers=lambda state: (state.steps >= local_steps) & (state.factor > 0),
-        server=Server(
-            server_init,
-            server_receive,
-            lambda s: s.answers,
-            answer,
-            lambda s: s.params,
-            lambda s: s.rounds,
+        travel=Star(
+            server=server,
+            ready=lambda state: state.steps >= local_steps,
+            uploads=lambda state: state.factor > 0,
+            gives_up=gives_up,
         ),
-        assumes=frozenset(assumes),
-        differences=differences,
-        needs=needs,
+        declares=declares,
     )

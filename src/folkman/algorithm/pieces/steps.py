@@ -5,14 +5,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from folkman.algorithm.method import Number
 from folkman.checks import require, within
 
 __all__ = ["Decay", "StepSize", "step_size"]
 
-StepSize: TypeAlias = Callable[[Array], ArrayLike]  # updates done so far -> step
+StepSize: TypeAlias = Callable[[Array, DTypeLike], Array]  # (updates done so far, dtype) -> step
 LARGEST = 3.4e38  # of a float32
 
 
@@ -30,7 +30,16 @@ class Decay(NamedTuple):
 
 
 def step_size(step: Number, how: Decay = Decay()) -> StepSize:  # noqa: B008 - immutable
-    """Build a schedule from a base step."""
+    """Build a schedule from a base step; a count and a step have the dtype of the gradient."""
+    schedule = _schedule(step, how)
+
+    def eta(updates: Array, dtype: DTypeLike) -> Array:
+        return jnp.asarray(schedule(updates.astype(dtype)), dtype)
+
+    return eta
+
+
+def _schedule(step: Number, how: Decay) -> Callable[[Array], ArrayLike]:
     decay, decay_steps = how
     require(
         within(step, 0, LARGEST),

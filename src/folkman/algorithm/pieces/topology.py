@@ -1,15 +1,15 @@
 """Who mixes with whom: graphs between peers, and symmetric doubly stochastic weights on them.
 
-    W_ij = 1 / (1 + max(deg_i, deg_j))   on edges,   W_ii = 1 - sum_j W_ij              Metropolis [1]
+    W_ij = 1 / (1 + max(deg_i, deg_j))   on edges,   W_ii = 1 - sum_j W_ij      Metropolis [1]
 
     complete   everyone with everyone: W = 1/I
     ring       each with the one before and the one after
     star       all with node 0
-    regular    a random graph in which every node has `degree` neighbours, the same for a given `graph_seed`
-    schedule   whoever hears each other: in the radio's schedule, pairs linked in both directions in this epoch
+    regular    a random graph in which every node has `degree` neighbours, fixed by `graph_seed`
+    schedule   pairs that hear each other: in the radio's schedule, both ways in this epoch
 
-[1] L. Xiao, S. Boyd. Fast linear iterations for distributed averaging. Systems & Control Letters 53, 2004.
-    doi:10.1016/j.sysconle.2004.02.022
+[1] L. Xiao, S. Boyd. Fast linear iterations for distributed averaging. Systems & Control Letters
+    53, 2004. doi:10.1016/j.sysconle.2004.02.022
 """
 
 from typing import Literal, NamedTuple
@@ -60,8 +60,7 @@ class Graph(NamedTuple):
             found = _regular(num_nodes, self.degree, self.graph_seed)
         else:
             raise ValueError(
-                "topology must be complete, ring, star, regular or schedule, "
-                f"got {self.topology!r}"
+                f"topology must be complete, ring, star, regular or schedule, got {self.topology!r}"
             )
         return found & ~np.eye(num_nodes, dtype=bool)
 

@@ -1,0 +1,121 @@
+"""Methods in lock-step: what happens in a round, without the bookkeeping of rounds.
+
+    in a round     a node takes as many gradients as the method asks for, then offers its message
+    between two    when all have offered, each node hears its neighbours, and the next round begins
+
+A method says what one gradient does to a node's memory and what the end of a round makes of it.
+Counting gradients, and waiting for the others, is done here.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
+from folkman.algorithm.travel import Mixing, Rounds
+
+__all__ = ["Gradient", "Memory", "RoundState", "in_rounds"]
+
+Memory: TypeAlias = Any  # a NamedTuple of arrays: what the method remembers
+
+
+class RoundState(NamedTuple):
+    """What a node remembers."""
+
+    memory: Memory
+    taken: Array  # () gradients of this round
+    updates: Array  # () gradients in all
+    rounds: Array  # () rounds done
+
+
+class Gradient(NamedTuple):
+    """One gradient, and where in the round it was taken."""
+
+    value: Array  # (d,) grad F_i(v)
+    loss: Array  # () F_i(v)
+    inbox: Inbox
+    key: Array  # of the draws that go with it
+    taken: Array  # () gradients of this round before it
+    updates: Array  # () gradients before it in all
+    rounds: Array  # () rounds done
+
+
+def in_rounds(
+    name: str,
+    *,
+    first: Callable[[Array, Place], Memory],
+    gradient: Callable[[Memory, Gradient], Memory],
+    end: Callable[[Memory, Inbox], Memory],
+    message: Callable[[Memory], Array],
+    params: Callable[[Memory], Array],
+    mixing: Mixing | None = None,
+    gradients: int | Callable[[Memory], Array] = 1,
+    point: Callable[[Memory, Inbox, Array], Array] | None = None,
+    declares: Declares = Declares(),  # noqa: B008 - immutable
+) -> Algorithm:
+    """Build a method in lock-step.
+
+    `first(w0, place)` is the memory at the start, `gradient(memory, gradient)` the memory after one
+    gradient, and `end(memory, inbox)` the memory after a round, whose messages are in the inbox. A
+    round has `gradients`, which may depend on the memory. A gradient is taken at
+    `point(memory, inbox, gradients of this round so far)`, by default at the params.
+    """
+
+    def number(memory: Memory) -> Array:
+        return jnp.asarray(gradients(memory) if callable(gradients) else gradients, jnp.int32)
+
+    def init(start: Array, place: Place) -> RoundState:
+        zero = jnp.zeros((), jnp.int32)
+        return RoundState(first(start, place), taken=zero, updates=zero, rounds=zero)
+
+    def receive(state: RoundState, inbox: Inbox) -> RoundState:
+        over = jnp.any(inbox.heard)
+        memory = jax.tree.map(
+            lambda new, old: jnp.where(over, new, old), end(state.memory, inbox), state.memory
+        )
+        return RoundState(
+            memory=memory,
+            taken=jnp.where(over, 0, state.taken),
+            updates=state.updates,
+            rounds=state.rounds + over,
+        )
+
+    def place_of_gradient(state: RoundState, inbox: Inbox) -> Array:
+        if point is None:
+            return params(state.memory)
+        return point(state.memory, inbox, state.taken)
+
+    def update(state: RoundState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> RoundState:
+        found = Gradient(
+            value=grad,
+            loss=loss,
+            inbox=inbox,
+            key=key,
+            taken=state.taken,
+            updates=state.updates,
+            rounds=state.rounds,
+        )
+        return RoundState(
+            memory=gradient(state.memory, found),
+            taken=state.taken + 1,
+            updates=state.updates + 1,
+            rounds=state.rounds,
+        )
+
+    return Algorithm(
+        name=name,
+        init=init,
+        point=place_of_gradient,
+        update=update,
+        message=lambda state: message(state.memory),
+        params=lambda state: params(state.memory),
+        receive=receive,
+        travel=Rounds(
+            ready=lambda state: state.taken >= number(state.memory),
+            mixing=mixing,
+        ),
+        declares=declares,
+    )
