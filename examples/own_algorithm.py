@@ -1,8 +1,9 @@
 """A peer-to-peer algorithm of one's own: D-PSGD in its combine-then-adapt form, in 20 lines of code.
 
-    x_i <- sum_j w_ij x_j - eta grad F_i(x_i)                                        [1, Algorithm 1]
+    x_i <- sum_j w_ij x_j - eta grad F_i(x_i)                                     [1, Algorithm 1]
 
-[1] X. Lian et al. Can Decentralized Algorithms Outperform Centralized Algorithms? NeurIPS 2017. arXiv:1705.09056
+[1] X. Lian et al. Can Decentralized Algorithms Outperform Centralized Algorithms? NeurIPS 2017.
+    arXiv:1705.09056
 """
 
 from typing import NamedTuple
@@ -18,12 +19,13 @@ class GossipState(NamedTuple):
     params: Array  # (d,) x_i
 
 
-def gossip(step: float) -> fm.Algorithm:
+@fm.method
+def gossip(step: fm.Number = 0.5) -> fm.Algorithm:
     def update(
         state: GossipState, inbox: fm.Inbox, loss: Array, grad: Array, key: Array
     ) -> GossipState:
         del loss, key
-        mixed = inbox.own_weight * state.params + inbox.mix(inbox.weight)
+        mixed = inbox.own_weight * state.params + inbox.mix()
         return GossipState(mixed - step * grad)
 
     return fm.Algorithm(
@@ -40,6 +42,5 @@ if __name__ == "__main__":
     problem = fm.make_problem(fm.load("digits"), "softmax", 5)
     for gamma in (1, 5):
         run = fm.simulate(problem, fm.snapshot(gamma), gossip(step=0.5), slots=300)
-        print(
-            f"gamma {gamma}: loss {run.last('train_loss'):.3f}, disagreement {run.last('consensus'):.3f}"
-        )
+        loss, apart = run.last("train_loss"), run.last("consensus")
+        print(f"gamma {gamma}: loss {loss:.3f}, disagreement {apart:.3f}")

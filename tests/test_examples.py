@@ -123,6 +123,25 @@ def test_ones_own_algorithm_is_at_most_thirty_lines_and_learns(tmp_path):
     assert all(float(x) < 0.5 for x in re.findall(r"loss ([\d.]+)", printed))
 
 
+def test_gradient_tracking_is_exact_where_d_psgd_is_not(tmp_path):
+    path = ROOT / "examples" / "gradient_tracking.py"
+    own = code_lines(path)
+
+    printed = subprocess.run(
+        [sys.executable, path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    ).stdout
+
+    tracking, gossip = (float(x) for x in re.findall(r"optimum (\S+)", printed))
+    assert tracking < 1e-4
+    assert gossip > 1e-2
+    assert len(own[: own.index('if __name__ == "__main__":')]) <= 40
+
+
 def test_ones_own_algorithm_is_d_psgd(x64, tmp_path):
     """Complete graph with uniform weights and no delay: its equation, x_i <- mean_j x_j - eta grad F_i(x_i)."""
     import importlib.util

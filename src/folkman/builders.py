@@ -14,7 +14,7 @@ CONTRACT = ("base", "method", "travel")
 
 
 class Builders(Mapping[str, Callable[..., Built]], Generic[Built]):
-    """A table name -> builder, made of names -> "module:attribute". Listing names imports nothing."""
+    """A table name -> builder, made of names -> "module:attribute"; listing imports nothing."""
 
     def __init__(self, homes: Mapping[str, str]) -> None:
         self._homes = dict(homes)

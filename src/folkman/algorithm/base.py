@@ -79,7 +79,7 @@ class Inbox:
     coming: Array | None = None  # (nbr,) bool: on its way, where the carrier can tell
 
     def mix(self, weights: Array | None = None) -> Array:
-        """Return sum_j weights_j x_j over the held payloads x_j; by the inbox's own weights if None."""
+        """Return sum_j weights_j x_j over the held payloads x_j; None: the inbox's own weights."""
         weights = self.weight if weights is None else weights
         row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
         return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits

@@ -122,7 +122,7 @@ class Rounds(Travel):
 
 @dataclass(frozen=True)
 class Star(Travel):
-    """Around a server: a node computes until it is `ready`, then uploads and waits for an answer."""
+    """Around a server: a node computes until it is `ready`, then uploads and waits."""
 
     role = "server"
     a_round = "I ({up}) + {down}"

@@ -138,11 +138,12 @@ def link_price(link: Callable[[int, int], int]) -> Price:
 def _table(
     adjacency: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:
-    """Return of each node its neighbours, its place among the neighbours of each, and its degree."""
+    """Return of each node its neighbours, its place among those of each of them, its degree."""
     degree = adjacency.sum(axis=1)
     require(
         degree.max() <= MOST_NEIGHBOURS,
-        f"a node can have {MOST_NEIGHBOURS} neighbours, got {degree.max()}; take a sparser topology",
+        f"a node can have {MOST_NEIGHBOURS} neighbours, got {degree.max()}; "
+        "take a sparser topology",
     )
     # neighbours first, in order
     nbr = np.argsort(~adjacency, axis=1, kind="stable")[:, : max(1, degree.max())]

@@ -9,7 +9,7 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def segments(shapes: Shapes | None, dim: int) -> tuple[slice, ...]:
-    """Return the slice of each tensor, in order; without shapes the vector of length `dim` is one tensor.
+    """Return the slice of each tensor, in order; without shapes the vector is one tensor.
 
     >>> segments(((2, 3), (3,)), 9)
     (slice(0, 6, None), slice(6, 9, None))

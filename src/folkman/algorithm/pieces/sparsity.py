@@ -1,13 +1,15 @@
 """Sparse models: how many parameters of each tensor are kept, and masks that lose and gain as many.
 
-    density_l = min(1, eps (sum of dims_l) / (product of dims_l)),   eps such that density d are kept in all    ERK [1]
-    n = ceil((f/2) (1 + cos(pi r / R)) |m|) entries of each tensor are dropped and regrown in round r               [1]
+    density_l = min(1, eps (sum of dims_l) / (product of dims_l)),
+                eps such that density d are kept in all                                     ERK [1]
+    n = ceil((f/2) (1 + cos(pi r / R)) |m|) entries of each tensor are dropped and regrown
+                in round r                                                                      [1]
 
-Dropped are those of smallest magnitude; regrown are, of all that are then left out, those of highest score. So |m| of
-each tensor never changes. From round R on nothing moves.
+Dropped are those of smallest magnitude; regrown are, of all that are then left out, those of
+highest score. So |m| of each tensor never changes. From round R on nothing moves.
 
-[1] U. Evci, T. Gale, J. Menick, P. S. Castro, E. Elsen. Rigging the Lottery: Making All Tickets Winners. ICML 2020.
-    arXiv:1911.11134
+[1] U. Evci, T. Gale, J. Menick, P. S. Castro, E. Elsen. Rigging the Lottery: Making All Tickets
+    Winners. ICML 2020. arXiv:1911.11134
 """
 
 from math import floor, prod
@@ -52,7 +54,7 @@ class Sparsity(NamedTuple):
         )
 
     def parts(self, dim: int) -> list[tuple[slice, int]]:
-        """Return of each tensor its slice of the flat vector and how many of its entries are kept."""
+        """Return of each tensor its slice of the flat vector, and how many entries are kept."""
         numbers = kept(self.shapes or ((dim,),), self.density, self.layers)
         return list(zip(segments(self.shapes, dim), numbers, strict=True))
 
