@@ -206,7 +206,7 @@ __all__ = [
     "twafl",
     "use_cores",
 ]
-__all__ += [name for name in _METHODS if name not in __all__]  # pyright: ignore
+__all__ += [name for name in _METHODS if name not in __all__]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,8 +12,8 @@ steps.
 
 Rows of zeros play no part. A ridge of 1e-12 (1.2e-5 in float32) on the unit diagonal lets rows be
 parallel; g~ is then off by about the ridge times the weights, which grow large where the rows leave
-g~ hardly any room. After ten steps per row it gives up with the best so far; 2000 random programs of
-14 rows in 4 dimensions took at most 18 steps.
+g~ hardly any room. After ten steps per row it gives up with the best so far; 2000 random programs
+of 14 rows in 4 dimensions took at most 18 steps.
 
 [1] C. L. Lawson, R. J. Hanson. Solving Least Squares Problems. SIAM, 1995.
     doi:10.1137/1.9781611971217
