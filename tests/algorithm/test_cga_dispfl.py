@@ -281,6 +281,7 @@ def test_models_and_cross_gradients_are_paid_for_what_they_are(quadratics):
 def test_compressed_gradients_cost_a_bit_an_entry_and_a_number_a_tensor(x64, compress, link):
     algorithm = compcga(STEP, compress, topology="star", shapes=SHAPES)
     priced = algorithm.declares.price
+    assert priced is not None
     hub = algorithm.init(jnp.ones(DIM), Place(jnp.asarray(0), NODES, jax.random.key(0)))
     crosses = hub.plain.memory._replace(crossing=jnp.asarray(True))
     sends_links = hub._replace(plain=hub.plain._replace(memory=crosses))

@@ -1,6 +1,6 @@
 """Gossip between peers: D-PSGD, AD-PSGD, SGP, SWIFT, DFedAvgM by their equations, invariants and reductions."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -32,7 +32,8 @@ from folkman.algorithm.swift import offered_weights, swift
 from folkman.algorithm.travel import Mixing
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS
-from folkman.radio.loss import Lossy
+from folkman.radio.delivery import as_value
+from folkman.radio.loss import Lossy, LossyPeers
 from reference import plain
 
 STEP, NODES = 0.1, 6
@@ -48,11 +49,20 @@ DIRECTED = np.concatenate(
 )  # (rx, tx); strongly connected, irregular
 
 
-class Roomy(Lossy):
-    """Losses over copies that come out of order; with room for a copy of each receiver besides the newest ones."""
+class RoomyPeers(LossyPeers):
+    """With room for a copy of each receiver besides the newest ones."""
 
     def versions(self, num_nodes):
-        return self.network.versions(num_nodes) + num_nodes
+        return self.beneath.versions(num_nodes) + num_nodes
+
+
+@as_value("network", "loss")
+@dataclass(frozen=True)
+class Roomy(Lossy):
+    """Losses over copies that come out of order."""
+
+    def peers(self):
+        return RoomyPeers(self.network.peers(), self.loss)
 
 
 LOSSY = Roomy(iid(4), 0.3)
