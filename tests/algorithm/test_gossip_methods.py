@@ -1,6 +1,6 @@
 """Gossip between peers: D-PSGD, AD-PSGD, SGP, SWIFT, DFedAvgM by their equations, invariants and reductions."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -32,6 +32,10 @@ from folkman.algorithm.swift import offered_weights, swift
 from folkman.algorithm.travel import Mixing
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS
+<<<<<<< HEAD
+=======
+from folkman.radio.delivery import as_value
+>>>>>>> methods-18
 from folkman.radio.loss import Lossy, LossyPeers
 from reference import plain
 
@@ -55,6 +59,11 @@ class RoomyPeers(LossyPeers):
         return self.beneath.versions(num_nodes) + num_nodes
 
 
+<<<<<<< HEAD
+=======
+@as_value("network", "loss")
+@dataclass(frozen=True)
+>>>>>>> methods-18
 class Roomy(Lossy):
     """Losses over copies that come out of order."""
 
@@ -235,14 +244,16 @@ def test_dpsgd_with_identity_weights_is_isolated_descent(quadratics):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "field"), [(dpsgd, "params"), (sgp, "mass")], ids=["dpsgd", "sgp"]
+    ("algorithm", "part"),
+    [(dpsgd, lambda memory: memory.params), (sgp, lambda mass: mass)],
+    ids=["dpsgd", "sgp"],
 )
-def test_without_gradients_nodes_agree_at_the_second_eigenvalue(quadratics, algorithm, field):
+def test_without_gradients_nodes_agree_at_the_second_eigenvalue(quadratics, algorithm, part):
     rate = np.sort(np.abs(np.linalg.eigvalsh(ring())))[-2]
 
     states = steps_of(quadratics(nodes=NODES), ideal(), algorithm(1.0, **SPREAD), 30)
 
-    errors = np.array([spread_of(models) for models in getattr(states, field)[5:]])
+    errors = np.array([spread_of(models) for models in part(states.memory)[5:]])
     assert errors[0] > 0.1
     assert (errors[1:] <= rate * errors[:-1] * (1 + 1e-9) + 1e-14).all()
     np.testing.assert_allclose(errors[-1] / errors[-2], rate, rtol=1e-3)  # and no faster in the end

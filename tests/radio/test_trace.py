@@ -67,7 +67,7 @@ def test_a_timeline_of_another_size_is_refused(digits):
 
 
 def test_a_timeline_between_peers_has_no_server(digits):
-    with pytest.raises(ValueError, match="needs a network around a server"):
+    with pytest.raises(ValueError, match="does not carry uploads to a server"):
         simulate(digits, replay(record_timeline(snapshot(2), 5, 8)), fedavg(), slots=8)
 
 

@@ -137,6 +137,5 @@ def compcga(
         travel=replace(rounds, ready=lambda state: rounds.ready(state.plain)),
         declares=plain.declares._replace(
             price=link_price(link_bits)._replace(form=lambda state: price.form(state.plain)),
-            draws=True,
         ),
     )

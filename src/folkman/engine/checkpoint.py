@@ -57,7 +57,7 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
     like = _as_roomy(like, arrays)
     expected = _named(like.carry)
     for name, leaf in expected.items():
-        found = arrays.get(name)
+        found = arrays[name] = _lengthened(name, arrays.get(name), leaf)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             raise ValueError(
                 f"checkpoint entry '{name}' should be {leaf.dtype}{list(leaf.shape)}, {path} has "
@@ -76,6 +76,16 @@ def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
         return like
     roomy = medium._replace(snapshots=widen(medium.snapshots, saved.shape[0]))
     return like._replace(carry=like.carry._replace(medium=roomy))
+
+
+def _lengthened(name: str, saved: Any, leaf: np.ndarray) -> Any:
+    """Return a delay law's trail as long as it is kept now; one of before ends where it was looked at.
+
+    Its last row stands for all older ones.
+    """
+    if saved is None or not name.endswith(".trail") or saved.ndim != 2:
+        return saved
+    return np.pad(saved, ((0, max(len(leaf) - len(saved), 0)), (0, 0)), mode="edge")
 
 
 def _named(carry: Any) -> dict[str, np.ndarray]:
