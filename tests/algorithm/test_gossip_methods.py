@@ -32,10 +32,7 @@ from folkman.algorithm.swift import offered_weights, swift
 from folkman.algorithm.travel import Mixing
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS
-<<<<<<< HEAD
-=======
 from folkman.radio.delivery import as_value
->>>>>>> methods-18
 from folkman.radio.loss import Lossy, LossyPeers
 from reference import plain
 
@@ -59,11 +56,8 @@ class RoomyPeers(LossyPeers):
         return self.beneath.versions(num_nodes) + num_nodes
 
 
-<<<<<<< HEAD
-=======
 @as_value("network", "loss")
 @dataclass(frozen=True)
->>>>>>> methods-18
 class Roomy(Lossy):
     """Losses over copies that come out of order."""
 

@@ -1,7 +1,7 @@
 """The row of metrics at a recorded slot, from the carry and the host's totals."""
 
 from math import nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,11 @@ __all__ = [
     "row_of",
     "traffic_bits",
 ]
+
+
+MOST_KNOWN = 16
+_KNOWN_PRICES: dict[Any, list[list[float]]] = {}
+"""Prices of the last few simulations: every row asks for them, and tracing a message takes time."""
 
 
 class Counts(NamedTuple):
@@ -163,18 +168,30 @@ def _rounds(simulation: "Simulation", mark: "Mark") -> float:
 
 def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
     """Return the bits on air with a broadcast counted once, and with each receiver counted."""
+    up, copies, down = _on_air(simulation)
+    sent, sent_copies, served, served_copies = totals.traffic
+    once = _priced(sent, up) + _priced(served, down)
+    return once, _priced(sent_copies, copies) + _priced(served_copies, down)
+
+
+def _on_air(simulation: "Simulation") -> list[list[float]]:
+    """Return what each form of a node's message, a copy of it and a server's message costs."""
     problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
+    alike = (algorithm, network, problem.dim, problem.num_nodes, problem.initial.dtype)
+    if alike in _KNOWN_PRICES:
+        return _KNOWN_PRICES[alike]
     up, down = medium_of(algorithm, network).prices(problem)
     price, copies = algorithm.declares.price, up
     if price is not None and price.copy_bits is not None:
         copies = price.copy_bits(problem.dim, network.bits_per_parameter)
-    on_air = [
-        [float(np.asarray(network.payload_bits(price))) for price in side]
+    found = [
+        [float(np.asarray(network.payload_bits(bits))) for bits in side]
         for side in (up, copies, down)
     ]
-    sent, sent_copies, served, served_copies = totals.traffic
-    once = _priced(sent, on_air[0]) + _priced(served, on_air[2])
-    return once, _priced(sent_copies, on_air[1]) + _priced(served_copies, on_air[2])
+    while len(_KNOWN_PRICES) >= MOST_KNOWN:
+        _KNOWN_PRICES.pop(next(iter(_KNOWN_PRICES)))
+    _KNOWN_PRICES[alike] = found
+    return found
 
 
 def _priced(counts: tuple[int, ...], each: list[float]) -> int:
