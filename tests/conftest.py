@@ -15,6 +15,8 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+# One thread a process: those of OpenMP spin while they wait, and the workers share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax
 import numpy as np
