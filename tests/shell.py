@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import pytest
 
 from folkman.cli import main
 
@@ -52,6 +53,32 @@ def python(*arguments: object, cwd: Path) -> Done:
     return _run(
         lambda: runpy.run_path(str(file), run_name="__main__"), words, cwd, str(file.parent)
     )
+
+
+EMPTY = {
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+    "png": b"\x89PNG\r\n\x1a\n",
+    "pdf": b"%PDF-1.4\n",
+}
+
+
+@contextlib.contextmanager
+def undrawn() -> Iterator[None]:
+    """Keep figures empty: for runs whose report is beside the point, and most of their time."""
+    from matplotlib.figure import Figure
+
+    def save(_: Figure, target: Any, **options: Any) -> None:
+        data = EMPTY[options.get("format") or Path(target).suffix[1:]]
+        if isinstance(target, io.StringIO):
+            target.write(data.decode())
+        elif isinstance(target, io.BytesIO):
+            target.write(data)
+        else:
+            Path(target).write_bytes(data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save)
+        yield
 
 
 def _run(

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from folkman.cli import main
 from folkman.experiment.batch import run_batch
 from folkman.experiment.jobs import run_anywhere, run_order
 from folkman.experiment.plan import axes_of, plan
 from folkman.record.store import SweepFolder
 from folkman.record.table import arms_of
+from shell import folkman, undrawn
 
 BASE = """
 slots = 40
@@ -38,12 +38,6 @@ SWEEP = BASE + "[grid]\nnetwork.gamma = [2, 3]\n"
 
 def command(*arguments):
     return [sys.executable, "-m", "folkman", *map(str, arguments)]
-
-
-def folkman(*arguments, cwd):
-    return subprocess.run(
-        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=400, check=False
-    )
 
 
 class Here:
@@ -119,7 +113,9 @@ def test_a_job_is_an_ordinary_run_folder(quiet, tmp_path):
     """Its configuration, run by itself, gives its rows."""
     folder, _ = quiet
     job = json.loads((folder / "index.json").read_text())["jobs"][0]
-    done = folkman("run", folder / job["folder"] / "config.toml", "--out", "alone", cwd=tmp_path)
+    with undrawn():
+        config = folder / job["folder"] / "config.toml"
+        done = folkman("run", config, "--out", "alone", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     one, two = (
@@ -373,9 +369,7 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["compare", "later", "--at", "noon"], "--at looks like seconds=100"),
     ],
 )
-def test_wrong_input_is_answered_in_one_sentence(
-    tmp_path, monkeypatch, capsys, arguments, complaint
-):
+def test_wrong_input_is_answered_in_one_sentence(tmp_path, arguments, complaint):
     (tmp_path / "empty.toml").write_text("[grid]\n")
     (tmp_path / "twice.toml").write_text("[grid]\nnodes = [2]\nnodes = [3]\n")
     (tmp_path / "later" / "sweep").mkdir(parents=True)
@@ -386,34 +380,21 @@ def test_wrong_input_is_answered_in_one_sentence(
     (tmp_path / "later" / "sweep" / "sweep.toml").touch()
     (tmp_path / "later" / "sweep" / "index.json").write_text('{"format": 9}')
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["folkman", *arguments])
 
-    with pytest.raises(SystemExit) as ended:
-        main()
+    done = folkman(*arguments, cwd=tmp_path)
 
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
+    assert done.returncode == 2
+    assert complaint in done.stderr
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
-def test_compare_prints_tables_and_writes_files(quiet, tmp_path, monkeypatch, capsys):
+def test_compare_prints_tables_and_writes_files(quiet, tmp_path):
     folder, _ = quiet
-    monkeypatch.chdir(tmp_path)
     for form, expected in (("text", "* best"), ("markdown", "| ---: |"), ("latex", r"\toprule")):
-        monkeypatch.setattr(
-            sys, "argv", ["folkman", "compare", str(folder), "--format", form, "--out", f"t.{form}"]
-        )
-        with pytest.raises(SystemExit):
-            main()
+        folkman("compare", folder, "--format", form, "--out", f"t.{form}", cwd=tmp_path)
         assert expected in (tmp_path / f"t.{form}").read_text()
-    capsys.readouterr()
-    monkeypatch.setattr(
-        sys, "argv", ["folkman", "compare", str(folder), "--metric", "train_loss", "--json"]
-    )
-    with pytest.raises(SystemExit):
-        main()
-    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    done = folkman("compare", folder, "--metric", "train_loss", "--json", cwd=tmp_path)
+    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
     assert [row["num_seeds"] for row in rows] == [2, 2]
     assert sorted(row["rank"] == "winner" for row in rows) == [False, True]
 
