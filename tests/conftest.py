@@ -1,6 +1,7 @@
 """Shared by all tests: a strict JAX, float64 on request, and small problems with known answers."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,25 +29,30 @@ from folkman.problem.problem import Problem, make_problem
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 
 
-LONGEST = (
-    "test_examples.py",
-    "test_reproduce.py",
-    "test_cli.py",
-    "test_cluster.py",
-    "test_docs_shell.py",
-    "test_known_answers.py",
-    "test_sweep_run.py",
-)
-"""Files that take minutes. They come first, so that the workers end together."""
+PROCESS = {
+    "test_two_cores_compute_what_one_does",
+    "test_the_command_prints_the_promised_object",
+}
+"""Tests that start processes and do not say so themselves."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where tests that start processes are left out, let none start one: it would go unseen."""
+    if "not process" in config.option.markexpr:
+        sys.addaudithook(_refuse_python)
+
+
+def _refuse_python(event: str, arguments: tuple[object, ...]) -> None:
+    within = "PYTEST_CURRENT_TEST" in os.environ  # not when the workers are started
+    if event == "subprocess.Popen" and within and str(arguments[0]) == sys.executable:
+        pytest.fail(f"a test that starts Python is marked `process`: {arguments[1]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the files, the longest first; the rest as they were."""
-    items.sort(
-        key=lambda item: (
-            LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
-        )
-    )
+    """Mark the tests of `PROCESS`."""
+    for item in items:
+        if item.name in PROCESS:
+            item.add_marker("process")
 
 
 _SINCE_CLEARED = [0]

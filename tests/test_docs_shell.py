@@ -80,6 +80,15 @@ def found(line, table):
 HAVING = [
     page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))
 ]
+STARTS = ("folkman up", "folkman report sweeps/gammas --jobs")
+"""Commands that begin so start processes."""
+
+
+def told(page):
+    """Return a page as a parameter: its name, and whether its commands start processes."""
+    starts = any(line.startswith(STARTS) for line in commands(page))
+    marks = [pytest.mark.process] if starts else []
+    return pytest.param(page, id=str(page.relative_to(ROOT / "docs")), marks=marks)
 
 
 def is_plain(line):
@@ -172,7 +181,7 @@ def visit_and_end(line, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", HAVING, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("page", [told(page) for page in HAVING])
 def test_commands_run_from_top_to_bottom(page, before, tmp_path):
     for name in TAKEN.get(str(page.relative_to(ROOT / "docs")), ()):
         there = before / name
@@ -196,6 +205,8 @@ def test_the_tables_hold_nothing_that_no_page_has():
     assert set(PARSED_ONLY) == {found(line, PARSED_ONLY) for line in every} - {None}
     run = [line for line in every if found(line, PARSED_ONLY) is None]
     assert set(ADDED) == {found(line, ADDED) for line in run} - {None}
+    for start in STARTS:
+        assert any(line.startswith(start) for line in run)
     assert set(TAKEN) <= {str(page.relative_to(ROOT / "docs")) for page in HAVING}
 
 

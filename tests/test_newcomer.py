@@ -249,6 +249,7 @@ def swept(study):
     return study / "sweep"
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_sweep_in_processes_gives_the_numbers_of_the_run(study, swept):
     index = json.loads((swept / "index.json").read_text())
@@ -267,6 +268,7 @@ def test_a_sweep_in_processes_gives_the_numbers_of_the_run(study, swept):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_sweep_is_not_gone_on_with_after_a_file_has_changed(study, swept):
     source = (study / "links.py").read_text()

@@ -71,9 +71,10 @@ def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
     assert (tmp_path / "c.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path):
-    arguments = [*FAST, "--set", "slots=4000", "--set", "record_every=50"]
+    arguments = [*FAST, "--set", "slots=4000", "--set", "record_every=200"]
     # a shell that runs the tests in the background has SIGINT ignored in all its children: take it back
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
@@ -176,6 +177,7 @@ def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):
     assert (tmp_path / "r" / "metrics.parquet").is_file()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [2000, 3000])
 def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
@@ -202,6 +204,7 @@ def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.process
 def test_help_answers_without_the_heavy_packages():
     code = (
         "import sys\nfrom folkman.cli import app\nimport typer.testing\n"
@@ -224,6 +227,7 @@ def test_the_data_listing_says_what_is_missing(folkman, tmp_path):
     assert "folkman data fetch mnist" in done.stdout
 
 
+@pytest.mark.process
 def test_the_installed_command_is_the_module():
     script = Path(sys.executable).with_name("folkman")
     done = subprocess.run(

@@ -120,6 +120,7 @@ def await_line(log, text, timeout_s=120):
         time.sleep(0.1)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_local_cluster_gives_the_same_table(tmp_path):
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("[2, 3]", "[2]"))
@@ -137,6 +138,7 @@ def test_a_local_cluster_gives_the_same_table(tmp_path):
     assert one == two
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
     friend = authority(tmp_path / "friend", "friend", ["127.0.0.1"])
@@ -176,6 +178,7 @@ def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_limits_of_a_cluster_that_is_there_are_its_own_and_told(tmp_path):
     """Workers started with 3 and 4 GB: the sweep says so, and refuses to promise another limit."""
@@ -270,6 +273,7 @@ def may_make_namespaces():
     return made
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.soak
 def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker(tmp_path):

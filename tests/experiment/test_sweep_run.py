@@ -77,6 +77,7 @@ def here(folder, text=SWEEP, engine=None):
     return run_batch(plan(raw, axes_of(raw)), folder, engine), engine
 
 
+@pytest.mark.process
 def test_a_sweep_leaves_what_it_says(quiet):
     folder, done = quiet
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -109,6 +110,7 @@ def test_a_sweep_leaves_what_it_says(quiet):
         }
 
 
+@pytest.mark.process
 def test_a_job_is_an_ordinary_run_folder(quiet, tmp_path):
     """Its configuration, run by itself, gives its rows."""
     folder, _ = quiet
@@ -125,6 +127,7 @@ def test_a_job_is_an_ordinary_run_folder(quiet, tmp_path):
     assert one["train_loss"].to_pylist() == pytest.approx(two["train_loss"].to_pylist(), rel=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tmp_path):
     folder, _ = quiet
@@ -177,6 +180,7 @@ def _alive(store):
     return any(pid and Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_two_sweeps_at_once_on_one_store_run_each_job_once(quiet, tmp_path):
     folder, _ = quiet
@@ -200,6 +204,7 @@ def test_two_sweeps_at_once_on_one_store_run_each_job_once(quiet, tmp_path):
     assert tables[0] == tables[1] == (folder / "results.parquet").read_bytes()
 
 
+@pytest.mark.process
 def test_a_failing_job_is_listed_with_its_log_and_the_others_are_kept(quiet, tmp_path):
     """Of 60 samples, 500 nodes have none: found when the data are split, on a worker."""
     folder, _ = quiet
@@ -233,6 +238,7 @@ def test_a_failing_job_is_listed_with_its_log_and_the_others_are_kept(quiet, tmp
     assert index["store"] == str((folder / "jobs").resolve())
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_full_disk_is_told_loses_nothing_and_can_be_resumed(tmp_path):
     """A limit on the size of a written file stands in for the disk: below a model's."""
@@ -258,6 +264,7 @@ def test_a_full_disk_is_told_loses_nothing_and_can_be_resumed(tmp_path):
     assert "1 finished" in resumed.stdout
 
 
+@pytest.mark.process
 def test_what_is_finished_is_never_run_again(quiet, tmp_path):
     folder, _ = quiet
 
@@ -270,6 +277,7 @@ def test_what_is_finished_is_never_run_again(quiet, tmp_path):
     ).read_bytes()
 
 
+@pytest.mark.process
 def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
     """As on a host without the file system: it meets no store of that name, and works in a folder of its own."""
     from folkman.experiment.engines.dask import unpack
@@ -323,6 +331,7 @@ def test_a_busy_job_is_left_to_whoever_has_it_and_looked_at_again(tmp_path, monk
     assert outcome.state == "failed"
 
 
+@pytest.mark.process
 def test_arms_are_read_back_from_sweeps_and_runs(quiet):
     folder, _ = quiet
     arms = arms_of([folder])
@@ -388,6 +397,7 @@ def test_wrong_input_is_answered_in_one_sentence(tmp_path, arguments, complaint)
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
+@pytest.mark.process
 def test_compare_prints_tables_and_writes_files(quiet, tmp_path):
     folder, _ = quiet
     for form, expected in (("text", "* best"), ("markdown", "| ---: |"), ("latex", r"\toprule")):

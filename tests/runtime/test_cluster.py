@@ -45,6 +45,7 @@ def states(folder):
     return json.loads(answer.stdout)["nodes"]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_five_processes_on_the_emulated_channel_are_the_simulation(tmp_path):
     """Recorded and replayed: the same parameters; against the simulation of the configuration: the same accuracy."""
@@ -67,6 +68,7 @@ def test_five_processes_on_the_emulated_channel_are_the_simulation(tmp_path):
     assert not any(each["insecure"] for each in states(tmp_path))
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "transport"),
@@ -104,6 +106,7 @@ def test_methods_that_wait_end_on_processes_where_the_simulator_does(tmp_path, m
     assert json.loads(done.stdout)["train_loss"] < 2.25  # of ln 10 at the start
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_pytorch_guest_learns_between_processes(tmp_path):
     guest = ROOT / "examples" / "devices" / "guest.py"
@@ -134,6 +137,7 @@ def test_a_pytorch_guest_learns_between_processes(tmp_path):
     assert all(cluster.health(i)["loss"] < 2.2 for i in range(2))  # of ln 10 at the start
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_cluster_starts_tells_and_stops(tmp_path):
     from folkman.dash import cluster as page

@@ -15,6 +15,8 @@ from folkman.runtime.tcp import TcpTransport
 from folkman.runtime.transport import Local, LocalExchange, Security, Slot
 from folkman.runtime.zenoh import ZenohTransport
 
+pytestmark = pytest.mark.process
+
 KINDS = {"tcp": TcpTransport, "zenoh": ZenohTransport}
 RUN = 77
 
