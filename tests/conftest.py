@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 # Most of the suite's time is compilation of small programs: leave out LLVM's costly passes, and fuse by the older
@@ -55,17 +56,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("process")
 
 
-_SINCE_CLEARED = [0]
+MOST_MAPS = 4_000
+"""A process may have 65,530 memory maps; compiled programs exhaust them, and XLA crashes.
+
+So many are a few hundred programs, and two to three gigabytes.
+"""
+
+_TESTS = count(1)
 
 
 @pytest.fixture(autouse=True)
 def _bounded_programs() -> Iterator[None]:
-    """Give compiled programs back now and then: thousands in one process exhaust its memory maps, and XLA crashes."""
+    """Give compiled programs back before they exhaust the memory maps of the process."""
     yield
-    _SINCE_CLEARED[0] += 1
-    if _SINCE_CLEARED[0] >= 60:
-        _SINCE_CLEARED[0] = 0
+    if next(_TESTS) % 20 == 0 and _maps() > MOST_MAPS:
         jax.clear_caches()
+
+
+def _maps() -> int:
+    """Return how many memory maps this process has; many, where the system does not tell."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return MOST_MAPS + 1
 
 
 @pytest.fixture
