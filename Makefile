@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test soak check bench docs browser clean
+.PHONY: demo test test-quick soak check bench docs browser clean
 
 demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
 	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothing, is not slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not soak and not process and not slow'
 
 soak: $(VENV)/.installed-dev browser ## what takes minutes or more: kills, network namespaces, sixteen nodes, a million bad messages, the live page
 	$(BIN)/python -m pytest -m soak -s

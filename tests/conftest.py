@@ -1,7 +1,9 @@
 """Shared by all tests: a strict JAX, float64 on request, and small problems with known answers."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 # Most of the suite's time is compilation of small programs: leave out LLVM's costly passes, and fuse by the older
@@ -15,6 +17,8 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+# One thread a process: those of OpenMP spin while they wait, and the workers share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax
 import numpy as np
@@ -26,38 +30,55 @@ from folkman.problem.problem import Problem, make_problem
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 
 
-LONGEST = (
-    "test_examples.py",
-    "test_reproduce.py",
-    "test_cli.py",
-    "test_cluster.py",
-    "test_docs_shell.py",
-    "test_known_answers.py",
-    "test_sweep_run.py",
-)
-"""Files that take minutes. They come first, so that the workers end together."""
+PROCESS = {
+    "test_two_cores_compute_what_one_does",
+    "test_the_command_prints_the_promised_object",
+}
+"""Tests that start processes and do not say so themselves."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where tests that start processes are left out, let none start one: it would go unseen."""
+    if "not process" in config.option.markexpr:
+        sys.addaudithook(_refuse_python)
+
+
+def _refuse_python(event: str, arguments: tuple[object, ...]) -> None:
+    within = "PYTEST_CURRENT_TEST" in os.environ  # not when the workers are started
+    if event == "subprocess.Popen" and within and str(arguments[0]) == sys.executable:
+        pytest.fail(f"a test that starts Python is marked `process`: {arguments[1]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the files, the longest first; the rest as they were."""
-    items.sort(
-        key=lambda item: (
-            LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
-        )
-    )
+    """Mark the tests of `PROCESS`."""
+    for item in items:
+        if item.name in PROCESS:
+            item.add_marker("process")
 
 
-_SINCE_CLEARED = [0]
+MOST_MAPS = 4_000
+"""A process may have 65,530 memory maps; compiled programs exhaust them, and XLA crashes.
+
+So many are a few hundred programs, and two to three gigabytes.
+"""
+
+_TESTS = count(1)
 
 
 @pytest.fixture(autouse=True)
 def _bounded_programs() -> Iterator[None]:
-    """Give compiled programs back now and then: thousands in one process exhaust its memory maps, and XLA crashes."""
+    """Give compiled programs back before they exhaust the memory maps of the process."""
     yield
-    _SINCE_CLEARED[0] += 1
-    if _SINCE_CLEARED[0] >= 60:
-        _SINCE_CLEARED[0] = 0
+    if next(_TESTS) % 20 == 0 and _maps() > MOST_MAPS:
         jax.clear_caches()
+
+
+def _maps() -> int:
+    """Return how many memory maps this process has; many, where the system does not tell."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return MOST_MAPS + 1
 
 
 @pytest.fixture

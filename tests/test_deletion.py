@@ -14,6 +14,8 @@ from folkman.runtime.cluster import make_cluster
 from folkman.runtime.state import read_arrays
 from runtime.hosts import task
 
+pytestmark = pytest.mark.process
+
 SOURCE = Path(folkman.__file__).parent
 SIMULATOR = ("engine", "theory", "report", "dash", "experiment", "papers")
 ABSENT = ("matplotlib", "sklearn", "pyarrow", "networkx", "PIL", "scipy", "optax")

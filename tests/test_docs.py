@@ -132,6 +132,7 @@ def test_every_block_has_a_known_language():
         ), f"{page}: a command outside a block of sh is not run"
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
     """Strict: a link, an anchor or a name that is not found is an error; --quiet would silence them uncounted."""

@@ -1,17 +1,20 @@
 """The commands of the documentation run, page by page from top to bottom; what cannot is in one table, with reasons."""
 
+import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-import sys
+import threading
 import urllib.request
 
 import numpy as np
 import pytest
 
+from shell import folkman, python
 from test_docs import PAGES, ROOT, blocks, write_files
 
 HOURS = "takes hours; what it does is tested in tests/benchmark/test_runs.py::test_a_measured_row_has_every_figure"
@@ -52,11 +55,12 @@ TWO = """--set 'algorithm=[{name="async_sharing"}, {name="fedavg"}]'"""
 ADDED = {
     "folkman run": FEW,
     "folkman run examples/comparison": f"{FEW} {TWO}",
-    "folkman sweep --grid": f"{FEW} {ONE} --set data.train_size=60 --set model.name=softmax",
+    "folkman sweep --grid": f"{FEW} {ONE} --set data.train_size=60 --set model.name=softmax"
+    " --engine here",
     "folkman up": "--set slots=6",
     "folkman dash": "--port 0",
 }
-"""What is put behind commands that begin so: shorter runs, and ports that are free. The rest is as printed."""
+"""What is put behind commands that begin so: shorter runs, no processes, free ports."""
 
 SERVERS = ("folkman dash",)
 
@@ -76,42 +80,45 @@ def found(line, table):
 HAVING = [
     page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))
 ]
+STARTS = ("folkman up", "folkman report sweeps/gammas --jobs")
+"""Commands that begin so start processes."""
+
+
+def told(page):
+    """Return a page as a parameter: its name, and whether its commands start processes."""
+    starts = any(line.startswith(STARTS) for line in commands(page))
+    marks = [pytest.mark.process] if starts else []
+    return pytest.param(page, id=str(page.relative_to(ROOT / "docs")), marks=marks)
+
+
+def is_plain(line):
+    """Tell whether a line is one command, without what only a shell knows: variables, pipes."""
+    words = shlex.split(line)
+    return words[0] in ("folkman", "python") and not re.search(r"[|&;<>$`*?~]", line)
+
+
+def run(line, folder):
+    """Run a command that must succeed: in this process if it is plain, else by a shell."""
+    if is_plain(line):
+        name, *words = shlex.split(line)
+        done = {"folkman": folkman, "python": python}[name](*words, cwd=folder)
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", line]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (line, done.stdout, done.stderr)
+    return done
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory):
-    """Return a function that runs a command line in a folder, with `folkman` and `python` as they are here."""
-    place = tmp_path_factory.mktemp("bin")
-    for name, words in (("folkman", "-m folkman"), ("python", "")):
-        (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-        (place / name).chmod(0o755)
-    surroundings = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
-
-    def run(line, folder):
-        return subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", line],
-            cwd=folder,
-            env=surroundings,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def before(shell, tmp_path_factory):
+def before(tmp_path_factory):
     """Return a folder with what pages take from one another: the run of the first page, data, a sweep, a cluster."""
     place = tmp_path_factory.mktemp("before")
-    end(
-        shell(
-            f"folkman run {FEW} --set data.train_size=60 --set model.name=softmax --out runs/first",
-            place,
-        )
+    run(
+        f"folkman run {FEW} --set data.train_size=60 --set model.name=softmax --out runs/first",
+        place,
     )
-    short = f"{ADDED['folkman sweep --grid']} --workers 1"
-    end(shell(f"folkman sweep --grid network.gamma=2,3 {short} --out sweeps/gammas", place))
+    short = ADDED["folkman sweep --grid"]
+    run(f"folkman sweep --grid network.gamma=2,3 {short} --out sweeps/gammas", place)
     for name in "ab":
         shutil.copytree(place / "runs" / "first", place / "runs" / name)
     rng = np.random.default_rng(0)
@@ -138,30 +145,44 @@ TAKEN = {
 """What must be there before a page's first command, because the page says so or another page makes it."""
 
 
-def end(process, timeout_s=240):
-    """Wait for a command that must succeed."""
-    said, _ = process.communicate(timeout=timeout_s)
-    assert process.returncode == 0, said
+class Listener(io.StringIO):
+    """Standard output of a server: once it says where it is, visit its page and press Ctrl-C."""
+
+    def __init__(self):
+        super().__init__()
+        self.visitor, self.answers = None, []
+
+    def write(self, text):
+        if address := re.search(r"open\s+(http://\S+)", text):
+            self.visitor = threading.Thread(target=self.visit, args=(address[1],))
+            self.visitor.start()
+        return super().write(text)
+
+    def visit(self, address):
+        try:
+            with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 - http
+                self.answers.append(answer.status)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
-def visit_and_end(process):
-    """Wait until a server says where it is, ask it for its page, and end it as Ctrl-C does."""
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if address := re.match(r"open\s+(http://\S+)", line):
-            with urllib.request.urlopen(address.group(1), timeout=30) as answer:  # noqa: S310 - http, as matched
-                assert answer.status == 200
-            process.send_signal(signal.SIGINT)
-            break
-    said.append(process.communicate(timeout=30)[0])
-    assert process.returncode == 0, said
-    assert len(said) > 1, said
+def visit_and_end(line, folder):
+    """Run a server in this process until its page was visited; it must end well."""
+    listener = Listener()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = folkman(*shlex.split(line)[1:], cwd=folder, stdout=listener)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.returncode == 0, (line, done.stdout, done.stderr)
+    assert listener.visitor is not None, done.stdout
+    listener.visitor.join(30)
+    assert listener.answers == [200]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", HAVING, ids=lambda page: str(page.relative_to(ROOT / "docs")))
-def test_commands_run_from_top_to_bottom(page, shell, before, tmp_path):
+@pytest.mark.parametrize("page", [told(page) for page in HAVING])
+def test_commands_run_from_top_to_bottom(page, before, tmp_path):
     for name in TAKEN.get(str(page.relative_to(ROOT / "docs")), ()):
         there = before / name
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -174,8 +195,8 @@ def test_commands_run_from_top_to_bottom(page, shell, before, tmp_path):
         if found(line, PARSED_ONLY) is not None:
             continue
         extra = found(line, ADDED)
-        process = shell(line if extra is None else f"{line} {ADDED[extra]}", tmp_path)
-        (visit_and_end if line.startswith(SERVERS) else end)(process)
+        act = visit_and_end if line.startswith(SERVERS) else run
+        act(line if extra is None else f"{line} {ADDED[extra]}", tmp_path)
 
 
 def test_the_tables_hold_nothing_that_no_page_has():
@@ -184,6 +205,8 @@ def test_the_tables_hold_nothing_that_no_page_has():
     assert set(PARSED_ONLY) == {found(line, PARSED_ONLY) for line in every} - {None}
     run = [line for line in every if found(line, PARSED_ONLY) is None]
     assert set(ADDED) == {found(line, ADDED) for line in run} - {None}
+    for start in STARTS:
+        assert any(line.startswith(start) for line in run)
     assert set(TAKEN) <= {str(page.relative_to(ROOT / "docs")) for page in HAVING}
 
 

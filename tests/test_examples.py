@@ -3,12 +3,12 @@
 import ast
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from shell import folkman, python
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -16,19 +16,6 @@ README = (ROOT / "README.md").read_text()
 
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
-def python(source, folder):
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def code_lines(path):
@@ -58,9 +45,10 @@ def test_the_quickstart_is_the_readmes_and_short():
 
 
 def test_the_quickstart_prints_what_the_readme_shows(tmp_path):
-    printed = python(blocks("python")[0], tmp_path)
+    done = python("-c", blocks("python")[0], cwd=tmp_path)
 
-    assert printed.strip() == blocks("text")[0].strip()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == blocks("text")[0].strip()
     assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -78,16 +66,9 @@ def test_the_command_line_of_the_readme_prints_what_it_shows(tmp_path):
     for place, _, name in (test.partition("::") for test in ELSEWHERE.values()):
         assert f"def {name}(" in (ROOT / place).read_text()
     for index, line in enumerate(line for line in lines if line not in ELSEWHERE):
-        command = shlex.split(line)
-        assert command[0] == "folkman"
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        name, *words = shlex.split(line)
+        assert name == "folkman"
+        done = folkman(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         if index == 0:
             rows = [
@@ -110,17 +91,13 @@ def test_ones_own_algorithm_is_at_most_thirty_lines_and_learns(tmp_path):
     own = code_lines(path)
     builder = own[: own.index('if __name__ == "__main__":')]
 
-    printed = subprocess.run(
-        [sys.executable, path],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    ).stdout
+    done = python(path, cwd=tmp_path)
 
+    assert done.returncode == 0, done.stderr
     assert len(builder) <= 30
-    assert all(float(x) < 0.5 for x in re.findall(r"loss ([\d.]+)", printed))
+    losses = re.findall(r"loss ([\d.]+)", done.stdout)
+    assert losses
+    assert all(float(x) < 0.5 for x in losses)
 
 
 def test_gradient_tracking_is_exact_where_d_psgd_is_not(tmp_path):

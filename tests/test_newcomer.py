@@ -2,19 +2,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from folkman.cli import main
 from folkman.config import plugins
 from folkman.config.comparison import resolve
 from folkman.config.text import read
 from folkman.radio.delay import snapshot
+from shell import folkman, undrawn
 
 OWN = {
     "gossip.py": """
@@ -159,22 +157,12 @@ def write_study(place, study=STUDY):
     return place
 
 
-def folkman(*arguments):
-    """Run a command in this process; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["folkman", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as end:
-            return end.code or 0
-    return 0
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Return the folder of a study with a finished run in it."""
     place = write_study(tmp_path_factory.mktemp("newcomer") / "study")
-    assert folkman("run", place / "study.toml", "--out", place / "run") == 0
+    done = folkman("run", place / "study.toml", "--out", place / "run", cwd=place)
+    assert done.returncode == 0, done.stderr
     return place
 
 
@@ -206,7 +194,7 @@ def test_report_and_dash_do_not_run_own_code(study):
     (study / "imported").unlink()
     (study / "run" / "report.html").unlink()
 
-    assert folkman("report", study / "run") == 0
+    assert folkman("report", study / "run", cwd=study).returncode == 0
     make_source(study / "run", cluster=False).state()
 
     assert "gossip" in (study / "run" / "report.html").read_text()
@@ -218,13 +206,14 @@ def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(study, tmp_path):
     shutil.copytree(study / "run", place)
     (place / "parts" / "gossip-seed1.parquet").unlink()
 
-    assert folkman("run", "--resume", place) == 0
+    with undrawn():
+        assert folkman("run", "--resume", place, cwd=tmp_path).returncode == 0
 
     assert rows(place / "metrics.parquet") == rows(study / "run" / "metrics.parquet")
 
 
 @pytest.mark.parametrize("changed", ["gossip.py", "step_rules.py", "split.py"])
-def test_a_resume_after_a_file_has_changed_is_refused(tmp_path, study, capsys, changed):
+def test_a_resume_after_a_file_has_changed_is_refused(tmp_path, study, changed):
     """Without a traceback and before the new code is run; the folder stays as it was."""
     place = tmp_path / "study"
     shutil.copytree(study, place)
@@ -233,9 +222,10 @@ def test_a_resume_after_a_file_has_changed_is_refused(tmp_path, study, capsys, c
     with (place / changed).open("a") as file:
         file.write("# changed\n")
 
-    assert folkman("run", "--resume", place / "run") == 2
+    done = folkman("run", "--resume", place / "run", cwd=tmp_path)
 
-    said = capsys.readouterr().err
+    assert done.returncode == 2
+    said = done.stderr
     before = json.loads(facts)["own_code"][str(place / changed)]
     assert f"error: {place / changed} has changed since" in said
     assert before[:12] in said
@@ -253,18 +243,13 @@ SWEPT = ONE.replace(
 def swept(study):
     """Return a sweep of the study by a worker process."""
     (study / "sweep.toml").write_text(SWEPT)
-    command = ["sweep", str(study / "sweep.toml"), "--workers", "1", "--out", str(study / "sweep")]
-    done = subprocess.run(
-        [sys.executable, "-m", "folkman", *command],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = ["sweep", study / "sweep.toml", "--workers", "1", "--out", study / "sweep"]
+    done = folkman(*command, cwd=study)
     assert done.returncode == 0, done.stderr
     return study / "sweep"
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_sweep_in_processes_gives_the_numbers_of_the_run(study, swept):
     index = json.loads((swept / "index.json").read_text())
@@ -283,16 +268,18 @@ def test_a_sweep_in_processes_gives_the_numbers_of_the_run(study, swept):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.slow
-def test_a_sweep_is_not_gone_on_with_after_a_file_has_changed(study, swept, capsys):
+def test_a_sweep_is_not_gone_on_with_after_a_file_has_changed(study, swept):
     source = (study / "links.py").read_text()
     (study / "links.py").write_text(f"{source}# changed\n")
     try:
-        assert folkman("sweep", "--resume", swept, "--workers", "1") == 2
+        done = folkman("sweep", "--resume", swept, "--workers", "1", cwd=study)
     finally:
         (study / "links.py").write_text(source)
 
-    assert f"{study / 'links.py'} has changed since" in capsys.readouterr().err
+    assert done.returncode == 2
+    assert f"{study / 'links.py'} has changed since" in done.stderr
 
 
 def test_a_worker_that_does_not_see_the_files_is_sent_them(tmp_path, monkeypatch):

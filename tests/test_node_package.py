@@ -41,6 +41,7 @@ def test_it_asks_for_the_versions_that_folkman_asks_for(whole, small):
     assert small["project"]["scripts"] == whole["scripts"]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_in_an_environment_of_its_own_a_node_runs_to_its_end(tmp_path):
     python = tmp_path / "venv" / "bin" / "python"

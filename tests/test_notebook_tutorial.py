@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 NOTEBOOK = Path(__file__).parent.parent / "examples" / "tutorial.ipynb"
 
 

@@ -9,6 +9,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import folkman
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -87,6 +89,7 @@ def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(folkman, "nothing")
 
 
+@pytest.mark.process
 def test_importing_the_package_imports_nothing_heavy_and_takes_no_time():
     code = (
         "import sys, time; start = time.process_time(); import folkman; took = time.process_time() - start;"

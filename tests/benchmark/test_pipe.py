@@ -7,6 +7,8 @@ import pytest
 
 from benchmarks.pipe import Side, SideFailedError
 
+pytestmark = pytest.mark.process
+
 READY = 'import json, sys, time\nprint(json.dumps({"ready": True, "version": "1"}), flush=True)\n'
 
 

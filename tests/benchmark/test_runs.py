@@ -49,6 +49,7 @@ def row(found, side):
     return next(each for each in found["rows"] if each["side"] == side)
 
 
+@pytest.mark.process
 def test_plain_numpy_on_the_same_batches_ends_at_the_same_model(found):
     right, ours = row(found, "right"), row(found, "folkman")
 
@@ -56,10 +57,12 @@ def test_plain_numpy_on_the_same_batches_ends_at_the_same_model(found):
     assert isclose(right["loss"], ours["loss"], rel_tol=1e-5)
 
 
+@pytest.mark.process
 def test_twice_the_step_is_different_work(found):
     assert row(found, "wrong")["work"] == "different work"
 
 
+@pytest.mark.process
 def test_a_side_that_fails_or_is_absent_is_told_and_the_others_go_on(found):
     assert row(found, "broken")["status"] == "failed"
     assert "out of order" in row(found, "broken")["reason"]
@@ -68,6 +71,7 @@ def test_a_side_that_fails_or_is_absent_is_told_and_the_others_go_on(found):
     assert row(found, "right")["status"] == row(found, "folkman")["status"] == "measured"
 
 
+@pytest.mark.process
 def test_a_measured_row_has_every_figure(found):
     for side in ("folkman", "right"):
         each = row(found, side)
@@ -82,6 +86,7 @@ def test_a_measured_row_has_every_figure(found):
     assert all(floor > 0 for floor in found["floors"].values())
 
 
+@pytest.mark.process
 def test_the_command_prints_a_table_and_writes_what_it_prints_as_json(found, tmp_path, monkeypatch):
     monkeypatch.setattr(results, "learning", lambda _, asked, *__: found | {"asked": asked})
     out = tmp_path / "new" / "results.json"
@@ -97,6 +102,7 @@ def test_the_command_prints_a_table_and_writes_what_it_prints_as_json(found, tmp
     assert "x folkman" in done.stderr
 
 
+@pytest.mark.process
 def test_wrong_input_ends_with_2_and_a_sentence_also_in_another_folder(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--work", "W9"],
@@ -112,6 +118,7 @@ def test_wrong_input_ends_with_2_and_a_sentence_also_in_another_folder(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_what_the_engine_cannot_do_is_not_available(tmp_path):
     script = tmp_path / "side.py"
     script.write_text(
@@ -147,6 +154,7 @@ def test_samples_beyond_memory_are_not_tried(monkeypatch):
         problem_of(TASK, arrays)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp_path):
     """The processor stands for the GPU, and softmax for the CNN: the arithmetic of the rows is the same."""

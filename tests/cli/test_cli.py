@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from folkman.cli import main
+import shell
 
 FAST = [
     "--set",
@@ -26,27 +26,10 @@ FAST = [
 ]
 
 
-class Done(NamedTuple):
-    """How a command ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
-def folkman(tmp_path, monkeypatch, capsys):
-    """Return a caller of the command line, in this process: starting Python takes longer than most commands."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["folkman", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Done(int(ended.value.code or 0), *capsys.readouterr())
-
-    return call
+def folkman(tmp_path):
+    """Return a caller of the command line in the folder of a test."""
+    return partial(shell.folkman, cwd=tmp_path)
 
 
 def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
@@ -88,9 +71,10 @@ def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
     assert (tmp_path / "c.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path):
-    arguments = [*FAST, "--set", "slots=8000", "--set", "record_every=50"]
+    arguments = [*FAST, "--set", "slots=4000", "--set", "record_every=200"]
     # a shell that runs the tests in the background has SIGINT ignored in all its children: take it back
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
@@ -110,9 +94,10 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert "go on with: folkman run --resume stopped" in errors
-    resumed = folkman("run", "--resume", "stopped")
+    with shell.undrawn():
+        resumed = folkman("run", "--resume", "stopped")
+        whole = folkman("run", *arguments, "--out", "whole")
     assert resumed.returncode == 0, resumed.stderr
-    whole = folkman("run", *arguments, "--out", "whole")
     assert whole.returncode == 0, whole.stderr
     one, two = ((tmp_path / name / "metrics.parquet").read_bytes() for name in ("stopped", "whole"))
     assert one == two
@@ -181,7 +166,8 @@ def test_wrong_input_is_answered_in_one_sentence(folkman, tmp_path, arguments, c
 def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):
     settings = ["--set", "algorithm.0.step=1e30", "--set", "model.name=mlp"]
 
-    done = folkman("run", *FAST, *settings, "--out", "r", "--json")
+    with shell.undrawn():
+        done = folkman("run", *FAST, *settings, "--out", "r", "--json")
 
     assert done.returncode == 3, done.stderr
     assert "no longer finite" in done.stderr
@@ -191,6 +177,7 @@ def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):
     assert (tmp_path / "r" / "metrics.parquet").is_file()
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [2000, 3000])
 def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
@@ -212,10 +199,12 @@ def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
     assert "Traceback" not in done.stderr
     assert "folkman run --resume r" in done.stderr
     assert not list((tmp_path / "r").rglob("*.part*"))
-    resumed = folkman("run", "--resume", "r")
+    with shell.undrawn():
+        resumed = folkman("run", "--resume", "r")
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.process
 def test_help_answers_without_the_heavy_packages():
     code = (
         "import sys\nfrom folkman.cli import app\nimport typer.testing\n"
@@ -238,6 +227,7 @@ def test_the_data_listing_says_what_is_missing(folkman, tmp_path):
     assert "folkman data fetch mnist" in done.stdout
 
 
+@pytest.mark.process
 def test_the_installed_command_is_the_module():
     script = Path(sys.executable).with_name("folkman")
     done = subprocess.run(

@@ -14,6 +14,8 @@ from conftest import served
 from folkman.dash.run import RunSource
 from folkman.dash.serve import make_source
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def address(radio_folder):

@@ -14,6 +14,7 @@ import pytest
 
 from folkman.experiment.engines import Crew, engine_for
 from folkman.experiment.engines.dask import bounds
+from shell import folkman
 
 SWEEP = """
 slots = 40
@@ -37,7 +38,8 @@ MANY = SWEEP.replace("seeds = [0, 1]", f"seeds = {list(range(10))}").replace(
 HOSTS = ("10.77.9.1", "10.77.9.2", "10.77.9.3")
 
 
-def folkman(*arguments, cwd, prefix=()):
+def on_host(prefix, *arguments, cwd):
+    """Run a command of folkman on a host of its own."""
     command = [*prefix, sys.executable, "-m", "folkman", *map(str, arguments)]
     return subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False
@@ -118,6 +120,7 @@ def await_line(log, text, timeout_s=120):
         time.sleep(0.1)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_local_cluster_gives_the_same_table(tmp_path):
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("[2, 3]", "[2]"))
@@ -135,6 +138,7 @@ def test_a_local_cluster_gives_the_same_table(tmp_path):
     assert one == two
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
     friend = authority(tmp_path / "friend", "friend", ["127.0.0.1"])
@@ -174,6 +178,7 @@ def test_a_stranger_is_refused_by_the_scheduler_and_a_friend_is_not(tmp_path):
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_limits_of_a_cluster_that_is_there_are_its_own_and_told(tmp_path):
     """Workers started with 3 and 4 GB: the sweep says so, and refuses to promise another limit."""
@@ -268,6 +273,7 @@ def may_make_namespaces():
     return made
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.soak
 def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker(tmp_path):
@@ -314,13 +320,9 @@ def test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_work
         )
         stack.enter_context(dask(*stranger, tls=rogue, log=logs["rogue"], prefix=prefixes[2]))
         options = ["--engine", address, *of_folkman(friend)]
-        done = folkman(
-            "sweep", "sweep.toml", "--out", "hosts", *options, cwd=tmp_path, prefix=prefixes[0]
-        )
+        done = on_host(prefixes[0], "sweep", "sweep.toml", "--out", "hosts", *options, cwd=tmp_path)
         bad = ["--engine", address, *of_folkman(rogue)]
-        refused = folkman(
-            "sweep", "sweep.toml", "--out", "bad", *bad, cwd=tmp_path, prefix=prefixes[0]
-        )
+        refused = on_host(prefixes[0], "sweep", "sweep.toml", "--out", "bad", *bad, cwd=tmp_path)
         await_line(logs["rogue"], "ertificate")
 
     assert done.returncode == 0, done.stderr

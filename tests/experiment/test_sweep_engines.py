@@ -58,6 +58,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.process
 def test_every_order_is_answered_once(run):
     told, log = run(*["ok"] * 20)
 
@@ -66,6 +67,7 @@ def test_every_order_is_answered_once(run):
     assert len({worker for worker, _ in log}) <= 2
 
 
+@pytest.mark.process
 def test_a_job_outlives_its_worker(run):
     told, log = run("ok", "die once", "ok", "die once", "ok")
 
@@ -73,6 +75,7 @@ def test_a_job_outlives_its_worker(run):
     assert [key for _, key in log].count("1") == 2
 
 
+@pytest.mark.process
 def test_a_job_that_kills_every_worker_is_given_up_and_the_others_go_on(run):
     told, log = run("ok", "die", "ok", "ok")
 
@@ -82,6 +85,7 @@ def test_a_job_that_kills_every_worker_is_given_up_and_the_others_go_on(run):
     assert [told[key]["state"] for key in "023"] == ["finished"] * 3
 
 
+@pytest.mark.process
 def test_a_job_that_outgrows_the_limit_is_ended_and_told(run):
     told, log = run("ok", "grow", "ok", memory_limit_mb=100)
 
@@ -92,18 +96,21 @@ def test_a_job_that_outgrows_the_limit_is_ended_and_told(run):
     assert [told[key]["state"] for key in "02"] == ["finished"] * 2
 
 
+@pytest.mark.process
 def test_a_worker_that_has_grown_is_replaced_between_jobs(run):
     _, log = run("swell", "swell", "swell", workers=1, memory_limit_mb=100)
 
     assert len({worker for worker, _ in log}) == 3
 
 
+@pytest.mark.process
 def test_a_small_worker_is_kept(run):
     _, log = run("ok", "ok", "ok", workers=1, memory_limit_mb=100)
 
     assert len({worker for worker, _ in log}) == 1
 
 
+@pytest.mark.process
 def test_workers_that_cannot_start_are_told_with_their_last_words():
     engine = Processes(2, command=(sys.executable, "-c", "raise SystemExit('no such module')"))
     order = {"key": "0", "rank": 0, "group": "g"}
@@ -116,6 +123,7 @@ def test_workers_that_cannot_start_are_told_with_their_last_words():
     engine.close()
 
 
+@pytest.mark.process
 def test_closing_leaves_no_process(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     engine = Processes(2, command=(sys.executable, str(tmp_path / "worker.py")))
@@ -156,6 +164,7 @@ def test_orders_of_a_lower_rank_come_first_also_for_a_worker_with_programs_of_an
     assert choose(waiting[2:], "c", ["a"]) == 0
 
 
+@pytest.mark.process
 def test_processes_let_go_of_a_job_when_their_time_is_over(tmp_path):
     """The worker sleeps for half a minute; the engine stops after a second and begins nothing more."""
     orders = [

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from folkman.cli import main
 from folkman.experiment.batch import run_batch
 from folkman.experiment.jobs import run_anywhere, run_order
 from folkman.experiment.plan import axes_of, plan
 from folkman.record.store import SweepFolder
 from folkman.record.table import arms_of
+from shell import folkman, undrawn
 
 BASE = """
 slots = 40
@@ -38,12 +38,6 @@ SWEEP = BASE + "[grid]\nnetwork.gamma = [2, 3]\n"
 
 def command(*arguments):
     return [sys.executable, "-m", "folkman", *map(str, arguments)]
-
-
-def folkman(*arguments, cwd):
-    return subprocess.run(
-        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=400, check=False
-    )
 
 
 class Here:
@@ -83,6 +77,7 @@ def here(folder, text=SWEEP, engine=None):
     return run_batch(plan(raw, axes_of(raw)), folder, engine), engine
 
 
+@pytest.mark.process
 def test_a_sweep_leaves_what_it_says(quiet):
     folder, done = quiet
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -115,11 +110,14 @@ def test_a_sweep_leaves_what_it_says(quiet):
         }
 
 
+@pytest.mark.process
 def test_a_job_is_an_ordinary_run_folder(quiet, tmp_path):
     """Its configuration, run by itself, gives its rows."""
     folder, _ = quiet
     job = json.loads((folder / "index.json").read_text())["jobs"][0]
-    done = folkman("run", folder / job["folder"] / "config.toml", "--out", "alone", cwd=tmp_path)
+    with undrawn():
+        config = folder / job["folder"] / "config.toml"
+        done = folkman("run", config, "--out", "alone", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     one, two = (
@@ -129,6 +127,7 @@ def test_a_job_is_an_ordinary_run_folder(quiet, tmp_path):
     assert one["train_loss"].to_pylist() == pytest.approx(two["train_loss"].to_pylist(), rel=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_kill_9_of_a_worker_and_of_the_sweep_cost_only_unfinished_jobs(quiet, tmp_path):
     folder, _ = quiet
@@ -181,6 +180,7 @@ def _alive(store):
     return any(pid and Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_two_sweeps_at_once_on_one_store_run_each_job_once(quiet, tmp_path):
     folder, _ = quiet
@@ -204,6 +204,7 @@ def test_two_sweeps_at_once_on_one_store_run_each_job_once(quiet, tmp_path):
     assert tables[0] == tables[1] == (folder / "results.parquet").read_bytes()
 
 
+@pytest.mark.process
 def test_a_failing_job_is_listed_with_its_log_and_the_others_are_kept(quiet, tmp_path):
     """Of 60 samples, 500 nodes have none: found when the data are split, on a worker."""
     folder, _ = quiet
@@ -237,6 +238,7 @@ def test_a_failing_job_is_listed_with_its_log_and_the_others_are_kept(quiet, tmp
     assert index["store"] == str((folder / "jobs").resolve())
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_full_disk_is_told_loses_nothing_and_can_be_resumed(tmp_path):
     """A limit on the size of a written file stands in for the disk: below a model's."""
@@ -262,6 +264,7 @@ def test_a_full_disk_is_told_loses_nothing_and_can_be_resumed(tmp_path):
     assert "1 finished" in resumed.stdout
 
 
+@pytest.mark.process
 def test_what_is_finished_is_never_run_again(quiet, tmp_path):
     folder, _ = quiet
 
@@ -274,6 +277,7 @@ def test_what_is_finished_is_never_run_again(quiet, tmp_path):
     ).read_bytes()
 
 
+@pytest.mark.process
 def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
     """As on a host without the file system: it meets no store of that name, and works in a folder of its own."""
     from folkman.experiment.engines.dask import unpack
@@ -327,6 +331,7 @@ def test_a_busy_job_is_left_to_whoever_has_it_and_looked_at_again(tmp_path, monk
     assert outcome.state == "failed"
 
 
+@pytest.mark.process
 def test_arms_are_read_back_from_sweeps_and_runs(quiet):
     folder, _ = quiet
     arms = arms_of([folder])
@@ -373,9 +378,7 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["compare", "later", "--at", "noon"], "--at looks like seconds=100"),
     ],
 )
-def test_wrong_input_is_answered_in_one_sentence(
-    tmp_path, monkeypatch, capsys, arguments, complaint
-):
+def test_wrong_input_is_answered_in_one_sentence(tmp_path, arguments, complaint):
     (tmp_path / "empty.toml").write_text("[grid]\n")
     (tmp_path / "twice.toml").write_text("[grid]\nnodes = [2]\nnodes = [3]\n")
     (tmp_path / "later" / "sweep").mkdir(parents=True)
@@ -386,34 +389,22 @@ def test_wrong_input_is_answered_in_one_sentence(
     (tmp_path / "later" / "sweep" / "sweep.toml").touch()
     (tmp_path / "later" / "sweep" / "index.json").write_text('{"format": 9}')
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["folkman", *arguments])
 
-    with pytest.raises(SystemExit) as ended:
-        main()
+    done = folkman(*arguments, cwd=tmp_path)
 
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
+    assert done.returncode == 2
+    assert complaint in done.stderr
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
-def test_compare_prints_tables_and_writes_files(quiet, tmp_path, monkeypatch, capsys):
+@pytest.mark.process
+def test_compare_prints_tables_and_writes_files(quiet, tmp_path):
     folder, _ = quiet
-    monkeypatch.chdir(tmp_path)
     for form, expected in (("text", "* best"), ("markdown", "| ---: |"), ("latex", r"\toprule")):
-        monkeypatch.setattr(
-            sys, "argv", ["folkman", "compare", str(folder), "--format", form, "--out", f"t.{form}"]
-        )
-        with pytest.raises(SystemExit):
-            main()
+        folkman("compare", folder, "--format", form, "--out", f"t.{form}", cwd=tmp_path)
         assert expected in (tmp_path / f"t.{form}").read_text()
-    capsys.readouterr()
-    monkeypatch.setattr(
-        sys, "argv", ["folkman", "compare", str(folder), "--metric", "train_loss", "--json"]
-    )
-    with pytest.raises(SystemExit):
-        main()
-    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    done = folkman("compare", folder, "--metric", "train_loss", "--json", cwd=tmp_path)
+    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
     assert [row["num_seeds"] for row in rows] == [2, 2]
     assert sorted(row["rank"] == "winner" for row in rows) == [False, True]
 
@@ -425,9 +416,11 @@ def test_axes_that_are_tables_or_columns_are_gathered_and_reported(tmp_path):
     text += '[grid]\nslots = [10, 20]\npartition = [{name = "iid"}, {name = "dirichlet", concentration = 0.9}]\n'
     folder = SweepFolder.create(tmp_path / "s", text)
     outcome, _ = here(folder, text)
+    with undrawn():
+        page = write_report(folder.root)
 
     table = pq.read_table(folder.results)
     assert outcome.state == "finished"
     assert set(table["set.slots"].to_pylist()) == {10, 20}
     assert max(table["slots"].to_pylist()) == 20
-    assert "dirichlet" in write_report(folder.root).read_text()
+    assert "dirichlet" in page.read_text()

@@ -104,6 +104,7 @@ def told_offline(log, patience_s=60.0):
     raise AssertionError(f"{log.name} has no exit record after {patience_s:g} s")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_weights_and_biases_works_offline(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)

@@ -21,6 +21,7 @@ from folkman.problem.data import BUILDERS
 from folkman.problem.partition import PARTITIONS
 from folkman.record.store import SweepFolder
 from folkman.report.write import write_report
+from shell import undrawn
 
 DEMO = Path(__file__).parents[2] / "examples" / "papers" / "digits-demo"
 SOURCE = Path(folkman.__file__).parent
@@ -196,7 +197,9 @@ def test_a_paper_that_is_wrong_is_told_where(tmp_path, made, name, old, new, mes
         ["reproduce", "all", "--paper", paper, "--redraw", made, "--out", tmp_path / "drawn"]
     ]
 
-    told = [str(CliRunner().invoke(app, list(map(str, command))).exception) for command in commands]
+    with undrawn():
+        ends = [CliRunner().invoke(app, list(map(str, command))) for command in commands]
+    told = [str(end.exception) for end in ends]
 
     assert any(re.search(message, text) for text in told), told
 
@@ -260,6 +263,7 @@ def test_the_code_of_a_paper_is_run_checked_and_remembered(tmp_path):
     assert re.search(r"facts of the paper's code raised KeyError: 'no' \(.*own.py, line 3\)", told)
 
 
+@pytest.mark.process
 def test_two_processes_do_not_reproduce_into_one_folder(tmp_path):
     folder = SweepFolder.create(tmp_path, 'paper = "x"\nsize = "quick"\n')
     with folder.held():
@@ -279,6 +283,7 @@ def test_two_processes_do_not_reproduce_into_one_folder(tmp_path):
         assert "holds another sweep" in str(refused.exception)
 
 
+@pytest.mark.process
 def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
     """Two real commands at once: the second ends at once with exit code 2, the first goes on."""
     root = tmp_path / "runs"
@@ -307,6 +312,7 @@ def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
     assert re.search(rf"error: .*runs is in use by process {first.pid} on", second.stderr)
 
 
+@pytest.mark.process
 def test_shares_fill_one_folder_and_every_engine_gives_the_same_numbers(tmp_path, made):
     """Three shares on three engines: together they are the whole, to the last digits of the float32."""
     for number, engine in (("1/3", "here"), ("2/3", "processes"), ("3/3", "dask")):

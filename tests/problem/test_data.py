@@ -91,6 +91,7 @@ def test_no_digit_is_in_both_parts():
     assert len(np.unique(whole, axis=0)) == 1797
 
 
+@pytest.mark.process
 def test_loading_the_module_does_not_import_scikit_learn():
     program = "import sys, folkman.problem.data; sys.exit('sklearn' in sys.modules)"
 

@@ -28,9 +28,13 @@ SIZES = (3, 6, 4)  # few: rounding seldom moves one across a kink of ReLU or a m
 
 
 @pytest.fixture(autouse=True)
-def _on_a_cpu():
+def _on_two_cores_of_a_cpu():
     if jax.default_backend() != "cpu":
         pytest.skip("the kernel is for CPUs")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def images(height=8, width=12, channels=3, **options):

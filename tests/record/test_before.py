@@ -87,6 +87,7 @@ def test_parts_of_before_have_the_fingerprint_of_today(before):
     assert folder.model(Run("fedavg", "FedAvg", 0)).is_file()
 
 
+@pytest.mark.process
 def test_a_sweep_of_before_is_compared_reported_and_not_run_again(before):
     root = before / "sweep"
     folder = SweepFolder.open(root)

@@ -11,6 +11,8 @@ import pytest
 from folkman.dash.cluster import ClusterSource
 from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def process():

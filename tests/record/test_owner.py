@@ -112,6 +112,7 @@ def test_words_of_people_and_of_configurations_are_none():
     )
 
 
+@pytest.mark.process
 def test_records_are_imported_without_pyarrow_and_a_worker_sets_up_its_threads_before_numpy():
     """A device node installs no pyarrow; NumPy reads the number of threads when it is imported."""
     rooms = (

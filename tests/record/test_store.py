@@ -28,6 +28,7 @@ def holder(lock):
     return process
 
 
+@pytest.mark.process
 def test_a_claim_is_of_one_process_and_ends_with_it_however_it_ends(tmp_path):
     lock = tmp_path / "job.lock"
     other = holder(lock)
@@ -44,6 +45,7 @@ def test_a_claim_is_of_one_process_and_ends_with_it_however_it_ends(tmp_path):
         assert json.loads(lock.read_text())["pid"] == os.getpid()
 
 
+@pytest.mark.process
 def test_one_process_sweeps_a_folder(tmp_path):
     folder = SweepFolder.create(tmp_path / "s", "a = 1\n")
     other = holder(folder.lock)

@@ -182,6 +182,7 @@ def test_a_sweep_shows_arms_axes_and_failures(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_every_job_gets_its_report_once_and_the_sweeps_links_to_it(
     radio_folder, tmp_path, monkeypatch, capsys
 ):

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from folkman.runtime.assembly import read_node
 from folkman.runtime.state import read_arrays
 from runtime.hosts import Cluster, task
+from shell import folkman, undrawn
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,31 +39,22 @@ step = 0.5
 """
 
 
-def folkman(*arguments, folder, timeout=300):
-    return subprocess.run(
-        [sys.executable, "-m", "folkman", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-
-
 def states(folder):
-    answer = folkman("status", "cluster", "--json", folder=folder)
+    answer = folkman("status", "cluster", "--json", cwd=folder)
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)["nodes"]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_five_processes_on_the_emulated_channel_are_the_simulation(tmp_path):
     """Recorded and replayed: the same parameters; against the simulation of the configuration: the same accuracy."""
     (tmp_path / "config.toml").write_text(CONFIG)
-    simulated = folkman("run", "config.toml", "--out", "simulated", "--json", folder=tmp_path)
+    with undrawn():
+        simulated = folkman("run", "config.toml", "--out", "simulated", "--json", cwd=tmp_path)
 
-    done = folkman("up", "config.toml", "--out", "cluster", "--wait", "--json", folder=tmp_path)
-    again = folkman("replay", "cluster", "--json", folder=tmp_path)
+    done = folkman("up", "config.toml", "--out", "cluster", "--wait", "--json", cwd=tmp_path)
+    again = folkman("replay", "cluster", "--json", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert again.returncode == 0, again.stderr
@@ -78,6 +68,7 @@ def test_five_processes_on_the_emulated_channel_are_the_simulation(tmp_path):
     assert not any(each["insecure"] for each in states(tmp_path))
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "transport"),
@@ -104,9 +95,9 @@ def test_methods_that_wait_end_on_processes_where_the_simulator_does(tmp_path, m
     ]
 
     done = folkman(
-        "up", "config.toml", "--out", "cluster", *options, "--wait", "--json", folder=tmp_path
+        "up", "config.toml", "--out", "cluster", *options, "--wait", "--json", cwd=tmp_path
     )
-    again = folkman("replay", "cluster", "--json", folder=tmp_path)
+    again = folkman("replay", "cluster", "--json", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert again.returncode == 0, again.stderr
@@ -115,6 +106,7 @@ def test_methods_that_wait_end_on_processes_where_the_simulator_does(tmp_path, m
     assert json.loads(done.stdout)["train_loss"] < 2.25  # of ln 10 at the start
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_pytorch_guest_learns_between_processes(tmp_path):
     guest = ROOT / "examples" / "devices" / "guest.py"
@@ -145,6 +137,7 @@ def test_a_pytorch_guest_learns_between_processes(tmp_path):
     assert all(cluster.health(i)["loss"] < 2.2 for i in range(2))  # of ln 10 at the start
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_cluster_starts_tells_and_stops(tmp_path):
     from folkman.dash import cluster as page
@@ -162,7 +155,7 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
         "steps=0",
     ]
 
-    begun = folkman("up", "config.toml", "--out", "cluster", *options, folder=tmp_path)
+    begun = folkman("up", "config.toml", "--out", "cluster", *options, cwd=tmp_path)
     assert begun.returncode == 0, begun.stderr
     try:
         end_s = time.monotonic() + 120
@@ -170,16 +163,16 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
             each["state"] == "learning" and each.get("steps", 0) > 3 for each in states(tmp_path)
         ):
             assert time.monotonic() < end_s, states(tmp_path)
-            time.sleep(0.5)
-        shown = folkman("status", "cluster", folder=tmp_path).stdout
+            time.sleep(0.1)
+        shown = folkman("status", "cluster", cwd=tmp_path).stdout
         source = page.ClusterSource(tmp_path / "cluster")
         healthy = source.state()["nodes"]
         os.kill(states(tmp_path)[1]["pid"], signal.SIGKILL)
         while (lost := source.state()["nodes"][1])["state"] != "gone":
             assert time.monotonic() < end_s, lost
-            time.sleep(0.5)
+            time.sleep(0.1)
     finally:
-        ended = folkman("down", "cluster", folder=tmp_path)
+        ended = folkman("down", "cluster", cwd=tmp_path)
 
     assert re.search(r"node-1 +learning +pid \d+ +steps \d+", shown)
     assert [(row["state"], row["bad"], row["linked"]) for row in healthy] == [
@@ -228,7 +221,7 @@ def test_a_nodes_file_that_is_wrong_is_refused_with_advice(tmp_path, change, mat
 
 def test_wrong_input_is_no_traceback(tmp_path):
     for arguments in (["node", "--config", "none.toml"], ["status", "none"], ["replay", "none"]):
-        answer = folkman(*arguments, folder=tmp_path)
+        answer = folkman(*arguments, cwd=tmp_path)
         assert answer.returncode == 2
         assert answer.stderr.startswith("error: ")
         assert "Traceback" not in answer.stderr

@@ -82,6 +82,7 @@ def retold(algorithm, folder, numbers):
     return way_of(algorithm).causal(logs, NODES, paced=False)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("algorithm", "network"),
     [
@@ -119,6 +120,7 @@ def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(
     assert told.timeline.finished.sum() == 12 * NODES
 
 
+@pytest.mark.process
 def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     algorithm = async_sharing(0.1)
     live(problem, algorithm, tmp_path, steps=5)
@@ -145,6 +147,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.process
 def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restart(
     problem, tmp_path
 ):
@@ -186,6 +189,7 @@ def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(
     assert not (tmp_path / "node-0" / "final.safetensors").exists()
 
 
+@pytest.mark.process
 def test_in_rounds_nothing_is_sent_before_it_is_saved(problem, tmp_path, monkeypatch):
     algorithm, write, failed = dpsgd(0.1, topology="complete"), saved.write_arrays, []
     daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0)
@@ -224,6 +228,7 @@ def test_a_note_of_lives_that_a_power_cut_spoilt_is_made_up_from_the_state(tmp_p
     assert mark.read_text() == "3\n"
 
 
+@pytest.mark.process
 def test_a_life_that_was_lost_cannot_be_told_as_one_timeline(problem, tmp_path):
     algorithm = async_sharing(0.1)
     live(problem, algorithm, tmp_path, steps=4)
@@ -278,6 +283,7 @@ class Thief:
         self.carrier.tell(self.victim, rng.bytes(100))
 
 
+@pytest.mark.process
 def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_path):
     identity.init(tmp_path / "certs")
     for number in range(NODES):

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from folkman.runtime import identity
 from folkman.runtime.codec import SERVER, CodecError, Message, decode, encode
+from shell import folkman
 
 
 @pytest.fixture
@@ -113,18 +112,11 @@ def test_an_authority_is_never_replaced(folder):
         identity.init(folder)
 
 
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "folkman", "certs", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 def test_the_command_line_issues_shows_and_revokes(tmp_path):
-    at = ["--folder", str(tmp_path / "ca")]
+    def command(*arguments):
+        return folkman("certs", *arguments, cwd=tmp_path)
+
+    at = ["--folder", tmp_path / "ca"]
     assert "folkman certs init" in command("issue", "node-0", *at).stderr
     assert command("init", *at).returncode == 0
     assert command("issue", "node-0", "server", "--host", "192.0.2.1", *at).returncode == 0

@@ -1,8 +1,6 @@
 """A PyTorch module as a problem: the same gradients as our own, in the simulator and on a node."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -23,6 +21,7 @@ from folkman import (
 from folkman.theory.smoothness import whole_curvature
 from folkman.theory.stability import constant_stamps
 from folkman.theory.trajectory import follow
+from shell import python
 
 torch = pytest.importorskip("torch")
 
@@ -128,14 +127,7 @@ def test_a_loss_that_is_already_averaged_is_refused(twins):
 @pytest.mark.slow
 def test_the_example_learns_both_ways(tmp_path):
     example = Path(__file__).parents[2] / "examples" / "devices" / "torch_guest.py"
-    done = subprocess.run(
-        [sys.executable, str(example)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = python(example, cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     accuracies = [float(each) for each in re.findall(r"accuracy ([\d.]+)", done.stdout)]
