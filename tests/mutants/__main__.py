@@ -37,9 +37,9 @@ TARGETS = (
 )
 WARM = (
     "jax jax.numpy jax.scipy.special numpy scipy.optimize scipy.stats scipy.sparse pytest hypothesis "
-    "hypothesis.extra.numpy optax networkx pydantic safetensors.numpy sklearn.datasets torch"
+    "hypothesis.extra.numpy optax networkx pydantic safetensors.numpy sklearn.datasets"
 )
-"""Imported before the forks; what is missing is left out."""
+"""Imported before the forks; what is missing is left out. PyTorch is left to the few tests that need it."""
 GRACE_S = 25.0
 """After `--until-s`, mutants that are under way have so long."""
 
@@ -186,6 +186,8 @@ def run_mutants(
             ((site, ways), Job(files, order, limit_s, site, (), chosen.marks, end + GRACE_S))
         )
     count = 0
+    if time.monotonic() > end:
+        jobs.clear()
     for (site, ways), job, outcome in workers.map(jobs):
         if time.monotonic() > end:
             jobs.clear()

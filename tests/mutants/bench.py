@@ -47,6 +47,7 @@ def known_flags(flags: Sequence[str]) -> list[str]:
 def _starts(flag: str) -> bool:
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
         os.environ["XLA_FLAGS"] = flag
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

@@ -22,7 +22,7 @@ def collect(
     """List the tests of each file; note in `left_out` the files that cannot be imported."""
     parts = max(1, len(files) // 4)
     jobs: list[tuple[Any, Job]] = [
-        (None, Job(files[start::parts], marks=marks)) for start in range(parts)
+        (None, Job(files[start::parts], limit_s=120.0, marks=marks)) for start in range(parts)
     ]
     items: dict[str, list[str]] = {}
     for _, job, outcome in workers.map(jobs):
