@@ -48,10 +48,11 @@ def baseline(
     def shard(nodes: Sequence[str]) -> tuple[Any, Job]:
         return None, Job([nodes[0].split("::")[0]], nodes, 180.0, watched=watched, marks=marks)
 
-    jobs = [
+    jobs = [  # the first part of every file, then the second: if the time is short, each has been met
         shard(nodes[start : start + SHARD])
-        for nodes in sorted(items.values(), key=len, reverse=True)
-        for start in range(0, len(nodes), SHARD)
+        for start in range(0, max(map(len, items.values()), default=0), SHARD)
+        for nodes in items.values()
+        if start < len(nodes)
     ]
     tests: list[Case] = []
     for _, job, outcome in workers.map(jobs):
