@@ -19,7 +19,7 @@ import numpy as np
 
 from folkman.algorithm import ALGORITHMS
 from folkman.engine.simulate import Clock, Recording, simulate
-from folkman.faults import Faults
+from folkman.faults import NO_FAULTS, Faults
 from folkman.problem.data import load
 from folkman.problem.problem import make_problem
 from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
@@ -89,7 +89,7 @@ def hashes() -> dict[str, str]:
                 seed=3,
                 clock=Clock(0.001) if plain else clock,
                 recording=Recording(8, nodes=True),
-                **({"faults": faults} if network == "iid" else {}),
+                faults=faults if network == "iid" else NO_FAULTS,
             )
         except ValueError as error:
             found[title] = f"refused: {error}"

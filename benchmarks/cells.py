@@ -35,9 +35,9 @@ def main() -> None:
 
         def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
             keys = jax.random.split(jax.random.fold_in(key, t), cells)
-            state, delivery = jax.vmap(lambda s, o, k: network.step(s, o, PAPER_CNN_BITS, k))(
-                state, offers, keys
-            )
+            state, delivery = jax.vmap(
+                lambda s, o, k: network.peers().step(s, o, PAPER_CNN_BITS, k)
+            )(state, offers, keys)
             return state, jnp.mean(t + 1.0 - delivery.held)
 
         return lax.scan(slot, state, jnp.arange(slots))

@@ -247,7 +247,7 @@ WRONG = {
     ],
     "model": [("return 3", "an fm.Model, got int")],
     "network": [
-        ("return 3", "int without bits_per_parameter, downlink"),
+        ("return 3", "an fm.Network, got int"),
         ("return Loose()", "can be hashed"),
     ],
     "projection": [("return 3", r"a function \(w, step\) -> w, got int")],

@@ -242,7 +242,7 @@ def test_a_liar_of_a_method_that_sends_differences_sends_the_negative(quadratics
 
     sent = Faults(liars=0.5).corrupt(messages, problem.initial, key, about_zero=True)
 
-    assert fedbuff(0.1).differences
+    assert fedbuff(0.1).declares.differences
     np.testing.assert_allclose(sent[0, :-1], -0.1)
 
 

@@ -1,5 +1,6 @@
 """The four axes and the counters, against closed forms; determinism; how a run ends."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,7 +23,7 @@ from folkman import (
     simulate,
     snapshot,
 )
-from folkman.algorithm.base import Assumption
+from folkman.algorithm.base import Assumption, Declares
 from folkman.engine import simulate as engine
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
@@ -232,7 +233,9 @@ def test_a_divergent_run_stops_and_keeps_its_rows(quadratics, algorithm):
 
 def test_a_network_that_breaks_an_assumption_is_refused(digits):
     recorded = replay(record_timeline(snapshot(3), 5, 20))
-    careful = async_sharing(0.1)._replace(assumes=frozenset({Assumption.RELIABLE}))
+    careful = replace(
+        async_sharing(0.1), declares=Declares(assumes=frozenset({Assumption.RELIABLE}))
+    )
 
     with pytest.raises(
         ValueError, match=r"dpsgd assumes that all nodes hear the same round.*recorded timeline"

@@ -32,7 +32,7 @@ def test_every_inbox_holds_the_copies_that_the_timeline_says(seed, nodes, send_p
         np.float32
     )  # messages[s]: formed before slot s
     share = jnp.asarray(np.full(nodes, 1 / nodes, np.float32))
-    versions = replay(timeline).versions(nodes)
+    versions = replay(timeline).peers().versions(nodes)
     store = snapshots.start(jnp.asarray(messages[0]), versions, replay(timeline).recent)
 
     for t in range(slots):
@@ -129,5 +129,5 @@ def test_a_replay_does_not_keep_all_that_was_sent_for_a_pair_that_never_hears(di
     run = simulate(digits, network, async_sharing(0.1), slots=slots)
 
     assert network.recent == 1
-    assert network.versions(nodes) <= 4
+    assert network.peers().versions(nodes) <= 4
     assert np.isfinite(run.last("train_loss"))

@@ -22,8 +22,10 @@ EVERYONE = ~np.eye(NODES, dtype=bool)
 def drive(network, wanted, offers=None, seed=0, slots=SLOTS):
     """Run rounds alone; return held (slot, rx, tx), sends (slot, tx), linked (slot, rx, tx), and the last state."""
     key = jax.random.key(seed)
-    step = jax.jit(lambda s, o, t: network.exchange(s, o, wanted, BITS, jax.random.fold_in(key, t)))
-    state, rows = network.lockstep_init(NODES, key), []
+    step = jax.jit(
+        lambda s, o, t: network.rounds().step(s, o, wanted, BITS, jax.random.fold_in(key, t))
+    )
+    state, rows = network.rounds().init(NODES, key), []
     for t in range(slots):
         state, delivery = step(state, np.ones(NODES, bool) if offers is None else offers[t], t)
         rows.append(jax.tree.map(np.asarray, tuple(delivery)))

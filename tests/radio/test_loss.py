@@ -22,20 +22,22 @@ def peers(network, slots, seed=0, nodes=NODES):
     """Run a network alone; return held (slot, rx, tx) and sends, linked."""
     key = jax.random.key(seed)
     step = jax.jit(
-        lambda s, t: network.step(s, jnp.ones(nodes, bool), BITS, jax.random.fold_in(key, t))
+        lambda s, t: network.peers().step(
+            s, jnp.ones(nodes, bool), BITS, jax.random.fold_in(key, t)
+        )
     )
-    return run(step, network.init(nodes, key), slots)
+    return run(step, network.peers().init(nodes, key), slots)
 
 
 def rounds(network, slots, wanted, seed=0, nodes=NODES):
     """Run rounds alone, everyone offering always."""
     key = jax.random.key(seed)
     step = jax.jit(
-        lambda s, t: network.exchange(
+        lambda s, t: network.rounds().step(
             s, jnp.ones(nodes, bool), wanted, BITS, jax.random.fold_in(key, t)
         )
     )
-    return run(step, network.lockstep_init(nodes, key), slots)
+    return run(step, network.rounds().init(nodes, key), slots)
 
 
 def star(network, slots, seed=0, nodes=NODES):
@@ -45,12 +47,12 @@ def star(network, slots, seed=0, nodes=NODES):
     def step(carry, t):
         state, owed = carry
         up_key, down_key = jax.random.split(jax.random.fold_in(key, t))
-        state, up = network.uplink(state, jnp.ones(nodes, bool), BITS, up_key)
+        state, up = network.star().uplink(state, jnp.ones(nodes, bool), BITS, up_key)
         owed = owed | up.arrived
-        state, down = network.downlink(state, owed, BITS, down_key)
+        state, down = network.star().downlink(state, owed, BITS, down_key)
         return (state, (owed & ~down.started) | down.lost), jnp.stack([*up, *down])
 
-    return run(jax.jit(step), (network.star_init(nodes, key), jnp.zeros(nodes, bool)), slots)
+    return run(jax.jit(step), (network.star().init(nodes, key), jnp.zeros(nodes, bool)), slots)
 
 
 def run(step, state, slots):

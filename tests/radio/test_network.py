@@ -48,8 +48,10 @@ def history(network, nodes, slots, seed=0, bits: Any = BITS):
     """Run a network alone; return its states, one after each slot, as a list of NumPy trees."""
     key = jax.random.key(seed)
     offers = jnp.ones(nodes, bool)
-    step = jax.jit(lambda state, t: network.step(state, offers, bits, jax.random.fold_in(key, t)))
-    state, states = network.init(nodes, key), []
+    step = jax.jit(
+        lambda state, t: network.peers().step(state, offers, bits, jax.random.fold_in(key, t))
+    )
+    state, states = network.peers().init(nodes, key), []
     for t in range(slots):
         state, delivery = step(state, t)
         states.append((jax.tree.map(np.asarray, state), np.asarray(delivery.sends)))
@@ -139,7 +141,7 @@ def assert_told(network, states, told):
     np.testing.assert_array_equal([sends for _, sends in states], told.starts)
     np.testing.assert_array_equal([s.left for s, _ in states], told.left)
     np.testing.assert_allclose([s.in_use_hz for s, _ in states], told.band_hz, rtol=1e-3, atol=1e-2)
-    measured = [network.measures(s) for s, _ in states]
+    measured = [network.peers().measures(s) for s, _ in states]
     np.testing.assert_allclose([m["gamma_t"] for m in measured], told.gamma_t, rtol=1e-4)
     np.testing.assert_allclose([m["gamma_w"] for m in measured], told.gamma_w, rtol=1e-5)
 
@@ -196,7 +198,7 @@ def test_a_node_waits_for_a_tenth_of_its_share_by_hand():
     ]
     assert [s.left.tolist() for s, _ in rows] == [[10, 1], [9, 0], [8, 10], [7, 9]]
     np.testing.assert_allclose(rows[2][0].in_use_hz, [9.5, 0.5], rtol=1e-5)
-    measured = network.measures(rows[-1][0])
+    measured = network.peers().measures(rows[-1][0])
     assert measured["gamma_t"] == pytest.approx((10 + 1 + 9.5) / 3, rel=1e-5)
     assert measured["gamma_w"] == pytest.approx((0 + 0 + 1) / 3, rel=1e-5)  # from 2 to 3
 
@@ -212,7 +214,9 @@ def scripted_run(network, nodes, slots, bits):
     """Run it without compilation, so that every slot reads its own block."""
     state, rows = rest(place(RadioNetwork(), nodes, jax.random.key(0))), []
     for t in range(slots):
-        state, delivery = network.step(state, jnp.ones(nodes, bool), bits, jax.random.key(t))
+        state, delivery = network.peers().step(
+            state, jnp.ones(nodes, bool), bits, jax.random.key(t)
+        )
         rows.append((jax.tree.map(np.asarray, state), jax.tree.map(np.asarray, delivery)))
     return rows
 
@@ -241,7 +245,7 @@ def test_durations_waits_and_copies_of_two_nodes_by_hand():
         [True, True],
     ]
     np.testing.assert_allclose(rows[3][0].in_use_hz, [4.0, 6.0], rtol=1e-6)
-    measured = network.measures(rows[-1][0])
+    measured = network.peers().measures(rows[-1][0])
     assert measured["gamma_t"] == pytest.approx((2 + 40 / 12) / 2, rel=1e-6)
     assert measured["gamma_w"] == pytest.approx((0 + 1 + 3) / 3, rel=1e-6)
 
@@ -375,13 +379,13 @@ def test_fedavg_on_the_radio_waits_and_agrees_with_the_reference(x64):
 
 def test_all_algorithms_of_a_seed_meet_the_same_air():
     left, right = (
-        replace(NARROW, threshold_db=t, allocation=a).init(5, jax.random.key(4))
+        replace(NARROW, threshold_db=t, allocation=a).peers().init(5, jax.random.key(4))
         for t, a in ((0.0, "optimal"), (5.0, "uniform"))
     )
 
     for a, b in zip(jax.tree.leaves(left.air), jax.tree.leaves(right.air), strict=True):
         np.testing.assert_array_equal(a, b)
-    star = NARROW.star_init(5, jax.random.key(4))
+    star = NARROW.star().init(5, jax.random.key(4))
     for a, b in zip(jax.tree.leaves(left.air), jax.tree.leaves(star.air), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -424,9 +428,9 @@ def test_bits_are_payloads_times_broadcasts_and_times_receivers(x64):
     run = simulate(problem, network, async_sharing(0.2), slots=60, seed=5)
 
     payload = 0.25 * 650 * (16 + 10)  # 10 index bits: 2^9 < 650 <= 2^10
-    state, key = network.init(4, make_key(5, Stream.DELAY)), make_key(5, Stream.DELAY)
+    state, key = network.peers().init(4, make_key(5, Stream.DELAY)), make_key(5, Stream.DELAY)
     step = jax.jit(
-        lambda s, t: network.step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t))
+        lambda s, t: network.peers().step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t))
     )
     broadcasts = receivers = 0
     for t in range(60):
@@ -481,7 +485,7 @@ def test_ten_thousand_nodes_in_cells_take_memory_linear_in_cells():
         sizes.append(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         offers = jnp.ones((cells, 20), bool)
         keys = jax.random.split(key, cells)
-        step = jax.jit(jax.vmap(lambda s, o, k: RadioNetwork().step(s, o, BITS, k)))
+        step = jax.jit(jax.vmap(lambda s, o, k: RadioNetwork().peers().step(s, o, BITS, k)))
         state, delivery = step(state, offers, keys)
         assert delivery.sends.any(axis=1).mean() > 0.9
 

@@ -89,14 +89,17 @@ def test_the_durations_of_fifteen_nodes_are_met_within_sampling_error(threshold_
 @lru_cache
 def stepper(network, nodes, bits):
     """Return the compiled step of a network in which everyone always offers."""
-    return jax.jit(lambda state, key: network.step(state, jnp.ones(nodes, bool), bits, key))
+    return jax.jit(lambda state, key: network.peers().step(state, jnp.ones(nodes, bool), bits, key))
 
 
 def rolled(network, question, drop):
     """Run a drop again and return, in plain NumPy, its pairs' ages (slot, pair), finished waits and running ones."""
     nodes, (_, slots, seed) = question.nodes, question.drops
     key = jax.random.fold_in(make_key(seed, Stream.DELAY), drop)
-    step, state = stepper(network, nodes, question.parameters * 16), network.init(nodes, key)
+    step, state = (
+        stepper(network, nodes, question.parameters * 16),
+        network.peers().init(nodes, key),
+    )
     since, serving = np.ones((nodes, nodes), int), np.zeros((nodes, nodes), bool)
     others = ~np.eye(nodes, dtype=bool)
     ages, waits, left = [], [], np.zeros(nodes, int)

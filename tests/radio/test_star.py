@@ -42,9 +42,9 @@ def keys_of(seed, t):
 
 def drive(network, each=False, seed=0):
     """Run the star alone; return the four events (slot, event, node), and the states after every slot."""
-    up = jax.jit(lambda state, offers, key: network.uplink(state, offers, BITS, key))
-    down = jax.jit(lambda state, offers, key: network.downlink(state, offers, BITS, key))
-    state, server = network.star_init(NODES, jax.random.key(seed)), Waits(each)
+    up = jax.jit(lambda state, offers, key: network.star().uplink(state, offers, BITS, key))
+    down = jax.jit(lambda state, offers, key: network.star().downlink(state, offers, BITS, key))
+    state, server = network.star().init(NODES, jax.random.key(seed)), Waits(each)
     events, states = [], []
     for t in range(SLOTS):
         up_key, down_key = keys_of(seed, t)
@@ -212,9 +212,9 @@ def test_nodes_around_a_server_move_in_every_slot_by_no_more_than_their_speed():
 
 def test_an_answer_ends_the_upload_and_frees_its_band():
     network = replace(NARROW, least_sinr_db=-300.0)
-    uplink, downlink = jax.jit(network.uplink), jax.jit(network.downlink)
+    uplink, downlink = jax.jit(network.star().uplink), jax.jit(network.star().downlink)
     nobody, first = mask([]), mask([0])
-    state = network.star_init(NODES, jax.random.key(0))
+    state = network.star().init(NODES, jax.random.key(0))
     state, upload = uplink(state, first, 20 * BITS, jax.random.key(1))
     assert upload.started.tolist() == first.tolist()
     assert float(state.in_use_hz[0]) == pytest.approx(15e3)
@@ -244,8 +244,8 @@ def test_an_answer_ends_the_upload_and_frees_its_band():
 
 def test_a_node_answered_again_at_once_does_not_upload_meanwhile():
     network = replace(NARROW, least_sinr_db=-300.0)
-    downlink = jax.jit(network.downlink)
-    first, state = mask([0]), network.star_init(NODES, jax.random.key(0))
+    downlink = jax.jit(network.star().downlink)
+    first, state = mask([0]), network.star().init(NODES, jax.random.key(0))
     state, _ = downlink(state, first, BITS, jax.random.key(0))
     rows = []
     for t in range(int(state.down_left[0])):

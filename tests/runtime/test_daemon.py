@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from folkman import async_sharing, dpsgd, fedavg, load, make_problem, simulate
-from folkman.algorithm.base import Assumption
 from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
-from folkman.radio.replay import Replay, replay, replay_rounds, replay_star
+from folkman.radio.replay import replay, replay_rounds, replay_star
 from folkman.runtime import identity, journal, loops
 from folkman.runtime import state as saved
-from folkman.runtime.causal import around_server, between_peers
 from folkman.runtime.codec import SERVER, Message, encode
 from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
 from folkman.runtime.mailbox import Checks
@@ -25,6 +23,7 @@ from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.state import Saver
 from folkman.runtime.telemetry import Logger, MetricsServer, prometheus
 from folkman.runtime.transport import Local, LocalExchange
+from folkman.runtime.ways import way_of
 
 NODES, RUN = 3, 11
 
@@ -44,9 +43,7 @@ def build(problem, algorithm, folder, exchange, steps, number):
         loop, steps = loops.serving, None
     else:
         node = Node(number, problem.of_node(number), algorithm, shares, seed=1, wire=Wire(RUN))
-        loop = (
-            loops.in_rounds if algorithm.server is not None or node.mailbox.round else loops.alone
-        )
+        loop = getattr(loops, node.way.loop(emulated=False))
     config = DaemonConfig(
         home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0
     )
@@ -59,7 +56,7 @@ def build(problem, algorithm, folder, exchange, steps, number):
 def live(problem, algorithm, folder, steps, numbers=None):
     """Run daemons to their ends; return their codes and nodes."""
     exchange = LocalExchange()
-    numbers = numbers or [*range(NODES), *([SERVER] if algorithm.server is not None else [])]
+    numbers = numbers or [*range(NODES), *way_of(algorithm).servers()]
     made = {
         number: build(problem, algorithm, folder, exchange, steps, number) for number in numbers
     }
@@ -82,10 +79,7 @@ def live(problem, algorithm, folder, steps, numbers=None):
 
 def retold(algorithm, folder, numbers):
     logs = {number: journal.read(folder / f"node-{number}" / "timeline.bin") for number in numbers}
-    if algorithm.server is not None:
-        return around_server(logs)
-    rounds = Assumption.LOCKSTEP in algorithm.assumes
-    return between_peers(logs, ~np.eye(NODES, dtype=bool), paced=False, rounds=rounds)
+    return way_of(algorithm).causal(logs, NODES, paced=False)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +136,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     assert isinstance(told.timeline, trace.PeerTimeline)
     run = simulate(
         problem,
-        Replay(told.timeline),
+        replay(told.timeline),
         algorithm,
         slots=len(told.awake),
         seed=1,

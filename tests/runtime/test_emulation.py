@@ -5,7 +5,14 @@ import pytest
 
 from folkman import constant, ideal, pipelined, record_timeline, snapshot
 from folkman.radio.network import RadioNetwork
-from folkman.runtime.emulation import MOST_HELD_BACK, STRETCH, Emulation, SlotClock, Trips
+from folkman.runtime.emulation import (
+    MOST_HELD_BACK,
+    STRETCH,
+    Emulation,
+    RoundTrips,
+    SlotClock,
+    StarTrips,
+)
 from folkman.runtime.link_quality import Links
 
 NODES, SEED, BITS = 4, 3, 16 * 1000
@@ -19,7 +26,9 @@ NODES, SEED, BITS = 4, 3, 16 * 1000
 def test_all_nodes_together_plan_the_simulators_timeline(network):
     slots = 2 * STRETCH + 10
     timeline = record_timeline(network, NODES, slots, SEED, BITS)
-    views = [Emulation(network, NODES, me, seed=SEED, message_bits=BITS) for me in range(NODES)]
+    views = [
+        Emulation(network.peers(), NODES, me, seed=SEED, message_bits=BITS) for me in range(NODES)
+    ]
 
     for t in range(slots - 1):
         plans = [view.plan(t) for view in views]
@@ -33,7 +42,7 @@ def test_all_nodes_together_plan_the_simulators_timeline(network):
 def test_what_is_sent_may_be_used_when_the_channel_has_delivered_it():
     network = pipelined(3)
     timeline = record_timeline(network, 2, 40, SEED, BITS)
-    view = Emulation(network, 2, 0, seed=SEED, message_bits=BITS)
+    view = Emulation(network.peers(), 2, 0, seed=SEED, message_bits=BITS)
     used = []
 
     for t in range(39):
@@ -47,7 +56,7 @@ def test_what_is_sent_may_be_used_when_the_channel_has_delivered_it():
 
 
 def test_the_emulated_air_is_bounded():
-    view = Emulation(pipelined(50), 2, 0, seed=SEED, message_bits=BITS)
+    view = Emulation(pipelined(50).peers(), 2, 0, seed=SEED, message_bits=BITS)
     for number in range(10_000, 10_100):
         view.receive(1, number, bytes(10))
 
@@ -56,7 +65,7 @@ def test_the_emulated_air_is_bounded():
 
 
 def test_a_node_waits_for_who_is_there_and_due():
-    view = Emulation(ideal(), 2, 0, seed=SEED, message_bits=BITS)
+    view = Emulation(ideal().peers(), 2, 0, seed=SEED, message_bits=BITS)
 
     assert view.missing(3, frozenset({1}))
     assert not view.missing(3, frozenset())
@@ -70,8 +79,8 @@ def test_a_node_waits_for_who_is_there_and_due():
     ids=lambda n: str(n)[:9],
 )
 def test_rounds_take_what_the_delay_law_says(network, slots):
-    trips = Trips(network, NODES, star=False, seed=SEED, message_bits=BITS)
-    star = Trips(network, NODES, star=True, seed=SEED, message_bits=BITS)
+    trips = RoundTrips(network.rounds(), NODES, seed=SEED, message_bits=BITS)
+    star = StarTrips(network.star(), NODES, seed=SEED, message_bits=BITS)
 
     assert [trips.slots(r, 0) for r in (1, 2, 3)] == [slots] * 3
     assert [star.slots(r, n) for r in (1, 2) for n in range(NODES)] == [slots] * 8
@@ -79,7 +88,7 @@ def test_rounds_take_what_the_delay_law_says(network, slots):
 
 
 def test_rounds_on_the_radio_take_slots_and_end():
-    trips = Trips(RadioNetwork(slot_s=0.01), NODES, star=True, seed=SEED, message_bits=BITS)
+    trips = StarTrips(RadioNetwork(slot_s=0.01).star(), NODES, seed=SEED, message_bits=BITS)
 
     assert all(
         1 <= trips.slots(r, n, down=d) < 10_000

@@ -27,7 +27,7 @@ from folkman.radio.delivery import (
     as_value,
 )
 
-__all__ = ["LossState", "Lossy"]
+__all__ = ["LossState", "Lossy", "LossyPeers", "LossyRounds", "LossyStar"]
 
 ALMOST_ONE = nextafter(1.0, 0.0)
 

@@ -16,6 +16,7 @@ and a star timeline has four (slot, node) tables of transfers instead of `held` 
 
 import os
 import zipfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -49,6 +50,8 @@ class Timeline(Protocol):
     def finished(self) -> NDArray[np.bool_]:
         """Return who finished a gradient in which slot, (slot, node)."""
         ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
     def _asdict(self) -> dict[str, Any]: ...
 
