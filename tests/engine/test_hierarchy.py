@@ -25,8 +25,7 @@ from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
 from folkman.radio.replay import replay
 from folkman.radio.trace import record_timeline
-from folkman.runtime.hierarchy import RootNode, StationNode
-from folkman.runtime.node import Node
+from reference import wire
 
 NODES = 5
 
@@ -65,45 +64,6 @@ def test_between_global_rounds_each_cell_is_a_fedavg_of_its_own(problem):
         np.testing.assert_allclose(after, w, rtol=1e-9, atol=1e-12)
 
 
-def play(problem, timeline, algorithm):
-    """Drive byte-level nodes, stations and the root along a timeline; return all parameters."""
-    shares, cells = np.asarray(problem.share), algorithm.travel.cells
-    nodes = [Node(i, problem.of_node(i), algorithm, shares, run=7) for i in range(NODES)]
-    stations = [StationNode(c, problem.initial, algorithm, shares, run=7) for c in range(cells)]
-    root = RootNode(problem.initial, algorithm, shares, run=7)
-    uploads, answers, asked, told = {}, {}, {}, {}
-    for t in range(len(timeline.finished)):
-        for i, node in enumerate(nodes):
-            assert node.wake() == timeline.finished[t, i]
-            if timeline.up_started[t, i]:
-                assert node.offers()
-                uploads[i] = node.send()
-        for i in np.flatnonzero(timeline.up_arrived[t]):
-            assert stations[i % cells].receive(uploads[i])
-        for c, station in enumerate(stations):
-            station.wake()
-            if timeline.root_up_started[t, c]:
-                assert station.asks()
-                asked[c] = station.ask()
-        for c in np.flatnonzero(timeline.root_up_arrived[t]):
-            assert root.receive(asked[c])
-        root.wake()
-        if timeline.root_down_started[t].any():
-            data = root.send()
-            told |= dict.fromkeys(np.flatnonzero(timeline.root_down_started[t]), data)
-        for c in np.flatnonzero(timeline.root_down_arrived[t]):
-            assert stations[c].hear(told[c])
-        for c in range(cells):
-            mine = [i for i in np.flatnonzero(timeline.down_started[t]) if i % cells == c]
-            if mine:
-                answers |= dict.fromkeys(mine, stations[c].send())
-        for i in np.flatnonzero(timeline.down_arrived[t]):
-            assert nodes[i].receive(answers[i])
-    boxes = [*nodes, *stations, root]
-    assert not any(box.mailbox.refused for box in boxes)
-    return np.stack([node.params() for node in nodes])
-
-
 @pytest.mark.parametrize("network", [constant(2), iid(3)], ids=["constant", "varied"])
 @pytest.mark.parametrize("backhaul_slots", [0, 4])
 def test_simulator_reference_replay_and_byte_level_nodes_agree(problem, network, backhaul_slots):
@@ -118,7 +78,7 @@ def test_simulator_reference_replay_and_byte_level_nodes_agree(problem, network,
     np.testing.assert_allclose(run.model, slow.model, rtol=1e-9, atol=1e-12)
     again = simulate(problem, HierarchyReplay(run.timeline), algorithm, slots=40)
     np.testing.assert_allclose(run.nodes, again.nodes, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(run.nodes, play(problem, run.timeline, algorithm), rtol=1e-6)
+    np.testing.assert_allclose(run.nodes, wire.play(problem, run.timeline, algorithm)[0], rtol=1e-6)
 
 
 def test_a_slow_backhaul_delays_the_global_rounds_alone(problem):

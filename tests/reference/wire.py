@@ -3,7 +3,9 @@
 import numpy as np
 
 from folkman import Node, ServerNode
+from folkman.engine.travel.hierarchy import HierarchyTimeline
 from folkman.radio.trace import PeerTimeline
+from folkman.runtime.hierarchy import RootNode, StationNode
 
 RUN = 7
 
@@ -22,6 +24,8 @@ def play(problem, timeline, algorithm, seed=0):
     if isinstance(timeline, PeerTimeline):
         _play_peers(nodes, timeline)
         model = None
+    elif isinstance(timeline, HierarchyTimeline):
+        model = _play_cells(nodes, problem, algorithm, seed, timeline)
     else:
         model = _play_star(
             nodes,
@@ -61,3 +65,44 @@ def _play_star(nodes, server, timeline):
         for i in np.flatnonzero(timeline.down_arrived[t]):
             assert nodes[i].receive(answers[i])
     return np.asarray(server.server.params(server.state))
+
+
+def _play_cells(nodes, problem, algorithm, seed, timeline):
+    shares, cells = np.asarray(problem.share), algorithm.travel.cells
+    options = {"run": RUN, "seed": seed}
+    stations = [
+        StationNode(cell, problem.initial, algorithm, shares, **options) for cell in range(cells)
+    ]
+    root = RootNode(problem.initial, algorithm, shares, **options)
+    uploads, answers, asked, told = {}, {}, {}, {}
+    for t in range(len(timeline.finished)):
+        for i, node in enumerate(nodes):
+            assert node.wake() == timeline.finished[t, i]
+            if timeline.up_started[t, i]:
+                assert node.offers()
+                uploads[i] = node.send()
+        for i in np.flatnonzero(timeline.up_arrived[t]):
+            assert stations[i % cells].receive(uploads[i])
+        for c, station in enumerate(stations):
+            station.wake()
+            if timeline.root_up_started[t, c]:
+                assert station.asks()
+                asked[c] = station.ask()
+        for c in np.flatnonzero(timeline.root_up_arrived[t]):
+            assert root.receive(asked[c])
+        root.wake()
+        if timeline.root_down_started[t].any():
+            data = root.send()
+            told |= dict.fromkeys(np.flatnonzero(timeline.root_down_started[t]), data)
+        for c in np.flatnonzero(timeline.root_down_arrived[t]):
+            assert stations[c].hear(told[c])
+        for c in range(cells):
+            mine = [i for i in np.flatnonzero(timeline.down_started[t]) if i % cells == c]
+            if mine:
+                assert stations[c].offers()[mine].all() or not stations[c].offers().any()
+                answers |= dict.fromkeys(mine, stations[c].send())
+        for i in np.flatnonzero(timeline.down_arrived[t]):
+            assert nodes[i].receive(answers[i])
+    assert not any(box.mailbox.refused for box in (*stations, root))
+    share = [shares[np.arange(len(nodes)) % cells == c].sum() for c in range(cells)]
+    return np.asarray(share) @ np.stack([station.params() for station in stations])
