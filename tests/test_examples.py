@@ -104,14 +104,9 @@ def test_gradient_tracking_is_exact_where_d_psgd_is_not(tmp_path):
     path = ROOT / "examples" / "gradient_tracking.py"
     own = code_lines(path)
 
-    printed = subprocess.run(
-        [sys.executable, path],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    ).stdout
+    done = python(path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout
 
     tracking, gossip = (float(x) for x in re.findall(r"optimum (\S+)", printed))
     assert tracking < 1e-4
