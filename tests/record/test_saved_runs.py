@@ -100,7 +100,7 @@ def test_what_cannot_be_saved_is_refused_and_leaves_nothing(run, tmp_path):
         Run("a", "b", 0).save(tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(FileExistsError, match="has content"):
+    with pytest.raises(FileExistsError, match=r"has content; choose another folder$"):
         run.save(tmp_path)
 
 

@@ -83,6 +83,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     verify: Annotated[
         bool, typer.Option(help="Make the first finished run again and compare the numbers.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="At the end, also report.html of all runs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiments at a chosen size, most important first, and draw its figures; resumes by itself."""
@@ -114,7 +117,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
         sweep.job_progress(len(whole.jobs)) as watch,
     ):
         made = module.reproduce(known, names, amount, root, crew, watch, say)
-    _finish(made, chosen_size, as_json=as_json)
+    _finish(made, chosen_size, report=report, as_json=as_json)
 
 
 def _prepare(device: str | None, paper: "Paper", size: str) -> None:
@@ -137,13 +140,16 @@ def _prepare(device: str | None, paper: "Paper", size: str) -> None:
             ) from None
 
 
-def _finish(made: "Made", size: str, *, as_json: bool) -> None:
+def _finish(made: "Made", size: str, *, report: bool, as_json: bool) -> None:
     """Tell what was drawn, what is missing, and how it ended."""
     common.print_paths(made.drawn, quiet=as_json)
     for line in _missing(made):
         say(line)
     sweep.tell_failed(made.batch, made.folder, "the same command")
-    say(f"all runs on one page: folkman report {made.folder.root}")
+    if report:
+        sweep.write_pages(made.folder, 0, common.stream(quiet=as_json))
+    else:
+        say(f"all runs on one page: folkman report {made.folder.root}")
     if as_json:
         counts = {
             "made": len(made.batch.made),

@@ -28,7 +28,7 @@ from folkman.record import run as record
 
 if TYPE_CHECKING:
     from folkman.experiment.parts import Watch
-    from folkman.experiment.run import Prepared
+    from folkman.experiment.run import PreparedRun
     from folkman.record.run import Run
     from folkman.report.notebook import Results
 
@@ -51,9 +51,9 @@ def run(
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
     with ending_at_once():
-        from folkman.experiment.run import prepare
+        from folkman.experiment.run import prepare_run
 
-        prepared = prepare(config, settings=settings, out=out, resume=resume, track=track or ())
+        prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
         for warning in prepared.warnings:
             say(f"warning: {warning}")
         results = _carried_out(prepared, track or [])
@@ -64,14 +64,14 @@ def run(
         sys.exit(DIVERGED)
 
 
-def _carried_out(prepared: "Prepared", track: list[str]) -> "Results":
+def _carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
     """Run with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.run import carry_out
+    from folkman.experiment.run import carry_out_run
 
     advice = f"go on with: folkman run --resume {prepared.folder.root}"
     try:
         with progress(prepared.slots, "slots") as show:
-            return carry_out(prepared, track=track, watch=_shown(show), command=sys.argv[1:])
+            return carry_out_run(prepared, track=track, watch=_shown(show), command=sys.argv[1:])
     except KeyboardInterrupt:
         leave(f"interrupted; {advice}")
     except OSError as error:
@@ -93,7 +93,7 @@ def _shown(show: Update) -> "Watch":
     return watch
 
 
-def _print(results: "Results", prepared: "Prepared", *, quiet: bool) -> None:
+def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what went wrong, and where things are."""
     from folkman.report.tables import final_table
 

@@ -19,7 +19,7 @@ from folkman.record.run import DIVERGED, ENDED, FAILED, FINISHED
 if TYPE_CHECKING:
     from folkman.experiment.batch import Batch, Progress, Watch
     from folkman.experiment.engines import Crew
-    from folkman.experiment.sweep import PlannedSweep
+    from folkman.experiment.sweep import PreparedSweep
     from folkman.record.store import SweepFolder
 
 __all__ = [
@@ -88,7 +88,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
-    from folkman.experiment.sweep import prepare, resumed
+    from folkman.experiment.sweep import prepare_sweep, resume_sweep
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
     if resume is not None:
@@ -103,10 +103,10 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
             raise ValueError(
                 "--resume takes what to run from the folder; leave out the file, --grid, --list, --set, ..."
             )
-        prepared = resumed(resume)
+        prepared = resume_sweep(resume)
     else:
         axes = {"grid": grid or [], "together": together or []}
-        prepared = prepare(config, **axes, settings=settings or [], out=out, store=store)
+        prepared = prepare_sweep(config, **axes, settings=settings or [], out=out, store=store)
     batch = _swept(prepared, crew, track or [])
     _report(batch, prepared.folder, crew.workers if reports else 0, quiet=as_json)
     if as_json:
@@ -115,13 +115,13 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     sys.exit(exit_code(batch))
 
 
-def _swept(prepared: "PlannedSweep", crew: "Crew", track: list[str]) -> "Batch":
+def _swept(prepared: "PreparedSweep", crew: "Crew", track: list[str]) -> "Batch":
     """Sweep with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.sweep import carry_out
+    from folkman.experiment.sweep import carry_out_sweep
 
     advice = f"go on with: folkman sweep --resume {prepared.folder.root}"
     with stoppable(advice), job_progress(len(prepared.plan.jobs)) as watch:
-        batch = carry_out(prepared, crew, watch, track, say)
+        batch = carry_out_sweep(prepared, crew, watch, track, say)
     if batch.disk:
         say(f"error: {batch.disk}; what was written is whole; free the disk, then {advice}")
     return batch

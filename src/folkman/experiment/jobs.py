@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.record.store import Store, SweepFolder
 
-__all__ = ["OutOfTime", "memory_mb", "order_for", "prepare", "run_anywhere", "run_order"]
+__all__ = ["OutOfTime", "memory_mb", "order_for", "run_anywhere", "run_order", "set_up_worker"]
 
 SHARED_PROBLEMS = 3
 """Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
@@ -57,7 +57,7 @@ class OutOfTime(KeyboardInterrupt):
     """The budget of time is spent. As an interrupt it makes the run that it stops save its checkpoint."""
 
 
-def prepare() -> None:
+def set_up_worker() -> None:
     """Set up a worker before JAX starts: one thread a job, and compiled programs kept on disk.
 
     With one thread a worker, the bits of a job do not depend on how many cores or workers there are.
@@ -115,7 +115,7 @@ def run_order(
     """
     folder = Path(order["folder"])
     if not here:
-        prepare()
+        set_up_worker()
     with ONE_AT_A_TIME:
         started_s = time.monotonic()
         try:

@@ -131,7 +131,7 @@ def make_all(wanted: Iterable[Part], folder: RunFolder, watch: Watch | None = No
 def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     """Run one part from its checkpoint, or from the start, to its end."""
     run, simulation, slots, fingerprint = part
-    folder.prepare()
+    folder.make_folders()
     place = folder.checkpoint(run)
     mark = start(simulation, run.seed)
     events: list[Any] = []

@@ -6,9 +6,9 @@
     results = fm.compare(problem, network, {"ours": fm.async_sharing(0.2), "FedAvg": fm.fedavg(0.2)}, slots=300)
     results.folder, results.plot("bits", "test_accuracy")
 
-Both are two steps, which the command line takes one by one: `prepare` checks everything, builds it once and makes the
-folder; `carry_out` makes the runs and writes results, figures and report. What is wrong is found before the folder is
-made.
+Both are two steps, which the command line takes one by one. `prepare_run` checks everything,
+builds it once and makes the folder: what is wrong is found before. `carry_out_run` makes the runs
+and writes results, figures and report.
 """
 
 import warnings
@@ -45,10 +45,10 @@ from folkman.report.figures import draw_labels, save
 from folkman.report.notebook import Results
 from folkman.report.write import write_report
 
-__all__ = ["Prepared", "carry_out", "compare", "prepare", "run"]
+__all__ = ["PreparedRun", "carry_out_run", "compare", "prepare_run", "run"]
 
 
-class Prepared(NamedTuple):
+class PreparedRun(NamedTuple):
     """A run folder and all that goes into it."""
 
     folder: RunFolder
@@ -82,20 +82,20 @@ def run(
     from it. `track` names trackers (tensorboard, mlflow, wandb). `watch(run, slots done, slots in all)` is called at
     every recorded slot. A step beyond the stability limit is a Python warning.
     """
-    prepared = prepare(config, settings=settings, out=out, resume=resume, track=track)
+    prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track)
     for text in prepared.warnings:
         warnings.warn(text, stacklevel=2)
-    return carry_out(prepared, track=track, watch=watch)
+    return carry_out_run(prepared, track=track, watch=watch)
 
 
-def prepare(
+def prepare_run(
     config: str | Path | Mapping[str, Any] | None = None,
     *,
     settings: Sequence[str] | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     track: Sequence[str] = (),
-) -> Prepared:
+) -> PreparedRun:
     """Check a configuration, build what the first seed needs, and make or open the folder; see `run`."""
     check_packages(track)
     folder = None
@@ -116,7 +116,7 @@ def prepare(
         found = [] if folder is not None else list(step_warnings(comparison, first))
         folder = folder or RunFolder.create(_place(out, comparison.name), to_toml(comparison))
     built = (comparison.model_dump(), first, wanted, comparison.precision)
-    return Prepared(folder, *built, found, digests(comparison))
+    return PreparedRun(folder, *built, found, digests(comparison))
 
 
 def _place(out: str | Path | None, name: str) -> Path:
@@ -124,8 +124,8 @@ def _place(out: str | Path | None, name: str) -> Path:
     return Path(out or Path("runs") / dated(name))
 
 
-def carry_out(
-    prepared: Prepared,
+def carry_out_run(
+    prepared: PreparedRun,
     *,
     track: Sequence[str] = (),
     watch: Watch | None = None,
@@ -136,7 +136,7 @@ def carry_out(
     `command` are the arguments of the command line, for the record of how to repeat it.
     """
     folder, config = prepared.folder, prepared.config
-    folder.prepare()
+    folder.make_folders()
     note_start(folder.provenance, command, prepared.own_code)
     with jax.enable_x64(prepared.precision == "float64"):
         with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
@@ -229,8 +229,10 @@ def compare(  # noqa: PLR0913 - all but three by name
     _check_built(first)
     config = _described(first, name, seeds)
     precision = "float64" if jax.config.jax_enable_x64 else "float32"  # pyright: ignore[reportAttributeAccessIssue]
-    prepared = Prepared(_folder_for(out, name, dump(config)), config, first, wanted, precision, [])
-    return carry_out(prepared, track=track, watch=watch)
+    prepared = PreparedRun(
+        _folder_for(out, name, dump(config)), config, first, wanted, precision, []
+    )
+    return carry_out_run(prepared, track=track, watch=watch)
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
@@ -292,7 +294,7 @@ def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:
     """Make the folder of a comparison of objects, or open the one that an earlier call with the same objects made."""
     place = _place(out, name)
     if not RunFolder(place).config.is_file():
-        return RunFolder.create(place, config)
+        return RunFolder.create(place, config, in_python=True)
     folder = RunFolder.open(place)
     if folder.config.read_text(encoding="utf-8") != config:
         raise FileExistsError(

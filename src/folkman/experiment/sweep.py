@@ -2,7 +2,7 @@
 
     fm.sweep("mine.toml", grid={"network.gamma": [5, 10]}, out="sweeps/gamma")
 
-The command line is a thin layer over `prepare` and `carry_out`.
+The command line is a thin layer over `prepare_sweep` and `carry_out_sweep`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,17 +22,17 @@ from folkman.record.store import SweepFolder
 from folkman.report.notebook import Results, read_results
 from folkman.report.write import write_report
 
-__all__ = ["PlannedSweep", "carry_out", "crew_for", "prepare", "resumed", "sweep"]
+__all__ = ["PreparedSweep", "carry_out_sweep", "crew_for", "prepare_sweep", "resume_sweep", "sweep"]
 
 
-class PlannedSweep(NamedTuple):
+class PreparedSweep(NamedTuple):
     """A sweep that can begin: every job planned and checked, and its folder made."""
 
     plan: Plan
     folder: SweepFolder
 
 
-def prepare(
+def prepare_sweep(
     config: str | Path | Mapping[str, Any] | None = None,
     *,
     grid: Sequence[str] | Mapping[str, Sequence[Any]] = (),
@@ -40,7 +40,7 @@ def prepare(
     settings: Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
-) -> PlannedSweep:
+) -> PreparedSweep:
     """Plan every job, then make the folder: what does not fit leaves nothing behind."""
     raw = gather(config, settings)
     for name, axes in (("grid", grid), ("list", together)):
@@ -62,17 +62,17 @@ def prepare(
     planned = plan(put(rest, {}), axes)
     definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
     root = Path(out) if out else Path("sweeps") / dated(planned.name)
-    return PlannedSweep(
+    return PreparedSweep(
         planned, SweepFolder.create(root, definition, Path(store) if store else None)
     )
 
 
-def resumed(root: str | Path) -> PlannedSweep:
+def resume_sweep(root: str | Path) -> PreparedSweep:
     """Open a sweep folder to go on with."""
     folder = SweepFolder.open(Path(root))
     raw = read(folder.definition, warn=False)
     require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
-    return PlannedSweep(plan(raw, axes_of(raw)), folder)
+    return PreparedSweep(plan(raw, axes_of(raw)), folder)
 
 
 def crew_for(
@@ -91,8 +91,8 @@ def crew_for(
     return crew
 
 
-def carry_out(
-    prepared: PlannedSweep,
+def carry_out_sweep(
+    prepared: PreparedSweep,
     crew: Crew,
     watch: Watch = lambda _: None,
     track: Sequence[str] = (),
@@ -132,11 +132,11 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
             not asked,
             "resume takes everything from the folder; leave out all that says what to run",
         )
-        prepared = resumed(resume)
+        prepared = resume_sweep(resume)
     else:
         places = {"out": out, "store": store}
-        prepared = prepare(config, grid=grid, together=together, settings=settings, **places)
-    batch = carry_out(prepared, crew, track=track)
+        prepared = prepare_sweep(config, grid=grid, together=together, settings=settings, **places)
+    batch = carry_out_sweep(prepared, crew, track=track)
     root = prepared.folder.root
     failed = batch.failed
     require(

@@ -21,7 +21,7 @@ from folkman.record.json_file import read_json
 from folkman.record.run import STOPPED
 
 __all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
-__all__ += ["ClusterFolder", "NodeFolder", "is_alive"]
+__all__ += ["ClusterFolder", "NodeFolder", "is_alive", "refuse_cluster"]
 
 STARTING, LEARNING, DONE = "starting", "learning", "done"
 """The states of a node that is well."""
@@ -82,6 +82,10 @@ class ClusterFolder:
         self.certs = root / "certs"
         self.timeline = root / "timeline.npz"
 
+    def is_there(self) -> bool:
+        """Tell whether `folkman up` made this folder."""
+        return any(NodeFolder(home).is_there() for home in self.root.glob("nodes/*"))
+
     def node(self, name: str) -> NodeFolder:
         """Return the folder of a node."""
         return NodeFolder(self.root / "nodes" / name)
@@ -100,6 +104,15 @@ class ClusterFolder:
     def standing(self) -> list[dict[str, Any]]:
         """Return how each node stands."""
         return [node.standing() for node in self.nodes()]
+
+
+def refuse_cluster(root: Path) -> None:
+    """Refuse the folder of a cluster where a run or a sweep is wanted, and name the commands that fit."""
+    if ClusterFolder(root).is_there():
+        raise ValueError(
+            f"expected a run or a sweep folder, {root} is a cluster that `folkman up` made; "
+            f"see how it stands: folkman status {root}, or folkman dash --cluster {root}"
+        )
 
 
 def is_alive(pid: int) -> bool:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from folkman.checks import require
 from folkman.files import save_tensors, write_whole
+from folkman.record.cluster import ClusterFolder, refuse_cluster
 from folkman.record.json_file import read_json, write_json, write_text
 from folkman.record.provenance import note_start
 from folkman.record.run import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MADE_IN_PYTHON", "Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
 
-UNFINISHED, DAMAGED = "unfinished", "damaged"
+UNFINISHED, DAMAGED, CLUSTER = "unfinished", "damaged", "cluster"
 """How a run folder stands in a listing, besides finished and diverged."""
 
 MADE_IN_PYTHON = "made_in_python"
@@ -83,23 +84,28 @@ class RunFolder:
         self.report = root / "report.html"
 
     @classmethod
-    def create(cls, root: Path, config: str) -> "RunFolder":
-        """Make a new folder with its configuration; refuse one that is there and not empty."""
+    def create(cls, root: Path, config: str, *, in_python: bool = False) -> "RunFolder":
+        """Make a new folder with its configuration; refuse one that is there and not empty.
+
+        `in_python`: the caller is a program, whom no option of the command line helps.
+        """
+        other = "choose another folder" if in_python else "choose another --out"
         if root.exists() and not root.is_dir():
-            raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
+            raise FileExistsError(f"expected a folder, {root} is a file; {other}")
         if root.exists() and any(root.iterdir()):
+            more = "" if in_python else f", or go on with --resume {root}"
             raise FileExistsError(
-                f"expected a new or empty folder, {root} has content; "
-                f"choose another --out, or go on with --resume {root}"
+                f"expected a new or empty folder, {root} has content; {other}{more}"
             )
         folder = cls(root)
-        folder.prepare()
+        folder.make_folders()
         write_text(folder.config, config)
         return folder
 
     @classmethod
     def open(cls, root: Path) -> "RunFolder":
         """Open a folder that `create` made; refuse one that a later folkman wrote."""
+        refuse_cluster(root)
         folder = cls(root)
         if not folder.config.is_file():
             raise FileNotFoundError(
@@ -108,7 +114,7 @@ class RunFolder:
         read_json(folder.provenance)
         return folder
 
-    def prepare(self) -> None:
+    def make_folders(self) -> None:
         """Make the folders that runs are written into."""
         for name in ("parts", "figures", "models"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
@@ -290,7 +296,7 @@ def save_runs(root: Path, runs: Sequence[Run]) -> Path:
     apart = len(named) == len(runs) > 0
     require(apart, "expected runs, each with a label and seed of its own; rename them")
     require(all(run.rows for run in runs), "expected runs with rows, one has none; simulate it")
-    folder = RunFolder.create(root, _described(root.name, runs))
+    folder = RunFolder.create(root, _described(root.name, runs), in_python=True)
     note_start(folder.provenance, None)
     for run in runs:
         folder.save_part(run, MADE_IN_PYTHON)
@@ -337,6 +343,8 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
 
 def _state(folder: RunFolder) -> tuple[str, list[dict[str, Any]]]:
     """Tell how a folder stands by its summary; one damaged file does not spoil the listing."""
+    if ClusterFolder(folder.root).is_there():
+        return CLUSTER, []
     if not folder.summary.is_file():
         return UNFINISHED, []
     try:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from folkman.record.cluster import refuse_cluster
 from folkman.record.folder import JobFolder, RunFolder
 from folkman.record.json_file import read_json
 from folkman.record.run import ENDED, FAILED, FINISHED, RUNNING, Run, known, read_table, runs_of
@@ -31,6 +32,7 @@ class Sweep(NamedTuple):
 def is_sweep(root: Path) -> bool:
     """Tell a sweep folder from a run folder; refuse what is neither."""
     refuse_old(root)
+    refuse_cluster(root)
     folder = SweepFolder(root)
     if folder.index.is_file() or folder.definition.is_file():
         return True

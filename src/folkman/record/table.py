@@ -132,13 +132,14 @@ def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
     """Read sweep and run folders: arm -> seed -> run. With several folders, an arm is named with its folder."""
     require(
         len({root.resolve() for root in roots}) == len(roots),
-        "each folder can be compared once; one came twice",
+        "each folder can be given once; one came twice",
     )
     found: dict[str, dict[int, Run]] = {}
     short = len({root.name for root in roots}) == len(roots)
     for root in roots:
         for run in _runs(root):
             arm = f"{run.label} ({root.name if short else root})" if len(roots) > 1 else run.label
+            run.label = arm
             found.setdefault(arm, {})[run.seed] = run
     return found
 

@@ -19,12 +19,23 @@ from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_target", "draw_curves", "draw_labels", "new_figure", "save"]
+__all__ = [
+    "check_target",
+    "draw_curves",
+    "draw_labels",
+    "name_curves",
+    "new_figure",
+    "room_for_names_in",
+    "save",
+    "shades_of",
+]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 FEW = 6
 """Curves whose names fit among them; those of more stand beside the figure."""
+NAME_IN = 0.16
+"""The height of a name beside the curves, in inches."""
 SHARES = ("test_accuracy", "node_test_accuracy", "kappa")
 """Metrics that are at most 1."""
 RATIO_FOR_LOG = 30.0
@@ -54,8 +65,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         raise ValueError(
             f"these runs have no '{y}': their problem does not define it; choose another metric"
         )
-    many = len(found) > FEW
-    figure, axes = new_figure(6.6 if many else 4.6, 3.6 if many else 3.2)
+    figure, axes = new_figure(4.6, 3.2)
     for index, curve in enumerate(found):
         colour = COLOURS[index % len(COLOURS)]
         style = STYLES[
@@ -80,11 +90,25 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     axes.set_title(noted, fontsize="small", color="0.35")
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    beside = (
-        {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
-    )
-    axes.legend(frameon=False, fontsize="x-small" if many else "small", **beside)
+    name_curves(figure, axes, len(found))
     return figure
+
+
+def name_curves(figure: "Figure", axes: Any, count: int) -> None:
+    """Write the names among few curves; those of many beside them, in a figure high enough for all."""
+    if count <= FEW:
+        axes.legend(frameon=False, fontsize="small")
+        return
+    beside = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0}
+    axes.legend(frameon=False, fontsize="x-small", **beside)
+    figure.set_size_inches(6.6, max(3.6, room_for_names_in(figure)))
+
+
+def room_for_names_in(figure: "Figure") -> float:
+    """Return how high a figure must be, in inches, for the names that stand beside its curves."""
+    legends = filter(None, (axes.get_legend() for axes in figure.axes))
+    names = max((len(legend.get_texts()) for legend in legends), default=0)
+    return NAME_IN * names if names > FEW else 0.0
 
 
 def _bound(axes: Any, found: Sequence[Curve], metric: str) -> None:
@@ -106,7 +130,7 @@ def draw_labels(counts: NDArray[np.integer]) -> "Figure":
     nodes, classes = counts.shape
     figure, axes = new_figure(4.6, max(1.6, 0.28 * nodes + 1.0))
     left = np.zeros(nodes)
-    shades = _shades(classes)
+    shades = shades_of(classes)
     for label in range(classes):
         axes.barh(
             np.arange(nodes),
@@ -127,7 +151,8 @@ def draw_labels(counts: NDArray[np.integer]) -> "Figure":
     return figure
 
 
-def _shades(count: int) -> NDArray[np.float64]:
+def shades_of(count: int) -> NDArray[np.float64]:
+    """Return so many colours (colour, rgba) from dark to light."""
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(0.0, 1.0, count))

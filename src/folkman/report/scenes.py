@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folkman.record.scene import Scene
-from folkman.report.figures import COLOURS, STYLES, new_figure
+from folkman.report.figures import COLOURS, STYLES, new_figure, shades_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -211,7 +210,7 @@ def draw_shares(scene: Scene) -> "Figure":
     rest = share.sum(axis=1) - share[:, kept].sum(axis=1)
     bottom = np.zeros(len(share))
     names = [f"node {i}" for i in kept] + (["others"] if people > MOST_LINES else [])
-    shades = _shades(len(names))
+    shades = shades_of(len(names))
     time_s = scene.seconds
     for index, name in enumerate(names):
         top = bottom + (share[:, kept[index]] if index < len(kept) else rest)
@@ -231,12 +230,6 @@ def draw_shares(scene: Scene) -> "Figure":
         borderaxespad=0.0,
     )
     return figure
-
-
-def _shades(count: int) -> NDArray[np.float64]:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.0, 1.0, max(count, 2)))
 
 
 def draw_disagreement(scene: Scene) -> "Figure":

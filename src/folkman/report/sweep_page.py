@@ -10,7 +10,7 @@ import numpy as np
 from folkman.record.json_file import read_json
 from folkman.record.run import DIVERGED, FAILED, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
-from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
+from folkman.report.figures import COLOURS, STYLES, draw_curves, name_curves, new_figure
 from folkman.report.html import (
     Section,
     details,
@@ -144,7 +144,7 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     axes.set_ylabel(METRICS[metric])
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="x-small")
+    name_curves(figure, axes, len(groups))
     return figure
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, TextIO
 
-from folkman.experiment.jobs import prepare, run_order
+from folkman.experiment.jobs import run_order, set_up_worker
 
 __all__ = ["main"]
 
@@ -26,7 +26,7 @@ def main() -> None:
     )  # what a library prints must not mix with the replies
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(orders,), daemon=True).start()
-    prepare()
+    set_up_worker()
     import pyarrow.parquet  # noqa: F401 - the first job should not wait for imports
 
     import folkman.experiment.parts  # noqa: F401
