@@ -1,7 +1,4 @@
-"""The command line of looking: `folkman plot`, `report`, `dash`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of looking: `folkman plot`, `report`, `dash`."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -88,7 +85,8 @@ def _scene(roots: Sequence[Path], label: str | None) -> "Scene":
         if run.scene is not None and label in (None, run.label):
             return run.scene
     raise ValueError(
-        f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it again"
+        f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it "
+        "again"
     )
 
 
@@ -120,7 +118,8 @@ def report(
 
     if jobs and out is not None:
         raise ValueError(
-            "--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out"
+            "--jobs writes into the folders of the jobs, which the sweep's page links to; leave "
+            "out --out"
         )
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(

@@ -8,7 +8,7 @@ The command line is a thin layer over `prepare_sweep` and `carry_out_sweep`.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkman.checks import require
 from folkman.config.text import dump, gather, put, read
@@ -17,7 +17,7 @@ from folkman.experiment.engines import Crew, check_crew, engine_for
 from folkman.experiment.plan import Plan, axes_of, plan
 from folkman.experiment.trackers import check_packages, make_shared
 from folkman.machine import usable_bytes, usable_cores
-from folkman.record.json_file import dated
+from folkman.record.json_file import Table, dated
 from folkman.record.store import SweepFolder
 from folkman.report.notebook import Results, read_results
 from folkman.report.write import write_report
@@ -33,11 +33,11 @@ class PreparedSweep(NamedTuple):
 
 
 def prepare_sweep(
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: str | Path | Table | None = None,
     *,
-    grid: Sequence[str] | Mapping[str, Sequence[Any]] = (),
-    together: Sequence[str] | Mapping[str, Sequence[Any]] = (),
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    grid: Sequence[str] | Mapping[str, Sequence[object]] = (),
+    together: Sequence[str] | Mapping[str, Sequence[object]] = (),
+    settings: Sequence[str] | Table = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
 ) -> PreparedSweep:
@@ -80,10 +80,11 @@ def crew_for(
 ) -> Crew:
     """Return where jobs are to run: by default one worker per core, each with an even share of the memory."""
     number = usable_cores() if workers is None else workers
+    # a cluster that is there has limits of its own
     if memory_mb is None and engine in (
         "processes",
         "dask",
-    ):  # a cluster that is there has limits of its own
+    ):
         whole = usable_bytes()
         memory_mb = None if whole is None else 0.9 * whole / 1e6 / max(number, 1)
     crew = Crew(engine, number, memory_mb, *tls)
@@ -106,11 +107,11 @@ def carry_out_sweep(
 
 
 def sweep(  # noqa: PLR0913 - what may be asked for, by name
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: str | Path | Table | None = None,
     *,
-    grid: Mapping[str, Sequence[Any]] | Sequence[str] = (),
-    together: Mapping[str, Sequence[Any]] | Sequence[str] = (),
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    grid: Mapping[str, Sequence[object]] | Sequence[str] = (),
+    together: Mapping[str, Sequence[object]] | Sequence[str] = (),
+    settings: Sequence[str] | Table = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
     resume: str | Path | None = None,
@@ -120,9 +121,9 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
 ) -> Results:
     """Run a configuration at many settings and return the runs, labelled by arm; what is finished is not run again.
 
-    `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values; `together`: lists that
-    advance together. `engine`: here, processes, dask, or the address of a dask scheduler. A job that fails is an error
-    when all others have ended.
+    `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values;
+    `together`: lists that advance together. `engine`: here, processes, dask, or the address of a
+    dask scheduler. A job that fails is an error when all others have ended.
     """
     crew = crew_for(engine, workers)
     check_packages(track)
@@ -145,7 +146,8 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     )
     require(
         not failed,
-        f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see {root}",
+        f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see "
+        f"{root}",
     )
     write_report(root)
     return read_results(root)

@@ -15,9 +15,8 @@ Nodes write these files; whoever looks at a cluster reads them here.
 
 import time
 from pathlib import Path
-from typing import Any
 
-from folkman.record.json_file import read_json
+from folkman.record.json_file import Json, read_json
 from folkman.record.run import STOPPED
 
 __all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
@@ -55,7 +54,7 @@ class NodeFolder:
         """Tell whether this is the folder of a node."""
         return any(path.is_file() for path in (self.config, self.health, self.log))
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> Json:
         """Return how the node stands: its health file, with its state as it is seen from outside.
 
         A node of this machine has a `pid` file, which says whether it is there. Of another
@@ -97,11 +96,11 @@ class ClusterFolder:
         if not found:
             what = f"{self.root} has no nodes" if self.root.is_dir() else f"there is no {self.root}"
             raise FileNotFoundError(
-                f"expected a cluster that `folkman up` made, {what}; check the path",
+                f"expected a cluster that `folkman up` made, {what}; check the path"
             )
         return found
 
-    def standing(self) -> list[dict[str, Any]]:
+    def standing(self) -> list[Json]:
         """Return how each node stands."""
         return [node.standing() for node in self.nodes()]
 

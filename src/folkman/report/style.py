@@ -2,8 +2,8 @@
 
     figure = dressed(STYLES["ieee"], lambda: draw_curves(runs, "bits", "test_accuracy"))
 
-A style sets fonts before a figure is drawn, and its size and the weight of its lines afterwards. What a title says
-belongs into the caption of a paper's figure: `caption` returns it.
+A style sets fonts before a figure is drawn, and its size and the weight of its lines afterwards.
+What a title says belongs into the caption of a paper's figure: `caption` returns it.
 """
 
 from collections.abc import Callable
