@@ -47,9 +47,11 @@ def markdown_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False
 ) -> str:
     """Return a table of Markdown; with `numbers` all columns but the first are set right."""
-    rule = ["---", *["---:" if numbers else "---"] * (len(headings) - 1)]
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [headings, rule, *escaped])
+    more = len(headings) - 1
+    rule = "| --- |" + " ---: |" * more if numbers else "|---|" + "---|" * more
+    lines = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    head, *body = ("| " + " | ".join(row) + " |" for row in [headings, *lines])
+    return "\n".join([head.replace("|  |", "| |"), rule, *body])
 
 
 def spread(mean: float, half: float) -> str:
