@@ -1,12 +1,14 @@
-"""What this process may use of the machine, cores and memory, and how much memory it holds."""
+"""The machine: cores and memory that this process may use and holds, and its own addresses."""
 
 import contextlib
 import ctypes
+import ipaddress
 import os
 import re
 from pathlib import Path
 
-__all__ = ["granted_bytes", "hold_little", "resident_bytes", "trim", "usable_bytes", "usable_cores"]
+__all__ = ["granted_bytes", "hold_little", "is_loopback", "resident_bytes", "trim"]
+__all__ += ["usable_bytes", "usable_cores"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -88,3 +90,11 @@ def trim() -> None:
     """Return what is freed in glibc's heaps: compiling leaves some 20 MB behind."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

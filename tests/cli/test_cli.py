@@ -140,7 +140,7 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path)
         (["run", "--set", "model.hidden=[0]"], "hidden widths must be at least 1"),
         (["run", "--nonsense"], "No such option"),
         (["ls", "nowhere"], "there is no nowhere"),
-        (["plot", "empty"], "expected a run folder"),
+        (["plot", "empty"], "expected a run or a sweep folder"),
         (["data", "fetch", "mnst"], "did you mean 'mnist'?"),
         (["data", "fetch", "mnist", "--source", "ftp", "--folder", "empty"], "there is no 'ftp'"),
     ],

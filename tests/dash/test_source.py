@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman.dash.run import RunSource, thinned
-from folkman.dash.serve import checked_token, is_loopback, make_source
+from folkman.dash.serve import checked_token, make_source
 from folkman.dash.sweep import SweepSource
+from folkman.machine import is_loopback
 from folkman.record.live import Tail
 
 HEAD = {"at": 1.0, "label": "FedAvg", "algorithm": "fedavg", "seed": 1, "slots": 40, "nodes": 5}

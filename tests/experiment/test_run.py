@@ -40,7 +40,7 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Leave out figures and report, most of the time of a short run, where a test is not about them."""
-    monkeypatch.setattr(module, "write_report", lambda *_, **__: None)
+    monkeypatch.setattr(module, "write_run_report", lambda *_, **__: None)
     monkeypatch.setattr(module, "_draw_labels", lambda *_: None)
 
 

@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from folkman.experiment.engines import Crew, engine_for
-from folkman.experiment.engines.dask import bounds
+from folkman.experiment.engines import Crew, bounds, engine_for
 from shell import folkman
 
 SWEEP = """

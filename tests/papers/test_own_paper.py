@@ -71,6 +71,20 @@ def test_a_second_call_runs_nothing_and_draws_again(made):
     )  # the other figure's runs are kept
 
 
+def test_its_report_is_written_if_asked_for_else_the_command_is_named(made):
+    page = SweepFolder(made).report
+    page.unlink(missing_ok=True)
+    command = ["reproduce", "delay", "--paper", str(DEMO), "--out", str(made)]
+
+    plain = CliRunner().invoke(app, command)
+    assert f"all runs on one page: folkman report {made}" in plain.stderr
+    assert not page.exists()
+
+    asked = CliRunner().invoke(app, [*command, "--report"])
+    assert f"report  {page}" in asked.stdout
+    assert "26 jobs: 26 finished" in page.read_text()
+
+
 def test_a_reproduction_has_a_report_a_live_page_and_arms_to_compare(made):
     page = write_report(made).read_text()
     assert "async_sharing" in page

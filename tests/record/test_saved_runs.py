@@ -52,6 +52,7 @@ def test_a_saved_run_is_read_again_to_the_same_bits(run, tmp_path):
     assert set(found.rows[0]) == set(run.rows[0])
     for name in run.rows[0]:
         np.testing.assert_array_equal(found.column(name), run.column(name))
+    assert found.scene is not None
     np.testing.assert_array_equal(found.scene.age_slots[-1], 19 - run.timeline.held[19])
     summary = json.loads((place / "summary.json").read_text())
     assert summary["runs"] == [run.summary()]
@@ -100,7 +101,7 @@ def test_what_cannot_be_saved_is_refused_and_leaves_nothing(run, tmp_path):
         Run("a", "b", 0).save(tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(FileExistsError, match="has content"):
+    with pytest.raises(FileExistsError, match=r"has content; choose another folder$"):
         run.save(tmp_path)
 
 

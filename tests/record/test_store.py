@@ -89,7 +89,7 @@ def test_what_a_later_folkman_wrote_is_refused_and_left_alone(tmp_path):
 @pytest.mark.parametrize("version", [FORMAT + 1, "2.0", None])
 def test_a_run_folder_of_a_later_folkman_is_refused(tmp_path, version):
     folder = RunFolder.create(tmp_path / "run", to_toml(resolve({})))
-    folder.write_json("provenance.json", {"format": version, "versions": {"folkman": "9.9"}})
+    write_json(folder.provenance, {"format": version, "versions": {"folkman": "9.9"}})
 
     with pytest.raises(ValueError, match=r"reads up to 1; it was written by folkman 9\.9: upgrade"):
         RunFolder.open(folder.root)

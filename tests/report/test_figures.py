@@ -5,6 +5,8 @@ import pytest
 
 from folkman.record.run import Run
 from folkman.report.figures import draw_curves, draw_labels, save
+from folkman.report.html import drawing
+from folkman.report.style import STYLES, dressed
 from folkman.report.tables import final_table
 
 
@@ -31,6 +33,20 @@ def test_the_line_is_the_mean_against_the_chosen_axis():
 def test_a_wide_span_is_drawn_on_a_logarithmic_axis():
     assert draw_curves(runs([[100.0, 1.0]])).axes[0].get_yscale() == "log"
     assert draw_curves(runs([[3.0, 1.0]])).axes[0].get_yscale() == "linear"
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_dozens_of_curves_are_all_named_and_leave_room_for_the_axes(style):
+    """A warning, as matplotlib gives when the names leave no room, is an error in the tests."""
+    many = [run for index in range(60) for run in runs([[3.0, 2.0]], f"gamma={index}")]
+
+    figure = dressed(STYLES[style], lambda: draw_curves(many))
+    drawing("many", figure, "sixty curves")
+
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert len(legend.get_texts()) == 60
+    assert figure.axes[0].get_position().height > 0.5
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -7,9 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from folkman.record.folder import RunFolder
+from folkman.record.cluster import ClusterFolder
+from folkman.record.folder import RunFolder, list_runs
 from folkman.record.run import Run
 from folkman.record.sweep import read_sweep
+from folkman.report.notebook import read_results
 from folkman.report.write import write_job_reports, write_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -137,6 +139,18 @@ def test_a_damaged_part_is_named_with_its_remedy(radio_folder, tmp_path):
 def test_what_is_no_folder_of_ours_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="expected a run or a sweep folder"):
         write_report(tmp_path)
+
+
+def test_a_cluster_is_refused_with_the_commands_that_fit(tmp_path):
+    home = ClusterFolder(tmp_path).node("node-0")
+    home.root.mkdir(parents=True)
+    home.config.touch()
+    RunFolder(tmp_path).config.touch()
+
+    for look in (write_report, read_results, RunFolder.open):
+        with pytest.raises(ValueError, match=r"is a cluster .*: folkman status .*dash --cluster"):
+            look(tmp_path)
+    assert list_runs(tmp_path.parent)[0]["state"] == "cluster"
 
 
 def make_sweep(root, *, state="finished", format_=1):

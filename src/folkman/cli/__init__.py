@@ -1,12 +1,11 @@
 """The command line: one file per group of commands, thin over functions that Python can call.
 
-Exit codes: 0 done; 2 wrong input; 3 a run diverged; 4 the disk refused; 5 a job failed; 130 interrupted (resumable).
-Heavy packages and other folders are imported inside the commands, so that `folkman --help` answers at once and a group
-works where the folders of the others are missing.
+Exit codes: 0 done; 2 wrong input; 3 a run diverged; 4 the disk refused; 5 a job failed; 130
+interrupted (resumable). Heavy packages and other folders are imported inside the commands, so that
+`folkman --help` answers at once and a group works where the folders of the others are missing.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
@@ -47,7 +46,7 @@ COMMANDS: Builders[None] = Builders(
 """Command -> where it is: a function, or a group of commands."""
 
 
-class _Imported(Mapping[str, Any]):
+class _Imported(dict[str, Any]):
     """The commands as typer wants them, each imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
@@ -58,28 +57,16 @@ class _Imported(Mapping[str, Any]):
             part.command(name=name)(found)
         return get_group(part).commands[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in COMMANDS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
+    def get(self, name: str, default: object = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 - this is `get`
 
 
 class LazyGroup(TyperGroup):
     """A group whose commands are those of `COMMANDS`."""
 
-    def __init__(self, *, commands: Any = None, **options: Any) -> None:
-        del commands
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands: Any = _Imported()
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, in the order of the table."""
-        del ctx
-        return list(COMMANDS)
+        self.commands = _Imported(dict.fromkeys(COMMANDS))
 
 
 app = typer.Typer(
@@ -113,7 +100,8 @@ def main(commands: typer.Typer = app) -> None:
         sys.exit(DISK)
     except ModuleNotFoundError as error:  # a node's installation has no simulator
         say(
-            f"error: this needs '{error.name}', which is not installed here; pip install folkman brings all commands"
+            f"error: this needs '{error.name}', which is not installed here; pip install folkman "
+            "brings all commands"
         )
         sys.exit(WRONG_INPUT)
     except (ValueError, RuntimeError, OverflowError) as error:

@@ -1,10 +1,11 @@
 """The command line of identities: `folkman certs init`, `issue`, `revoke`, `show`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from folkman.cli.common import AsJson, print_json
 
 __all__ = ["certs_app"]
 
@@ -63,18 +64,17 @@ def revoke(
 @certs_app.command()
 def show(
     folder: Folder = Path("certs"),
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object as the last line.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the members and how they stand."""
     from folkman.runtime.identity import show as rows_of
 
     rows = rows_of(folder)
     if as_json:
-        print(json.dumps({"members": rows}))
+        print_json({"members": rows})
         return
     for row in rows:
         print(
-            f"{row['name']:<10} {row['state']:<8} until {row['not_after']}  key {row['key'][:16]}..."
+            f"{row['name']:<10} {row['state']:<8} until {row['not_after']}  key "
+            f"{row['key'][:16]}..."
         )

@@ -8,14 +8,15 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TextIO
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 __all__ = [
     "DISK",
@@ -36,6 +37,7 @@ __all__ = [
     "print_paths",
     "progress",
     "say",
+    "stoppable",
     "stream",
     "time_left",
 ]
@@ -92,7 +94,7 @@ def print_paths(paths: Iterable[Path], *, quiet: bool) -> None:
         print(path, file=stream(quiet=quiet))
 
 
-def print_json(answer: Any) -> None:
+def print_json(answer: object) -> None:
     """Print one JSON object as one line; refuse NaN, which JSON does not have."""
     print(json.dumps(answer, allow_nan=False))
 
@@ -124,20 +126,19 @@ class Update(Protocol):
 def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
     """Yield `show(done, doing, line)`: a bar on a terminal, plain lines elsewhere, both with the time left.
 
-    `done` counts units (slots, runs, jobs) from 0 to `total`, and may be a fraction; what an earlier call did is given
-    at the start. `doing` stands beside the bar. `line` is printed where there is no terminal; on a terminal only if it
-    is `urgent`. The time left is estimated from the pace so far, unless the caller knows it (`left_s`).
+    `done` counts units (slots, runs, jobs) from 0 to `total`, and may be a fraction; what an
+    earlier call did is given at the start. `doing` stands beside the bar. `line` is printed where
+    there is no terminal; on a terminal only if it is `urgent`. The time left is estimated from the
+    pace so far, unless the caller knows it (`left_s`).
     """
     began_s, first = time.monotonic(), done
+    bar = _bar(unit) if sys.stderr.isatty() else None
+    with bar or nullcontext():
+        task = bar.add_task("starting", total=total, left="") if bar else None
+        if bar and task is not None:
+            bar.update(task, completed=done)
 
-    def left(at: float, known_s: float | None) -> str:
-        if known_s is None and first < at < total:
-            known_s = (time.monotonic() - began_s) * (total - at) / (at - first)
-        return time_left(known_s)
-
-    if not sys.stderr.isatty():
-
-        def write(
+        def show(
             done: float,
             doing: str = "",
             line: str = "",
@@ -145,39 +146,27 @@ def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
             left_s: float | None = None,
             urgent: bool = False,
         ) -> None:
-            del doing, urgent
-            if line:
-                say("; ".join(filter(None, (line, left(done, left_s)))))
-
-        yield write
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (
-        "{task.completed:.4g} of {task.total:.4g}",
-        unit,
-        "{task.fields[left]}",
-        "{task.description}",
-    )
-    shown = (BarColumn(), *map(TextColumn, columns))
-    with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=total, left="")
-        bar.update(task, completed=done)
-
-        def draw(
-            done: float,
-            doing: str = "",
-            line: str = "",
-            *,
-            left_s: float | None = None,
-            urgent: bool = False,
-        ) -> None:
-            bar.update(task, completed=done, left=left(done, left_s), description=doing)
+            if left_s is None and first < done < total:
+                left_s = (time.monotonic() - began_s) * (total - done) / (done - first)
+            left = time_left(left_s)
+            if bar is None or task is None:
+                if line:
+                    say("; ".join(filter(None, (line, left))))
+                return
+            bar.update(task, completed=done, left=left, description=doing)
             if line and urgent:
                 bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        yield draw
+        yield show
+
+
+def _bar(unit: str) -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    done = "{task.completed:.4g} of {task.total:.4g}"
+    columns = map(TextColumn, (done, unit, "{task.fields[left]}", "{task.description}"))
+    return Progress(BarColumn(), *columns, console=Console(stderr=True), transient=True)
 
 
 def time_left(seconds: float | None) -> str:
@@ -185,14 +174,9 @@ def time_left(seconds: float | None) -> str:
     if seconds is None:
         return ""
     whole = round(seconds)
-    text = (
-        f"{whole} s"
-        if whole < 120
-        else f"{whole // 60} min"
-        if whole < 7200
-        else f"{whole / 3600:.1f} h"
-    )
-    return f"{text} left"
+    if whole < 120:
+        return f"{whole} s left"
+    return f"{whole // 60} min left" if whole < 7200 else f"{whole / 3600:.1f} h left"
 
 
 @contextmanager
@@ -204,11 +188,25 @@ def ending_at_once() -> Iterator[None]:
         leave("interrupted")
 
 
+@contextmanager
+def stoppable(advice: str) -> Iterator[None]:
+    """End with a sentence and an exit code when interrupted, or when the disk refuses."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        leave(f"interrupted; {advice}")
+    except (FileNotFoundError, FileExistsError, PermissionError):
+        raise
+    except OSError as error:
+        say(f"error: {plain(error)}; what was written is whole; free the disk, then {advice}")
+        sys.exit(DISK)
+
+
 def leave(text: str) -> NoReturn:
     """Print a last message after Ctrl-C and end the process at once.
 
-    A compiled program may still run in threads of its own. An orderly shutdown then ends in a segmentation fault;
-    everything worth keeping is on disk by now.
+    A compiled program may still run in threads of its own. An orderly shutdown then ends in a
+    segmentation fault; everything worth keeping is on disk by now.
     """
     say(text)
     sys.stdout.flush()

@@ -1,7 +1,4 @@
-"""The command line of data sets: `folkman data ls`, `fetch`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of data sets: `folkman data ls`, `fetch`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""The command line of looking: `folkman plot`, `report`, `dash`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of looking: `folkman plot`, `report`, `dash`."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,14 +10,13 @@ import typer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from folkman.record.run import Run
     from folkman.record.scene import Scene
 
 __all__ = ["dash", "plot", "report"]
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.")],
+    runs: Annotated[list[Path], typer.Argument(help="One run or sweep folder or more.")],
     x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
     y: Annotated[
         str, typer.Option(help="train_loss, test_accuracy, consensus, ...")
@@ -43,6 +39,7 @@ def plot(
     """Draw a metric against an axis, with mean and 95 % interval over seeds; or what one run's network did."""
     from folkman.checks import nearest
     from folkman.record.folder import RunFolder
+    from folkman.record.table import arms_of
     from folkman.report.figures import check_target, draw_curves, save
     from folkman.report.style import STYLES, caption, dressed
 
@@ -53,7 +50,8 @@ def plot(
     if out is not None:
         check_target(out)
     if kind == "curves":
-        found, name = _runs(runs), f"{y}-{x}"
+        arms, name = arms_of(runs), f"{y}-{x}"
+        found = [run for by_seed in arms.values() for run in by_seed.values()]
         draw: Callable[[], Figure] = lambda: draw_curves(found, x, y)  # noqa: E731 - one of two
     else:
         scene, name = _scene(runs, label), kind
@@ -65,20 +63,6 @@ def plot(
         print(path)
     if caption(figure):
         print(f"for the caption: {caption(figure)}", file=sys.stderr)
-
-
-def _runs(roots: Sequence[Path]) -> "list[Run]":
-    from folkman.record.folder import RunFolder
-
-    if len({root.resolve() for root in roots}) < len(roots):
-        raise ValueError("each run folder can be drawn once; the same one was given twice")
-    found = []
-    short = len({root.name for root in roots}) == len(roots)
-    for root in roots:
-        for each in RunFolder.open(root).load_results():
-            each.label += f" ({root.name if short else root})" if len(roots) > 1 else ""
-            found.append(each)
-    return found
 
 
 KINDS = ("map", "ages", "shares", "disagreement")
@@ -101,7 +85,8 @@ def _scene(roots: Sequence[Path], label: str | None) -> "Scene":
         if run.scene is not None and label in (None, run.label):
             return run.scene
     raise ValueError(
-        f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it again"
+        f"{roots[0]} has no folder network/ for this: it was made by an earlier version; run it "
+        "again"
     )
 
 
@@ -133,7 +118,8 @@ def report(
 
     if jobs and out is not None:
         raise ValueError(
-            "--jobs writes into the folders of the jobs, which the sweep's page links to; leave out --out"
+            "--jobs writes into the folders of the jobs, which the sweep's page links to; leave "
+            "out --out"
         )
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(

@@ -1,7 +1,4 @@
-"""The command line of methods: `folkman algorithms`, `cite`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of methods: `folkman algorithms`, `cite`."""
 
 from typing import Annotated
 

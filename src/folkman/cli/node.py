@@ -1,17 +1,15 @@
-"""The command line of devices: `folkman node`, `up`, `status`, `down`, `replay`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of devices: `folkman node`, `up`, `status`, `down`, `replay`."""
 
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from folkman.cli.common import AsJson, print_json, stream
+from folkman.record.json_file import Json
 
 __all__ = ["down", "node", "replay", "status", "up"]
 
@@ -29,7 +27,13 @@ def node(
 ) -> None:
     """Run one node until it is done or stopped by a signal. Logs are JSON lines on standard error."""
     if check:
-        _check(config, as_json=as_json)
+        from folkman.runtime.preview import preview, sentences
+
+        found = preview(config)
+        if as_json:
+            print_json(found)
+        else:
+            print(sentences(found))
         return
     if as_json:
         raise ValueError("--json goes with --check; a node that runs logs JSON lines anyway")
@@ -38,16 +42,6 @@ def node(
     code = run_node(config)
     sys.stdout.flush()
     os._exit(code)  # compiled programs may still run in threads of their own
-
-
-def _check(config: Path, *, as_json: bool) -> None:
-    from folkman.runtime.preview import preview, sentences
-
-    found = preview(config)
-    if as_json:
-        print_json(found)
-    else:
-        print(sentences(found))
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -88,12 +82,12 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     from folkman.config.text import override, read
     from folkman.record.json_file import dated
     from folkman.runtime.assembly import task_of
-    from folkman.runtime.cluster import make_cluster, start
+    from folkman.runtime.cluster import evaluate, make_cluster, start
 
     chosen = [*(settings or []), *([f"nodes={nodes}"] if nodes else [])]
     task = task_of(resolve(override(read(config) if config else {}, chosen)), label, seed)
     root = out or Path("runs") / dated("cluster")
-    options: dict[str, Any] = {"transport": transport, "radio": radio, "insecure": insecure or None}
+    options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
     homes = make_cluster(root, task, options)
     for home in homes:
@@ -101,10 +95,12 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     print(
         f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}", file=sys.stderr
     )
-    answer: dict[str, Any] = {"folder": str(root), "nodes": len(homes)}
+    answer: Json = {"folder": str(root), "nodes": len(homes)}
     if wait:
         _wait(root)
-        answer |= _evaluate(root, quiet=as_json)
+        answer |= evaluate(root)
+        text = f"train loss {answer['train_loss']:.4f}, test accuracy {answer['test_accuracy']}"
+        print(text, file=stream(quiet=as_json))
     if as_json:
         print_json(answer)
 
@@ -123,15 +119,6 @@ def _wait(root: Path) -> None:
         raise RuntimeError(f"{', '.join(early)} ended early; see nodes/*/node.log in {root}")
 
 
-def _evaluate(root: Path, *, quiet: bool) -> dict[str, Any]:
-    from folkman.runtime.cluster import evaluate
-
-    found = evaluate(root)
-    text = f"train loss {found['train_loss']:.4f}, test accuracy {found['test_accuracy']}"
-    print(text, file=sys.stderr if quiet else sys.stdout)
-    return found
-
-
 def status(root: Folder, as_json: AsJson = False) -> None:
     """Tell how each node of a cluster stands."""
     from folkman.record.cluster import ClusterFolder
@@ -144,7 +131,8 @@ def status(root: Folder, as_json: AsJson = False) -> None:
         loss = "" if each.get("loss") is None else f"loss {each['loss']:.4f}"
         refused = sum(each.get("refused", {}).values())
         print(
-            f"{each['node']:<10} {each['state']:<9} pid {each['pid'] or '-':<8} steps {each.get('steps', 0):<7} "
+            f"{each['node']:<10} {each['state']:<9} pid {each['pid'] or '-':<8} steps "
+            f"{each.get('steps', 0):<7} "
             f"links {len(each.get('linked', [])):<3} refused {refused:<5} {loss}".rstrip()
         )
 

@@ -1,18 +1,16 @@
-"""The command line of papers: `folkman reproduce`, `folkman audit`, `folkman papers`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of papers: `folkman reproduce`, `folkman audit`, `folkman papers`."""
 
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from folkman.cli import common, sweep
 from folkman.cli.common import AsJson, print_json, say
+from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
     from folkman.experiment.plan import Job
@@ -83,6 +81,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     verify: Annotated[
         bool, typer.Option(help="Make the first finished run again and compare the numbers.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="At the end, also report.html of all runs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiments at a chosen size, most important first, and draw its figures; resumes by itself."""
@@ -109,12 +110,11 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
         _verify(mine, root)
         return
     crew = sweep.crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
-    with (
-        sweep.stoppable(f"go on with the same command (--out {root})"),
-        sweep.job_progress(len(whole.jobs)) as watch,
-    ):
+    advice = f"go on with the same command (--out {root})"
+    progress = sweep.job_progress(len(whole.jobs))
+    with common.stoppable(advice), sweep.ending_on_term(), progress as watch:
         made = module.reproduce(known, names, amount, root, crew, watch, say)
-    _finish(made, chosen_size, as_json=as_json)
+    _finish(made, chosen_size, report=report, as_json=as_json)
 
 
 def _prepare(device: str | None, paper: "Paper", size: str) -> None:
@@ -137,13 +137,16 @@ def _prepare(device: str | None, paper: "Paper", size: str) -> None:
             ) from None
 
 
-def _finish(made: "Made", size: str, *, as_json: bool) -> None:
+def _finish(made: "Made", size: str, *, report: bool, as_json: bool) -> None:
     """Tell what was drawn, what is missing, and how it ended."""
     common.print_paths(made.drawn, quiet=as_json)
     for line in _missing(made):
         say(line)
     sweep.tell_failed(made.batch, made.folder, "the same command")
-    say(f"all runs on one page: folkman report {made.folder.root}")
+    if report:
+        sweep.write_pages(made.folder, 0, common.stream(quiet=as_json))
+    else:
+        say(f"all runs on one page: folkman report {made.folder.root}")
     if as_json:
         counts = {
             "made": len(made.batch.made),
@@ -175,7 +178,7 @@ def _show_plan(jobs: "Sequence[Job]", root: Path) -> None:
 
     folder = SweepFolder(root)
     store = Store(folder.store_root) if folder.index.is_file() else None
-    rows: dict[tuple[Any, ...], list[int]] = {}
+    rows: dict[tuple[int, str, str], list[int]] = {}
     for job in jobs:
         row = rows.setdefault((job.rank, job.notes["figures"][0], job.notes["variant"]), [0, 0, 0])
         row[0] += 1
@@ -191,11 +194,8 @@ def _verify(jobs: "Sequence[Job]", root: Path) -> None:
     from folkman.papers.reproduce import verify
 
     done, worst = verify(jobs, root)
-    same = (
-        "the same numbers to the bit"
-        if worst == 0
-        else f"numbers that differ by {worst:.2g} of their size at most"
-    )
+    apart = f"numbers that differ by {worst:.2g} of their size at most"
+    same = "the same numbers to the bit" if worst == 0 else apart
     print(f"run {done.key} ({done.arm}, seed {done.seed}): a second run gave {same}")
 
 
@@ -242,7 +242,7 @@ def audit(
         results, title = _results(root, window, paper), f"{root}{means}"
         if against is None:
             judged = judge(results, beyond=beyond)
-            found: dict[str, Any] = {"claims": [each._asdict() for each in judged]}
+            found: Json = {"claims": [each._asdict() for each in judged]}
             table, count = page.claims_table(judged, title), page.score(judged)
             text = page.claims_markdown(judged, title)
         else:
@@ -289,5 +289,6 @@ def papers(as_json: AsJson = False) -> None:
         print(f"{each['name']}  {each['title']}\n  {each['reference']}")
         print(f"  figures: {', '.join(each['figures'])}\n  sizes: {', '.join(each['sizes'])}")
         print(
-            f"  {each['claims']} claims; folkman reproduce all --paper {each['name']}, then folkman audit"
+            f"  {each['claims']} claims; folkman reproduce all --paper {each['name']}, then "
+            "folkman audit"
         )

@@ -1,7 +1,4 @@
-"""The command line of the radio: `folkman radio`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of the radio: `folkman radio`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""The command line of runs: `folkman run`, `ls`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of runs: `folkman run`, `ls`."""
 
 import sys
 from pathlib import Path
@@ -9,26 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from folkman.cli.common import (
-    DISK,
-    DIVERGED,
-    AsJson,
-    Settings,
-    Track,
-    Update,
-    console,
-    ending_at_once,
-    leave,
-    plain,
-    print_json,
-    progress,
-    say,
-)
+from folkman.cli import common
+from folkman.cli.common import AsJson, Settings, Track
 from folkman.record import run as record
 
 if TYPE_CHECKING:
     from folkman.experiment.parts import Watch
-    from folkman.experiment.run import Prepared
+    from folkman.experiment.run import PreparedRun
     from folkman.record.run import Run
     from folkman.report.notebook import Results
 
@@ -50,36 +34,32 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
-    with ending_at_once():
-        from folkman.experiment.run import prepare
+    with common.ending_at_once():
+        from folkman.experiment.run import prepare_run
 
-        prepared = prepare(config, settings=settings, out=out, resume=resume, track=track or ())
+        prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
         for warning in prepared.warnings:
-            say(f"warning: {warning}")
+            common.say(f"warning: {warning}")
         results = _carried_out(prepared, track or [])
         _print(results, prepared, quiet=as_json)
     if as_json:
-        print_json({"folder": str(results.folder), "runs": [run.summary() for run in results]})
+        common.print_json(
+            {"folder": str(results.folder), "runs": [run.summary() for run in results]}
+        )
     if any(run.status == record.DIVERGED for run in results):
-        sys.exit(DIVERGED)
+        sys.exit(common.DIVERGED)
 
 
-def _carried_out(prepared: "Prepared", track: list[str]) -> "Results":
-    """Run with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.run import carry_out
+def _carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
+    """Run with common.progress shown; when stopped, common.say how to go on."""
+    from folkman.experiment.run import carry_out_run
 
     advice = f"go on with: folkman run --resume {prepared.folder.root}"
-    try:
-        with progress(prepared.slots, "slots") as show:
-            return carry_out(prepared, track=track, watch=_shown(show), command=sys.argv[1:])
-    except KeyboardInterrupt:
-        leave(f"interrupted; {advice}")
-    except OSError as error:
-        say(f"error: {plain(error)}; what was written is whole; free the disk, then {advice}")
-        sys.exit(DISK)
+    with common.stoppable(advice), common.progress(prepared.slots, "slots") as show:
+        return carry_out_run(prepared, track=track, watch=_shown(show), command=sys.argv[1:])
 
 
-def _shown(show: Update) -> "Watch":
+def _shown(show: common.Update) -> "Watch":
     """Return a watcher that shows the slots done in all runs, and each run's end as a line."""
     reached: dict[tuple[str, int], int] = {}
 
@@ -93,11 +73,11 @@ def _shown(show: Update) -> "Watch":
     return watch
 
 
-def _print(results: "Results", prepared: "Prepared", *, quiet: bool) -> None:
+def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what went wrong, and where things are."""
     from folkman.report.tables import final_table
 
-    screen, folder, first = console(quiet=quiet), prepared.folder, prepared.first[0]
+    screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
     screen.print(final_table(results, title))
     for each in results:
@@ -121,7 +101,7 @@ def list_command(
         )
     found = list_runs(root)
     if as_json:
-        print_json({"folders": found})
+        common.print_json({"folders": found})
         return
     for entry in found:
         labels = ", ".join(dict.fromkeys(run["label"] for run in entry["runs"]))

@@ -1,25 +1,22 @@
-"""The command line of sweeps: `folkman sweep`, `folkman compare`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of sweeps: `folkman sweep`, `folkman compare`."""
 
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from folkman.cli import common
-from folkman.cli.common import AsJson, Track, print_json, say, stream
+from folkman.cli.common import AsJson, Track, print_json, say, stoppable, stream
 from folkman.record.run import DIVERGED, ENDED, FAILED, FINISHED
 
 if TYPE_CHECKING:
     from folkman.experiment.batch import Batch, Progress, Watch
     from folkman.experiment.engines import Crew
-    from folkman.experiment.sweep import PlannedSweep
+    from folkman.experiment.sweep import PreparedSweep
     from folkman.record.store import SweepFolder
 
 __all__ = [
@@ -88,25 +85,19 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     as_json: AsJson = False,
 ) -> None:
     """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
-    from folkman.experiment.sweep import prepare, resumed
+    from folkman.experiment.sweep import prepare_sweep, resume_sweep
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
     if resume is not None:
-        if (
-            config is not None
-            or grid
-            or together
-            or settings
-            or out is not None
-            or store is not None
-        ):
+        if any(each is not None for each in (config, grid, together, settings, out, store)):
             raise ValueError(
-                "--resume takes what to run from the folder; leave out the file, --grid, --list, --set, ..."
+                "--resume takes what to run from the folder; leave out the file, --grid, --list, "
+                "--set, ..."
             )
-        prepared = resumed(resume)
+        prepared = resume_sweep(resume)
     else:
         axes = {"grid": grid or [], "together": together or []}
-        prepared = prepare(config, **axes, settings=settings or [], out=out, store=store)
+        prepared = prepare_sweep(config, **axes, settings=settings or [], out=out, store=store)
     batch = _swept(prepared, crew, track or [])
     _report(batch, prepared.folder, crew.workers if reports else 0, quiet=as_json)
     if as_json:
@@ -115,37 +106,20 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     sys.exit(exit_code(batch))
 
 
-def _swept(prepared: "PlannedSweep", crew: "Crew", track: list[str]) -> "Batch":
+def _swept(prepared: "PreparedSweep", crew: "Crew", track: list[str]) -> "Batch":
     """Sweep with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.sweep import carry_out
+    from folkman.experiment.sweep import carry_out_sweep
 
     advice = f"go on with: folkman sweep --resume {prepared.folder.root}"
-    with stoppable(advice), job_progress(len(prepared.plan.jobs)) as watch:
-        batch = carry_out(prepared, crew, watch, track, say)
+    with stoppable(advice), ending_on_term(), job_progress(len(prepared.plan.jobs)) as watch:
+        batch = carry_out_sweep(prepared, crew, watch, track, say)
     if batch.disk:
         say(f"error: {batch.disk}; what was written is whole; free the disk, then {advice}")
     return batch
 
 
 @contextmanager
-def stoppable(advice: str) -> Iterator[None]:
-    """End with a sentence when interrupted, politely asked to end, or refused by the disk."""
-    try:
-        with _ending_on_term():
-            yield
-    except KeyboardInterrupt:
-        common.leave(f"interrupted; {advice}")
-    except OSError as error:
-        if isinstance(error, (FileNotFoundError, FileExistsError, PermissionError)):
-            raise
-        say(
-            f"error: {error.strerror or error}; what was written is whole; free the disk, then {advice}"
-        )
-        sys.exit(common.DISK)
-
-
-@contextmanager
-def _ending_on_term() -> Iterator[None]:
+def ending_on_term() -> Iterator[None]:
     """Take a polite request to end, as batch systems send it, for Ctrl-C."""
 
     def interrupt(*_: object) -> None:
@@ -180,7 +154,8 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
     place = stream(quiet=quiet)
     grown = [job["rss_mb"] for job in batch.jobs if job["rss_mb"]]
     memory = f"; memory of a worker {min(grown):.0f} to {max(grown):.0f} MB" if grown else ""
-    print(f"{len(batch.jobs)} jobs: {_counted(batch)}{memory}", file=place)
+    counts = ", ".join(f"{count} {state}" for state, count in batch.counts.items() if count)
+    print(f"{len(batch.jobs)} jobs: {counts}{memory}", file=place)
     tell_failed(batch, folder, f"folkman sweep --resume {folder.root}")
     if folder.results.is_file() and batch.having(*ENDED):
         from folkman.record.table import arms_of
@@ -209,7 +184,7 @@ def tell_failed(batch: "Batch", folder: "SweepFolder", again: str) -> None:
         )
 
 
-def write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
+def write_pages(folder: "SweepFolder", page_makers: int, place: TextIO) -> None:
     """Write report.html, first those of the jobs if asked for; a page that cannot be drawn costs no results."""
     from folkman.report.write import write_job_reports, write_report
 
@@ -219,10 +194,6 @@ def write_pages(folder: "SweepFolder", page_makers: int, place: Any) -> None:
         print(f"report  {write_report(folder.root)}", file=place)
     except Exception as error:
         say(f"warning: no report.html: {error}; make it with: folkman report {folder.root}")
-
-
-def _counted(batch: "Batch") -> str:
-    return ", ".join(f"{count} {state}" for state, count in batch.counts.items() if count)
 
 
 def exit_code(batch: "Batch") -> int:

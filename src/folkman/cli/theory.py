@@ -1,23 +1,12 @@
-"""The command line of the theory: `folkman theory gap`, `bound`, `step`.
-
-Heavy packages are imported inside the commands, so that `folkman --help` answers at once.
-"""
+"""The command line of the theory: `folkman theory gap`, `bound`, `step`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from folkman.cli.common import (
-    AsJson,
-    PlotFile,
-    Settings,
-    console,
-    print_json,
-    print_paths,
-    say,
-    stream,
-)
+from folkman.cli import common
+from folkman.cli.common import AsJson, PlotFile, Settings
 
 __all__ = ["theory_app"]
 
@@ -51,11 +40,11 @@ def gap(
         check_target(plot_file)
     counts = nodes or [1, 2, 4, 8, 16, 32, 64]
     rows = [found.row() for found in survey(model, counts, reach, seed)]
-    console(quiet=as_json).print(gap_table(rows, model))
+    common.console(quiet=as_json).print(gap_table(rows, model))
     if plot_file is not None:
-        print_paths(save(draw_gaps(rows, model), plot_file), quiet=as_json)
+        common.print_paths(save(draw_gaps(rows, model), plot_file), quiet=as_json)
     if as_json:
-        print_json({"model": model, "reach": reach, "rows": rows})
+        common.print_json({"model": model, "reach": reach, "rows": rows})
 
 
 @theory_app.command()
@@ -79,19 +68,23 @@ def bound(
         check_target(plot_file)
     found = examine(run, label, seed)
     if found.left_out:
-        say(f"left out: {found.left_out}")
-    screen, figure = console(quiet=as_json), plot_file
+        common.say(f"left out: {found.left_out}")
+    screen, figure = common.console(quiet=as_json), plot_file
     for number, each in enumerate(found.runs, 1):
         screen.print(bound_table(each.answer))
         if figure is not None and plot_file is not None:
             what = f"{each.answer['label']}, seed {each.answer['seed']}"
-            title = f"{what}, L {each.smoothness}; drawn where they say something"
-            print_paths(save(draw_bounds(each.measured, each.bounds, title), figure), quiet=as_json)
+            title = f"{what}, L {each.smoothness}; drawn where they common.say something"
+            common.print_paths(
+                save(draw_bounds(each.measured, each.bounds, title), figure), quiet=as_json
+            )
             figure = plot_file.with_name(f"{plot_file.stem}-{number}{plot_file.suffix}")
     if found.efficiency:
         screen.print(efficiency_table(found.efficiency))
     if as_json:
-        print_json({"runs": [each.answer for each in found.runs], "efficiency": found.efficiency})
+        common.print_json(
+            {"runs": [each.answer for each in found.runs], "efficiency": found.efficiency}
+        )
 
 
 @theory_app.command()
@@ -109,23 +102,23 @@ def step(
 
     rows, left_out = advise_steps(resolve(gather(config, settings)))
     if left_out:
-        say(f"left out: {left_out}")
+        common.say(f"left out: {left_out}")
     for row in rows:
         verdict = "BEYOND the limit" if row["beyond_limit"] else "below the limit"
         text = (
             f"{row['label']}: step {row['step']:g} is {verdict}\n"
-            f"  advised {row['advised']:.3g}, stable below {row['stable_below']:.3g}, {_proved(row['proved'])}"
+            f"  advised {row['advised']:.3g}, stable below {row['stable_below']:.3g}, "
+            f"{_proved(row['proved'])}"
             f"\n  L {row['curvature']:.3g} (F), {row['curvature_nodes']:.3g} (largest F_i); "
-            f"ages up to {row['max_age']}, effective {row['effective_age']:.3g}; eta L below {row['limit']:.3g}"
+            f"ages up to {row['max_age']}, effective {row['effective_age']:.3g}; eta L below "
+            f"{row['limit']:.3g}"
         )
-        print(text, file=stream(quiet=as_json))
+        print(text, file=common.stream(quiet=as_json))
     if as_json:
-        print_json({"rows": rows})
+        common.print_json({"rows": rows})
 
 
 def _proved(step: float | None) -> str:
-    return (
-        "no proved step, as L is only estimated"
-        if step is None
-        else f"gradients provably bounded up to {step:.3g}"
-    )
+    if step is None:
+        return "no proved step, as L is only estimated"
+    return f"gradients provably bounded up to {step:.3g}"

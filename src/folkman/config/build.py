@@ -11,8 +11,6 @@ takes what it asks for by the name of a parameter. Such a parameter is never an 
     projection              algorithm             what the table [projection] builds
 """
 
-from typing import Any
-
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
 from folkman.config.choices import ConfigError
@@ -23,6 +21,7 @@ from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network, check_horizon
+from folkman.record.json_file import Json
 
 __all__ = [
     "build_problem",
@@ -45,11 +44,11 @@ def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) ->
     return model_problem(tables, samples, parts, seed, prepare=prepare)
 
 
-def _always(tables: Comparison, seed: int) -> dict[str, Any]:
+def _always(tables: Comparison, seed: int) -> Json:
     return {"seed": seed, "nodes": tables.nodes, "horizon": tables.slots}
 
 
-def _of_samples(samples: DataSet) -> dict[str, Any]:
+def _of_samples(samples: DataSet) -> Json:
     return {"sample": samples.x_train.shape[1:], "classes": samples.num_classes}
 
 
@@ -84,9 +83,10 @@ def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
     law = comparison.slot_s
     if isinstance(law, float | int):
         return float(law)
+    # here and not above: only the law needs it
     from folkman.radio.latency import (
         training_latency_s,
-    )  # here and not above: only the law needs it
+    )
 
     samples = min(max(problem.count), problem.batch or max(problem.count))
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))

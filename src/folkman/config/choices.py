@@ -1,20 +1,26 @@
 """Tables that choose a builder: `name` picks it, the other keys are its options.
 
-The options of a table are read off the builder's signature, so that a new data set, model, delay law or algorithm is
-configurable without a line here; an unknown key is refused with the nearest known one. A name that is not built in is
-looked up outside the package (`folkman.config.plugins`).
+The options of a table are read off the builder's signature, so that a new data set, model, delay
+law or algorithm is configurable without a line here; an unknown key is refused with the nearest
+known one. A name that is not built in is looked up outside the package (`folkman.config.plugins`).
 """
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
 
+import numpy as np
 from pydantic import ConfigDict, PydanticUserError, ValidationError, create_model
 
+from folkman.algorithm.base import Algorithm
 from folkman.checks import nearest
 from folkman.config import plugins
+from folkman.problem.data import DataSet
+from folkman.problem.models import Model
+from folkman.radio.delivery import Network
+from folkman.record.json_file import Json, Table
 
-__all__ = ["Choice", "ConfigError", "describe"]
+__all__ = ["CHECKS", "Choice", "ConfigError", "describe"]
 
 ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -27,11 +33,11 @@ class Choice(NamedTuple):
     """One kind of table: its builders, what the experiment hands them, and keys that all of them take."""
 
     table: str
-    builders: Mapping[str, Callable[..., Any]]
+    builders: Mapping[str, plugins.Builder]
     given: frozenset[str]  # parameters that come from elsewhere, never from the table
     common: Mapping[str, tuple[Any, Any]] = {}  # key -> (type, default)
 
-    def resolve(self, raw: Any, where: str | None = None) -> dict[str, Any]:
+    def resolve(self, raw: object, where: str | None = None) -> Json:
         """Return the table with every default filled in, or raise `ConfigError`."""
         where = where or self.table
         if not isinstance(raw, dict) or "name" not in raw:
@@ -92,7 +98,7 @@ class Choice(NamedTuple):
             key for key, each in found if key in self.given and each.default is each.empty
         )
 
-    def build(self, table: Mapping[str, Any], **given: Any) -> Any:
+    def build(self, table: Table, **given: Any) -> Any:
         """Call the builder with the table's options and those of `given` that it takes."""
         name, takes = table["name"], self.takes(table["name"])
         options = {
@@ -109,8 +115,6 @@ class Choice(NamedTuple):
         ) as error:  # whatever it raises, the configuration that names it is wrong
             place = name.rpartition(":")[0]
             raise ConfigError(f"'{name}' {plugins.raised(error, place)}") from None
-        from folkman.config.returned import CHECKS
-
         if wrong := CHECKS[self.table](built, given):
             raise ConfigError(f"'{name}': {wrong}; correct what it returns")
         return built
@@ -119,7 +123,7 @@ class Choice(NamedTuple):
         """Return what a name outside the package stands for; nothing for a built-in one."""
         return None if name in self.builders else plugins.load(name, self.table)
 
-    def _builder(self, name: str) -> Callable[..., Any]:
+    def _builder(self, name: str) -> plugins.Builder:
         return (
             self.builders[name] if name in self.builders else plugins.load(name, self.table).builder
         )
@@ -132,13 +136,97 @@ class Choice(NamedTuple):
 def describe(error: ValidationError, where: str) -> str:
     """Return the first complaint of pydantic in our words."""
     first = error.errors()[0]
+    # pydantic names the branch of a union that it tried
     branches = (
         "constrained-float",
         "Latency",
-    )  # pydantic names the branch of a union that it tried
+    )
     path = ".".join(
         str(part) for part in (where, *first["loc"]) if part != "" and part not in branches
     )
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
     return f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; got {first['input']!r}"
+
+
+Check: TypeAlias = Callable[[object, Table], str]
+"""(what a builder returned, what it was given) -> expected and found; nothing if all is well."""
+
+
+def _of_type(kind: type, name: str) -> Check:
+    return lambda value, _: "" if isinstance(value, kind) else _expected(name, value)
+
+
+def _check_model(value: object, given: Table) -> str:
+    return _of_type(Model, "an fm.Model")(value, given) or _hashable(value)
+
+
+def _check_data(value: object, _: Table) -> str:
+    """Check that a data set was built: NumPy arrays, as many targets as samples."""
+    if not isinstance(value, DataSet):
+        return _expected("an fm.DataSet", value)
+    for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
+        for name in (x, y):
+            if not isinstance(getattr(value, name), np.ndarray):
+                return _expected(f"{name} to be a NumPy array", getattr(value, name))
+        samples, targets = len(getattr(value, x)), len(getattr(value, y))
+        if samples != targets:
+            return f"expected as many {y} as {x}, got {targets} and {samples}"
+    return ""
+
+
+def _check_partition(value: object, given: Table) -> str:
+    """Check that every node has an array of sample numbers."""
+    nodes, samples = given["nodes"], len(given["labels"])
+    wanted = f"a list of {nodes} arrays of sample numbers, one per node"
+    if not isinstance(value, Sequence):
+        return _expected(wanted, value)
+    if len(value) != nodes:
+        return f"expected {wanted}, got a {type(value).__name__} of {len(value)}"
+    for node, part in enumerate(value):
+        row = isinstance(part, np.ndarray) and part.ndim == 1
+        if not row or not np.issubdtype(part.dtype, np.integer):
+            own = f"{wanted}; of node {node} a one-dimensional array of whole numbers"
+            return _expected(own, part)
+        if len(part) == 0:
+            return f"expected samples on every node, got none on node {node}"
+        low, high = int(part.min()), int(part.max())
+        if low < 0 or high >= samples:
+            return f"expected sample numbers in 0..{samples - 1}, got {low}..{high} on node {node}"
+    return ""
+
+
+def _check_network(value: object, _: Table) -> str:
+    """Check that a network was built, and can be hashed."""
+    if not isinstance(value, Network):
+        return _expected("an fm.Network", value)
+    return _hashable(value)
+
+
+def _check_projection(value: object, _: Table) -> str:
+    return "" if callable(value) else _expected("a function (w, step) -> w", value)
+
+
+def _hashable(value: object) -> str:
+    try:
+        hash(value)
+    except TypeError:
+        remedy = "make it a frozen dataclass"
+        return f"expected a value that can be hashed, got {type(value).__name__}; {remedy}"
+    return ""
+
+
+def _expected(what: str, value: object) -> str:
+    shape = f" of {value.dtype} with shape {value.shape}" if isinstance(value, np.ndarray) else ""
+    return f"expected {what}, got {type(value).__name__}{shape}"
+
+
+CHECKS: dict[str, Check] = {
+    "algorithm": _of_type(Algorithm, "an fm.Algorithm"),
+    "data": _check_data,
+    "model": _check_model,
+    "network": _check_network,
+    "partition": _check_partition,
+    "projection": _check_projection,
+}
+"""What a builder from outside the package must return, by its table; built-in ones do."""

@@ -11,13 +11,14 @@
     name = "async_sharing"
     step = 0.2
 
-Every algorithm meets every seed, on the same data, first model and delays. `resolve` fills in all defaults; what it
-returns is what a run folder keeps as `config.toml`, and resolving that again changes nothing.
+Every algorithm meets every seed, on the same data, first model and delays. `resolve` fills in all
+defaults; what it returns is what a run folder keeps as `config.toml`, and resolving that again
+changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -33,6 +34,7 @@ from folkman.problem.partition import PARTITIONS
 from folkman.problem.projection import PROJECTIONS
 from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
+from folkman.record.json_file import Json, Table
 from folkman.record.run import slug
 
 __all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "check_labels", "resolve", "to_toml"]
@@ -56,7 +58,7 @@ CHOICES: dict[str, Choice] = {
         "algorithm",
         ALGORITHMS,
         TIMED | {"projection"},
-        {"label": (str | None, None), "network": (dict[str, Any] | None, None)},
+        {"label": (str | None, None), "network": (Json | None, None)},
     ),
 }
 """The tables that choose a builder."""
@@ -111,20 +113,20 @@ class Comparison(BaseModel):
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
-    data: dict[str, Any]
-    partition: dict[str, Any]
-    model: dict[str, Any]
-    projection: dict[str, Any]
-    network: dict[str, Any]
+    data: Json
+    partition: Json
+    model: Json
+    projection: Json
+    network: Json
     faults: FaultTable = FaultTable()
-    algorithm: tuple[dict[str, Any], ...] = Field(min_length=1)
+    algorithm: tuple[Json, ...] = Field(min_length=1)
 
 
-def resolve(raw: Mapping[str, Any], *, try_builders: bool = True) -> Comparison:
+def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
     """Check a configuration and fill in every default, or raise `ConfigError`.
 
-    Builders check their own ranges; `try_builders` calls them now. Leave it to `folkman.config.build.pairs` where that
-    follows anyway.
+    Builders check their own ranges; `try_builders` calls them now. Leave it to
+    `folkman.config.build.pairs` where that follows anyway.
     """
     for key in raw:
         if key not in Comparison.model_fields and key != "radio":
@@ -149,7 +151,7 @@ def resolve(raw: Mapping[str, Any], *, try_builders: bool = True) -> Comparison:
     return comparison
 
 
-def _fitting(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _fitting(raw: Table) -> Json:
     """Return the partition and model that a synthetic data set is made for, as its defaults."""
     table = raw.get("data")
     name = table.get("name") if isinstance(table, dict) else None
@@ -158,7 +160,7 @@ def _fitting(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": {"name": "linear"}} if name == "gaussian" else {}
 
 
-def _with_radio(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_radio(raw: Table) -> Table:
     """Read a table [radio] as the network of that name."""
     if "radio" not in raw:
         return raw
@@ -170,7 +172,7 @@ def _with_radio(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "network": {"name": "radio", **raw["radio"]}}
 
 
-def _algorithms(tables: Sequence[Any], base: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
     """Resolve each algorithm and give each its own label; its own network, if of the same name, starts from `base`."""
     found = [
         CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)
@@ -210,11 +212,12 @@ def check_labels(labels: Sequence[str]) -> None:
         other = names.setdefault(slug(label, 0), label)
         if labels.count(label) > 1 or other != label:
             raise ConfigError(
-                f"two algorithms are labelled '{other}' and '{label}', too alike; give each its own label"
+                f"two algorithms are labelled '{other}' and '{label}', too alike; give each its "
+                "own label"
             )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return str(title(value["name"])) if isinstance(value, dict) else str(value)
 
 

@@ -3,10 +3,10 @@
 import base64
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from folkman.config.comparison import CHOICES, Comparison
 from folkman.config.plugins import Parcel, Plugin, is_file, place_of, title, write_files
+from folkman.record.json_file import Json
 
 __all__ = ["bundled", "by_content", "digests", "parcel", "write_bundle"]
 
@@ -69,7 +69,7 @@ def _plugins(comparison: Comparison) -> dict[str, Plugin]:
 def _renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:
     """Return a comparison with another name for each builder from outside the package."""
 
-    def renamed(kind: str, table: dict[str, Any]) -> dict[str, Any]:
+    def renamed(kind: str, table: Json) -> Json:
         plugin = CHOICES[kind].own(table["name"])
         table = table if plugin is None else {**table, "name": rename(table["name"], plugin)}
         own = table.get("network") if kind == "algorithm" else None

@@ -196,16 +196,12 @@ def _registered(kind: str, built_in: Iterable[str]) -> "dict[str, EntryPoint]":
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=f"folkman.{kind}"):
         package = f"package '{entry.dist.name}'" if entry.dist else "a package"
-        taken = (
-            "built in"
-            if entry.name in built_in
-            else "another package's"
-            if entry.name in found
-            else ""
-        )
+        taken = "another package's" if entry.name in found else ""
+        taken = "built in" if entry.name in built_in else taken
         require(
             not taken,
-            f"{package} registers the {kind} '{entry.name}', which is {taken}; rename it, or remove it",
+            f"{package} registers the {kind} '{entry.name}', which is {taken}; rename it, or "
+            "remove it",
         )
         found[entry.name] = entry
     return found
@@ -293,7 +289,8 @@ def _from_module(place: str) -> _Source:
                 f"names the module {place}, whose import {raised(error, '')}; install it"
             ) from None
         raise ValueError(
-            f"names the module {place}, which is not installed here; install it, or write FILE.py:FUNCTION"
+            f"names the module {place}, which is not installed here; install it, or write "
+            "FILE.py:FUNCTION"
         ) from None
     except (Exception, SystemExit) as error:
         raise ValueError(

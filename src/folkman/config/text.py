@@ -3,16 +3,18 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from folkman.config.choices import ConfigError
 from folkman.config.plugins import anchored
+from folkman.record.json_file import Json, Table, quoted
 
 __all__ = ["DEFAULT", "dump", "gather", "literal", "override", "parse_value", "put", "read"]
 
 
-DEFAULT: dict[str, Any] = {
+DEFAULT: Json = {
     "data": {"name": "digits"},
     "partition": {"name": "iid"},
     "model": {"name": "mlp"},
@@ -32,7 +34,7 @@ DEFAULT: dict[str, Any] = {
 """What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits."""
 
 
-def read(path: str | Path, *, warn: bool = True) -> dict[str, Any]:
+def read(path: str | Path, *, warn: bool = True) -> Json:
     """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it.
 
     With `warn`, code from outside the file's folder is named on standard error.
@@ -53,16 +55,16 @@ def read(path: str | Path, *, warn: bool = True) -> dict[str, Any]:
 
 
 def gather(
-    config: str | Path | Mapping[str, Any] | None = None,
-    settings: Sequence[str] | Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    config: str | Path | Table | None = None, settings: Sequence[str] | Table | None = None
+) -> Json:
     """Return the tables of a file, of a dictionary, or none for the demo, with settings applied.
 
     Settings are `a.b=value`, one string each, or a dictionary of values by dotted key.
     """
     if isinstance(settings, str):
         raise ConfigError(
-            f"settings are a list of texts or a dictionary, got the text '{settings}'; write ['{settings}']"
+            f"settings are a list of texts or a dictionary, got the text '{settings}'; write "
+            f"['{settings}']"
         )
     if not isinstance(config, str | Path | Mapping | None):
         raise ConfigError(
@@ -74,12 +76,12 @@ def gather(
     return override(raw, settings or ())
 
 
-def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+def override(raw: Table, settings: Sequence[str]) -> Json:
     """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh; `algorithm.0.step` counts from 0.
 
     A file of own code in a setting is looked up in the working directory.
     """
-    tables: dict[str, Any] = {key: _copy(value) for key, value in raw.items()}
+    tables: Json = deepcopy(dict(raw))
     for setting in settings:
         path, found, text = setting.partition("=")
         keys = path.strip().split(".")
@@ -89,18 +91,12 @@ def override(raw: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     return anchored(tables, Path.cwd())
 
 
-def put(raw: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def put(raw: Table, values: Table) -> Json:
     """Apply values by dotted key, as `override` does with settings; names first, as they start a table afresh."""
-    tables: dict[str, Any] = {key: _copy(value) for key, value in raw.items()}
+    tables: Json = deepcopy(dict(raw))
     for path in sorted(values, key=lambda path: not path.endswith(".name")):
-        _put(tables, path.split("."), _copy(values[path]), path)
+        _put(tables, path.split("."), deepcopy(values[path]), path)
     return tables
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def parse_value(text: str) -> Any:
@@ -111,9 +107,9 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def _put(tables: dict[str, Any], keys: list[str], value: Any, setting: str) -> None:
+def _put(tables: Json, keys: list[str], value: object, setting: str) -> None:
     if keys[0] in DEFAULT and keys[0] not in tables:
-        tables[keys[0]] = _copy(DEFAULT[keys[0]])
+        tables[keys[0]] = deepcopy(DEFAULT[keys[0]])
     place: Any = tables
     for depth, key in enumerate(keys[:-1]):
         if isinstance(place, list):
@@ -136,7 +132,7 @@ def _put(tables: dict[str, Any], keys: list[str], value: Any, setting: str) -> N
     place[keys[-1]] = value
 
 
-def dump(fields: Mapping[str, Any]) -> str:
+def dump(fields: Table) -> str:
     """Write a configuration, resolved or not, as TOML."""
     plain = {key: value for key, value in fields.items() if not _is_table(value)}
     lines = [f"{key} = {literal(value)}" for key, value in plain.items() if value is not None]
@@ -149,13 +145,13 @@ def dump(fields: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_table(value: Any) -> bool:
+def _is_table(value: object) -> bool:
     return isinstance(value, dict) or (
         isinstance(value, (tuple, list)) and bool(value) and isinstance(value[0], dict)
     )
 
 
-def _table(name: str, table: Mapping[str, Any]) -> list[str]:
+def _table(name: str, table: Table) -> list[str]:
     lines = [
         f"{_key(key)} = {literal(value)}"
         for key, value in table.items()
@@ -171,7 +167,7 @@ def _key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """Return a value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -183,11 +179,4 @@ def literal(value: Any) -> str:
         )
     if isinstance(value, (int, float)):
         return repr(value)
-    text = (
-        str(value)
-        .replace("\\", "\\\\")
-        .replace('"', '\\"')
-        .replace("\n", "\\n")
-        .replace("\t", "\\t")
-    )
-    return f'"{text}"'
+    return quoted(str(value))

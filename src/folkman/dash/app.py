@@ -25,15 +25,17 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from folkman.dash.hub import Hub, Source
-from folkman.dash.serve import is_loopback
+from folkman.machine import is_loopback
 
 __all__ = ["make_app"]
 
 STATIC = Path(str(resources.files("folkman.dash"))) / "static"
 COOKIE = "folkman_dash"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for "
+    "'script'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -86,8 +88,9 @@ def make_app(source: Source, *, token: str | None = None) -> Starlette:
 class Guard:
     """Lets in who may come, and gives every answer the same strict headers.
 
-    Without a token the page listens on loopback; then only requests that name this machine are answered, so that no
-    web page elsewhere can make its visitor's browser read it under a name of its own.
+    Without a token the page listens on loopback; then only requests that name this machine are
+    answered, so that no web page elsewhere can make its visitor's browser read it under a name of
+    its own.
     """
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
@@ -114,11 +117,9 @@ class Guard:
             return PlainTextResponse("this page is only to be read", status_code=405)
         if self.token is None:
             name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
-            return (
-                None
-                if is_loopback(name)
-                else PlainTextResponse("this page answers to its own address only", status_code=421)
-            )
+            if is_loopback(name):
+                return None
+            return PlainTextResponse("this page answers to its own address only", status_code=421)
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and scope["path"] == "/" and self._is_token(given):
             answer = RedirectResponse("/", status_code=303)

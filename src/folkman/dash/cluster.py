@@ -6,9 +6,9 @@ Nodes are watched by their files alone (`folkman.record.cluster`).
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
 
 from folkman.record.cluster import WELL, ClusterFolder, NodeFolder
+from folkman.record.json_file import Json
 from folkman.record.live import Tail
 
 __all__ = ["ClusterSource"]
@@ -38,9 +38,9 @@ class ClusterSource:
         self.logs: dict[Path, Tail] = {}
         self.faults: deque[dict[str, str]] = deque(maxlen=MOST_FAULTS)
         self._next_check_s = 0.0
-        self._told: dict[str, Any] = {}
+        self._told: Json = {}
 
-    def _look(self) -> dict[str, Any]:
+    def _look(self) -> Json:
         """Read everything that is small, and what is new of the logs."""
         homes = self.folder.nodes()
         for home in homes:
@@ -51,18 +51,14 @@ class ClusterSource:
                         self.faults.appendleft(_fault(home, line))
         return {"nodes": [_row(home) for home in homes], "faults": list(self.faults)}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return everything."""
         self._told = self._look()
-        head = {
-            "kind": "cluster",
-            "name": self.folder.root.name,
-            "folder": self.folder.root.name,
-            "columns": COLUMNS,
-        }
+        name = self.folder.root.name
+        head = {"kind": "cluster", "name": name, "folder": name, "columns": COLUMNS}
         return head | self._told
 
-    def poll(self) -> dict[str, Any] | None:
+    def poll(self) -> Json | None:
         """Return everything again, if it changed, twice a second."""
         if time.monotonic() < self._next_check_s:
             return None
@@ -74,7 +70,7 @@ class ClusterSource:
         return found
 
 
-def _row(home: NodeFolder) -> dict[str, Any]:
+def _row(home: NodeFolder) -> Json:
     """Return how a node stands as a row; what an entry lacks is left out."""
     health = home.standing()
     linked, refused = health.get("linked"), health.get("refused")
@@ -97,16 +93,13 @@ def _row(home: NodeFolder) -> dict[str, Any]:
     return dict(zip(COLUMNS, cells, strict=True)) | {"bad": health["state"] not in WELL}
 
 
-def _values(table: Any) -> list[float]:
+def _values(table: object) -> list[float]:
     values = table.values() if isinstance(table, dict) else ()
     return [value for value in values if isinstance(value, int | float)]
 
 
-def _fault(home: NodeFolder, line: dict[str, Any]) -> dict[str, str]:
+def _fault(home: NodeFolder, line: Json) -> dict[str, str]:
     parts = [str(line[key]) for key in ("event", "reason", "peer", "text") if line.get(key)]
     text = ": ".join(parts)
-    return {
-        "when": str(line.get("time", ""))[:19],
-        "node": str(line.get("node", home.root.name)),
-        "what": text[-300:],
-    }
+    when, node = str(line.get("time", ""))[:19], str(line.get("node", home.root.name))
+    return {"when": when, "node": node, "what": text[-300:]}

@@ -1,7 +1,7 @@
 """One look at the folder for all visitors: news are read once and handed to everyone.
 
-A visitor who cannot keep up loses news, never memory: when his queue is full it is emptied, and he is told everything
-anew.
+A visitor who cannot keep up loses news, never memory: when his queue is full it is emptied, and he
+is told everything anew.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Protocol
+
+from folkman.record.json_file import Json
 
 __all__ = ["Hub", "Source"]
 
@@ -24,11 +26,11 @@ HEARTBEAT_S = 10.0
 class Source(Protocol):
     """What tells of a folder; both are called from one thread at a time, and never at once."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return everything, as far as it was looked at."""
         ...
 
-    def poll(self) -> dict[str, Any] | None:
+    def poll(self) -> Json | None:
         """Look, and return what is new."""
         ...
 
@@ -126,5 +128,5 @@ class Hub:
             self._visitors.discard(queue)
 
 
-def _event(kind: str, content: dict[str, Any]) -> str:
+def _event(kind: str, content: Json) -> str:
     return f"event: {kind}\ndata: {json.dumps(content, allow_nan=False, separators=(',', ':'))}\n\n"

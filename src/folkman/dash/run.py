@@ -3,13 +3,12 @@
 import time
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from folkman.record.folder import RunFolder
-from folkman.record.json_file import read_json
+from folkman.record.json_file import Json, read_json
 from folkman.record.live import Tail
 from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, RUNNING, STOPPED, Run, slug
-from folkman.record.scene import Scene, frame_json
+from folkman.record.scene import frame_json
 
 __all__ = ["RunSource"]
 
@@ -30,13 +29,13 @@ class Watched:
         lines, self.moment = folder.live(run)
         self.tail, self.part = Tail(lines), folder.part(run)
         self.part_seen = _stamp(self.part)
-        self.moment_seen: Any = None
+        self.moment_seen: tuple[int, int, int] | None = None
         self.step = 1  # rows of the run for each one kept here
-        self.scene: dict[str, Any] | None = None
+        self.scene: Json | None = None
 
-    def poll(self, *, thorough: bool) -> dict[str, Any] | None:
+    def poll(self, *, thorough: bool) -> Json | None:
         """Return what is new of this run."""
-        found: dict[str, Any] = {}
+        found: Json = {}
         if thorough and self._ended_now():
             return self.told() | {"again": True, "ended": True}
         live = _stamp(self.tail.path)
@@ -60,11 +59,9 @@ class Watched:
         if (stamp := _stamp(self.moment)) is not None and stamp != self.moment_seen:
             self.moment_seen, self.scene = stamp, read_json(self.moment)
             found["scene"] = self.scene
-        return (
-            {"id": self.name, "status": self.run.status, "done": self._done(), **found}
-            if found
-            else None
-        )
+        if not found:
+            return None
+        return {"id": self.name, "status": self.run.status, "done": self._done(), **found}
 
     def _ended_now(self) -> bool:
         """Look at the part; tell whether the run has ended since the last look."""
@@ -83,22 +80,14 @@ class Watched:
     def _done(self) -> float:
         return self.run.last("slots") if self.run.rows else 0
 
-    def told(self, most: int = MOST_POINTS) -> dict[str, Any]:
+    def told(self, most: int = MOST_POINTS) -> Json:
         """Return everything of this run, at most `most` rows."""
         run = self.run
         head = {"id": self.name, "label": run.label, "algorithm": run.algorithm, "seed": run.seed}
-        head |= {
-            "status": run.status,
-            "message": run.message,
-            "done": self._done(),
-            "scene": self.scene,
-        }
+        head |= {"status": run.status, "message": run.message, "done": self._done()}
         kept, step = thinned(run.rows, most)
-        return head | {
-            "columns": columns(kept),
-            "step": step * self.step,
-            "keeps": run.scene is not None,
-        }
+        drawn = {"columns": columns(kept), "step": step * self.step}
+        return head | drawn | {"scene": self.scene, "keeps": run.scene is not None}
 
 
 class RunSource:
@@ -112,7 +101,7 @@ class RunSource:
         self._next_check_s = 0.0
         self.poll()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return everything."""
         most = MOST_VALUES // max(1, len(self.runs) * len(COLUMNS))
         most = max(LEAST_POINTS, min(MOST_POINTS, most))
@@ -127,7 +116,7 @@ class RunSource:
             "runs": [watched.told(most) for watched in self.runs],
         }
 
-    def poll(self) -> dict[str, Any] | None:
+    def poll(self) -> Json | None:
         """Return what is new."""
         thorough = time.monotonic() >= self._next_check_s
         if thorough:
@@ -137,15 +126,13 @@ class RunSource:
         ]
         return {"runs": found} if found else None
 
-    def scene(self, name: str) -> dict[str, Any] | None:
+    def scene(self, name: str) -> Json | None:
         """Return the scene that a run has kept, all frames."""
         run = next((watched.run for watched in self.runs if watched.name == name), None)
         scene = None if run is None else self.folder.load_scene(run)
-        return None if scene is None else _frames(scene)
-
-
-def _frames(scene: Scene) -> dict[str, Any]:
-    return {"frames": [frame_json(scene, index) for index in range(len(scene.slot))]}
+        if scene is None:
+            return None
+        return {"frames": [frame_json(scene, index) for index in range(len(scene.slot))]}
 
 
 def columns(rows: list[dict[str, float]]) -> dict[str, list[float | None]]:

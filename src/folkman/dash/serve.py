@@ -1,15 +1,19 @@
 """Serving the live page: on loopback to this machine alone, anywhere else only to who brings a token."""
 
-import ipaddress
 import secrets
 import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from folkman.checks import require
+from folkman.machine import is_loopback
+from folkman.record.json_file import Json
+
+if TYPE_CHECKING:
+    from folkman.dash.hub import Source
 
 __all__ = ["make_source", "serve"]
 
@@ -37,7 +41,8 @@ def serve(
         from folkman.dash.app import make_app
     except ImportError as error:
         raise RuntimeError(
-            f"expected the packages of the live page, {error.name} is missing; pip install 'folkman[dash]'"
+            f"expected the packages of the live page, {error.name} is missing; pip install "
+            "'folkman[dash]'"
         ) from None
     listener = _listen(host, port)
     address = f"http://{_written(host)}:{listener.getsockname()[1]}/"
@@ -51,11 +56,7 @@ def serve(
 
         webbrowser.open(f"{address}{f'?token={token}' if token else ''}")
     app = make_app(source, token=token)
-    options: dict[str, Any] = {
-        "log_level": "warning",
-        "lifespan": "on",
-        "timeout_graceful_shutdown": 1,
-    }
+    options: Json = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1}
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -68,7 +69,7 @@ def serve(
         )
 
 
-def make_source(folder: Path, *, cluster: bool) -> Any:
+def make_source(folder: Path, *, cluster: bool) -> "Source":
     """Return what tells of a folder: a run, a sweep or a cluster."""
     if cluster:
         from folkman.dash.cluster import ClusterSource
@@ -102,20 +103,11 @@ def checked_token(host: str, token: str | None) -> str | None:
         return token
     require(
         is_loopback(host),
-        f"'{host}' can be reached from other machines, so visitors must bring a token; add --token new, "
+        f"'{host}' can be reached from other machines, so visitors must bring a token; add "
+        "--token new, "
         "or stay on 127.0.0.1 and come through ssh -L",
     )
     return None
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether an address is of this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _warning(host: str) -> str:
@@ -139,6 +131,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen()  # before anybody is told the address
     except OSError as error:
         raise ValueError(
-            f"could not listen on {host} port {port}: {error.strerror}; choose another --port, or 0 for a free one"
+            f"could not listen on {host} port {port}: {error.strerror}; choose another --port, or "
+            "0 for a free one"
         ) from None
     return listener

@@ -2,10 +2,9 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 from folkman.dash.run import columns, thinned
-from folkman.record.json_file import read_json
+from folkman.record.json_file import Json, read_json
 from folkman.record.live import Tail
 from folkman.record.run import ENDED, METRICS, RUNNING, STOPPED, Run
 from folkman.record.store import SweepFolder
@@ -23,7 +22,7 @@ MOST_READ = 20
 class WatchedJob:
     """One job of the index and its curve."""
 
-    def __init__(self, folder: SweepFolder, entry: dict[str, Any]) -> None:
+    def __init__(self, folder: SweepFolder, entry: Json) -> None:
         self.entry = entry
         self.folder = job_folder(folder, entry)
         self.run = Run(
@@ -46,11 +45,9 @@ class WatchedJob:
 
     def _keep(self, rows: list[dict[str, float]]) -> None:
         """Keep what the page shows of a job that has ended: a small curve."""
-        self.run.rows = thinned(
-            [{n: row[n] for n in ("slots", *CURVES) if n in row} for row in rows], MOST_POINTS
-        )[0]
+        self.run.rows = thinned(_shown(rows), MOST_POINTS)[0]
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """Return everything of this job."""
         kept = (
             "key",
@@ -64,11 +61,14 @@ class WatchedJob:
             "rss_mb",
             "worker",
         )
-        rows = [
-            {name: row[name] for name in ("slots", *CURVES) if name in row} for row in self.run.rows
-        ]
+        rows = thinned(_shown(self.run.rows), MOST_POINTS)[0]
         head = {name: self.entry.get(name) for name in kept}
-        return head | {"columns": columns(thinned(rows, MOST_POINTS)[0])}
+        return head | {"columns": columns(rows)}
+
+
+def _shown(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return the columns that the page shows of a job."""
+    return [{name: row[name] for name in ("slots", *CURVES) if name in row} for row in rows]
 
 
 class SweepSource:
@@ -77,7 +77,7 @@ class SweepSource:
     def __init__(self, root: Path) -> None:
         self.folder = SweepFolder(root)
         self.jobs: dict[str, WatchedJob] = {}
-        self.index: dict[str, Any] = {}
+        self.index: Json = {}
         self._next_check_s = 0.0
         self._renew()
 
@@ -94,25 +94,21 @@ class SweepSource:
         self.index = index or self.index
         return changed
 
-    def _head(self) -> dict[str, Any]:
+    def _head(self) -> Json:
         kept = ("name", "state", "axes", "started", "updated", "engine", "workers")
-        head = {name: self.index.get(name) for name in kept} | {
-            "kind": "sweep",
-            "folder": self.folder.root.name,
-        }
+        head = {name: self.index.get(name) for name in kept}
+        head |= {"kind": "sweep", "folder": self.folder.root.name}
         if head["state"] == RUNNING and not is_held(self.folder):
             head["state"] = STOPPED
         return head
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return everything."""
         metrics = {name: METRICS[name] for name in CURVES}
-        return self._head() | {
-            "metrics": metrics,
-            "jobs": [job.told() for job in self.jobs.values()],
-        }
+        jobs = [job.told() for job in self.jobs.values()]
+        return self._head() | {"metrics": metrics, "jobs": jobs}
 
-    def poll(self) -> dict[str, Any] | None:
+    def poll(self) -> Json | None:
         """Return what is new, twice a second."""
         if time.monotonic() < self._next_check_s:
             return None

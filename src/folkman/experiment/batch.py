@@ -2,22 +2,22 @@
 
     outcome = run_batch(plan, SweepFolder.create(...), engine, watch)
 
-Sweeps and reproductions are both made here. What is finished is never run again, by this batch or another on the same
-store. A job that another process is at is left to it and looked at again. The index is renewed as jobs end, so that
-whoever looks sees how the batch stands.
+Sweeps and reproductions are both made here. What is finished is never run again, by this batch or
+another on the same store. A job that another process is at is left to it and looked at again. The
+index is renewed as jobs end, so that whoever looks sees how the batch stands.
 """
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged, title
 from folkman.experiment.engines import Engine, Told
 from folkman.experiment.jobs import OutOfTime, order_for
 from folkman.experiment.plan import Job, Plan
-from folkman.record.json_file import now
+from folkman.record.json_file import Json, Table, now
 from folkman.record.run import DIVERGED, ENDED, FAILED, FINISHED, RUNNING, STOPPED, WAITING
 from folkman.record.store import BUSY, DISK, Store, SweepFolder, ended
 from folkman.record.table import save_results
@@ -33,7 +33,7 @@ BUSY_WAIT_S = 1.0
 class Progress(NamedTuple):
     """How a batch stands when a job has ended."""
 
-    job: Mapping[str, Any]  # its entry of the index
+    job: Table  # its entry of the index
     done: int
     in_all: int
     left_s: float | None  # until the end, as far as can be told
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
     )
     lean: bool = False  # keep metrics, drop models
     grows: bool = False  # the folder keeps what earlier plans made
-    facts: Mapping[str, Any] = {}  # more for the head of the index
+    facts: Mapping[str, object] = {}  # more for the head of the index
     own_code: Mapping[str, str] = {}  # SHA-256 of more files that decide what is made, by path
 
 
@@ -64,17 +64,17 @@ class Batch(NamedTuple):
     """How a batch ended: the entries of its index, and how it stands."""
 
     state: str  # finished, failed, stopped
-    jobs: list[dict[str, Any]]
+    jobs: list[Json]
     disk: str = ""  # what the disk said
     stopped: str = ""  # why it ended early
     made: tuple[str, ...] = ()  # keys of the jobs that ended during this call
 
-    def having(self, *states: str) -> list[dict[str, Any]]:
+    def having(self, *states: str) -> list[Json]:
         """Return the jobs in one of these states."""
         return [job for job in self.jobs if job["state"] in states]
 
     @property
-    def failed(self) -> list[dict[str, Any]]:
+    def failed(self) -> list[Json]:
         """Return the jobs that ended in an error."""
         return self.having(FAILED)
 
@@ -113,7 +113,7 @@ def run_batch(
 
 def _orders(
     plan: Plan, folder: SweepFolder, store: Store, board: "_Board", asked: Asked
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Json]:
     """Return the orders of our jobs that have not ended, those of the lowest rank first."""
     found = {}
     for job in sorted(plan.jobs, key=lambda job: job.rank):
@@ -126,13 +126,13 @@ def _orders(
     return found
 
 
-def _alike(entry: Mapping[str, Any]) -> str:
+def _alike(entry: Table) -> str:
     """Return what jobs have in common that take about as long."""
     return f"{entry.get('variant', '')} {entry['kind']}"
 
 
 def _run(
-    orders: Mapping[str, Mapping[str, Any]],
+    orders: Mapping[str, Table],
     board: "_Board",
     engine: Engine,
     watch: Watch,
@@ -196,7 +196,7 @@ class _Board:
         self._to_do = sum(entry["state"] not in ENDED for entry in self.entries.values())
         self._begun_s, self._next_s = time.monotonic(), 0.0
         self.made: list[str] = []
-        self._workers: dict[str, dict[str, Any]] = {}
+        self._workers: dict[str, Json] = {}
 
     def seconds_of(self, alike: str) -> list[float]:
         """Return how long the jobs of a kind took that have ended."""
@@ -251,7 +251,7 @@ class _Board:
             self.write(state)
 
 
-def _entry(job: Job, folder: SweepFolder, known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _entry(job: Job, folder: SweepFolder, known: Table | None) -> Json:
     return {
         "key": job.key,
         "folder": folder.place(job.key),
@@ -266,17 +266,13 @@ def _entry(job: Job, folder: SweepFolder, known: Mapping[str, Any] | None) -> di
     }
 
 
-def _standing(known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _standing(known: Table | None) -> Json:
     """Return how a job stands by its `job.json`."""
-    state = {"state": WAITING, "message": ""}
-    return (
-        {**state, **{key: known[key] for key in state}, **_costs(known)}
-        if known
-        else {**state, **_costs({})}
-    )
+    known = known or {"state": WAITING, "message": ""}
+    return {"state": known["state"], "message": known["message"], **_costs(known)}
 
 
-def _costs(told: Mapping[str, Any]) -> dict[str, Any]:
+def _costs(told: Table) -> Json:
     return {
         name: told.get(name) for name in ("seconds", "compute_s", "rss_mb", "peak_mb", "worker")
     }

@@ -1,7 +1,8 @@
 """A digest of objects that were built in Python, so that a folder is not continued with something else.
 
-Numbers, texts, arrays, containers and the fields of objects count by value; a function by its code, its defaults and
-the values that it closes over. Module globals and files that a function reads are not looked at.
+Numbers, texts, arrays, containers and the fields of objects count by value; a function by its code,
+its defaults and the values that it closes over. Module globals and files that a function reads are
+not looked at.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ import numpy as np
 __all__ = ["fingerprint"]
 
 
-def fingerprint(*things: Any) -> str:
+def fingerprint(*things: object) -> str:
     """Return the SHA-256 of what can be known of objects, the same in every process."""
     digest = hashlib.sha256()
     for piece in _pieces(things, ()):
@@ -27,7 +28,7 @@ def fingerprint(*things: Any) -> str:
     return digest.hexdigest()
 
 
-def _pieces(thing: Any, above: tuple[int, ...]) -> Iterator[bytes]:
+def _pieces(thing: object, above: tuple[int, ...]) -> Iterator[bytes]:
     """Yield what a thing is made of; `above` are those that hold it, for an object that holds itself."""
     if id(thing) in above:
         yield b"again"
@@ -46,7 +47,9 @@ def _pieces(thing: Any, above: tuple[int, ...]) -> Iterator[bytes]:
             yield from _pieces(part, (*above, id(thing)))
 
 
-_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+Kind: TypeAlias = type | tuple[type, ...]
+
+_PARTS: tuple[tuple[Kind, Callable[[Any], Iterable[object]]], ...] = (
     (Mapping, lambda thing: [part for item in thing.items() for part in item]),
     ((set, frozenset), lambda thing: sorted(map(str, thing))),
     ((tuple, list), lambda thing: thing),
@@ -59,7 +62,7 @@ _PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
 """What things are made of, by kind."""
 
 
-def _parts(thing: Any) -> Iterable[Any]:
+def _parts(thing: Any) -> Iterable[object]:
     """Return the parts of a thing that is no plain value."""
     for kind, parts in _PARTS:
         if isinstance(thing, kind):
@@ -71,7 +74,7 @@ def _parts(thing: Any) -> Iterable[Any]:
     return (getattr(thing, "__qualname__", ""), getattr(thing, "__dict__", {}))
 
 
-def _parts_of_function(function: FunctionType) -> Iterable[Any]:
+def _parts_of_function(function: FunctionType) -> Iterable[object]:
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     return (
         function.__qualname__,

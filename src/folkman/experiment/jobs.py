@@ -1,12 +1,12 @@
 """One job, on whatever worker: taken under a lock, run from its checkpoint or from the start, and told.
 
-An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves this process, other
-processes of this machine and the workers of a cluster. Jobs that meet the same worker share the last few problems, and
-the seeds of one arm share compiled programs; when the arm changes, a worker gives the programs of the last one back, so
-that memory does not grow with the number of jobs.
+An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves
+this process, other processes of this machine and the workers of a cluster. Jobs that meet the same
+worker share the last few problems, and the seeds of one arm share compiled programs; when the arm
+changes, a worker gives the programs of the last one back, so that memory does not grow with the
+number of jobs.
 """
 
-import ctypes
 import gc
 import hashlib
 import json
@@ -18,30 +18,33 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from folkman.config.plugins import unpacked
 from folkman.files import keep_programs
+from folkman.machine import trim
 from folkman.record.folder import JobFolder
-from folkman.record.json_file import FORMAT, now, read_json, write_json
+from folkman.record.json_file import FORMAT, Json, Table, now, read_json, write_json
 from folkman.record.provenance import note_start
 from folkman.record.run import FAILED
 from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended, store_id
 
 if TYPE_CHECKING:
+    from folkman.algorithm.base import Algorithm
     from folkman.config.comparison import Comparison
     from folkman.experiment.parts import Part, Watch
     from folkman.experiment.plan import Job
     from folkman.problem.problem import Problem
+    from folkman.radio.delivery import Network
     from folkman.record.folder import RunFolder
     from folkman.record.run import Run
     from folkman.record.store import Store, SweepFolder
 
-__all__ = ["OutOfTime", "memory_mb", "order_for", "prepare", "run_anywhere", "run_order"]
+__all__ = ["OutOfTime", "memory_mb", "order_for", "run_anywhere", "run_order", "set_up_worker"]
 
 SHARED_PROBLEMS = 3
 """Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
@@ -57,10 +60,11 @@ class OutOfTime(KeyboardInterrupt):
     """The budget of time is spent. As an interrupt it makes the run that it stops save its checkpoint."""
 
 
-def prepare() -> None:
+def set_up_worker() -> None:
     """Set up a worker before JAX starts: one thread a job, and compiled programs kept on disk.
 
-    With one thread a worker, the bits of a job do not depend on how many cores or workers there are.
+    With one thread a worker, the bits of a job do not depend on how many cores or workers there
+    are.
     """
     if "jax" in sys.modules:
         return
@@ -80,7 +84,7 @@ def order_for(
     track: Sequence[str] = (),
     *,
     lean: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """Return the order of a job: what a worker is sent. A `lean` job keeps its metrics and drops its model."""
     from folkman.config.build import seedless
     from folkman.config.comparison import to_toml
@@ -105,17 +109,15 @@ def order_for(
     }
 
 
-def run_order(
-    order: Mapping[str, Any], until_s: float | None = None, *, here: bool = False
-) -> dict[str, Any]:
+def run_order(order: Table, until_s: float | None = None, *, here: bool = False) -> Json:
     """Run a job in its folder unless it ended before; return its `job.json`, or state `busy` if another runs it.
 
-    `here`: in the process of the caller, whose output is left alone and whose programs are kept. From `until_s` on (of
-    `time.monotonic`) the job is saved and `OutOfTime` raised.
+    `here`: in the process of the caller, whose output is left alone and whose programs are kept.
+    From `until_s` on (of `time.monotonic`) the job is saved and `OutOfTime` raised.
     """
     folder = Path(order["folder"])
     if not here:
-        prepare()
+        set_up_worker()
     with ONE_AT_A_TIME:
         started_s = time.monotonic()
         try:
@@ -126,17 +128,13 @@ def run_order(
                 return ended(folder) or _attempt(order, folder, started_s, until_s, here=here)
         except OSError as error:
             state = DISK if error.errno in DISK_ERRORS else FAILED
-            return _told(
-                order,
-                state,
-                started_s,
-                message=f"{error.strerror or error}: {error.filename or folder}",
-            )
+            message = f"{error.strerror or error}: {error.filename or folder}"
+            return _told(order, state, started_s, message=message)
         except ValueError as error:
             return _told(order, FAILED, started_s, message=str(error))
 
 
-def run_anywhere(order: Mapping[str, Any]) -> dict[str, Any]:
+def run_anywhere(order: Table) -> Json:
     """Run a job on a machine that may not see the store: it then works in a folder of its own and sends the files."""
     try:
         seen = store_id(Path(order["store"]))
@@ -155,8 +153,8 @@ def run_anywhere(order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attempt(
-    order: Mapping[str, Any], folder: Path, started_s: float, until_s: float | None, *, here: bool
-) -> dict[str, Any]:
+    order: Table, folder: Path, started_s: float, until_s: float | None, *, here: bool
+) -> Json:
     """Run a claimed job; what it prints goes into its log, and how it ended into `job.json`."""
     job = JobFolder(folder)
     with ExitStack() as stack:
@@ -180,8 +178,8 @@ def _attempt(
 
 
 def _run(
-    order: Mapping[str, Any], folder: Path, started_s: float, until_s: float | None, *, keep: bool
-) -> dict[str, Any]:
+    order: Table, folder: Path, started_s: float, until_s: float | None, *, keep: bool
+) -> Json:
     import tomllib
 
     import jax
@@ -194,7 +192,8 @@ def _run(
     comparison = resolve(tomllib.loads(order["config"]), try_builders=False)
     if job_key(comparison, order["kind"]) != order["key"]:
         raise ValueError(
-            "this job is not what was planned: a data file has changed, or this worker has another version of folkman "
+            "this job is not what was planned: a data file has changed, or this worker has "
+            "another version of folkman "
             "or of a package with own code; sweep again, with the same versions everywhere"
         )
     if not keep:
@@ -202,22 +201,15 @@ def _run(
     run_folder, compute_s = JobFolder(folder), time.monotonic()
     run_folder.renew(order["config"])
     note_start(run_folder.provenance, ["run", run_folder.config.name], digests(comparison))
-    seen = tracking(
-        order["track"],
-        Path(order["track_root"]),
-        order["project"],
-        comparison.model_dump(),
-        order["arm"],
-    )
+    place, config = Path(order["track_root"]), comparison.model_dump()
+    seen = tracking(order["track"], place, order["project"], config, order["arm"])
     with jax.enable_x64(comparison.precision == "float64"), seen as watch:
         run = _make(order, comparison, run_folder, _until(watch, until_s))
     compute_s = time.monotonic() - compute_s
     return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
 
 
-def _make(
-    order: Mapping[str, Any], comparison: "Comparison", folder: "RunFolder", watch: "Watch"
-) -> "Run":
+def _make(order: Table, comparison: "Comparison", folder: "RunFolder", watch: "Watch") -> "Run":
     """Make the run of a job, by the engine or by plain descent, and write its results."""
     from folkman.experiment.descent import descend
     from folkman.experiment.parts import make_all, parts
@@ -253,7 +245,7 @@ class _Workshop:
     def __init__(self) -> None:
         self._group = ""
         self._problems: dict[str, Problem] = {}
-        self._built: dict[tuple[str, float], Any] = {}
+        self._built: dict[tuple[str, float], list[tuple[Algorithm, Network]]] = {}
         self._checked: set[str] = set()
 
     def enter(self, group: str) -> None:
@@ -268,8 +260,7 @@ class _Workshop:
         self._checked.clear()
         jax.clear_caches()
         gc.collect()
-        with suppress(OSError, AttributeError):  # glibc keeps what was freed, unless told otherwise
-            ctypes.CDLL(None).malloc_trim(0)
+        trim()
 
     def problem(self, comparison: "Comparison") -> "Problem":
         """Return the data on nodes and the first model of a job."""
@@ -285,7 +276,9 @@ class _Workshop:
             self._problems[key] = build_problem(comparison, comparison.seeds[0])
         return self._problems[key]
 
-    def pairs(self, group: str, comparison: "Comparison", problem: "Problem", seed: int) -> Any:
+    def pairs(
+        self, group: str, comparison: "Comparison", problem: "Problem", seed: int
+    ) -> "list[tuple[Algorithm, Network]]":
         """Build as `config.build.pairs` does, once per arm; where a slot's seconds follow the split, once for each."""
         from folkman.config.build import pairs, slot_seconds
 
@@ -306,22 +299,15 @@ class _Workshop:
 _WORKSHOP = _Workshop()
 
 
-def _failed(
-    order: Mapping[str, Any], error: BaseException, started_s: float, log: TextIO
-) -> dict[str, Any]:
+def _failed(order: Table, error: BaseException, started_s: float, log: TextIO) -> Json:
     traceback.print_exception(error, file=log)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return _told(order, FAILED, started_s, message=first[:500])
 
 
 def _told(
-    order: Mapping[str, Any],
-    state: str,
-    started_s: float,
-    *,
-    message: str = "",
-    compute_s: float | None = None,
-) -> dict[str, Any]:
+    order: Table, state: str, started_s: float, *, message: str = "", compute_s: float | None = None
+) -> Json:
     resident, peak = memory_mb()
     return {
         "format": FORMAT,

@@ -2,11 +2,12 @@
 
     runs = make_all(parts(resolve(read("mine.toml"))), RunFolder.create(...), watch)
 
-A run is saved when it ends; meanwhile its checkpoint is renewed every few seconds. Whatever stops the program, the
-folder can be resumed, and gives the bits of an uninterrupted run.
+A run is saved when it ends; meanwhile its checkpoint is renewed every few seconds. Whatever stops
+the program, the folder can be resumed, and gives the bits of an uninterrupted run.
 """
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -21,37 +22,25 @@ from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, Latency, resolve, to_toml
 from folkman.config.own_code import by_content
 from folkman.config.text import read
-from folkman.engine import checkpoint
-from folkman.engine.simulate import (
-    Clock,
-    Mark,
-    Recording,
-    Simulation,
-    check_fit,
-    join_timeline,
-    march,
-    note,
-    outcome,
-    start,
-)
+from folkman.engine import checkpoint, simulate
+from folkman.engine.simulate import Clock, Mark, Recording, Simulation
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
-from folkman.experiment.observer import Observer
+from folkman.experiment.frames import frame_of
+from folkman.experiment.trackers import Watch
 from folkman.files import save_tensors
 from folkman.problem.learnable import Learnable
 from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.delivery import Network
 from folkman.record.folder import RunFolder
-from folkman.record.run import ENDED, RUNNING, Run
+from folkman.record.live import LiveWriter
+from folkman.record.run import DIVERGED, ENDED, RUNNING, Run
+from folkman.record.scene import MOST_FRAMES, Scene, join, load_scene, save_scene, take
 
 __all__ = ["Part", "Watch", "check", "comparison_of", "make", "make_all", "parts"]
 
 CHECKPOINT_EVERY_S = 10.0
-
-Watch: TypeAlias = Callable[[Run, int, int], None]
-"""Told of every recorded slot: (run, slots done, slots in all). May show it, and may raise to stop."""
-
 
 Build: TypeAlias = Callable[[Comparison, Problem, int], list[tuple[Algorithm, Network]]]
 """Makes what `pairs` makes; one that returns the same objects again lets runs share compiled programs."""
@@ -68,9 +57,8 @@ class Part(NamedTuple):
 
 def comparison_of(folder: RunFolder) -> Comparison:
     """Return the comparison that a run folder was made from; refuse one made in Python, which no file describes."""
-    return resolve(
-        read(folder.configuration(), warn=False), try_builders=False
-    )  # checked when it was made
+    # checked when it was made
+    return resolve(read(folder.configuration(), warn=False), try_builders=False)
 
 
 def check(first_seed: Iterable[Part]) -> None:
@@ -78,13 +66,13 @@ def check(first_seed: Iterable[Part]) -> None:
     for part in first_seed:
         problem, network, algorithm, _, _, faults = part.simulation
         try:
-            check_fit(problem.num_nodes, network, algorithm, faults)
+            simulate.check_fit(problem.num_nodes, network, algorithm, faults)
             jax.eval_shape(partial(_first_inboxes, problem, network, algorithm))
         except ValueError as error:
             raise ConfigError(f"'{part.run.label}': {error}") from None
 
 
-def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -> Any:
+def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -> object:
     """Return the inboxes of slot 0: what depends on the number of nodes is refused on the way."""
     carry = first(problem, network, algorithm, (1,) * problem.num_nodes, 0)
     return medium_of(algorithm, network).inboxes(carry.medium, problem, carry.slot)[0]
@@ -101,9 +89,8 @@ def parts(
         comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines
     )
     fingerprint = hashlib.sha256(to_toml(by_content(comparison)).encode()).hexdigest()
-    by_seed = takes_seed(comparison) or isinstance(
-        comparison.slot_s, Latency
-    )  # other parts, another slot
+    # other parts, another slot
+    by_seed = takes_seed(comparison) or isinstance(comparison.slot_s, Latency)
     faults, built = comparison.faults.faults(), None
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
@@ -131,13 +118,12 @@ def make_all(wanted: Iterable[Part], folder: RunFolder, watch: Watch | None = No
 def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     """Run one part from its checkpoint, or from the start, to its end."""
     run, simulation, slots, fingerprint = part
-    folder.prepare()
+    folder.make_folders()
     place = folder.checkpoint(run)
-    mark = start(simulation, run.seed)
+    mark = simulate.start(simulation, run.seed)
     events: list[Any] = []
-    if (
-        place.is_file() and not simulation.recording.timeline
-    ):  # a timeline is kept in memory: start it again
+    # a timeline is kept in memory: start it again
+    if place.is_file() and not simulation.recording.timeline:
         mark = _resumed(
             part, checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}"), mark
         )
@@ -147,8 +133,8 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     observer = Observer(folder, run, simulation, slots)
     observer.begin(int(mark.carry.slot))
     try:
-        for reached, row in march(simulation, mark, slots, events):
-            note(run, row)
+        for reached, row in simulate.march(simulation, mark, slots, events):
+            simulate.note(run, row)
             mark = reached
             observer.see(mark, row)
             if watch is not None:
@@ -188,7 +174,7 @@ def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
 def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) -> None:
     """Write the last model as named tensors, and the timeline if it was kept."""
     run, simulation = part.run, part.simulation
-    run.model, run.nodes = outcome(simulation, mark)
+    run.model, run.nodes = simulate.outcome(simulation, mark)
     layout = simulation.problem.layout
     tensors = {
         name: np.asarray(tensor)
@@ -196,7 +182,54 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) 
     }
     save_tensors(folder.model(run), tensors)
     if simulation.recording.timeline and events:
-        run.timeline = join_timeline(simulation.medium, events)
+        run.timeline = simulate.join_timeline(simulation.medium, events)
         place = folder.timeline(run)
         place.parent.mkdir(exist_ok=True)
         trace.save(run.timeline, place)
+
+
+class Observer:
+    """What is shown of a run while it goes on, and what is kept of its network.
+
+    `see` every recorded slot, `save` with each checkpoint, `end` when the run is done.
+    """
+
+    def __init__(self, folder: RunFolder, run: Run, simulation: Simulation, slots: int) -> None:
+        self.run, self.simulation, self.slots = run, simulation, slots
+        self.live = LiveWriter(folder.live(run), run, slots, simulation.problem.num_nodes)
+        self.kept = folder.scene(run)
+        records = math.ceil(slots / simulation.recording.every)
+        # frames at slot 0 and at the end come on top
+        self.every = max(1, math.ceil(records / (MOST_FRAMES - 2)))
+        self.frames: list[Scene] = []
+
+    def begin(self, done: int) -> None:
+        """Start, or go on at slot `done`: what was shown of later slots is dropped."""
+        before = load_scene(self.kept) if done else None
+        self.frames = [] if before is None else [take(before, before.slot <= done)]
+        self.live.begin()
+
+    def see(self, mark: Mark, row: dict[str, float]) -> None:
+        """Look at a recorded slot; the row is the last of the run's rows."""
+        done = int(row["slots"])
+        last = done >= self.slots or self.run.status == DIVERGED
+        number = math.ceil(done / self.simulation.recording.every)
+        scene = None
+        if number % self.every == 0 or last:
+            scene = frame_of(self.simulation, mark)
+            if not self.frames or done > self.frames[-1].slot[-1]:
+                self.frames.append(scene)
+        self.live.add(last=last)
+        self.live.show(lambda: scene or frame_of(self.simulation, mark))
+
+    def save(self) -> None:
+        """Write the frames so far: before a checkpoint, which is then never ahead of them."""
+        if self.frames:
+            self.frames = [join(self.frames)]
+            save_scene(self.frames[0], self.kept)
+
+    def end(self) -> None:
+        """Write the frames, and take the live files away."""
+        self.save()
+        self.run.scene = self.frames[0] if self.frames else None
+        self.live.end()

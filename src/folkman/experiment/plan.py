@@ -17,9 +17,10 @@ A plan is a configuration as `folkman run` takes it, with more tables:
     each = { gamma = "@gammas" }
     network = { name = "snapshot", gamma = "@gamma" }
 
-An **arm** is one algorithm at one setting; every arm meets the same seeds, so that differences can be taken seed by
-seed. A **job** is one arm under one seed. Its key is a hash of all that decides its result: the resolved
-configuration, the content of the data files it names, and the format of what it writes.
+An **arm** is one algorithm at one setting; every arm meets the same seeds, so that differences can
+be taken seed by seed. A **job** is one arm under one seed. Its key is a hash of all that decides
+its result: the resolved configuration, the content of the data files it names, and the format of
+what it writes.
 """
 
 import hashlib
@@ -37,6 +38,7 @@ from folkman.config.comparison import Comparison, resolve
 from folkman.config.own_code import by_content
 from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
+from folkman.record.json_file import Json, Table
 
 __all__ = [
     "JOB_FORMAT",
@@ -58,20 +60,20 @@ JOB_FORMAT = 1
 class Axes(NamedTuple):
     """What is varied: key -> values."""
 
-    grid: Mapping[str, Sequence[Any]]
-    together: Mapping[str, Sequence[Any]]
+    grid: Mapping[str, Sequence[object]]
+    together: Mapping[str, Sequence[object]]
 
     @property
     def keys(self) -> list[str]:
         """Return the keys, those that advance together last."""
         return [*self.grid, *self.together]
 
-    def points(self) -> Iterator[dict[str, Any]]:
+    def points(self) -> Iterator[Json]:
         """Yield every setting: key -> value."""
         rows = list(zip(*self.together.values(), strict=True)) if self.together else [()]
-        for values in itertools.product(*self.grid.values(), rows):
-            *own, row = values
-            yield dict(zip(self.keys, [*own, *row], strict=True))
+        for own in itertools.product(*self.grid.values()):
+            for row in rows:
+                yield dict(zip(self.keys, (*own, *row), strict=True))
 
 
 LANGUAGE = ("levels", "grid", "list", "arm")
@@ -83,7 +85,7 @@ class Job(NamedTuple):
 
     key: str
     arm: str
-    settings: Mapping[str, Any]  # what tells this arm from others
+    settings: Table  # what tells this arm from others
     config: Comparison
     kind: str = (
         "run"  # or "descent": plain gradient descent on one machine (`folkman.experiment.descent`)
@@ -110,7 +112,7 @@ class Plan(NamedTuple):
     jobs: Sequence[Job]
 
 
-def settle(value: Any, known: Mapping[str, Any]) -> Any:
+def settle(value: Any, known: Table) -> Any:
     """Return a value with every "@name" and "1/@name" in it looked up."""
     if isinstance(value, dict):
         return {key: settle(item, known) for key, item in value.items()}
@@ -129,12 +131,10 @@ def settle(value: Any, known: Mapping[str, Any]) -> Any:
     return [1 / each for each in numbers] if isinstance(found, list) else 1 / found
 
 
-Chosen: TypeAlias = dict[str, Any]
+Chosen: TypeAlias = Json
 
 
-def expand(
-    groups: Sequence[Mapping[str, Any]], levels: Mapping[str, Any]
-) -> Iterator[tuple[Mapping[str, Any], Chosen, dict[str, Any]]]:
+def expand(groups: Sequence[Table], levels: Table) -> Iterator[tuple[Table, Chosen, Json]]:
     """Yield (group, chosen values, tables) for every combination of `each` of every [[arm]]."""
     require(
         bool(groups) and isinstance(groups, list),
@@ -156,7 +156,7 @@ def expand(
             yield group, chosen, settle(rest, {**levels, **chosen})
 
 
-def axes_of(raw: Mapping[str, Any], grid: Sequence[str] = (), together: Sequence[str] = ()) -> Axes:
+def axes_of(raw: Table, grid: Sequence[str] = (), together: Sequence[str] = ()) -> Axes:
     """Read the axes of a sweep file and of the command line: `a.b=1,2,3`, `--grid` or `--list`."""
     levels = raw.get("levels", {})
     require(isinstance(levels, dict), f"[levels] must be a table of values, got {levels!r}")
@@ -184,7 +184,7 @@ def axes_of(raw: Mapping[str, Any], grid: Sequence[str] = (), together: Sequence
     return axes
 
 
-def _check_axis(key: str, values: Sequence[Any], seen: set[str]) -> None:
+def _check_axis(key: str, values: Sequence[object], seen: set[str]) -> None:
     """Refuse an axis that is empty, given twice, or would break the pairing of seeds."""
     require(key not in seen, f"'{key}' is varied twice; give each key once, in [grid] or in [list]")
     require(bool(values), f"'{key}' has no values; give some, as {key}=1,2,3")
@@ -198,7 +198,7 @@ def _check_axis(key: str, values: Sequence[Any], seen: set[str]) -> None:
     seen.add(key)
 
 
-def _flat(table: Any, name: str, prefix: str = "") -> list[tuple[str, list[Any]]]:
+def _flat(table: Json, name: str, prefix: str = "") -> list[tuple[str, list[object]]]:
     """Return the lists of a table by their dotted keys."""
     require(isinstance(table, dict), f"[{name}] must be a table of lists, got {table!r}")
     found = []
@@ -215,7 +215,7 @@ def _flat(table: Any, name: str, prefix: str = "") -> list[tuple[str, list[Any]]
     return found
 
 
-def _option(text: str, name: str) -> tuple[str, list[Any]]:
+def _option(text: str, name: str) -> tuple[str, list[object]]:
     """Read `a.b=1,2,3`; a comma inside brackets, braces or quotes does not part two values."""
     key, found, values = text.partition("=")
     if not found or not all(part.strip() for part in key.split(".")):
@@ -240,11 +240,12 @@ def _parted(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
+def plan(raw: Table, axes: Axes) -> Plan:
     """Resolve every arm under every seed; whatever is wrong with any of them is told before anything runs.
 
-    Settings that come to the same configuration are one arm, named by what they agree in: an axis `algorithm.0.step`
-    does not multiply the second algorithm, nor `network.gamma` one that has a network of its own.
+    Settings that come to the same configuration are one arm, named by what they agree in: an axis
+    `algorithm.0.step` does not multiply the second algorithm, nor `network.gamma` one that has a
+    network of its own.
     """
     base = {key: value for key, value in raw.items() if key not in LANGUAGE}
     name, points_of, config_of, keys = "", {}, {}, list(axes.keys)
@@ -268,7 +269,8 @@ def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
         concerned = any(key in settings for settings in settings_of.values())
         require(
             concerned or len(axes.grid.get(key) or axes.together[key]) == 1,
-            f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave it out",
+            f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave "
+            "it out",
         )
     jobs = [
         job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, keys)
@@ -281,9 +283,7 @@ def plan(raw: Mapping[str, Any], axes: Axes) -> Plan:
     return Plan(name, keys, jobs)
 
 
-def _resolved(
-    base: Mapping[str, Any], values: Mapping[str, Any], point: Mapping[str, Any]
-) -> Comparison:
+def _resolved(base: Table, values: Table, point: Table) -> Comparison:
     """Resolve one setting; `point` is named where it does not fit."""
     try:
         return resolve(put(base, values))
@@ -292,7 +292,7 @@ def _resolved(
         raise ConfigError(f"{error} (at {where})" if where else str(error)) from None
 
 
-def _alone(whole: Comparison, table: Mapping[str, Any]) -> Comparison:
+def _alone(whole: Comparison, table: Table) -> Comparison:
     """Return the comparison of one algorithm, with the network it meets."""
     network = _fixed(table["network"] or whole.network)
     tables = {
@@ -303,7 +303,7 @@ def _alone(whole: Comparison, table: Mapping[str, Any]) -> Comparison:
     return whole.model_copy(update={"name": "job", **tables})
 
 
-def _fixed(table: Mapping[str, Any]) -> dict[str, Any]:
+def _fixed(table: Table) -> Json:
     """Return a table with the files it names by their absolute path: a worker may stand elsewhere."""
     place = {
         key: str(Path(table[key]).resolve())
@@ -314,8 +314,8 @@ def _fixed(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(
-    points_of: Mapping[str, Sequence[Mapping[str, Any]]], label_of: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
+    points_of: Mapping[str, Sequence[Table]], label_of: Mapping[str, str]
+) -> dict[str, Json]:
     """Return what the points of each arm agree in; all of it where that would not tell two arms apart."""
     agreed = {
         arm: {
@@ -332,7 +332,7 @@ def _settings(
     }
 
 
-def _jobs(settings: dict[str, Any], config: Comparison, keys: Sequence[str]) -> Iterator[Job]:
+def _jobs(settings: Json, config: Comparison, keys: Sequence[str]) -> Iterator[Job]:
     label = config.algorithm[0]["label"]
     shown = [
         f"{_short(key, keys)}={_show(value)}"
@@ -357,11 +357,10 @@ def _short(key: str, keys: Sequence[str]) -> str:
     return key
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if isinstance(value, float):
-        return (
-            f"{value:g}" if float(f"{value:g}") == value else repr(value)
-        )  # two steps never get one name
+        # two steps never get one name
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return title(value) if isinstance(value, str) else json.dumps(value)
 
 
@@ -373,10 +372,11 @@ def job_key(config: Comparison, kind: str = "run") -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def contents(config: Comparison) -> dict[str, Any]:
+def contents(config: Comparison) -> Json:
     """Return the fields of a configuration, with files and own code by their content and not by their path.
 
-    The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they are read.
+    The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they
+    are read.
     """
 
     def content(value: Any) -> Any:

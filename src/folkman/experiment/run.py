@@ -6,23 +6,23 @@
     results = fm.compare(problem, network, {"ours": fm.async_sharing(0.2), "FedAvg": fm.fedavg(0.2)}, slots=300)
     results.folder, results.plot("bits", "test_accuracy")
 
-Both are two steps, which the command line takes one by one: `prepare` checks everything, builds it once and makes the
-folder; `carry_out` makes the runs and writes results, figures and report. What is wrong is found before the folder is
-made.
+Both are two steps, which the command line takes one by one. `prepare_run` checks everything,
+builds it once and makes the folder: what is wrong is found before. `carry_out_run` makes the runs
+and writes results, figures and report.
 """
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
-from folkman.config import returned
+from folkman.config.choices import CHECKS
 from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
@@ -38,21 +38,21 @@ from folkman.problem.learnable import Learnable, check_learnable
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.folder import MADE_IN_PYTHON, RunFolder
-from folkman.record.json_file import dated
+from folkman.record.json_file import Json, Table, dated
 from folkman.record.provenance import note_end, note_start
 from folkman.record.run import Run
 from folkman.report.figures import draw_labels, save
 from folkman.report.notebook import Results
-from folkman.report.write import write_report
+from folkman.report.write import write_run_report
 
-__all__ = ["Prepared", "carry_out", "compare", "prepare", "run"]
+__all__ = ["PreparedRun", "carry_out_run", "compare", "prepare_run", "run"]
 
 
-class Prepared(NamedTuple):
+class PreparedRun(NamedTuple):
     """A run folder and all that goes into it."""
 
     folder: RunFolder
-    config: Mapping[str, Any]  # the content of config.toml
+    config: Table  # the content of config.toml
     first: list[Part]  # the runs of the first seed, built
     rest: Iterator[Part]  # those of the other seeds, built when their turn comes
     precision: str
@@ -66,9 +66,9 @@ class Prepared(NamedTuple):
 
 
 def run(
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: str | Path | Table | None = None,
     *,
-    settings: Sequence[str] | Mapping[str, Any] | None = None,
+    settings: Sequence[str] | Table | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     track: Sequence[str] = (),
@@ -76,33 +76,35 @@ def run(
 ) -> Results:
     """Compare algorithms over seeds on the same draws, as `folkman run` does, and return the runs.
 
-    `config` is a TOML file, a dictionary of the same keys, or nothing for the demo on the digits. `settings` override
-    keys of it: a list of "network.gamma=10", or a dictionary of values by dotted key. The run folder is `out`, else
-    runs/DATE-TIME-NAME; `results.folder` says where. `resume` goes on with an interrupted folder and takes everything
-    from it. `track` names trackers (tensorboard, mlflow, wandb). `watch(run, slots done, slots in all)` is called at
-    every recorded slot. A step beyond the stability limit is a Python warning.
+    `config` is a TOML file, a dictionary of the same keys, or nothing for the demo on the digits.
+    `settings` override keys of it: a list of "network.gamma=10", or a dictionary of values by
+    dotted key. The run folder is `out`, else runs/DATE-TIME-NAME; `results.folder` says where.
+    `resume` goes on with an interrupted folder and takes everything from it. `track` names trackers
+    (tensorboard, mlflow, wandb). `watch(run, slots done, slots in all)` is called at every recorded
+    slot. A step beyond the stability limit is a Python warning.
     """
-    prepared = prepare(config, settings=settings, out=out, resume=resume, track=track)
+    prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track)
     for text in prepared.warnings:
         warnings.warn(text, stacklevel=2)
-    return carry_out(prepared, track=track, watch=watch)
+    return carry_out_run(prepared, track=track, watch=watch)
 
 
-def prepare(
-    config: str | Path | Mapping[str, Any] | None = None,
+def prepare_run(
+    config: str | Path | Table | None = None,
     *,
-    settings: Sequence[str] | Mapping[str, Any] | None = None,
+    settings: Sequence[str] | Table | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     track: Sequence[str] = (),
-) -> Prepared:
+) -> PreparedRun:
     """Check a configuration, build what the first seed needs, and make or open the folder; see `run`."""
     check_packages(track)
     folder = None
     if resume is not None:
         if config is not None or settings or out is not None:
             raise ValueError(
-                "--resume takes everything from the folder; leave out the configuration, --set and --out"
+                "--resume takes everything from the folder; leave out the configuration, --set "
+                "and --out"
             )
         folder = RunFolder.open(Path(resume))
         check_unchanged(folder.own_code())
@@ -116,7 +118,7 @@ def prepare(
         found = [] if folder is not None else list(step_warnings(comparison, first))
         folder = folder or RunFolder.create(_place(out, comparison.name), to_toml(comparison))
     built = (comparison.model_dump(), first, wanted, comparison.precision)
-    return Prepared(folder, *built, found, digests(comparison))
+    return PreparedRun(folder, *built, found, digests(comparison))
 
 
 def _place(out: str | Path | None, name: str) -> Path:
@@ -124,8 +126,8 @@ def _place(out: str | Path | None, name: str) -> Path:
     return Path(out or Path("runs") / dated(name))
 
 
-def carry_out(
-    prepared: Prepared,
+def carry_out_run(
+    prepared: PreparedRun,
     *,
     track: Sequence[str] = (),
     watch: Watch | None = None,
@@ -136,14 +138,14 @@ def carry_out(
     `command` are the arguments of the command line, for the record of how to repeat it.
     """
     folder, config = prepared.folder, prepared.config
-    folder.prepare()
+    folder.make_folders()
     note_start(folder.provenance, command, prepared.own_code)
     with jax.enable_x64(prepared.precision == "float64"):
         with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
             runs = make_all(chain(prepared.first, prepared.rest), folder, told)
         note_end(folder.provenance)
         _draw_labels(prepared.first[0].simulation.problem, folder)
-        write_report(folder.root, figures=True)
+        write_run_report(folder, figures=True)
     return Results(runs, folder.root)
 
 
@@ -176,27 +178,25 @@ def compare(  # noqa: PLR0913 - all but three by name
 ) -> Results:
     """Compare algorithms that were built in Python, and return the runs; the folder is as `run` makes it.
 
-    `problem` is one for all seeds, or a function from a seed to its problem. `network` is one for all algorithms, or
-    one for each label. `algorithms` are named by their labels, or in a list by their own names. Without a clock a slot
-    lasts as long as the networks say, else a second.
+    `problem` is one for all seeds, or a function from a seed to its problem. `network` is one for
+    all algorithms, or one for each label. `algorithms` are named by their labels, or in a list by
+    their own names. Without a clock a slot lasts as long as the networks say, else a second.
 
-    Calling it again with the same `out` goes on with an interrupted folder, or reads a finished one. A folder that was
-    made from something else is refused, as far as can be known: numbers, arrays and code are compared, whatever a
-    function reads from elsewhere is not.
+    Calling it again with the same `out` goes on with an interrupted folder, or reads a finished
+    one. A folder that was made from something else is refused, as far as can be known: numbers,
+    arrays and code are compared, whatever a function reads from elsewhere is not.
     """
     check_packages(track)
     given = list(algorithms.values() if isinstance(algorithms, Mapping) else algorithms)
     networks = network if isinstance(network, Mapping) else {"": network}
-    found = [returned.algorithm(each, {}) for each in given]
-    found += [returned.network(each, {}) for each in networks.values()]
+    found = [CHECKS["algorithm"](each, {}) for each in given]
+    found += [CHECKS["network"](each, {}) for each in networks.values()]
     wrong = next(filter(None, found), "")
     require(
         not wrong,
         f"{wrong}; call the builder, and give algorithms as a list or a dictionary of labels",
     )
-    named = (
-        algorithms if isinstance(algorithms, Mapping) else {each.name: each for each in algorithms}
-    )
+    named = algorithms if isinstance(algorithms, Mapping) else {each.name: each for each in given}
     require(
         len(named) == len(algorithms),
         "two algorithms of a list have one name; give a dictionary of labels",
@@ -208,10 +208,8 @@ def compare(  # noqa: PLR0913 - all but three by name
         set(networks) == set(named),
         f"expected a network for each of {list(named)}, got {list(networks)}",
     )
-    lengths_s = [
-        each_s for each_s in (getattr(each, "slot_s", None) for each in networks.values()) if each_s
-    ]
-    time = clock or Clock(lengths_s[0] if lengths_s else 1.0)
+    lengths_s = filter(None, (getattr(each, "slot_s", None) for each in networks.values()))
+    time = clock or Clock(next(lengths_s, 1.0))
 
     def all_parts() -> Iterator[Part]:
         for seed in seeds:
@@ -229,8 +227,10 @@ def compare(  # noqa: PLR0913 - all but three by name
     _check_built(first)
     config = _described(first, name, seeds)
     precision = "float64" if jax.config.jax_enable_x64 else "float32"  # pyright: ignore[reportAttributeAccessIssue]
-    prepared = Prepared(_folder_for(out, name, dump(config)), config, first, wanted, precision, [])
-    return carry_out(prepared, track=track, watch=watch)
+    prepared = PreparedRun(
+        _folder_for(out, name, dump(config)), config, first, wanted, precision, []
+    )
+    return carry_out_run(prepared, track=track, watch=watch)
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
@@ -254,17 +254,14 @@ def _check_built(first: Sequence[Part]) -> None:
     check(first)
 
 
-def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> dict[str, Any]:
+def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
     """Return what can be said of objects in the words of a configuration, with their fingerprint."""
     problem, _, _, clock, recording, _ = first[0].simulation
     tables = [
-        {
-            "name": part.run.algorithm,
-            "label": part.run.label,
-            "network": _named(part.simulation.network),
-        }
-        for part in first
+        {"name": run.algorithm, "label": run.label, "network": _named(simulation.network)}
+        for run, simulation, *_ in first
     ]
+    model = getattr(getattr(problem, "model", problem), "network", problem)
     return {
         "name": name,
         MADE_IN_PYTHON: fingerprint([part.fingerprint for part in first]),
@@ -276,9 +273,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> dict[s
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
-        "model": {
-            "name": type(getattr(getattr(problem, "model", problem), "network", problem)).__name__
-        },
+        "model": {"name": type(model).__name__},
         "network": tables[0]["network"],
         "algorithm": tables,
     }
@@ -292,7 +287,7 @@ def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:
     """Make the folder of a comparison of objects, or open the one that an earlier call with the same objects made."""
     place = _place(out, name)
     if not RunFolder(place).config.is_file():
-        return RunFolder.create(place, config)
+        return RunFolder.create(place, config, in_python=True)
     folder = RunFolder.open(place)
     if folder.config.read_text(encoding="utf-8") != config:
         raise FileExistsError(

@@ -1,7 +1,7 @@
 """`folkman radio`: a survey of thresholds and allocations on the same drops."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from folkman.config.comparison import CHOICES
 from folkman.config.text import override
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import Drops, Forecast, Sawtooth, best_threshold, forecast, sawtooth
+from folkman.record.json_file import Json
 from folkman.report.statistics import half_width
 
 __all__ = ["PAPER_CNN_PARAMETERS", "Question", "Survey", "survey"]
@@ -20,6 +21,16 @@ PAPER_CNN_PARAMETERS = 430_698
 
 LOW_DB, HIGH_DB = -20.0, 20.0
 """Where the best threshold is looked for."""
+
+
+REFUSED = {
+    "threshold_db": " would be the same for every row; use --threshold-db",
+    "allocation": " would be the same for every row; use --allocation",
+    "period": " would be the same for every row; use --period",
+    "name": ": this command plans a radio; `folkman run` takes other networks",
+    "slot_s": ": use --slot-s",
+}
+"""Keys of [radio] that have an option of their own -> what is said instead."""
 
 
 class Question(NamedTuple):
@@ -39,7 +50,7 @@ class Question(NamedTuple):
 class Survey(NamedTuple):
     """What was found: rows as `--json` prints them, and one drop to look at."""
 
-    rows: list[dict[str, Any]]
+    rows: list[Json]
     best_thresholds_db: dict[str, float]  # by allocation; nothing for one node
     notes: list[str]
     picture: Sawtooth
@@ -91,30 +102,15 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
 def _network(ask: Question, threshold_db: float, allocation: str) -> RadioNetwork:
     for setting in ask.settings:
         key = setting.partition("=")[0].strip()
-        option = {
-            "threshold_db": "--threshold-db",
-            "allocation": "--allocation",
-            "period": "--period",
-        }.get(key)
-        require(option is None, f"--set {key} would be the same for every row; use {option}")
-        require(
-            key != "name",
-            "--set name: this command plans a radio; `folkman run` takes other networks",
-        )
-        require(key != "slot_s", "--set slot_s: use --slot-s")
-    own = {
-        "name": "radio",
-        "threshold_db": float(threshold_db),
-        "allocation": allocation,
-        "period": ask.period,
-    }
-    table = override({"network": own}, [f"network.{setting}" for setting in ask.settings])[
-        "network"
-    ]
+        require(key not in REFUSED, f"--set {key}{REFUSED.get(key)}")
+    own = {"name": "radio", "threshold_db": float(threshold_db)}
+    own |= {"allocation": allocation, "period": ask.period}
+    settings = [f"network.{setting}" for setting in ask.settings]
+    table = override({"network": own}, settings)["network"]
     return CHOICES["network"].build(CHOICES["network"].resolve(table, "radio"), slot_s=ask.slot_s)
 
 
-def _row(network: RadioNetwork, ask: Question, found: Forecast) -> dict[str, Any]:
+def _row(network: RadioNetwork, ask: Question, found: Forecast) -> Json:
     """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
     pairs = ~np.eye(ask.nodes, dtype=bool)
     sinr_db = (

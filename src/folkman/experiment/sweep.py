@@ -2,13 +2,13 @@
 
     fm.sweep("mine.toml", grid={"network.gamma": [5, 10]}, out="sweeps/gamma")
 
-The command line is a thin layer over `prepare` and `carry_out`.
+The command line is a thin layer over `prepare_sweep` and `carry_out_sweep`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkman.checks import require
 from folkman.config.text import dump, gather, put, read
@@ -17,30 +17,30 @@ from folkman.experiment.engines import Crew, check_crew, engine_for
 from folkman.experiment.plan import Plan, axes_of, plan
 from folkman.experiment.trackers import check_packages, make_shared
 from folkman.machine import usable_bytes, usable_cores
-from folkman.record.json_file import dated
+from folkman.record.json_file import Table, dated
 from folkman.record.store import SweepFolder
 from folkman.report.notebook import Results, read_results
 from folkman.report.write import write_report
 
-__all__ = ["PlannedSweep", "carry_out", "crew_for", "prepare", "resumed", "sweep"]
+__all__ = ["PreparedSweep", "carry_out_sweep", "crew_for", "prepare_sweep", "resume_sweep", "sweep"]
 
 
-class PlannedSweep(NamedTuple):
+class PreparedSweep(NamedTuple):
     """A sweep that can begin: every job planned and checked, and its folder made."""
 
     plan: Plan
     folder: SweepFolder
 
 
-def prepare(
-    config: str | Path | Mapping[str, Any] | None = None,
+def prepare_sweep(
+    config: str | Path | Table | None = None,
     *,
-    grid: Sequence[str] | Mapping[str, Sequence[Any]] = (),
-    together: Sequence[str] | Mapping[str, Sequence[Any]] = (),
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    grid: Sequence[str] | Mapping[str, Sequence[object]] = (),
+    together: Sequence[str] | Mapping[str, Sequence[object]] = (),
+    settings: Sequence[str] | Table = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
-) -> PlannedSweep:
+) -> PreparedSweep:
     """Plan every job, then make the folder: what does not fit leaves nothing behind."""
     raw = gather(config, settings)
     for name, axes in (("grid", grid), ("list", together)):
@@ -62,17 +62,17 @@ def prepare(
     planned = plan(put(rest, {}), axes)
     definition = dump({**rest, **{name: table for name, table in tables.items() if table}})
     root = Path(out) if out else Path("sweeps") / dated(planned.name)
-    return PlannedSweep(
+    return PreparedSweep(
         planned, SweepFolder.create(root, definition, Path(store) if store else None)
     )
 
 
-def resumed(root: str | Path) -> PlannedSweep:
+def resume_sweep(root: str | Path) -> PreparedSweep:
     """Open a sweep folder to go on with."""
     folder = SweepFolder.open(Path(root))
     raw = read(folder.definition, warn=False)
     require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
-    return PlannedSweep(plan(raw, axes_of(raw)), folder)
+    return PreparedSweep(plan(raw, axes_of(raw)), folder)
 
 
 def crew_for(
@@ -80,10 +80,11 @@ def crew_for(
 ) -> Crew:
     """Return where jobs are to run: by default one worker per core, each with an even share of the memory."""
     number = usable_cores() if workers is None else workers
+    # a cluster that is there has limits of its own
     if memory_mb is None and engine in (
         "processes",
         "dask",
-    ):  # a cluster that is there has limits of its own
+    ):
         whole = usable_bytes()
         memory_mb = None if whole is None else 0.9 * whole / 1e6 / max(number, 1)
     crew = Crew(engine, number, memory_mb, *tls)
@@ -91,8 +92,8 @@ def crew_for(
     return crew
 
 
-def carry_out(
-    prepared: PlannedSweep,
+def carry_out_sweep(
+    prepared: PreparedSweep,
     crew: Crew,
     watch: Watch = lambda _: None,
     track: Sequence[str] = (),
@@ -106,11 +107,11 @@ def carry_out(
 
 
 def sweep(  # noqa: PLR0913 - what may be asked for, by name
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: str | Path | Table | None = None,
     *,
-    grid: Mapping[str, Sequence[Any]] | Sequence[str] = (),
-    together: Mapping[str, Sequence[Any]] | Sequence[str] = (),
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    grid: Mapping[str, Sequence[object]] | Sequence[str] = (),
+    together: Mapping[str, Sequence[object]] | Sequence[str] = (),
+    settings: Sequence[str] | Table = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
     resume: str | Path | None = None,
@@ -120,9 +121,9 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
 ) -> Results:
     """Run a configuration at many settings and return the runs, labelled by arm; what is finished is not run again.
 
-    `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values; `together`: lists that
-    advance together. `engine`: here, processes, dask, or the address of a dask scheduler. A job that fails is an error
-    when all others have ended.
+    `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values;
+    `together`: lists that advance together. `engine`: here, processes, dask, or the address of a
+    dask scheduler. A job that fails is an error when all others have ended.
     """
     crew = crew_for(engine, workers)
     check_packages(track)
@@ -132,11 +133,11 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
             not asked,
             "resume takes everything from the folder; leave out all that says what to run",
         )
-        prepared = resumed(resume)
+        prepared = resume_sweep(resume)
     else:
         places = {"out": out, "store": store}
-        prepared = prepare(config, grid=grid, together=together, settings=settings, **places)
-    batch = carry_out(prepared, crew, track=track)
+        prepared = prepare_sweep(config, grid=grid, together=together, settings=settings, **places)
+    batch = carry_out_sweep(prepared, crew, track=track)
     root = prepared.folder.root
     failed = batch.failed
     require(
@@ -145,7 +146,8 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     )
     require(
         not failed,
-        f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see {root}",
+        f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see "
+        f"{root}",
     )
     write_report(root)
     return read_results(root)

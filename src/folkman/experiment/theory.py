@@ -3,12 +3,13 @@
     found = examine("runs/first")              # what `folkman theory bound` prints
     rows = advise_steps(resolve(read("mine.toml")))
 
-The theory is about Algorithm 1 with a constant step and full gradients; what lies outside is left out, with the reason.
+The theory is about Algorithm 1 with a constant step and full gradients; what lies outside is left
+out, with the reason.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -21,13 +22,14 @@ from folkman.experiment.parts import Part, comparison_of, parts
 from folkman.problem.learnable import analysable
 from folkman.radio.trace import PeerTimeline, load, record_timeline
 from folkman.record.folder import RunFolder
+from folkman.record.json_file import Json
 from folkman.record.run import DIVERGED, jsonable
 from folkman.theory.convergence import Bound, all_bounds, effective_age, measured, without_running
 from folkman.theory.efficiency import Setting, compare_efficiency
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import advise, stability_warning
-from folkman.theory.trajectory import METHOD, follow
+from folkman.theory.trajectory import METHOD, Trajectory, follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
 
@@ -38,7 +40,7 @@ MOST_NODES_WARNED = 200
 class Examined(NamedTuple):
     """One run and the theory: the answer as `--json` prints it, and the curves to draw."""
 
-    answer: dict[str, Any]
+    answer: Json
     measured: NDArray[np.float64]  # (slot,)
     bounds: dict[str, NDArray[np.float64]]  # name -> (slot,); NaN where a bound says nothing
     smoothness: str  # which L the curves use: "ceiling", a proof, or "measured", an estimate
@@ -48,7 +50,7 @@ class Examination(NamedTuple):
     """The runs of Algorithm 1 in a folder, Table I's quantities of all its runs, and what was left out and why."""
 
     runs: list[Examined]
-    efficiency: list[dict[str, Any]]
+    efficiency: list[Json]
     left_out: str
 
 
@@ -65,27 +67,18 @@ def examine(root: str | Path, label: str | None = None, seed: int | None = None)
         return Examination(runs, _efficiency(comparison, folder), left_out)
 
 
-def advise_steps(comparison: Comparison) -> tuple[list[dict[str, Any]], str]:
+def advise_steps(comparison: Comparison) -> tuple[list[Json], str]:
     """Return a row of advice for each step of Algorithm 1, and what was left out and why."""
     rows = []
     with jax.enable_x64(comparison.precision == "float64"):
         chosen, left_out = _chosen(comparison, None, comparison.seeds[0])
         for part in chosen:
             table = _table_of(comparison, part.run.label)
-            advice = advise(
-                analysable(part.simulation.problem, "advice on steps"),
-                _first_stamps(part, 300),
-                table["scaling"],
-            )
-            beyond = bool(table["step"] > advice.stable_below)
-            rows.append(
-                {
-                    "label": part.run.label,
-                    "step": table["step"],
-                    "beyond_limit": beyond,
-                    **advice._asdict(),
-                }
-            )
+            problem = analysable(part.simulation.problem, "advice on steps")
+            advice = advise(problem, _first_stamps(part, 300), table["scaling"])
+            head = {"label": part.run.label, "step": table["step"]}
+            head["beyond_limit"] = bool(table["step"] > advice.stable_below)
+            rows.append(head | advice._asdict())
     return rows, left_out
 
 
@@ -112,7 +105,7 @@ def _first_stamps(part: Part, most: int) -> NDArray[np.int32]:
     return record_timeline(network, problem.num_nodes, slots, part.run.seed, bits).held
 
 
-def _table_of(comparison: Comparison, label: str) -> dict[str, Any]:
+def _table_of(comparison: Comparison, label: str) -> Json:
     return next(table for table in comparison.algorithm if table["label"] == label)
 
 
@@ -136,7 +129,7 @@ def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Seque
     return [part for part in under_seed if part.run.label in fit], reasons
 
 
-def _outside(comparison: Comparison, table: dict[str, Any]) -> str:
+def _outside(comparison: Comparison, table: Json) -> str:
     """Return what puts an algorithm of a comparison outside the theory; nothing if it is inside."""
     if table["name"] != METHOD:
         return f"the method {table['name']}"
@@ -145,18 +138,15 @@ def _outside(comparison: Comparison, table: dict[str, Any]) -> str:
         f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value
     ]
     found += [f"batch = {comparison.batch}"] if comparison.batch is not None else []
-    found += (
-        [f"projection {comparison.projection['name']}"]
-        if comparison.projection["name"] != "none"
-        else []
-    )
+    projection = comparison.projection["name"]
+    found += [f"projection {projection}"] if projection != "none" else []
     slow = comparison.compute_slots not in (1, (1,) * comparison.nodes)
     found += ["compute_slots above 1"] if slow else []
     found += ["faulty nodes"] if comparison.faults.faults() != FaultTable().faults() else []
     return ", ".join(found)
 
 
-def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
+def _examine(part: Part, table: Json, folder: RunFolder) -> Examined:
     """Follow one run again and hold the theory against it."""
     run, problem = part.run, analysable(part.simulation.problem, "the theory")
     held, off = _stamps(part, folder)
@@ -192,9 +182,8 @@ def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
         "checks": [check._asdict() for check in assumptions(problem, path, c)],
         "differs_from_folder": off,
     }
-    best = (
-        "ceiling" if "ceiling" in known else "measured"
-    )  # a proof where there is one, else an estimate
+    # a proof where there is one, else an estimate
+    best = "ceiling" if "ceiling" in known else "measured"
     drawn = {
         b.name: np.where(b.curve < trivial[best], b.curve, np.nan)
         for b in curves[best]
@@ -203,14 +192,14 @@ def _examine(part: Part, table: dict[str, Any], folder: RunFolder) -> Examined:
     return Examined(found, measured(path), drawn, best)
 
 
-def _verdict(bound: Bound, path: Any, trivial: float) -> dict[str, Any]:
+def _verdict(bound: Bound, path: Trajectory, trivial: float) -> Json:
     """Return a bound at the end of a run: whether it holds, and whether it says anything."""
     last = float(bound.curve[-1])
     head = {"name": bound.name, "value": jsonable(last), "holds": bound.holds(path)}
     return head | {"vacuous": None if bound.reason else last >= trivial, "reason": bound.reason}
 
 
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
+def _finite(values: Json) -> Json:
     """Return values that JSON can hold."""
     return {
         key: value if isinstance(value, str | bool) else jsonable(float(value))
@@ -226,12 +215,7 @@ def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | N
         if isinstance(timeline, PeerTimeline):
             return timeline.held, None
     problem, network, algorithm, clock, _, faults = part.simulation
-    options: dict[str, Any] = {
-        "slots": part.slots,
-        "seed": part.run.seed,
-        "clock": clock,
-        "faults": faults,
-    }
+    options: Json = {"slots": part.slots, "seed": part.run.seed, "clock": clock, "faults": faults}
     again = simulate(
         problem, network, algorithm, recording=Recording(part.slots, timeline=True), **options
     )
@@ -244,7 +228,7 @@ def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | N
     return again.timeline.held, abs(again.last("train_loss") - before) / max(abs(before), 1e-12)
 
 
-def _efficiency(comparison: Comparison, folder: RunFolder) -> list[dict[str, Any]]:
+def _efficiency(comparison: Comparison, folder: RunFolder) -> list[Json]:
     """Return Table I's quantities for the runs of a folder whose networks have a fixed Gamma."""
     if not folder.metrics.is_file():
         return []
@@ -254,10 +238,11 @@ def _efficiency(comparison: Comparison, folder: RunFolder) -> list[dict[str, Any
         problem, network, *_ = part.simulation
         own = table["network"] or comparison.network
         gamma = own.get("gamma")
+        # the formulas are of rounds of Gamma slots
         if not gamma or own["name"] not in (
             "snapshot",
             "pipelined",
-        ):  # the formulas are of rounds of Gamma slots
+        ):
             continue
         tau = table.get("tau")
         steps = tau if isinstance(tau, int) else table.get("local_steps", 1)

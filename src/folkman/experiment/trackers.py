@@ -2,10 +2,11 @@
 
     folkman run --track tensorboard --track mlflow
 
-A tracker watches and never steers: what goes wrong in one is said once, and the run goes on without it. A resumed run
-is told again from its first row, so no tracker has gaps; repeated rows are dropped or replace the earlier ones.
-Nothing leaves the machine unless its owner says so: MLflow writes `mlflow.db` in the folder unless MLFLOW_TRACKING_URI
-is set, and Weights & Biases works offline unless WANDB_MODE says otherwise.
+A tracker watches and never steers: what goes wrong in one is said once, and the run goes on without
+it. A resumed run is told again from its first row, so no tracker has gaps; repeated rows are
+dropped or replace the earlier ones. Nothing leaves the machine unless its owner says so: MLflow
+writes `mlflow.db` in the folder unless MLFLOW_TRACKING_URI is set, and Weights & Biases works
+offline unless WANDB_MODE says otherwise.
 """
 
 import hashlib
@@ -20,12 +21,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from folkman.checks import nearest, require
+from folkman.record.json_file import Table
 from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run, slug
 
 __all__ = ["TRACKERS", "check_packages", "ignore", "make_shared", "tracking"]
 
 
 Watch: TypeAlias = Callable[[Run, int, int], None]
+"""Called at every recorded slot: (run, slots done, slots in all). May raise to stop the run."""
 
 
 def ignore(run: Run, done: int, slots: int) -> None:
@@ -38,7 +41,7 @@ class Tracked(NamedTuple):
     root: Path
     project: str
     name: str
-    config: Mapping[str, Any]
+    config: Table
 
 
 class Sink(Protocol):
@@ -168,7 +171,8 @@ def check_packages(names: Sequence[str]) -> None:
         missing = [package for package in TRACKERS[name][1] if find_spec(package) is None]
         require(
             not missing,
-            f"--track {name} needs {', '.join(missing)}, which is not installed; pip install 'folkman[{name}]'",
+            f"--track {name} needs {', '.join(missing)}, which is not installed; pip install "
+            f"'folkman[{name}]'",
         )
 
 
@@ -186,7 +190,7 @@ def tracking(
     names: Sequence[str],
     root: Path,
     project: str,
-    config: Mapping[str, Any],
+    config: Table,
     arm: str | None = None,
     then: Watch = ignore,
 ) -> Iterator[Watch]:
@@ -261,7 +265,7 @@ def _identity(scene: Tracked) -> str:
     return hashlib.sha256(f"{scene.root.resolve()} {scene.name}".encode()).hexdigest()[:16]
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(table: Table, prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")

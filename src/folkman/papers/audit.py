@@ -2,20 +2,20 @@
 
     judged = judge(read_reproduction(Path("runs/paper-full")))
 
-Every reading of a claim is decided by itself (`folkman.papers.deciders`). Readings of one `group` are parts of one
-reading: it holds if all of them do, and fails if one does. The claim
+Every reading of a claim is decided by itself (`folkman.papers.deciders`). Readings of one `group`
+are parts of one reading: it holds if all of them do, and fails if one does. The claim
 
     holds                 if all its readings hold
     holds only if ...     if some do: they are named, and how many fail and are open is said
     does not hold         if some fail and none holds
     cannot be decided     if none holds or fails: too few draws, or no such runs
 
-What more iterations change is told by `reconsider`, reading by reading, from the draws that both sets of runs have.
+What more iterations change is told by `reconsider`, reading by reading, from the draws that both
+sets of runs have.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from folkman.checks import pick, require
 from folkman.experiment.plan import settle
@@ -23,6 +23,7 @@ from folkman.papers import deciders
 from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
 from folkman.papers.paper import Found, Paper
 from folkman.papers.results import Reproduction, at, select
+from folkman.record.json_file import Json, Table
 from folkman.record.run import jsonable
 from folkman.report.paper import Change, Judged
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
@@ -34,31 +35,29 @@ def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
     """Judge every claim of a paper by the runs of one size; or what is asked `beyond` it."""
     paper, size = results.paper, results.size
     table = paper.claims(beyond=beyond)
-    figures, first = (
-        set(paper.beyond if beyond else paper.figures),
-        table.get("first_draw", {}).get(size, 0),
-    )
+    figures = set(paper.beyond if beyond else paper.figures)
+    first = table.get("first_draw", {}).get(size, 0)
     results = results._replace(
         runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first]
     )
     levels, judged = paper.sizes[size], []
     for claim in table["claim"]:
-        listed = (
-            table["readings"][claim["readings"]]["list"]
-            if "readings" in claim
-            else claim.get("reading", [])
-        )
+        listed = claim.get("reading", [])
+        if "readings" in claim:
+            listed = table["readings"][claim["readings"]]["list"]
         asked = {**claim, "target": table.get("targets", {}).get(claim.get("metric"))}
         variants = _variants(paper, claim, size)
-        readings = [
-            _decide(results, asked, settle(each, levels), levels, variants[0]) for each in listed
-        ]
+        decided = {
+            variant: [
+                _decide(results, asked, settle(each, levels), levels, variant) for each in listed
+            ]
+            for variant in variants
+        }
+        readings, *_ = decided.values()
         others = [
-            _decide(results, asked, settle(each, levels), levels, variant)._replace(
-                name=f"{each['name']} [{variant}]"
-            )
+            each._replace(name=f"{each.name} [{variant}]")
             for variant in variants[1:]
-            for each in listed
+            for each in decided[variant]
         ]
         verdict, reason = _verdict(claim, readings, listed)
         shown = [_plain(reading) for reading in readings + [each for each in others if each.n]]
@@ -70,11 +69,13 @@ def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
 def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
     """Decide every reading by the draws that both have, as they were `before` and as they are in `results`.
 
-    Readings for which neither has draws enough for an interval are left out, and so is what needs no runs.
+    Readings for which neither has draws enough for an interval are left out, and so is what needs
+    no runs.
     """
     if results.size != before.size:
         raise ValueError(
-            f"expected runs of one size, got {results.size} and {before.size}; reproduce both at one size"
+            f"expected runs of one size, got {results.size} and {before.size}; reproduce both at "
+            "one size"
         )
     shared = set(map(_identity, results.runs)) & set(map(_identity, before.runs))
     was, now = (
@@ -90,20 +91,15 @@ def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
         for name in dict.fromkeys([*then, *later]):
             first, last = then.get(name, lacking), later.get(name, lacking)
             if max(first["n"], last["n"]) >= FEWEST_FOR_AN_INTERVAL:
-                found.append(
-                    Change(
-                        old.name,
-                        name,
-                        first["verdict"],
-                        last["verdict"],
-                        first["says"],
-                        last["says"],
-                    )
+                verdicts, says = (
+                    [side[key] for side in (first, last)] for key in ("verdict", "says")
                 )
+                found.append(Change(old.name, name, *verdicts, *says))
     if not found:
         where = f"{results.origin or 'these runs'} and {before.origin or 'those before'}"
         raise ValueError(
-            f"expected {FEWEST_FOR_AN_INTERVAL} draws or more that both have, {where} have fewer of every claim; "
+            f"expected {FEWEST_FOR_AN_INTERVAL} draws or more that both have, {where} have fewer "
+            "of every claim; "
             "reproduce the same figures and seeds"
         )
     return found
@@ -114,7 +110,7 @@ def _identity(found: Found) -> tuple[str, int, str]:
     return found.variant, found.seed, json.dumps(found.facts, sort_keys=True)
 
 
-def _variants(paper: Paper, claim: Mapping[str, Any], size: str) -> list[str]:
+def _variants(paper: Paper, claim: Table, size: str) -> list[str]:
     """Return the data and model a claim is decided on, then others whose readings are shown beside."""
     if "variant" in claim:
         return [claim["variant"]]
@@ -124,9 +120,7 @@ def _variants(paper: Paper, claim: Mapping[str, Any], size: str) -> list[str]:
     return [name for name in paper.figure(claim["figure"])["variants"][size] if name not in aside]
 
 
-def _verdict(
-    claim: Mapping[str, Any], readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]
-) -> tuple[str, str]:
+def _verdict(claim: Table, readings: Sequence[Reading], listed: Sequence[Table]) -> tuple[str, str]:
     """Return a claim's verdict and the readings behind it."""
     if claim["test"] == "undefined":
         return "cannot be decided", claim["reason"]
@@ -156,9 +150,7 @@ def _verdict(
     ) or "there are no readings"
 
 
-def _grouped(
-    readings: Sequence[Reading], listed: Sequence[Mapping[str, Any]]
-) -> dict[str, list[Reading]]:
+def _grouped(readings: Sequence[Reading], listed: Sequence[Table]) -> dict[str, list[Reading]]:
     """Return the readings by group, in order; one without is a group of its own."""
     found: dict[str, list[Reading]] = {}
     for reading, declared in zip(readings, listed, strict=True):
@@ -171,21 +163,20 @@ def _together(verdicts: Sequence[str]) -> str:
     return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
 
-def _test(paper: Paper, claim: Mapping[str, Any]) -> str:
+def _test(paper: Paper, claim: Table) -> str:
     """Describe the test of a claim in a line."""
     metric, axis = claim.get("metric", "train_loss"), claim.get("axis", "gradients")
     paired = f"{metric} at equal {axis}, paired over draws, 95 % interval"
+    if "formula" in claim:
+        return f"measured against {paper.own.FORMULAS[claim['formula']].printed}"
     return {
         "explained": "share of the gain shown by a control without the cause",
-        "formula": f"measured against {paper.own.FORMULAS[claim['formula']].printed}"
-        if "formula" in claim
-        else "",
         "measured": "folkman theory, measured",
         "undefined": "none",
     }.get(claim["test"], f"{claim['test']}: {paired}")
 
 
-def _figure(paper: Paper, claim: Mapping[str, Any], variant: str) -> str:
+def _figure(paper: Paper, claim: Table, variant: str) -> str:
     """Return where to look: the drawing of the claim's figure, or its name where nothing is drawn."""
     name = claim.get("figure", "")
     if name not in (*paper.figures, *paper.beyond) or not paper.figure(name).get("panel"):
@@ -193,7 +184,7 @@ def _figure(paper: Paper, claim: Mapping[str, Any], variant: str) -> str:
     return f"figures/{name}-{variant}-{paper.figure(name).get('axis', 'gradients')}.png"
 
 
-def _plain(reading: Reading) -> dict[str, Any]:
+def _plain(reading: Reading) -> Json:
     """Return a reading that JSON can hold."""
     plain = {
         key: jsonable(value) if isinstance(value, float) else value
@@ -203,11 +194,7 @@ def _plain(reading: Reading) -> dict[str, Any]:
 
 
 def _decide(
-    results: Reproduction,
-    claim: Mapping[str, Any],
-    reading: Mapping[str, Any],
-    levels: Mapping[str, Any],
-    variant: str,
+    results: Reproduction, claim: Table, reading: Table, levels: Table, variant: str
 ) -> Reading:
     """Decide one reading of a claim on one variant."""
     test, name = claim["test"], reading["name"]
@@ -228,7 +215,7 @@ def _decide(
         key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
         groups = {
             _named(key, value): select(runs, **reading["ours"], **{key: value})
-            for value in _listed(values)
+            for value in (values if isinstance(values, list) else [values])
         }
         return deciders.ordered(name, groups, ask, targets)
     if reading.get("best"):
@@ -247,7 +234,7 @@ def _decide(
     return deciders.compare_pairs(name, sides, ask, targets)
 
 
-def _targets(runs: Sequence[Found], target: Mapping[str, Any] | None) -> dict[int, float] | None:
+def _targets(runs: Sequence[Found], target: Table | None) -> dict[int, float] | None:
     """Return, for each draw, how low a loss has to be reached: so near to the last one of the run that is named."""
     if target is None:
         return None
@@ -257,7 +244,7 @@ def _targets(runs: Sequence[Found], target: Mapping[str, Any] | None) -> dict[in
     }
 
 
-def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _levels(claim: Table, levels: Table) -> dict[str, Json]:
     """Return the levels that a claim must hold at, by name, and the fact that each is; one without facts if at none."""
     across = settle(dict(claim.get("across", {})), levels)
     if not across:
@@ -265,21 +252,15 @@ def _levels(claim: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, di
     return {
         _named(key, value): {key: value}
         for key, values in across.items()
-        for value in _listed(values)
+        for value in (values if isinstance(values, list) else [values])
     }
 
 
-def _listed(values: Any) -> list[Any]:
-    return values if isinstance(values, list) else [values]
-
-
-def _named(key: str, value: Any) -> str:
+def _named(key: str, value: object) -> str:
     return f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}"
 
 
-def _partners(
-    runs: Sequence[Found], wanted: Mapping[str, Any], left: Sequence[Found]
-) -> list[Found]:
+def _partners(runs: Sequence[Found], wanted: Table, left: Sequence[Found]) -> list[Found]:
     """Return the runs on the other side; "=name" is the fact of the runs on this side."""
     if not left:
         return []
@@ -291,12 +272,11 @@ def _partners(
     return select(runs, **said)
 
 
-def _best(
-    runs: Sequence[Found], reading: Mapping[str, Any], ask: Mapping[str, Any]
-) -> tuple[list[Found], list[Found]]:
+def _best(runs: Sequence[Found], reading: Table, ask: Table) -> tuple[list[Found], list[Found]]:
     """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have.
 
-    The grid is the fact of a side that has a list of values. Nothing where a step of the grid was not run.
+    The grid is the fact of a side that has a list of values. Nothing where a step of the grid was
+    not run.
     """
     sides = []
     for key in ("ours", "other"):
@@ -327,7 +307,7 @@ def _best(
     return tuple([f for f in group if f.seed in shared] for group in best)  # type: ignore[return-value]
 
 
-def _measured(name: str, figure: str, measure: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
+def _measured(name: str, figure: str, measure: str, rows: Sequence[Table]) -> Reading:
     """Decide by the measurements of one kind: each has a value and a limit that it must not exceed."""
     cases = [row for row in rows if row["measure"] == measure]
     if not cases:

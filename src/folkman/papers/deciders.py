@@ -1,9 +1,10 @@
 """The tests that decide claims: paired over draws, with an interval and the size of the effect.
 
-Two runs of one draw (first model, delays, fading) are compared where both still go on: at the largest value of the
-axis that both reach. For losses and durations the difference is log(ours / other), for accuracies ours - other.
-Over the draws Student's 95 % interval of the mean is taken, from three draws on; the effect d is the mean over the
-standard deviation. Nothing is corrected for the number of tests.
+Two runs of one draw (first model, delays, fading) are compared where both still go on: at the
+largest value of the axis that both reach. For losses and durations the difference is log(ours /
+other), for accuracies ours - other. Over the draws Student's 95 % interval of the mean is taken,
+from three draws on; the effect d is the mean over the standard deviation. Nothing is corrected for
+the number of tests.
 
     lower, higher   the interval lies on the claimed side of 0, and is not all within the margin of what counts as equal
     ordered         the same for every step from one level to the next
@@ -16,7 +17,7 @@ standard deviation. Nothing is corrected for the number of tests.
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isfinite, isnan, log, nan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from folkman.checks import require
 from folkman.papers.paper import Formula, Found
 from folkman.papers.results import at
 from folkman.record import run as record
+from folkman.record.json_file import Table
 from folkman.record.run import Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
@@ -72,10 +74,9 @@ def paired(differences: Sequence[float]) -> Spread:
     d = np.array(differences, float)
     if len(d) < 2 or not np.isfinite(d).all():
         mean = float(d.mean()) if len(d) else nan
-        return Spread(
-            len(d), mean, -np.inf if len(d) < 2 else mean, np.inf if len(d) < 2 else mean, nan
-        )
-    half = float(half_width(d[:, None])[0])
+        ends = (-np.inf, np.inf) if len(d) < 2 else (mean, mean)
+        return Spread(len(d), mean, *ends, nan)
+    half = float(half_width(d))
     spread = float(d.std(ddof=1))
     effect = float(d.mean()) / spread if spread > 0 else float(np.sign(d.mean())) * np.inf
     return Spread(len(d), float(d.mean()), float(d.mean()) - half, float(d.mean()) + half, effect)
@@ -121,7 +122,8 @@ def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
         known = chosen.setdefault(found.seed, found)
         require(
             known.run.label == found.run.label,
-            f"expected one run a draw, got two of draw {found.seed}: {dict(known.facts)} and {dict(found.facts)}; "
+            f"expected one run a draw, got two of draw {found.seed}: {dict(known.facts)} and "
+            f"{dict(found.facts)}; "
             "say more in the claim",
         )
     return chosen
@@ -156,7 +158,7 @@ class Outcome(NamedTuple):
 def compare_pairs(
     name: str,
     pairs: Mapping[str, tuple[Sequence[Found], Sequence[Found]]],
-    ask: Mapping[str, Any],
+    ask: Table,
     targets: Mapping[int, float] | None = None,
 ) -> Reading:
     """Decide lower, higher or similar for the pair of groups at each level; the least favourable is reported."""
@@ -167,15 +169,12 @@ def compare_pairs(
         left, right = by_seed(ours), by_seed(other)
         seeds = sorted(left.keys() & right.keys())
         wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
-        known = {"axis": axis, "metric": metric, "targets": targets}
-        values = [
-            difference(
-                value_at(left[seed], where=where, **known),
-                value_at(right[seed], where=where, **known),
-                metric,
+        values = []
+        for seed, where in zip(seeds, wheres, strict=True):
+            mine, theirs = (
+                value_at(side[seed], axis, where, metric, targets) for side in (left, right)
             )
-            for seed, where in zip(seeds, wheres, strict=True)
-        ]
+            values.append(difference(mine, theirs, metric))
         spread = paired(values)
         says = _say(spread, metric, axis, wheres, margin, reached=targets is not None)
         outcomes.append(Outcome(level, *_decided(spread, ask["test"], margin), spread, says))
@@ -206,9 +205,8 @@ def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
     inside = -margin <= spread.low and spread.high <= margin
     outside = spread.low > margin or spread.high < -margin
     known = spread.n >= FEWEST_FOR_AN_INTERVAL
-    return HOLDS if inside and known else FAILS if outside and known else OPEN, -max(
-        -spread.low, spread.high
-    )
+    verdict = HOLDS if inside and known else FAILS if outside and known else OPEN
+    return verdict, -max(-spread.low, spread.high)
 
 
 def _say(
@@ -234,7 +232,7 @@ def _say(
 def ordered(
     name: str,
     groups: Mapping[str, Sequence[Found]],
-    ask: Mapping[str, Any],
+    ask: Table,
     targets: Mapping[int, float] | None = None,
 ) -> Reading:
     """Decide whether the metric improves from each level to the next."""
@@ -248,7 +246,8 @@ def ordered(
 def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome:
     """Decide "because": how much of the gain log(other/ours) a control has which lacks the cause.
 
-    If it has nine tenths or more the cause has nothing left to explain; a tenth or less supports it.
+    If it has nine tenths or more the cause has nothing left to explain; a tenth or less supports
+    it.
     """
     sides = {key: by_seed(runs) for key, runs in groups.items()}
     seeds = sorted(set.intersection(*(set(side) for side in sides.values())))

@@ -1,12 +1,12 @@
 """From the results of a reproduction to a paper's figures: which runs a panel shows is said in the figure's file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from folkman.papers.paper import Found, Paper
 from folkman.papers.plan import drawn_figure
 from folkman.papers.results import Reproduction, select
+from folkman.record.json_file import Table
 from folkman.record.run import Run
 from folkman.report.figures import save
 from folkman.report.paper import Panel, draw_panels, ends_markdown
@@ -59,26 +59,21 @@ def _each(
 
 
 def panel_runs(
-    paper: Paper, runs: Sequence[Found], variant: str, panel: Mapping[str, Any], axis: str
+    paper: Paper, runs: Sequence[Found], variant: str, panel: Table, axis: str
 ) -> list[Run]:
     """Return the runs of a panel that reach somewhere along the axis, each labelled with its curve's name.
 
     The cases of a curve are ordered by the facts that the paper names, whichever was run first.
     """
-    order, hidden = (
-        paper.head.get("order", {}).get("cases", ()),
-        paper.head.get("hidden", {}).get(axis),
-    )
+    order = paper.head.get("order", {}).get("cases", ())
+    hidden = paper.head.get("hidden", {}).get(axis)
     chosen = []
     for curve in panel["curves"]:
         facts = {key: value for key, value in curve.items() if key != "label"}
         if hidden is not None and select([Found(variant, facts, 0, NOTHING)], **hidden):
             continue
-        cases = sorted(
-            select(runs, variant, **facts),
-            key=lambda each: [each.facts.get(key, 0) for key in order],
-        )
-        for found in cases:
+        cases = select(runs, variant, **facts)
+        for found in sorted(cases, key=lambda each: [each.facts.get(key, 0) for key in order]):
             run = found.run
             if len(run.rows) > 1 and run.rows[-1].get(axis, float("nan")) > 0:
                 label = _label(curve["label"], found.facts)
@@ -86,7 +81,7 @@ def panel_runs(
     return chosen
 
 
-def _label(text: str, facts: Mapping[str, Any]) -> str:
+def _label(text: str, facts: Table) -> str:
     """Return the label of a curve with the facts of a run filled in."""
     try:
         return text.format(**facts)

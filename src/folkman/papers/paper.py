@@ -6,8 +6,8 @@
     claims.toml     what the paper claims, and what decides each claim (`folkman.papers.deciders`)
     findings.toml   the same for the figures beyond the paper, if it has any
 
-A paper that needs more than data names a Python file as `code` in paper.toml; `Own` lists what the file may define.
-docs/tutorials/own-paper.md writes one.
+A paper that needs more than data names a Python file as `code` in paper.toml; `Own` lists what the
+file may define. docs/tutorials/own-paper.md writes one.
 """
 
 import tomllib
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 from folkman.checks import nearest, pick, require
 from folkman.config.comparison import Comparison
 from folkman.config.plugins import import_file, raised
+from folkman.record.json_file import Json, Table
 from folkman.record.run import Run
 
 __all__ = ["DEFAULT", "Formula", "Found", "Own", "Paper", "find", "known_papers"]
@@ -31,78 +32,36 @@ DEFAULT = "xie2024"
 HOME = Path(str(resources.files("folkman.papers")))
 """Where the papers are that come with folkman."""
 
-Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
+Kinds: TypeAlias = tuple[type, ...]
+Keys: TypeAlias = dict[str, Kinds]
 """The keys that a table may have, and what each holds."""
 
-NUMBER = (int, float)
-HEAD: Keys = {
-    **{"title": str, "reference": str, "method": str, "code": str},
-    **{"figures": list, "further": list, "measured": list, "aside": list},
-    **{"names": dict, "facts": dict, "order": dict, "lines": dict, "hidden": dict},
-}
-FIGURE: Keys = {
-    **{"title": str, "draws": str, "axis": str},
-    **{"variants": dict, "later": dict, "variant": dict, "arm": list, "panel": list},
-}
-ARM: Keys = {
-    **{"rank": int, "early": int, "late": int, "seeds": int, "variants": list, "each": dict},
-    **{
-        "nodes": (int, str),
-        "factor": (*NUMBER, str),
-        "slots": int,
-        "record_every": int,
-        "compute_slots": (int, list),
-    },
-    **{
-        "partition": (dict, str),
-        "network": dict,
-        "algorithm": dict,
-        "clock": bool,
-        "descent": bool,
-    },
-}
-PANEL: Keys = {"title": str, "curves": list}
-CLAIM: Keys = {
-    **{
-        "name": str,
-        "where": str,
-        "text": str,
-        "test": str,
-        "figure": str,
-        "variant": str,
-        "metric": str,
-        "axis": str,
-    },
-    **{
-        "margin": NUMBER,
-        "readings": str,
-        "reading": list,
-        "fix": dict,
-        "across": dict,
-        "levels": dict,
-    },
-    **{"formula": str, "reason": str},
-}
+
+def _keys(names: str, *kinds: type) -> Keys:
+    """Return the keys that hold one of these kinds."""
+    return dict.fromkeys(names.split(), kinds)
+
+
+HEAD = _keys("title reference method code", str)
+HEAD |= _keys("figures further measured aside", list)
+HEAD |= _keys("names facts order lines hidden", dict)
+FIGURE = _keys("title draws axis", str)
+FIGURE |= _keys("variants later variant", dict) | _keys("arm panel", list)
+ARM = _keys("rank early late seeds slots record_every", int) | _keys("clock descent", bool)
+ARM |= _keys("nodes", int, str) | _keys("factor", int, float, str)
+ARM |= _keys("each network algorithm", dict) | _keys("partition", dict, str)
+ARM |= _keys("variants", list) | _keys("compute_slots", int, list)
+PANEL = _keys("title", str) | _keys("curves", list)
+CLAIM = _keys("name where text test figure variant metric axis readings formula reason", str)
+CLAIM |= _keys("margin", int, float) | _keys("reading", list) | _keys("fix across levels", dict)
 SIDES = ("ours", "other", "control", "control_other")
-READING: Keys = {
-    **{"name": str, "group": list, "best": bool, "metric": str, "axis": str, "measure": str},
-    **dict.fromkeys(SIDES, dict),
-}
-VARIANT_NEEDS: Keys = {
-    "data": dict,
-    "model": dict,
-    "step": NUMBER,
-    "slots": int,
-    "record_every": int,
-}
-VARIANT: Keys = {
-    **VARIANT_NEEDS,
-    "partition": dict,
-    "seeds": int,
-    "slot_s": NUMBER,
-    "parameters": int,
-}
-CLAIMS: Keys = {"claim": list, "readings": dict, "first_draw": dict, "targets": dict}
+READING = _keys("name metric axis measure", str) | _keys("group", list) | _keys("best", bool)
+READING |= dict.fromkeys(SIDES, (dict,))
+VARIANT_NEEDS = _keys("data model", dict) | _keys("step", int, float)
+VARIANT_NEEDS |= _keys("slots record_every", int)
+VARIANT = VARIANT_NEEDS | _keys("partition", dict) | _keys("seeds parameters", int)
+VARIANT |= _keys("slot_s", int, float)
+CLAIMS = _keys("claim", list) | _keys("readings first_draw targets", dict)
 
 PAIRED = ("name", "ours", "other")
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -125,7 +84,7 @@ class Found(NamedTuple):
     """One run and what it is."""
 
     variant: str
-    facts: Mapping[str, Any]
+    facts: Table
     seed: int
     run: Run
     figures: tuple[str, ...] = ()
@@ -135,12 +94,12 @@ class Formula(NamedTuple):
     """A quantity that the paper prints: in words, and (run, facts) -> measured, printed."""
 
     printed: str
-    values: Callable[[Run, Mapping[str, Any]], tuple[float, float]]
+    values: Callable[[Run, Table], tuple[float, float]]
     counted: bool = False  # a number of rounds: right within one
     truth: bool = False  # yes or no, told by the share of slots spent computing
 
 
-def _no_facts(facts: Mapping[str, Any], comparison: Comparison) -> dict[str, Any]:
+def _no_facts(facts: Table, comparison: Comparison) -> Json:
     del facts, comparison
     return {}
 
@@ -149,11 +108,11 @@ class Own(NamedTuple):
     """What the code of a paper may define; the names are those of its functions and constants."""
 
     FACTS: Sequence[str] = ()  # names of the facts that `facts` adds
-    facts: Callable[[Mapping[str, Any], Comparison], Mapping[str, Any]] = _no_facts
+    facts: Callable[[Table, Comparison], Table] = _no_facts
     derive: Callable[[Sequence[Found]], list[Found]] = (
         list  # runs -> runs, and those that follow from them
     )
-    measure: Callable[["Paper", str, Callable[[str], None]], list[dict[str, Any]]] | None = None
+    measure: Callable[["Paper", str, Callable[[str], None]], list[Json]] | None = None
     FORMULAS: Mapping[str, Formula] = {}
 
 
@@ -166,20 +125,20 @@ class Paper:
         code, self.code_digests = _code(folder, self.head.get("code"))
         self.own = _hooks(code, str(folder / self.head.get("code", "")))
         self._check(
-            "paper.toml, [facts]", self.head.get("facts", {}), {"algorithm": list, "network": list}
+            "paper.toml, [facts]", self.head.get("facts", {}), _keys("algorithm network", list)
         )
         self.figures = tuple(self.head["figures"])
         self.beyond = tuple(self.head.get("further", ()))
         self.measured = tuple(self.head.get("measured", ()))
         self.sizes = self._sizes()
-        self._tables: dict[str, dict[str, Any]] = {}
+        self._tables: dict[str, Json] = {}
 
-    def _sizes(self) -> dict[str, Any]:
+    def _sizes(self) -> Json:
         """Read the sizes, the smallest first."""
         sizes = self._read("sizes")
         require(bool(sizes), f"{self.folder / 'sizes.toml'} has no size; add a table, as [quick]")
         for size, levels in sizes.items():
-            self._check(f"sizes.toml, [{size}]", levels, levels, ("early",))
+            self._check(f"sizes.toml, [{size}]", levels, list(levels), ("early",))
             for name, variant in levels.get("variant", {}).items():
                 self._check(f"sizes.toml, [{size}.variant.{name}]", variant, VARIANT, VARIANT_NEEDS)
         return sizes
@@ -202,7 +161,7 @@ class Paper:
         require(size in known, f"a size is {either}, got '{size}'")
         return size
 
-    def figure(self, name: str) -> dict[str, Any]:
+    def figure(self, name: str) -> Json:
         """Return the file of a figure, checked."""
         if name not in self._tables:
             known = (*self.figures, *self.beyond)
@@ -210,25 +169,19 @@ class Paper:
                 name in known, f"{self.folder}: there is no figure '{name}'; {nearest(name, known)}"
             )
             table = self._read(name, FIGURE, ("title", "draws", "variants", "arm"))
-            for variant in table.get("variant", {}):
-                self._check(
-                    f"{name}.toml, [variant.{variant}]",
-                    table["variant"][variant],
-                    VARIANT,
-                    VARIANT_NEEDS,
-                )
+            for variant, own in table.get("variant", {}).items():
+                self._check(f"{name}.toml, [variant.{variant}]", own, VARIANT, VARIANT_NEEDS)
             for arm in table["arm"]:
                 self._check_arm(f"{name}.toml, [[arm]]", arm)
             for panel in table.get("panel", []):
                 self._check(f"{name}.toml, [[panel]]", panel, PANEL, PANEL)
                 for curve in panel["curves"]:
-                    self._check(
-                        f"{name}.toml, a curve", curve, ("label", *self.fact_names), ("label",)
-                    )
+                    known = ("label", *self.fact_names)
+                    self._check(f"{name}.toml, a curve", curve, known, ("label",))
             self._tables[name] = table
         return self._tables[name]
 
-    def claims(self, *, beyond: bool = False) -> dict[str, Any]:
+    def claims(self, *, beyond: bool = False) -> Json:
         """Return the claims of the paper, or what is said beyond it, checked."""
         name = "findings" if beyond else "claims"
         require(
@@ -258,15 +211,15 @@ class Paper:
                     self._check(f"{where}, {side}", reading.get(side, {}), self.fact_names)
         return table
 
-    def _check_arm(self, where: str, arm: Any) -> None:
+    def _check_arm(self, where: str, arm: Json) -> None:
         """Refuse an arm that lacks what every run needs."""
         self._check(where, arm, ARM, ("rank", "network", "algorithm"))
         given = {**arm, **arm.get("each", {})}
-        self._check(where, given, given, ("nodes",))
+        self._check(where, given, list(given), ("nodes",))
         for key in ("network", "algorithm"):
-            self._check(f"{where}, {key}", arm[key], arm[key], ("name",))
+            self._check(f"{where}, {key}", arm[key], list(arm[key]), ("name",))
 
-    def _check_place(self, where: str, claim: Mapping[str, Any], figures: Sequence[str]) -> None:
+    def _check_place(self, where: str, claim: Table, figures: Sequence[str]) -> None:
         """Refuse a figure, a variant or a formula that is not there."""
         figure, variant = claim.get("figure", ""), claim.get("variant")
         known: Iterable[str] = figures
@@ -299,17 +252,14 @@ class Paper:
         require(isinstance(table, dict), f"{place}: expected a table, got {table!r}")
         for key, value in table.items():
             require(key in known, f"{place}: unknown key '{key}'; {nearest(key, known)}")
-            wanted = known[key] if isinstance(known, dict) and known is not table else object
-            kinds = wanted if isinstance(wanted, tuple) else (wanted,)
-            if all(isinstance(kind, type) for kind in kinds) and not isinstance(value, kinds):
+            kinds = known[key] if isinstance(known, dict) else (object,)
+            if not isinstance(value, kinds):
                 names = " or ".join(kind.__name__ for kind in kinds)
                 raise ValueError(f"{place}: '{key}' must be of type {names}, got {value!r}")
         for key in needed:
             require(key in table, f"{place}: '{key}' is needed and was not given; add it")
 
-    def _read(
-        self, name: str, known: Keys | None = None, needed: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def _read(self, name: str, known: Keys | None = None, needed: Sequence[str] = ()) -> Json:
         path = self.folder / f"{name}.toml"
         require(
             path.is_file(),

@@ -1,12 +1,13 @@
 """From a paper's files to jobs: every figure's runs under a size, most important first, each once.
 
-A figure's file names groups of runs (`[[arm]]`) in the plan language (`folkman.experiment.plan`); a value that starts
-with @ is one of those being crossed, or of the size (`sizes.toml`). What comes out are jobs as a sweep has them, each
-with the facts by which claims and panels choose it. Two figures that need the same run share it.
+A figure's file names groups of runs (`[[arm]]`) in the plan language (`folkman.experiment.plan`); a
+value that starts with @ is one of those being crossed, or of the size (`sizes.toml`). What comes
+out are jobs as a sweep has them, each with the facts by which claims and panels choose it. Two
+figures that need the same run share it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from folkman.checks import pick, require
 from folkman.config.build import seedless
@@ -16,6 +17,7 @@ from folkman.config.text import DEFAULT
 from folkman.experiment.descent import METHOD
 from folkman.experiment.plan import Job, Plan, expand, job_key, settle
 from folkman.papers.paper import Paper
+from folkman.record.json_file import Json, Table
 
 __all__ = ["Drawn", "drawn_figure", "plan", "program_of", "share_of"]
 
@@ -28,7 +30,7 @@ class Drawn(NamedTuple):
 
     title: str
     variants: tuple[str, ...]
-    panels: tuple[dict[str, Any], ...]  # "@" looked up
+    panels: tuple[Json, ...]  # "@" looked up
 
 
 def drawn_figure(paper: Paper, name: str, size: str) -> Drawn:
@@ -68,9 +70,8 @@ def plan(
                     rank=rank, notes={**known.notes, "figures": figures}
                 )
     wanted = [job for job in found.values() if set(job.notes["figures"]) & set(names)]
-    ordered = sorted(
-        wanted, key=lambda job: (job.rank, job.seed, job.config.nodes)
-    )  # by nodes: they share data
+    # by nodes: they share data
+    ordered = sorted(wanted, key=lambda job: (job.rank, job.seed, job.config.nodes))
     return Plan(paper.name, [], _named(ordered))
 
 
@@ -79,18 +80,12 @@ def _named(jobs: Sequence[Job]) -> list[Job]:
     programs: dict[str, dict[str, str]] = {}
     for job in jobs:
         programs.setdefault(job.arm, {}).setdefault(program_of(job), job.key[:6])
-    tags = {
-        (arm, text): tag
-        for arm, known in programs.items()
-        if len(known) > 1
-        for text, tag in known.items()
-    }
-    return [
-        job._replace(arm=f"{job.arm} ({tag})")
-        if (tag := tags.get((job.arm, program_of(job))))
-        else job
-        for job in jobs
-    ]
+    named = []
+    for job in jobs:
+        known = programs[job.arm]
+        tag = f" ({known[program_of(job)]})" if len(known) > 1 else ""
+        named.append(job._replace(arm=job.arm + tag))
+    return named
 
 
 def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
@@ -128,29 +123,19 @@ def _figure_jobs(
             comparison = _comparison(paper, variant, own, {**tables, **chosen}, levels)
             kind = "descent" if group.get("descent") else CLOCK if group.get("clock") else "run"
             facts = _facts(paper, comparison, own["step"], kind)
+            late = group.get("late", group["rank"])
             for seed in range(min(draws, group.get("seeds", draws))):
-                rank = group["rank"] if seed < group.get("early", levels["early"]) else _late(group)
+                rank = group["rank"] if seed < group.get("early", levels["early"]) else late
                 rank += table.get("later", {}).get(variant, 0)
                 one = comparison.model_copy(update={"seeds": (seed,)})
                 notes = {"figures": [name], "variant": variant}
                 how = "descent" if kind == "descent" else "run"
                 notes |= {"clock": True} if kind == CLOCK else {}
-                yield Job(
-                    job_key(one, how),
-                    _arm(paper, variant, facts, kind),
-                    facts,
-                    one,
-                    how,
-                    rank,
-                    notes,
-                )
+                arm = _arm(paper, variant, facts, kind)
+                yield Job(job_key(one, how), arm, facts, one, how, rank, notes)
 
 
-def _late(group: Mapping[str, Any]) -> int:
-    return group.get("late", group["rank"])
-
-
-def _arm(paper: Paper, variant: str, facts: Mapping[str, Any], kind: str) -> str:
+def _arm(paper: Paper, variant: str, facts: Table, kind: str) -> str:
     """Return a name for people: what the run is."""
     head = f"{variant} {facts['method']}, {facts['nodes']} nodes, {facts['factor']:.3g} eta"
     usual = {"partition": DEFAULT["partition"]["name"], "compute": "equal"}
@@ -163,16 +148,10 @@ def _arm(paper: Paper, variant: str, facts: Mapping[str, Any], kind: str) -> str
     return ", ".join([head, *more, *([kind] if kind == CLOCK else [])])
 
 
-def _comparison(
-    paper: Paper,
-    variant: str,
-    own: Mapping[str, Any],
-    group: Mapping[str, Any],
-    levels: Mapping[str, Any],
-) -> Comparison:
+def _comparison(paper: Paper, variant: str, own: Table, group: Table, levels: Table) -> Comparison:
     """Resolve the configuration of a group with one choice of its values, under seed 0."""
     table = {**group["algorithm"], "label": title(group["algorithm"]["name"])}
-    raw: dict[str, Any] = {
+    raw: Json = {
         "name": "job",
         "nodes": group["nodes"],
         "slots": group.get("slots", own["slots"]),
@@ -191,9 +170,7 @@ def _comparison(
     return resolve(anchored(raw, paper.folder, warn=True))
 
 
-def _clock(
-    variant: str, own: Mapping[str, Any], raw: Mapping[str, Any], levels: Mapping[str, Any]
-) -> dict[str, Any]:
+def _clock(variant: str, own: Table, raw: Table, levels: Table) -> Json:
     """Return the tables of a run that only keeps time, with messages of as many bits as the variant's model has."""
     require(
         "parameters" in own,
@@ -206,7 +183,7 @@ def _clock(
     return tables | {"algorithm": [{**raw["algorithm"][0], "step": clock["step"]}]}
 
 
-def _facts(paper: Paper, comparison: Comparison, step: float, kind: str) -> dict[str, Any]:
+def _facts(paper: Paper, comparison: Comparison, step: float, kind: str) -> Json:
     """Return what a claim or a panel may ask of a run, read off its configuration."""
     table, network = comparison.algorithm[0], comparison.network
     facts = {

@@ -2,15 +2,16 @@
 
     reproduce(find("xie2024"), ["fig5"], "smoke", out=Path("runs/mine"))
 
-A reproduction is a sweep whose jobs come from a paper: the same folder, store, locks, engines, live page and report.
-A run that is there is not made again, so that any call can be repeated, in any order, with any budget of time.
+A reproduction is a sweep whose jobs come from a paper: the same folder, store, locks, engines, live
+page and report. A run that is there is not made again, so that any call can be repeated, in any
+order, with any budget of time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from folkman.papers.paper import DEFAULT, Paper, known_papers
 from folkman.papers.plan import plan, share_of
 from folkman.papers.results import read_reproduction
 from folkman.record.folder import RunFolder
+from folkman.record.json_file import Json, Table
 from folkman.record.run import ENDED, Run, jsonable
 from folkman.record.store import Store, SweepFolder, ended
 
@@ -52,7 +54,7 @@ class Made(NamedTuple):
     batch: Batch
     drawn: list[Path]
 
-    missing: list[dict[str, Any]]  # our jobs that have not ended
+    missing: list[Json]  # our jobs that have not ended
 
 
 def chosen(paper: Paper, names: Sequence[str]) -> list[str]:
@@ -98,12 +100,14 @@ def reproduce(
     )
     with folder.held(shared=amount.share is not None), closing(engine_for(crew)) as engine:
         batch = run_batch(whole, folder, engine, watch, asked)
-        if (
-            set(wanted) & set(paper.measured)
-            and not batch.stopped
-            and not folder.measured.is_file()
-        ):
-            folder.write_measured([_plain(row) for row in _measure(paper, amount.size, tell)])
+        lacking = set(wanted) & set(paper.measured) and not folder.measured.is_file()
+        if lacking and not batch.stopped:
+            measure = paper.own.measure
+            if measure is None:
+                raise ValueError(
+                    f"paper.toml of {paper.name} names `measured`, its code has no measure()"
+                )
+            folder.write_measured([_plain(row) for row in measure(paper, amount.size, tell)])
     missing = [
         job
         for job in batch.jobs
@@ -125,15 +129,7 @@ def _named(paper: Paper) -> str:
     return paper.name if known_papers().get(paper.name) == paper.folder else str(paper.folder)
 
 
-def _measure(paper: Paper, size: str, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    require(
-        paper.own.measure is not None,
-        f"paper.toml of {paper.name} names `measured`, its code has no measure()",
-    )
-    return paper.own.measure(paper, size, tell) if paper.own.measure is not None else []
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(row: Table) -> Json:
     """Return a row that JSON can hold."""
     return {
         k: jsonable(float(v)) if isinstance(v, float | np.floating) else v for k, v in row.items()
@@ -168,20 +164,16 @@ def verify(jobs: Sequence[Job], root: Path) -> tuple[Job, float]:
     store = Store(folder.store_root)
     learning = [job for job in jobs if job.kind == "run" and not job.notes.get("clock")]
     done = next((job for job in learning if ended(store.job(job.key))), None)
-    require(
-        done is not None, f"no run of these has ended in {root}; make one first, without --verify"
-    )
-    assert done is not None  # noqa: S101 - required above
+    if done is None:
+        raise ValueError(f"no run of these has ended in {root}; make one first, without --verify")
     with TemporaryDirectory() as scratch:
         place = Store(Path(scratch))
         run_order(order_for(done, folder, place, "verify", lean=True), here=True)
-        worst = _difference(*(_run_of(each.job(done.key)) for each in (store, place)))
+        worst = _difference(
+            *(RunFolder.open(each.job(done.key)).load_results()[0] for each in (store, place))
+        )
     folder.note_verified(done.key, worst)
     return done, worst
-
-
-def _run_of(folder: Path) -> Run:
-    return RunFolder.open(folder).load_results()[0]
 
 
 def _difference(first: Run, second: Run) -> float:

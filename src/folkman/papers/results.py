@@ -1,16 +1,17 @@
 """The results of a reproduction: every run with what it is, read from the folder's index and its one table.
 
-Figures and verdicts are made from these alone. What follows from other runs without being run is added by the paper's
-own code (`Own.derive`).
+Figures and verdicts are made from these alone. What follows from other runs without being run is
+added by the paper's own code (`Own.derive`).
 """
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from folkman.papers.paper import Found, Paper, find
+from folkman.record.json_file import Json
 from folkman.record.run import DIVERGED, ENDED, Run
 from folkman.record.store import SweepFolder, refuse_old
 from folkman.record.table import read_rows
@@ -31,7 +32,7 @@ class Reproduction(NamedTuple):
     paper: Paper
     size: str
     runs: list[Found]
-    measured: list[dict[str, Any]]  # rows of `Own.measure`
+    measured: list[Json]  # rows of `Own.measure`
     origin: str = ""
 
 
@@ -49,35 +50,32 @@ def read_reproduction(folder: Path, paper: Paper | None = None) -> Reproduction:
     runs = []
     for job in index["jobs"]:
         if job["state"] in ENDED:
-            run = Run(
-                job["settings"]["method"],
-                job["key"],
-                job["seed"],
-                rows.get(job["key"], []),
-                job["state"],
-            )
+            key, seed, method = job["key"], job["seed"], job["settings"]["method"]
+            run = Run(method, key, seed, rows.get(key, []), job["state"])
             facts = job["settings"] | ({"kind": "clock"} if job.get("clock") else {})
             runs.append(Found(job["variant"], facts, job["seed"], run, tuple(job["figures"])))
     return Reproduction(paper, size, paper.own.derive(runs), measured, str(folder))
 
 
-def _opened(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _opened(folder: Path) -> tuple[Json, list[Json]]:
     """Return the index of a reproduction and what was measured, or say what is there instead."""
     refuse_old(folder)
     place = SweepFolder(folder)
     if not place.index.is_file():
         raise FileNotFoundError(
-            f"expected a reproduction in {folder}, there is none; make one with: folkman reproduce all"
+            f"expected a reproduction in {folder}, there is none; make one with: folkman "
+            "reproduce all"
         )
     index = place.read_index()
     if "paper" not in index:
         raise ValueError(
-            f"expected a reproduction in {folder}, it is a sweep; compare its arms: folkman compare {folder}"
+            f"expected a reproduction in {folder}, it is a sweep; compare its arms: folkman "
+            f"compare {folder}"
         )
     return index, place.read_measured()
 
 
-def select(runs: Iterable[Found], variant: str | None = None, **facts: Any) -> list[Found]:
+def select(runs: Iterable[Found], variant: str | None = None, **facts: object) -> list[Found]:
     """Return the runs with these facts; a list is any of its values, None is "has no such fact"."""
     return [
         found
@@ -88,11 +86,12 @@ def select(runs: Iterable[Found], variant: str | None = None, **facts: Any) -> l
     ]
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+def _fits(value: object, wanted: object) -> bool:
     if isinstance(wanted, list | tuple):
         return any(_fits(value, each) for each in wanted)
-    numbers = isinstance(value, int | float) and isinstance(wanted, int | float)
-    return abs(value - wanted) <= 1e-6 * max(1.0, abs(wanted)) if numbers else value == wanted
+    if isinstance(value, int | float) and isinstance(wanted, int | float):
+        return abs(value - wanted) <= 1e-6 * max(1.0, abs(wanted))
+    return value == wanted
 
 
 def at(run: Run, axis: str, where: float, metric: str) -> float:
@@ -112,18 +111,18 @@ def _moved(x: np.ndarray) -> np.ndarray:
 def trailing(results: Reproduction, part: float) -> Reproduction:
     """Replace losses and accuracies by their means over the last `part` of the gradients up to each record.
 
-    Losses are averaged by their logarithms. What is decided by the result does not rest on one instant.
+    Losses are averaged by their logarithms. What is decided by the result does not rest on one
+    instant.
     """
     if not 0 < part <= 1:
         raise ValueError(
             f"a window is a part of the gradients, above 0 and at most 1; got {part:g}"
         )
-    return results._replace(
-        runs=[
-            found._replace(run=_trailing(found.run, part)) if found.run.rows else found
-            for found in results.runs
-        ]
-    )
+    runs = [
+        found._replace(run=_trailing(found.run, part)) if found.run.rows else found
+        for found in results.runs
+    ]
+    return results._replace(runs=runs)
 
 
 def _trailing(run: Run, part: float) -> Run:
@@ -145,9 +144,8 @@ def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -
 
     From the first value on that is not finite it is the value at the end.
     """
-    sound = np.append(np.flatnonzero(~np.isfinite(y)), len(y))[
-        0
-    ]  # values before the first that is not
+    # values before the first that is not
+    sound = np.append(np.flatnonzero(~np.isfinite(y)), len(y))[0]
     there = np.interp(ends, x, y)
     if sound == 0:
         return there

@@ -15,13 +15,12 @@ Nodes write these files; whoever looks at a cluster reads them here.
 
 import time
 from pathlib import Path
-from typing import Any
 
-from folkman.record.json_file import read_json
+from folkman.record.json_file import Json, read_json
 from folkman.record.run import STOPPED
 
 __all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
-__all__ += ["ClusterFolder", "NodeFolder", "is_alive"]
+__all__ += ["ClusterFolder", "NodeFolder", "is_alive", "refuse_cluster"]
 
 STARTING, LEARNING, DONE = "starting", "learning", "done"
 """The states of a node that is well."""
@@ -55,7 +54,7 @@ class NodeFolder:
         """Tell whether this is the folder of a node."""
         return any(path.is_file() for path in (self.config, self.health, self.log))
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> Json:
         """Return how the node stands: its health file, with its state as it is seen from outside.
 
         A node of this machine has a `pid` file, which says whether it is there. Of another
@@ -82,6 +81,10 @@ class ClusterFolder:
         self.certs = root / "certs"
         self.timeline = root / "timeline.npz"
 
+    def is_there(self) -> bool:
+        """Tell whether `folkman up` made this folder."""
+        return any(NodeFolder(home).is_there() for home in self.root.glob("nodes/*"))
+
     def node(self, name: str) -> NodeFolder:
         """Return the folder of a node."""
         return NodeFolder(self.root / "nodes" / name)
@@ -93,13 +96,22 @@ class ClusterFolder:
         if not found:
             what = f"{self.root} has no nodes" if self.root.is_dir() else f"there is no {self.root}"
             raise FileNotFoundError(
-                f"expected a cluster that `folkman up` made, {what}; check the path",
+                f"expected a cluster that `folkman up` made, {what}; check the path"
             )
         return found
 
-    def standing(self) -> list[dict[str, Any]]:
+    def standing(self) -> list[Json]:
         """Return how each node stands."""
         return [node.standing() for node in self.nodes()]
+
+
+def refuse_cluster(root: Path) -> None:
+    """Refuse the folder of a cluster where a run or a sweep is wanted, and name the commands that fit."""
+    if ClusterFolder(root).is_there():
+        raise ValueError(
+            f"expected a run or a sweep folder, {root} is a cluster that `folkman up` made; "
+            f"see how it stands: folkman status {root}, or folkman dash --cluster {root}"
+        )
 
 
 def is_alive(pid: int) -> bool:

@@ -2,8 +2,8 @@
 
     python -m folkman.record.convert FOLDER
 
-Writes sweep.toml, index.json, results.parquet and measured.json, and takes the old files away. Runs that had not ended
-are not converted: reproduce them again.
+Writes sweep.toml, index.json, results.parquet and measured.json, and takes the old files away. Runs
+that had not ended are not converted: reproduce them again.
 """
 
 import json
@@ -35,33 +35,18 @@ def convert(root: Path) -> int:
     for key, arm in content["arms"].items():
         facts, kind = arm["facts"], arm["kind"]
         job = {"key": key, "folder": folder.place(key), "arm": _name(arm["variant"], facts, kind)}
-        job |= {
-            "algorithm": facts["method"],
-            "label": facts["method"],
-            "seed": arm["seed"],
-            "settings": facts,
-        }
+        method, state = facts["method"], arm["status"]
+        job |= {"algorithm": method, "label": method, "seed": arm["seed"], "settings": facts}
         job |= {"kind": "descent" if kind == "descent" else "run", "figures": arm["figures"]}
-        job |= {
-            "variant": arm["variant"],
-            "state": arm["status"],
-            "message": "",
-            "seconds": arm["wall_s"],
-        }
+        job |= {"variant": arm["variant"], "state": state, "message": "", "seconds": arm["wall_s"]}
         met[job["arm"], job["seed"]] += 1
         number = met[job["arm"], job["seed"]]
         job["arm"] += f" ({number})" if number > 1 else ""  # runs that no fact tells apart
         jobs.append(job | ({"clock": True} if kind == "clock" else {}))
-    head = {
-        "name": PAPER,
-        "axes": [],
-        "metrics": ["train_loss", "test_accuracy"],
-        "state": FINISHED,
-    }
-    head |= {"workers": [], "paper": PAPER, "size": content["size"]}
-    table = _tidy(
-        read_table(root / "metrics.parquet", "restore it"), {job["key"]: job for job in jobs}
-    )
+    head = {"name": PAPER, "axes": [], "metrics": ["train_loss", "test_accuracy"]}
+    head |= {"state": FINISHED, "workers": [], "paper": PAPER, "size": content["size"]}
+    old = read_table(root / "metrics.parquet", "restore it")
+    table = _tidy(old, {job["key"]: job for job in jobs})
     write_whole(folder.results, lambda part: pq.write_table(table, part, compression="zstd"))
     if (root / "theory.json").is_file():
         measured = json.loads((root / "theory.json").read_text(encoding="utf-8"))

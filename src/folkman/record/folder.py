@@ -12,10 +12,11 @@
     live/                what a run writes while it goes on (`folkman.record.live`)
     report.html          all of it on one page
 
-Files appear by rename. A run that ended is never run again; one that was interrupted goes on from its checkpoint.
-A reader takes a run from its part, which says how it ended; from its live files, if those are
-further; or, where the parts are gone, from `metrics.parquet`. NumPy and pyarrow are imported inside
-functions: a worker sets up its threads before the first, a device node does not need the second.
+Files appear by rename. A run that ended is never run again; one that was interrupted goes on from
+its checkpoint. A reader takes a run from its part, which says how it ended; from its live files, if
+those are further; or, where the parts are gone, from `metrics.parquet`. NumPy and pyarrow are
+imported inside functions: a worker sets up its threads before the first, a device node does not
+need the second.
 """
 
 import json
@@ -23,11 +24,12 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.checks import require
 from folkman.files import save_tensors, write_whole
-from folkman.record.json_file import read_json, write_json, write_text
+from folkman.record.cluster import ClusterFolder, refuse_cluster
+from folkman.record.json_file import Json, quoted, read_json, write_json, write_text
 from folkman.record.provenance import note_start
 from folkman.record.run import (
     DIVERGED,
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MADE_IN_PYTHON", "Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
 
-UNFINISHED, DAMAGED = "unfinished", "damaged"
+UNFINISHED, DAMAGED, CLUSTER = "unfinished", "damaged", "cluster"
 """How a run folder stands in a listing, besides finished and diverged."""
 
 MADE_IN_PYTHON = "made_in_python"
@@ -59,9 +61,9 @@ class Contents(NamedTuple):
     """A run folder as it stands: what was asked for, with what, and what came of it."""
 
     folder: "RunFolder"
-    config: dict[str, Any]
+    config: Json
     config_text: str
-    provenance: dict[str, Any]
+    provenance: Json
     runs: list[Run]  # in the order of the configuration; status "waiting" for one not begun
 
     @property
@@ -83,23 +85,28 @@ class RunFolder:
         self.report = root / "report.html"
 
     @classmethod
-    def create(cls, root: Path, config: str) -> "RunFolder":
-        """Make a new folder with its configuration; refuse one that is there and not empty."""
+    def create(cls, root: Path, config: str, *, in_python: bool = False) -> "RunFolder":
+        """Make a new folder with its configuration; refuse one that is there and not empty.
+
+        `in_python`: the caller is a program, whom no option of the command line helps.
+        """
+        other = "choose another folder" if in_python else "choose another --out"
         if root.exists() and not root.is_dir():
-            raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
+            raise FileExistsError(f"expected a folder, {root} is a file; {other}")
         if root.exists() and any(root.iterdir()):
+            more = "" if in_python else f", or go on with --resume {root}"
             raise FileExistsError(
-                f"expected a new or empty folder, {root} has content; "
-                f"choose another --out, or go on with --resume {root}"
+                f"expected a new or empty folder, {root} has content; {other}{more}"
             )
         folder = cls(root)
-        folder.prepare()
+        folder.make_folders()
         write_text(folder.config, config)
         return folder
 
     @classmethod
     def open(cls, root: Path) -> "RunFolder":
         """Open a folder that `create` made; refuse one that a later folkman wrote."""
+        refuse_cluster(root)
         folder = cls(root)
         if not folder.config.is_file():
             raise FileNotFoundError(
@@ -108,7 +115,7 @@ class RunFolder:
         read_json(folder.provenance)
         return folder
 
-    def prepare(self) -> None:
+    def make_folders(self) -> None:
         """Make the folders that runs are written into."""
         for name in ("parts", "figures", "models"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
@@ -117,7 +124,8 @@ class RunFolder:
         """Return the file to make the runs from again; refuse a folder saved from Python."""
         require(
             not _read_toml(self.config)[1].get(MADE_IN_PYTHON),
-            f"expected a configuration, {self.root} was made from Python objects and has none; run the script again",
+            f"expected a configuration, {self.root} was made from Python objects and has none; "
+            "run the script again",
         )
         return self.config
 
@@ -131,10 +139,6 @@ class RunFolder:
             for part in (self.root / "parts").glob("*"):
                 part.unlink()
         write_text(self.config, config)
-
-    def write_json(self, name: str, content: Any) -> None:
-        """Write a JSON file, whole or not at all."""
-        write_json(self.root / name, content, indent=2)
 
     def part(self, run: Run) -> Path:
         """Return where the rows of a run stand."""
@@ -181,7 +185,7 @@ class RunFolder:
             )
         run.rows, run.status, run.message = rows, notes["status"], notes["message"]
 
-    def _read_part(self, run: Run) -> tuple[list[dict[str, Any]], dict[str, str]] | None:
+    def _read_part(self, run: Run) -> tuple[list[Json], dict[str, str]] | None:
         """Return the rows and notes of a part, if there is one."""
         path = self.part(run)
         if not path.is_file():
@@ -256,7 +260,7 @@ class JobFolder(RunFolder):
         self.lock = root / "job.lock"
 
 
-def _read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+def _read_toml(path: Path) -> tuple[str, Json]:
     """Return the text of a configuration and what it says."""
     text = path.read_text(encoding="utf-8")
     try:
@@ -265,7 +269,7 @@ def _read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"expected TOML in {path}: {error}; restore the file") from None
 
 
-def _write_table(path: Path, rows: list[dict[str, Any]], **notes: str) -> None:
+def _write_table(path: Path, rows: list[Json], **notes: str) -> None:
     """Write rows and notes as Parquet, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -290,7 +294,7 @@ def save_runs(root: Path, runs: Sequence[Run]) -> Path:
     apart = len(named) == len(runs) > 0
     require(apart, "expected runs, each with a label and seed of its own; rename them")
     require(all(run.rows for run in runs), "expected runs with rows, one has none; simulate it")
-    folder = RunFolder.create(root, _described(root.name, runs))
+    folder = RunFolder.create(root, _described(root.name, runs), in_python=True)
     note_start(folder.provenance, None)
     for run in runs:
         folder.save_part(run, MADE_IN_PYTHON)
@@ -308,22 +312,17 @@ def _described(name: str, runs: Sequence[Run]) -> str:
     lines = [
         "# Saved from Python: there is no configuration here that could be run again.",
         f"{MADE_IN_PYTHON} = true",
-        f"name = {_quoted(name)}",
+        f"name = {quoted(name)}",
         *(f"nodes = {count}" for count in nodes if len(nodes) == 1),
         f"slots = {max(int(run.last('slots')) for run in runs)}",
         f"seeds = {list(dict.fromkeys(run.seed for run in runs))}",
     ]
     for label, algorithm in {run.label: run.algorithm for run in runs}.items():
-        lines += ["", "[[algorithm]]", f"name = {_quoted(algorithm)}", f"label = {_quoted(label)}"]
+        lines += ["", "[[algorithm]]", f"name = {quoted(algorithm)}", f"label = {quoted(label)}"]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
-    """Return text as TOML writes it: as JSON does, but for one sign."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def list_runs(root: Path) -> list[dict[str, Any]]:
+def list_runs(root: Path) -> list[Json]:
     """Return a line for each run folder under `root`, newest first."""
     folders = [folder for folder in map(RunFolder, root.iterdir()) if folder.config.is_file()]
     found = []
@@ -335,8 +334,10 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _state(folder: RunFolder) -> tuple[str, list[dict[str, Any]]]:
+def _state(folder: RunFolder) -> tuple[str, list[Json]]:
     """Tell how a folder stands by its summary; one damaged file does not spoil the listing."""
+    if ClusterFolder(folder.root).is_there():
+        return CLUSTER, []
     if not folder.summary.is_file():
         return UNFINISHED, []
     try:

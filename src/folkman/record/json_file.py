@@ -1,13 +1,20 @@
 """JSON files of folders: one reader, one writer, one format, one clock for their times."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from folkman.files import write_whole
 
-__all__ = ["FORMAT", "dated", "now", "parsed", "read_json", "write_json", "write_text"]
+__all__ = ["FORMAT", "Json", "Table", "dated", "now", "parsed", "read_json", "write_json"]
+__all__ += ["quoted", "write_text"]
+
+Json: TypeAlias = dict[str, Any]
+"""An object of JSON, or a table of TOML: what it holds is known when it has been read."""
+Table: TypeAlias = Mapping[str, Any]
+"""The same, to be read only."""
 
 FORMAT = 1
 """Of the JSON files of run folders, sweeps and stores; a later folkman writes a larger one."""
@@ -28,12 +35,12 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
-def write_json(path: Path, content: Any, indent: int | None = 1) -> None:
+def write_json(path: Path, content: object, indent: int | None = 1) -> None:
     """Write a JSON file, whole or not at all."""
     write_text(path, json.dumps(content, indent=indent, allow_nan=False) + "\n")
 
 
-def parsed(text: str | bytes) -> dict[str, Any] | None:
+def parsed(text: str | bytes) -> Json | None:
     """Return the JSON object of a text; None if there is none."""
     try:
         found = json.loads(text)
@@ -42,7 +49,7 @@ def parsed(text: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> Json | None:
     """Read a JSON object; None if there is none or it is damaged. Refuse one of a later format."""
     try:
         found = parsed(path.read_bytes())
@@ -57,3 +64,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
             f"it was written by {writer}: upgrade folkman to read it"
         )
     return found
+
+
+def quoted(text: str) -> str:
+    """Return text as TOML writes it: as JSON does, but for one sign."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

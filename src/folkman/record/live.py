@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from folkman.record.json_file import parsed, write_text
+from folkman.record.json_file import Json, parsed, write_text
 from folkman.record.run import RUNNING, Run, known
 from folkman.record.scene import Scene, frame_json, plain
 
@@ -100,7 +100,7 @@ class LiveWriter:
         self._written = len(rows)
 
 
-def _line(content: dict[str, Any]) -> str:
+def _line(content: Json) -> str:
     exact = plain(content) | {"at": content["at"]}
     return json.dumps(exact, allow_nan=False, separators=(",", ":")) + "\n"
 
@@ -109,10 +109,10 @@ class News(NamedTuple):
     """What has come since the last look."""
 
     again: bool  # the file is another one, or was cut: forget what was read before
-    head: dict[str, Any]  # of the run: label, seed, slots, pid, host
+    head: Json  # of the run: label, seed, slots, pid, host
     rows: list[dict[str, float]]  # the columns that this version knows
     at: float | None  # when the last of the rows was written
-    lines: list[dict[str, Any]]  # everything, also what is no row
+    lines: list[Json]  # everything, also what is no row
 
 
 class Tail:
@@ -122,7 +122,7 @@ class Tail:
         self.path = path
         self._file: tuple[int, int] | None = None
         self._offset, self._rest = 0, b""
-        self.head: dict[str, Any] = {}
+        self.head: Json = {}
 
     def look(self) -> News | None:
         """Return what is new; None if nothing is, or there is no file."""

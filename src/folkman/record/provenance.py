@@ -7,9 +7,8 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from folkman.record.json_file import FORMAT, now, read_json, write_json
+from folkman.record.json_file import FORMAT, Json, now, read_json, write_json
 
 __all__ = ["note_end", "note_start", "provenance"]
 
@@ -18,9 +17,7 @@ PACKAGES += ("torch",)
 """The packages whose versions are kept."""
 
 
-def provenance(
-    command: list[str] | None, own_code: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def provenance(command: list[str] | None, own_code: Mapping[str, str] | None = None) -> Json:
     """Return what is needed to repeat a run elsewhere; a run made in Python has no command.
 
     `own_code` has the SHA-256 of every file from outside the package, by its path.
@@ -45,7 +42,7 @@ def note_end(path: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def _machine() -> dict[str, Any]:
+def _machine() -> Json:
     """Return the software and the machine of this process."""
     from importlib.metadata import PackageNotFoundError, version
 

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from folkman.record.json_file import Json, Table
+    from folkman.record.scene import Scene
+    from folkman.report.notebook import Animation, Drawing
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
 __all__ += [
@@ -85,9 +93,7 @@ class Run:
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
-    scene: Any = (
-        None  # where nodes were and what was on the air, frame by frame: `folkman.record.scene`
-    )
+    scene: "Scene | None" = None  # where nodes were and what was on the air, frame by frame
 
     def column(self, name: str) -> list[float]:
         """Return one axis or metric over the recorded slots."""
@@ -101,26 +107,26 @@ class Run:
         """Return the last value of one axis or metric."""
         return self.column(name)[-1] if self.rows else nan
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> "Json":
         """Return the run's line of `summary.json`; a value that is not finite becomes None, as JSON has no NaN."""
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa")
-        head: dict[str, Any] = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
+        head = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
         return head | {name: jsonable(self.last(name)) for name in names} | {"status": self.status}
 
-    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Any:
+    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> "Drawing":
         """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""
         from folkman.report import notebook
 
         return notebook.plot([self], x, y, style)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pd.DataFrame":
         """Return one row a recorded slot as a pandas data frame."""
         from folkman.report import notebook
 
         return notebook.to_pandas([self])
 
-    def animate(self, paint: str | None = None, frames: int = 30) -> Any:
+    def animate(self, paint: str | None = None, frames: int = 30) -> "Animation":
         """Return the map of the network over time; a notebook shows it, `.save("map.gif")` writes it."""
         from folkman.report import notebook
 
@@ -165,12 +171,12 @@ def jsonable(value: float) -> float | int | None:
     return int(value) if float(value).is_integer() else float(value)
 
 
-def known(row: Mapping[str, Any]) -> dict[str, float]:
+def known(row: "Table") -> dict[str, float]:
     """Return the columns that this version knows; a value that is not there is not a number."""
     return {name: nan if row[name] is None else row[name] for name in COLUMNS if name in row}
 
 
-def read_table(path: Path, remedy: str) -> Any:
+def read_table(path: Path, remedy: str) -> "pa.Table":
     """Read a Parquet file of rows, or say that it is damaged and what to do."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -181,7 +187,7 @@ def read_table(path: Path, remedy: str) -> Any:
         raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
 
 
-def rows_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
+def rows_of(runs: Iterable[Run]) -> "list[Json]":
     """Return the rows of runs as `metrics.parquet` holds them."""
     heads = [
         ({"algorithm": run.algorithm, "label": run.label, "seed": run.seed}, run) for run in runs
@@ -189,7 +195,7 @@ def rows_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
     return [head | row for head, run in heads for row in run.rows]
 
 
-def runs_of(rows: Iterable[dict[str, Any]]) -> list[Run]:
+def runs_of(rows: "Iterable[Json]") -> list[Run]:
     """Return finished runs of the rows of `metrics.parquet`, in the order of their first appearance."""
     runs: dict[tuple[str, int], Run] = {}
     for row in rows:

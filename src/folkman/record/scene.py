@@ -1,8 +1,9 @@
 """The scene of a run: where its nodes were, who held how old a copy of whom, and who was on the air, frame by frame.
 
-A run keeps at most `MOST_FRAMES` frames, evenly over its recorded slots, in `network/RUN.npz` of its folder. Index
-order is [receiver, sender]. Around a server the last index is the server. What a network does not have is NaN (or -1
-for ages and slots): an abstract delay law has neither positions nor bandwidth.
+A run keeps at most `MOST_FRAMES` frames, evenly over its recorded slots, in `network/RUN.npz` of
+its folder. Index order is [receiver, sender]. Around a server the last index is the server. What a
+network does not have is NaN (or -1 for ages and slots): an abstract delay law has neither positions
+nor bandwidth.
 """
 
 import math
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.files import write_whole
+from folkman.record.json_file import Json
 from folkman.record.run import Run
 
 __all__ = [
@@ -107,7 +109,7 @@ def join(scenes: Sequence[Scene]) -> Scene:
     )
 
 
-def frame_json(scene: Scene, frame: int) -> dict[str, Any]:
+def frame_json(scene: Scene, frame: int) -> Json:
     """Return one frame as JSON can hold it."""
     fields = scene._asdict().items()
     return {name: plain(value if name in STATIC else value[frame]) for name, value in fields}
@@ -130,12 +132,7 @@ def save_scene(scene: Scene, path: Path) -> None:
     """Write a scene, whole or not at all."""
     arrays = {name: np.asarray(value) for name, value in scene._asdict().items()}
     path.parent.mkdir(exist_ok=True)
-    write_whole(path, partial(_write, arrays=arrays))
-
-
-def _write(part: Path, arrays: dict[str, NDArray]) -> None:
-    with part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    write_whole(path, partial(np.savez_compressed, allow_pickle=False, **arrays))
 
 
 def load_scene(path: Path) -> Scene | None:

@@ -1,8 +1,9 @@
 """Where jobs live: a store that many workers and many sweeps may share, and the folder of one sweep.
 
-A job's folder is named by its key, so two sweeps that ask for the same thing meet at the same place. Whoever runs a
-job holds an operating-system lock on it, which ends with the process however that ends; a job that ended is told by
-its `job.json`, which is written last and by rename. `docs/sweeps.md` lists the files.
+A job's folder is named by its key, so two sweeps that ask for the same thing meet at the same
+place. Whoever runs a job holds an operating-system lock on it, which ends with the process however
+that ends; a job that ended is told by its `job.json`, which is written last and by rename.
+`docs/sweeps.md` lists the files.
 """
 
 import errno
@@ -13,13 +14,12 @@ import socket
 import time
 import tomllib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from folkman.record.folder import JobFolder
-from folkman.record.json_file import FORMAT, now, read_json, write_json, write_text
+from folkman.record.json_file import FORMAT, Json, Table, now, read_json, write_json, write_text
 from folkman.record.run import ENDED, WAITING
 
 __all__ = ["BUSY", "DISK", "DISK_ERRORS", "Store", "SweepFolder", "claim", "ended", "store_id"]
@@ -37,7 +37,8 @@ def claim(lock: Path, patience_s: float = 0.0, *, shared: bool = False) -> Itera
 
     A `shared` claim suffers others of its kind.
 
-    Lock files are never deleted: one that is deleted while another waits for it would be held twice.
+    Lock files are never deleted: one that is deleted while another waits for it would be held
+    twice.
     """
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -75,7 +76,7 @@ def _locked(handle: int, until_s: float, how: int) -> bool:
             time.sleep(0.02)
 
 
-def ended(folder: Path) -> dict[str, Any] | None:
+def ended(folder: Path) -> Json | None:
     """Return the `job.json` of a job that need not run again."""
     job = JobFolder(folder)
     found = read_json(job.job)
@@ -100,7 +101,8 @@ def refuse_old(root: Path) -> None:
     """Refuse a folder with the packed results of folkman 0.1, and say how to convert it."""
     if (root / OLD_RESULTS).is_file():
         raise ValueError(
-            f"{root} was made by an earlier folkman; convert it: python -m folkman.record.convert {root}"
+            f"{root} was made by an earlier folkman; convert it: python -m folkman.record.convert "
+            f"{root}"
         )
 
 
@@ -145,13 +147,8 @@ class SweepFolder:
             raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
         if folder.definition.is_file():
             if folder.definition.read_text(encoding="utf-8") != definition:
-                share = (
-                    ""
-                    if "paper" in folder.asked()
-                    else (
-                        f", and add --store {folder.store_root} so that what is finished there is not run again"
-                    )
-                )
+                share = f", and add --store {folder.store_root} so that what is finished there is not run again"
+                share = "" if "paper" in folder.asked() else share
                 raise FileExistsError(f"{root} holds another sweep; choose another --out{share}")
             return folder
         refuse_old(root)
@@ -162,9 +159,8 @@ class SweepFolder:
                 f"expected a new or empty folder, {root} has content; choose another --out"
             )
         root.mkdir(parents=True, exist_ok=True)
-        if (
-            store is not None
-        ):  # known from the start: a sweep that dies before its first job still finds it again
+        # known from the start: a sweep that dies before its first job still finds it again
+        if store is not None:
             folder.write_index(
                 {"name": root.name, "axes": [], "metrics": [], "state": WAITING, "workers": []}, []
             )
@@ -189,13 +185,11 @@ class SweepFolder:
         ) as mine:  # a page that looks holds it for a moment
             if not mine:
                 holder = read_json(self.lock) or {}
-                how = (
-                    "--share K/N"
-                    if "paper" in self.asked()
-                    else f"--out ANOTHER --store {self.store_root}"
-                )
+                store = f"--out ANOTHER --store {self.store_root}"
+                how = "--share K/N" if "paper" in self.asked() else store
                 raise RuntimeError(
-                    f"{self.root} is in use by process {holder.get('pid')} on {holder.get('host')}; wait for it, "
+                    f"{self.root} is in use by process {holder.get('pid')} on "
+                    f"{holder.get('host')}; wait for it, "
                     f"or share its jobs: {how}"
                 )
             yield
@@ -209,16 +203,17 @@ class SweepFolder:
         """Return the digests of own code that the sweep was begun with."""
         return (read_json(self.index) or {}).get("own_code", {})
 
-    def read_index(self) -> dict[str, Any]:
+    def read_index(self) -> Json:
         """Read the index, or say that there is none."""
         found = read_json(self.index)
         if found is None:
             raise FileNotFoundError(
-                f"expected an index.json in {self.root}, there is none or it is damaged; make it: {self.again()}"
+                f"expected an index.json in {self.root}, there is none or it is damaged; make it: "
+                f"{self.again()}"
             )
         return found
 
-    def write_index(self, facts: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> None:
+    def write_index(self, facts: Table, jobs: Sequence[Table]) -> None:
         """Write how the sweep stands."""
         own = self.store_root == self.root / "jobs"
         store = {} if own else {"store": str(self.store_root.resolve())}
@@ -226,13 +221,11 @@ class SweepFolder:
             self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)}
         )
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Json:
         """Return what was asked for: the content of the definition; nothing if there is none."""
-        return (
-            tomllib.loads(self.definition.read_text(encoding="utf-8"))
-            if self.definition.is_file()
-            else {}
-        )
+        if not self.definition.is_file():
+            return {}
+        return tomllib.loads(self.definition.read_text(encoding="utf-8"))
 
     def again(self) -> str:
         """Return the command that goes on with this folder."""
@@ -242,11 +235,11 @@ class SweepFolder:
         more = f" --iterations {asked['iterations']}" if "iterations" in asked else ""
         return f"folkman reproduce all --paper {asked['paper']} --size {asked['size']}{more} --out {self.root}"
 
-    def read_measured(self) -> list[dict[str, Any]]:
+    def read_measured(self) -> list[Json]:
         """Read what a paper's own code measured; nothing if it has not."""
         return (read_json(self.measured) or {"rows": []})["rows"]
 
-    def write_measured(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def write_measured(self, rows: Sequence[Table]) -> None:
         """Write what a paper's own code measured."""
         write_json(self.measured, {"rows": list(rows)})
 

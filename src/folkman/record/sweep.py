@@ -1,13 +1,14 @@
 """A sweep folder as it stands: what a report and a live page read of it, finished or not."""
 
 import fcntl
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from folkman.record.cluster import refuse_cluster
 from folkman.record.folder import JobFolder, RunFolder
-from folkman.record.json_file import read_json
+from folkman.record.json_file import Json, Table, read_json
 from folkman.record.run import ENDED, FAILED, FINISHED, RUNNING, Run, known, read_table, runs_of
 from folkman.record.store import SweepFolder, refuse_old
 
@@ -18,12 +19,12 @@ class Sweep(NamedTuple):
     """A sweep folder as it stands."""
 
     folder: SweepFolder
-    facts: dict[str, Any]  # index.json
+    facts: Json  # index.json
     text: str  # sweep.toml
     runs: list[Run]  # of the jobs that have rows, labelled by their arm
 
     @property
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self) -> list[Json]:
         """Return the jobs of the index."""
         return [job for job in self.facts.get("jobs", []) if isinstance(job, dict)]
 
@@ -31,18 +32,17 @@ class Sweep(NamedTuple):
 def is_sweep(root: Path) -> bool:
     """Tell a sweep folder from a run folder; refuse what is neither."""
     refuse_old(root)
+    refuse_cluster(root)
     folder = SweepFolder(root)
     if folder.index.is_file() or folder.definition.is_file():
         return True
     if RunFolder(root).config.is_file():
         return False
     what = "neither" if root.is_dir() else "no folder"
-    raise FileNotFoundError(
-        f"expected a run or a sweep folder, {root} is {what}; check the path",
-    )
+    raise FileNotFoundError(f"expected a run or a sweep folder, {root} is {what}; check the path")
 
 
-def job_folder(folder: SweepFolder, job: Mapping[str, Any]) -> JobFolder:
+def job_folder(folder: SweepFolder, job: Table) -> JobFolder:
     """Return the folder of a job of the index."""
     return JobFolder(folder.root / str(job.get("folder")))
 
@@ -51,9 +51,8 @@ def is_held(folder: SweepFolder) -> bool:
     """Tell whether a process sweeps a folder; where that cannot be told, its index is believed."""
     with suppress(OSError), folder.lock.open("rb") as lock:
         try:
-            fcntl.flock(
-                lock, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # also seen while several share the folder
+            # also seen while several share the folder
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         return False
@@ -72,8 +71,7 @@ def read_sweep(root: Path) -> Sweep:
 def _gathered(sweep: Sweep) -> list[Run]:
     """Return the runs of `results.parquet`, each with the state and the message of its job."""
     remedy = f"make it again: {sweep.folder.again()}"
-    rows = read_table(sweep.folder.results, remedy).to_pylist()
-    runs = runs_of(map(_labelled, rows))
+    runs = runs_of_arms(read_table(sweep.folder.results, remedy).to_pylist())
     jobs = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
     for run in runs:
         job = jobs.get((run.label, run.seed), {})
@@ -81,9 +79,12 @@ def _gathered(sweep: Sweep) -> list[Run]:
     return runs
 
 
-def _labelled(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of the gathered table as one of a run, which is labelled by its arm."""
-    return {"algorithm": row["algorithm"], "label": row["arm"], "seed": row["seed"]} | known(row)
+def runs_of_arms(rows: Sequence[Json]) -> list[Run]:
+    """Return the runs of a gathered table, each labelled by its arm."""
+    return runs_of(
+        {"algorithm": row["algorithm"], "label": row["arm"], "seed": row["seed"]} | known(row)
+        for row in rows
+    )
 
 
 def _job_by_job(sweep: Sweep) -> list[Run]:

@@ -1,8 +1,7 @@
 """What a sweep found, gathered: all rows of all its jobs in one tidy table, and arms to compare."""
 
 import json
-from collections.abc import Mapping, Sequence
-from math import nan
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import pyarrow.parquet as pq
 from folkman.checks import require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, Run, read_table
+from folkman.record.json_file import Table
+from folkman.record.run import AXES, ENDED, METRICS, Run, known, read_table
 from folkman.record.store import SweepFolder
-from folkman.record.sweep import is_sweep
+from folkman.record.sweep import is_sweep, runs_of_arms
 
 __all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results"]
 
@@ -40,22 +40,23 @@ LEADING = ("algorithm", "label", "seed")
 def gather(folder: SweepFolder) -> pa.Table:
     """Return all rows of the jobs that ended, in the order of the index.
 
-    Rows of a job whose folder is gone are taken from the table that is there. A reproduction keeps fewer columns.
+    Rows of a job whose folder is gone are taken from the table that is there. A reproduction keeps
+    fewer columns.
     """
     index = folder.read_index()
     jobs = [job for job in index["jobs"] if job["state"] in ENDED]
-    known, tables = {}, []
+    before, tables = {}, []
     for job in jobs:
         path = RunFolder(folder.root / job["folder"]).metrics
         if path.is_file():
             tables.append(_tidy(read_table(path, "delete its folder and resume"), job))
             continue
-        known = known or _by_job(folder)
+        before = before or _by_job(folder)
         require(
-            job["key"] in known,
+            job["key"] in before,
             f"the job {job['arm']}, seed {job['seed']} has ended, there is no {path}; resume",
         )
-        tables.append(known[job["key"]])
+        tables.append(before[job["key"]])
     if not tables:
         return pa.table({})
     values = {axis: [job["settings"].get(axis) for job in jobs] for axis in index["axes"]}
@@ -66,9 +67,8 @@ def gather(folder: SweepFolder) -> pa.Table:
         )
     counts = [table.num_rows for table in tables]
     for position, axis in enumerate(index["axes"]):
-        name = (
-            axis if axis not in whole.column_names else f"set.{axis}"
-        )  # `slots` is a column already
+        # `slots` is a column already
+        name = axis if axis not in whole.column_names else f"set.{axis}"
         whole = whole.add_column(1 + position, name, _column(values[axis], counts))
     return whole
 
@@ -84,7 +84,7 @@ def _by_job(folder: SweepFolder) -> dict[str, pa.Table]:
     return {key: kept.filter(pc.field("job") == key) for key in keys}
 
 
-def _tidy(rows: pa.Table, job: Mapping[str, Any]) -> pa.Table:
+def _tidy(rows: pa.Table, job: Table) -> pa.Table:
     """Return the rows of a job behind the names of its arm and key."""
     named = rows.add_column(0, "arm", pa.array([job["arm"]] * rows.num_rows))
     return named.add_column(1 + len(LEADING), "job", pa.array([job["key"]] * rows.num_rows))
@@ -92,19 +92,15 @@ def _tidy(rows: pa.Table, job: Mapping[str, Any]) -> pa.Table:
 
 def _column(values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
     """Return an axis as a column: numbers and truths as such, whatever is mixed or a table as JSON text."""
-    known = [value for value in values if value is not None]
-    kinds = {type(value) for value in known}
-    plain: list[Any] = list(values)
+    kinds = {type(value) for value in values if value is not None}
+    plain: Sequence[object] = values
     if kinds == {int, float}:
         plain = [None if value is None else float(value) for value in values]
     elif not (len(kinds) <= 1 and kinds <= {int, float, bool, str}):
-        plain = [
-            None if v is None else v if isinstance(v, str) else json.dumps(v, sort_keys=True)
-            for v in values
-        ]
-    return pa.array(
-        [value for value, count in zip(plain, counts, strict=True) for _ in range(count)]
-    )
+        as_is = (str, type(None))
+        plain = [v if isinstance(v, as_is) else json.dumps(v, sort_keys=True) for v in values]
+    repeated = zip(plain, counts, strict=True)
+    return pa.array([value for value, count in repeated for _ in range(count)])
 
 
 def save_results(folder: SweepFolder) -> None:
@@ -115,16 +111,11 @@ def save_results(folder: SweepFolder) -> None:
 
 def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
     """Return the rows of a table by job; a value that is not there is not a number."""
-    path = SweepFolder(root).results
-    if not path.is_file():
-        return {}
-    columns = read_table(path, "make it again: what is finished is not run again").to_pydict()
-    names, rows = [name for name in columns if name in COLUMNS], {}
-    for index, key in enumerate(columns.get("job", [])):
-        row = {
-            name: nan if columns[name][index] is None else columns[name][index] for name in names
-        }
-        rows.setdefault(key, []).append(row)
+    path, rows = SweepFolder(root).results, {}
+    if path.is_file():
+        table = read_table(path, "make it again: what is finished is not run again")
+        for row in table.to_pylist():
+            rows.setdefault(row["job"], []).append(known(row))
     return rows
 
 
@@ -132,13 +123,14 @@ def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
     """Read sweep and run folders: arm -> seed -> run. With several folders, an arm is named with its folder."""
     require(
         len({root.resolve() for root in roots}) == len(roots),
-        "each folder can be compared once; one came twice",
+        "each folder can be given once; one came twice",
     )
     found: dict[str, dict[int, Run]] = {}
     short = len({root.name for root in roots}) == len(roots)
     for root in roots:
         for run in _runs(root):
             arm = f"{run.label} ({root.name if short else root})" if len(roots) > 1 else run.label
+            run.label = arm
             found.setdefault(arm, {})[run.seed] = run
     return found
 
@@ -148,11 +140,6 @@ def _runs(root: Path) -> list[Run]:
     if not is_sweep(root):
         return RunFolder.open(root).load_results()
     folder = SweepFolder.open(root)
-    runs: dict[tuple[str, int], Run] = {}
-    for row in gather(folder).to_pylist():
-        run = runs.setdefault(
-            (row["arm"], row["seed"]), Run(row["algorithm"], row["arm"], row["seed"])
-        )
-        run.rows.append({key: value for key, value in row.items() if key in COLUMNS})
+    runs = runs_of_arms(gather(folder).to_pylist())
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
-    return list(runs.values())
+    return runs

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.report.figures import COLOURS, STYLES, new_figure
+from folkman.record.json_file import Json
+from folkman.report.figures import COLOURS, STYLES, finish, new_figure
+from folkman.report.scenes import draw_link, draw_surroundings, frame_map, number_nodes
+from folkman.report.tables import screen_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,42 +38,12 @@ class Picture(Protocol):
 
 def print_survey(survey: Any, *, quiet: bool) -> None:
     """Print a line a threshold and allocation: mean and 95 % half-width; on the error stream if `quiet`."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in (
-        "threshold",
-        "allocation",
-        "P(link)",
-        "P(node)",
-        "Gamma_T",
-        "median",
-        "p95",
-        "Gamma_W",
-        "age",
-        "p95",
-    ):
-        table.add_column(name, justify="left" if name == "allocation" else "right", no_wrap=True)
-    for row in survey.rows:
-        half = row["ci95"]
-        bound = (
-            "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""
-        )  # some pairs have not met: see planning
-        threshold = row["threshold_db"]
-        table.add_row(
-            f"{threshold if isinstance(threshold, str) else format(threshold, 'g')} dB",
-            row["allocation"],
-            _cell(row["p_link"], half["p_link"]),
-            _cell(row["p_node"], half["p_node"]),
-            _cell(row["gamma_t"]["mean"], half["gamma_t"]["mean"]),
-            _cell(row["gamma_t"]["median"], None),
-            _cell(row["gamma_t"]["p95"], None),
-            bound + _cell(row["gamma_w"]["mean"], half["gamma_w"]["mean"]),
-            bound + _cell(row["age"]["mean"], half["age"]["mean"]),
-            bound + _cell(row["age"]["p95"], None),
-        )
+    headings = ("threshold", "allocation", "P(link)", "P(node)", "Gamma_T", "median", "p95")
+    table = screen_table(
+        "rlrrrrrrrr", (*headings, "Gamma_W", "age", "p95"), map(_cells, survey.rows)
+    )
     console = Console(stderr=quiet, width=None if Console().is_terminal else 150)
     first = survey.rows[0]
     quantiles = "/".join(_cell(first["sinr_db"][q], None) for q in ("p5", "p50", "p95"))
@@ -86,6 +59,24 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
         console.print(f"note: {note}", highlight=False)
 
 
+def _cells(row: Json) -> list[str]:
+    """Return a line of the survey; where some pairs have not met, waiting and ages are at least so long."""
+    half, threshold = row["ci95"], row["threshold_db"]
+    bound = "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""
+    return [
+        f"{threshold if isinstance(threshold, str) else format(threshold, 'g')} dB",
+        row["allocation"],
+        _cell(row["p_link"], half["p_link"]),
+        _cell(row["p_node"], half["p_node"]),
+        _cell(row["gamma_t"]["mean"], half["gamma_t"]["mean"]),
+        _cell(row["gamma_t"]["median"], None),
+        _cell(row["gamma_t"]["p95"], None),
+        bound + _cell(row["gamma_w"]["mean"], half["gamma_w"]["mean"]),
+        bound + _cell(row["age"]["mean"], half["age"]["mean"]),
+        bound + _cell(row["age"]["p95"], None),
+    ]
+
+
 def _cell(value: float | None, half: float | None) -> str:
     if value is None:
         return "-"
@@ -96,55 +87,21 @@ def draw_map(picture: Picture) -> "Figure":
     """Draw nodes, the links scheduled in one block coloured by SINR, and the interferers around."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.patches import Circle
 
     figure, axes = new_figure(4.6, 3.8)
     nodes, linked = picture.nodes_m, picture.linked
     reach_m = MAP_RADIUS * picture.cell_radius_m
-    cell = Circle(
-        (0, 0), picture.cell_radius_m, fill=False, edgecolor="0.45", linewidth=1.0, label="cell"
-    )
-    axes.add_patch(cell)
     axes.scatter([0], [0], marker="^", s=30, color="0.35", label="base station")
     near = np.abs(picture.interferers_m).max(axis=1, initial=0.0) < reach_m
-    outside = picture.interferers_m[near]
-    axes.scatter(
-        outside[:, 0],
-        outside[:, 1],
-        marker="x",
-        s=14,
-        color="0.55",
-        linewidth=0.8,
-        label="interferers",
-    )
+    draw_surroundings(axes, picture.cell_radius_m, picture.interferers_m[near])
     shades = ScalarMappable(Normalize(*_span(picture.sinr_db[linked])), "viridis")
     for rx, tx in np.argwhere(linked):
-        arrow = {
-            "arrowstyle": "-|>",
-            "color": shades.to_rgba(picture.sinr_db[rx, tx]),
-            "linewidth": 1.4,
-        }
-        arrow |= {
-            "connectionstyle": "arc3,rad=0.15",
-            "shrinkA": 4,
-            "shrinkB": 4,
-        }  # bent: both ways can be seen
-        axes.annotate("", nodes[rx], nodes[tx], arrowprops=arrow)
+        draw_link(axes, nodes, rx, tx, shades.to_rgba(picture.sinr_db[rx, tx]))
     if linked.any():
         figure.colorbar(shades, ax=axes, label="SINR of scheduled links (dB)", shrink=0.85)
-    axes.scatter(
-        nodes[:, 0], nodes[:, 1], s=36, color=COLOURS[1], zorder=3, label="nodes", edgecolor="white"
-    )
-    for index, (x, y) in enumerate(nodes):
-        axes.annotate(
-            str(index), (x, y), textcoords="offset points", xytext=(5, 4), fontsize="small"
-        )
-    axes.set_xlim(-reach_m, reach_m)
-    axes.set_ylim(-reach_m, reach_m)
-    axes.set_aspect("equal")
-    axes.set_xlabel("x (m)")
-    axes.set_ylabel("y (m)")
-    axes.legend(frameon=False, fontsize="x-small", loc="upper right")
+    axes.scatter(*nodes.T, s=36, color=COLOURS[1], zorder=3, label="node", edgecolor="white")
+    number_nodes(axes, nodes)
+    frame_map(axes, reach_m, placed=True)
     return figure
 
 
@@ -158,22 +115,11 @@ def draw_ages(picture: Picture) -> "Figure":
     count = picture.ages.shape[1]
     others = [(rx, tx) for rx in range(count) for tx in range(count) if rx != tx]
     order = sorted(others, key=lambda pair: float(picture.ages[:, pair[0], pair[1]].mean()))
-    chosen = (
-        [order[i] for i in sorted({0, len(order) // 2, int(0.8 * len(order))})] if order else []
-    )
-    for index, (rx, tx) in enumerate(chosen):
-        line = picture.ages[:, rx, tx]
-        axes.plot(
-            line,
-            color=COLOURS[index],
-            linestyle=STYLES[index],
-            linewidth=1.2,
-            label=f"node {rx}'s copy of node {tx}",
-        )
-    axes.set_xlabel("slot")
-    axes.set_ylabel("age (slots)")
-    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    if chosen:
+    shown = sorted({0, len(order) // 2, int(0.8 * len(order))}) if order else []
+    for index, (rx, tx) in enumerate(order[i] for i in shown):
+        look: Json = {"color": COLOURS[index], "linestyle": STYLES[index], "linewidth": 1.2}
+        axes.plot(picture.ages[:, rx, tx], label=f"node {rx}'s copy of node {tx}", **look)
+    finish(axes, "slot", "age (slots)")
+    if order:
         axes.legend(frameon=False, fontsize="x-small", loc="upper left")
     return figure

@@ -1,32 +1,26 @@
 """Arms side by side: mean and interval of each metric, paired differences, and the winner, as text, Markdown or LaTeX.
 
-A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is that of the mean of
-the differences, which is narrower than the two arms' own intervals suggest. The best mean wins; an arm whose difference
-from the winner has an interval that contains 0 is tied with it. Intervals are not adjusted for the number of arms.
+A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is
+that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
+best mean wins; an arm whose difference from the winner has an interval that contains 0 is tied with
+it. Intervals are not adjusted for the number of arms.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folkman.checks import nearest, require
+from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run, jsonable
 from folkman.report.statistics import half_width
+from folkman.report.tables import COLUMNS, markdown_table, spread
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "render"]
 
 HIGHER_IS_BETTER = frozenset({"test_accuracy", "node_test_accuracy", "kappa"})
 """Of all other metrics less is better."""
-
-HEADINGS = {
-    "train_loss": "train loss",
-    "test_loss": "test loss",
-    "test_accuracy": "accuracy",
-    "optimum_distance": "from optimum",
-    "mean_age": "age",
-}
 
 
 class Cell(NamedTuple):
@@ -49,7 +43,7 @@ class ArmTable(NamedTuple):
     references: Mapping[str, str]  # metric -> the arm that differences are taken from
     cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""
         found = []
         for (arm, metric), cell in self.cells.items():
@@ -127,7 +121,7 @@ def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, w
         rank = "" if abs(to_winner) > winner_half else "tied"  # one seed tells nobody apart
     if arm == reference:
         difference, half = float("nan"), float("nan")
-    return Cell(mean, _half(own), difference, half, len(own), paired, rank)
+    return Cell(mean, float(half_width(own)), difference, half, len(own), paired, rank)
 
 
 def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[float, float, int]:
@@ -136,37 +130,21 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[float, floa
     if not seeds:
         return float("nan"), float("nan"), 0
     differences = np.array([a[seed] - b[seed] for seed in seeds])
-    return float(np.mean(differences)), _half(differences), len(seeds)
-
-
-def _half(values: NDArray[np.float64]) -> float:
-    return float(half_width(values[:, None])[0])
-
-
-def _number(value: float, half: float) -> str:
-    if not np.isfinite(value):
-        return "-"
-    text = f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3g}"
-    return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
+    return float(differences.mean()), float(half_width(differences)), len(seeds)
 
 
 def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     """Return heading and lines as text; `mark` has a template for each rank."""
     head, lines = ["arm"], [[arm] for arm in found.arms]
     for metric in found.metrics:
-        title = HEADINGS.get(metric, metric.replace("_", " "))
+        title = COLUMNS.get(metric, metric.replace("_", " "))
         head += [title, f"{title}: difference"]
         for line, arm in zip(lines, found.arms, strict=True):
             cell = found.cells[arm, metric]
-            delta = _number(cell.difference, cell.difference_half)
-            shown = (
-                ""
-                if arm == found.references[metric]
-                else delta
-                if delta.startswith("-")
-                else f"+{delta}"
-            )
-            line += [mark[cell.rank].format(_number(cell.mean, cell.half)), shown]
+            delta = spread(cell.difference, cell.difference_half)
+            sign = "" if delta.startswith("-") else "+"
+            shown = "" if arm == found.references[metric] else sign + delta
+            line += [mark[cell.rank].format(spread(cell.mean, cell.half)), shown]
     return head, lines
 
 
@@ -195,9 +173,7 @@ def as_text(found: ArmTable) -> str:
 def as_markdown(found: ArmTable) -> str:
     """Return a table of Markdown; the winner is bold, what is tied with it in italics."""
     head, lines = _table(found, {"winner": "**{}**", "tied": "*{}*", "": "{}"})
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in [head, *lines]]
-    rule = ["---", *(["---:"] * (len(head) - 1))]
-    body = "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+    body = markdown_table(head, lines, numbers=True)
     return f"{body}\n\nBold: best; italics: tied with it; {_note(found)}."
 
 
@@ -211,18 +187,8 @@ def as_latex(found: ArmTable) -> str:
     body = [" & ".join(row) + r" \\" for row in rows]
     note = f"% bold: best; underlined: tied with it; {_note(found)}"
     start = f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}"
-    return "\n".join(
-        [
-            note,
-            start,
-            r"\toprule",
-            body[0],
-            r"\midrule",
-            *body[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+    top = [note, start, r"\toprule", body[0], r"\midrule"]
+    return "\n".join([*top, *body[1:], r"\bottomrule", r"\end{tabular}"])
 
 
 def _escaped(text: str) -> str:

@@ -1,37 +1,53 @@
 """Figures: curves with intervals, and who holds which labels.
 
-Colours are Okabe and Ito's, which people with any colour vision tell apart; line styles differ as well, so that a
-black-and-white print still reads.
+Colours are Okabe and Ito's, which people with any colour vision tell apart; line styles differ as
+well, so that a black-and-white print still reads.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.files import write_whole
+from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_target", "draw_curves", "draw_labels", "new_figure", "save"]
+__all__ = [
+    "check_target",
+    "draw_curves",
+    "draw_labels",
+    "finish",
+    "name_curves",
+    "new_figure",
+    "room_for_names_in",
+    "save",
+    "shades_of",
+]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
+BESIDE: Json = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0}
+"""Where the names of curves are that do not fit among them."""
 FEW = 6
 """Curves whose names fit among them; those of more stand beside the figure."""
+NAME_IN = 0.16
+"""The height of a name beside the curves, in inches."""
 SHARES = ("test_accuracy", "node_test_accuracy", "kappa")
 """Metrics that are at most 1."""
 RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
 
 
-def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Any]":
+def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Axes]":
     """Return a figure that belongs to no window: safe in threads, scripts and servers."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -47,20 +63,19 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     for given in (x, y):
         if given not in names:
             raise ValueError(
-                f"no column '{given}'; an axis is one of {', '.join(AXES)}, a metric of {', '.join(METRICS)}"
+                f"no column '{given}'; an axis is one of {', '.join(AXES)}, a metric of "
+                f"{', '.join(METRICS)}"
             )
     found = curves(runs, x, y)
     if not any(np.isfinite(curve.mean).any() for curve in found):
         raise ValueError(
             f"these runs have no '{y}': their problem does not define it; choose another metric"
         )
-    many = len(found) > FEW
-    figure, axes = new_figure(6.6 if many else 4.6, 3.6 if many else 3.2)
+    figure, axes = new_figure(4.6, 3.2)
     for index, curve in enumerate(found):
         colour = COLOURS[index % len(COLOURS)]
-        style = STYLES[
-            (index + index // len(COLOURS)) % len(STYLES)
-        ]  # a colour that returns has another style
+        # a colour that returns has another style
+        style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]
         axes.plot(
             curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label
         )
@@ -75,26 +90,44 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
     seeds = {curve.num_seeds for curve in found}
     band = ", 95 % interval" if min(seeds) >= FEWEST_FOR_AN_INTERVAL else ""
     noted = f"mean of {max(seeds)} seeds{band}" if min(seeds) > 1 else ""
-    axes.set_xlabel(names[x])
-    axes.set_ylabel(names[y])
-    axes.set_title(noted, fontsize="small", color="0.35")
-    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    beside = (
-        {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0} if many else {}
-    )
-    axes.legend(frameon=False, fontsize="x-small" if many else "small", **beside)
+    finish(axes, names[x], names[y], noted)
+    name_curves(figure, axes, len(found))
     return figure
 
 
-def _bound(axes: Any, found: Sequence[Curve], metric: str) -> None:
+def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) -> None:
+    """Label axes, and take away what does not tell anything."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title, fontsize="small", color="0.35")
+    if grid:
+        axes.grid(visible=True, alpha=0.3, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def name_curves(figure: "Figure", axes: "Axes", count: int) -> None:
+    """Write the names among few curves; those of many beside them, in a figure high enough for all."""
+    if count <= FEW:
+        axes.legend(frameon=False, fontsize="small")
+        return
+    axes.legend(frameon=False, fontsize="x-small", **BESIDE)
+    figure.set_size_inches(6.6, max(3.6, room_for_names_in(figure)))
+
+
+def room_for_names_in(figure: "Figure") -> float:
+    """Return how high a figure must be, in inches, for the names that stand beside its curves."""
+    legends = filter(None, (axes.get_legend() for axes in figure.axes))
+    names = max((len(legend.get_texts()) for legend in legends), default=0)
+    return NAME_IN * names if names > FEW else 0.0
+
+
+def _bound(axes: "Axes", found: Sequence[Curve], metric: str) -> None:
     """Let wide intervals of few seeds leave the figure, rather than press its curves flat or pass what can be."""
     means = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
     room = 0.5 * float(np.ptp(means)) or 1.0
     low, high = axes.get_ylim()
-    least = (
-        -0.02 * float(means.max()) if means.min() >= 0 else -np.inf
-    )  # no metric that is positive has a negative mean
+    # no metric that is positive has a negative mean
+    least = -0.02 * float(means.max()) if means.min() >= 0 else -np.inf
     most = 1.02 if metric in SHARES else np.inf
     axes.set_ylim(
         max(low, least, float(means.min()) - room), min(high, most, float(means.max()) + room)
@@ -106,28 +139,21 @@ def draw_labels(counts: NDArray[np.integer]) -> "Figure":
     nodes, classes = counts.shape
     figure, axes = new_figure(4.6, max(1.6, 0.28 * nodes + 1.0))
     left = np.zeros(nodes)
-    shades = _shades(classes)
+    shades = shades_of(classes)
     for label in range(classes):
-        axes.barh(
-            np.arange(nodes),
-            counts[:, label],
-            left=left,
-            color=shades[label],
-            label=str(label),
-            height=0.8,
-        )
+        look: Json = {"color": shades[label], "label": str(label), "height": 0.8}
+        axes.barh(np.arange(nodes), counts[:, label], left=left, **look)
         left += counts[:, label]
     axes.set_yticks(np.arange(nodes))
     axes.invert_yaxis()
-    axes.set_xlabel("samples")
-    axes.set_ylabel("node")
-    axes.spines[["top", "right"]].set_visible(False)
+    finish(axes, "samples", "node", grid=False)
     axes.legend(title="label", fontsize="x-small", title_fontsize="x-small", ncols=1, frameon=False,
                 bbox_to_anchor=(1.0, 1.0), loc="upper left", labelspacing=0.2)  # fmt: skip
     return figure
 
 
-def _shades(count: int) -> NDArray[np.float64]:
+def shades_of(count: int) -> NDArray[np.float64]:
+    """Return so many colours (colour, rgba) from dark to light."""
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(0.0, 1.0, count))
@@ -151,17 +177,11 @@ def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) 
     written = []
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
-        notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(
-            kind
-        )  # same runs, same bytes
-        with rc_context(
-            {"svg.hashsalt": "folkman", "pdf.fonttype": 42}
-        ):  # TrueType: submission systems refuse Type 3
-            write_whole(
-                target,
-                partial(
-                    figure.savefig, dpi=figure.dpi if figure.dpi > 200 else 200, metadata=notes
-                ),
-            )
+        # same runs, same bytes
+        notes = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)
+        # TrueType: submission systems refuse Type 3
+        with rc_context({"svg.hashsalt": "folkman", "pdf.fonttype": 42}):
+            dpi = max(figure.dpi, 200)
+            write_whole(target, partial(figure.savefig, dpi=dpi, metadata=notes))
         written.append(target)
     return written

@@ -1,26 +1,32 @@
 """HTML that stands alone: no network, no script, figures as vector drawings within the page.
 
-Drawings take the colour of the text around them, so that one page serves light and dark, screen and paper.
+Drawings take the colour of the text around them, so that one page serves light and dark, screen and
+paper.
 """
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
     "Keep",
+    "Markup",
     "Section",
+    "commands",
     "details",
     "drawing",
     "escape",
     "facts",
     "figure_block",
+    "grid",
     "page",
     "preformatted",
     "table",
@@ -31,6 +37,12 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 
 Keep: TypeAlias = Callable[[str, "Figure", str], None]
 """Given the name, the figure and the SVG text of what is drawn for a page."""
+
+
+class Markup(str):
+    """HTML, in a table whose other cells are plain text."""
+
+    __slots__ = ()
 
 
 class Section(NamedTuple):
@@ -96,13 +108,23 @@ def table(
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
     lines = [
         ('<tr class="best">' if index == best else "<tr>")
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        + "".join(f"<td>{cell if isinstance(cell, Markup) else escape(cell)}</td>" for cell in row)
         + "</tr>"
         for index, row in enumerate(rows)
     ]
     body = "".join(lines)
     kind = ' class="words"' if words else ""
     return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def grid(blocks: Sequence[str]) -> str:
+    """Return figures side by side, as many as fit."""
+    return f'<div class="figures">{"".join(blocks)}</div>' if blocks else ""
+
+
+def commands(lines: Mapping[str, str]) -> str:
+    """Return what a reader may type, under what it does; empty commands are left out."""
+    return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines.items() if text)
 
 
 def preformatted(text: str) -> str:
@@ -127,11 +149,7 @@ def drawing(name: str, figure: "Figure", description: str, keep: Keep | None = N
 
     text = io.StringIO()
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        options: dict[str, Any] = {
-            "bbox_inches": "tight",
-            "pad_inches": 0.03,
-            "metadata": {"Date": None},
-        }
+        options: Json = {"bbox_inches": "tight", "pad_inches": 0.03, "metadata": {"Date": None}}
         figure.savefig(text, format="svg", transparent=True, **options)
     if keep is not None:
         keep(name, figure, text.getvalue())

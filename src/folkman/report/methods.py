@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any
 
 from folkman.builders import find_methods
+from folkman.record.json_file import Json
 
 __all__ = ["bibtex", "describe_price", "print_methods"]
 
@@ -34,14 +34,8 @@ def _field(entry: str, name: str) -> str:
 
 def _authors(entry: str) -> str:
     names = [name.split(",")[0].strip() for name in _field(entry, "author").split(" and ")]
-    people = (
-        names[0]
-        if len(names) == 1
-        else f"{names[0]} and {names[1]}"
-        if len(names) == 2
-        else f"{names[0]} et al."
-    )
-    return f"{people} {_field(entry, 'year')}"
+    most = " and ".join(names) if len(names) <= 2 else f"{names[0]} et al."
+    return f"{most} {_field(entry, 'year')}"
 
 
 def describe_price(price: Callable[[int, int], int]) -> str:
@@ -67,38 +61,25 @@ def describe_price(price: Callable[[int, int], int]) -> str:
     return " + ".join(shown + ([f"{rest:.0f}"] if abs(rest) > 0.5 else [])) or "0"
 
 
-def print_methods(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_methods(rows: Sequence[Json]) -> None:
     """Print a line a method."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
+
+    from folkman.report.tables import screen_table
 
     known = bibtex()
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in (
-        "name",
-        "paper",
-        "role",
-        "bits of a message",
-        "of an answer",
-        "bits of a round",
-        "assumes that",
-    ):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        paper = _authors(known[row["name"]]) if row["name"] in known else ""
-        table.add_row(
-            row["name"],
-            paper,
-            row["role"],
-            row["node_bits"],
-            row["server_bits"],
-            row["round_bits"],
-            row["assumes"],
-        )
+    headings = ("name", "paper", "role", "bits of a message", "of an answer", "bits of a round")
+    keys = ("role", "node_bits", "server_bits", "round_bits", "assumes")
+    lines = [
+        [row["name"], _authors(known[row["name"]]) if row["name"] in known else ""]
+        + [row[key] for key in keys]
+        for row in rows
+    ]
+    table = screen_table("ppppppp", (*headings, "assumes that"), lines)
     console = Console(width=None if Console().is_terminal else 150)
     console.print(table)
     console.print(
-        "d parameters of b bits: S = d b, a model. Broadcasts are counted once. BibTeX: folkman cite NAME",
+        "d parameters of b bits: S = d b, a model. Broadcasts are counted once. BibTeX: folkman "
+        "cite NAME",
         highlight=False,
     )

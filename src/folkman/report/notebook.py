@@ -6,14 +6,15 @@
     runs.to_pandas()
     runs[0].animate()
 
-`Run` has the same three methods; they live here, so that what a run leaves knows nothing of drawing.
+`Run` has the same three methods; they live here, so that what a run leaves knows nothing of
+drawing.
 """
 
 import base64
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from folkman.report.tables import final_rows
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
 __all__ = [
     "Animation",
@@ -68,7 +70,7 @@ class Drawing:
 class Animation:
     """A map over time, as pictures of one size."""
 
-    def __init__(self, pictures: Sequence[Any]) -> None:
+    def __init__(self, pictures: "Sequence[Image]") -> None:
         self.pictures = pictures
 
     def __len__(self) -> int:
@@ -84,7 +86,7 @@ class Animation:
         write_whole(target, lambda part: self._write(part, target.suffix[1:]))
         return target
 
-    def _write(self, target: Any, kind: str) -> None:
+    def _write(self, target: Path | io.BytesIO, kind: str) -> None:
         first, *rest = self.pictures
         first.save(
             target, format=kind, save_all=True, append_images=rest, duration=FRAME_MS, loop=0
@@ -159,7 +161,8 @@ def animate(run: Run, paint: str | None = None, frames: int = 30) -> Animation:
     scene = scene_of(run)
     if scene is None:
         raise ValueError(
-            f"'{run.label}' has kept nothing of its network; read it from a run folder, or between peers "
+            f"'{run.label}' has kept nothing of its network; read it from a run folder, or "
+            "between peers "
             "simulate with recording=Recording(timeline=True)"
         )
     colour = paint or best_paint(scene)
@@ -167,11 +170,11 @@ def animate(run: Run, paint: str | None = None, frames: int = 30) -> Animation:
     return Animation([_picture(scene, int(frame), colour) for frame in chosen])
 
 
-def _picture(scene: Scene, frame: int, paint: str) -> Any:
-    from PIL import Image
+def _picture(scene: Scene, frame: int, paint: str) -> "Image":
+    from PIL.Image import open as read_image
 
     figure, axes = new_figure(5.2, 4.2)
     paint_scene(figure, axes, scene, frame, paint)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=100)
-    return Image.open(data).convert("RGB")
+    return read_image(data).convert("RGB")

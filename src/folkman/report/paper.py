@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, curves
+from folkman.report.tables import markdown_table, screen_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.table import Table
 
@@ -46,7 +49,7 @@ class Judged(NamedTuple):
     verdict: str
     reason: str  # the numbers behind it
     figure: str  # where to look
-    readings: list[dict[str, Any]]  # every way to take it, decided
+    readings: list[Json]  # every way to take it, decided
 
 
 class Change(NamedTuple):
@@ -64,9 +67,9 @@ class Change(NamedTuple):
         """Return what became of it."""
         if self.was == self.now:
             return "alike"
-        return (
-            "decided" if self.was == "open" else "reopened" if self.now == "open" else "overturned"
-        )
+        if self.was == "open":
+            return "decided"
+        return "reopened" if self.now == "open" else "overturned"
 
 
 CHANGES = ("alike", "decided", "reopened", "overturned")
@@ -81,7 +84,7 @@ LETTERS_A_COLUMN = 44
 PLAIN = "#000000"
 """The colour of a method that has one curve."""
 
-LEGEND = {
+LEGEND: Json = {
     "loc": "upper center",
     "bbox_to_anchor": (0.5, -0.18),
     "ncols": 2,
@@ -104,8 +107,8 @@ Lines: TypeAlias = Mapping[str, str | Sequence[float]]
 def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lines) -> "Figure":
     """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval.
 
-    Losses are averaged as the audit compares them, by their logarithms. A curve looks the same in every panel, and is
-    drawn as far as those of the method `own` reach.
+    Losses are averaged as the audit compares them, by their logarithms. A curve looks the same in
+    every panel, and is drawn as far as those of the method `own` reach.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -134,7 +137,7 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
     return figure
 
 
-def _legend_size(row: Sequence[Any]) -> str:
+def _legend_size(row: "Sequence[Axes]") -> str:
     """Return the larger of two sizes in which the names of every panel, in two columns, are no wider than it."""
     widths = []
     for axes in row:
@@ -144,13 +147,14 @@ def _legend_size(row: Sequence[Any]) -> str:
     return "x-small" if max(widths) <= LETTERS_OF_LEGEND else "xx-small"
 
 
-def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, dict[str, Any]]:
+def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, Json]:
     """Return colour and line of every label, "method, case": a method has its line, and its cases have colours.
 
-    The cases of a method are numbered where they first appear, so that those of two methods that belong together (ten
-    nodes, ten times the step) have one colour. A method without cases is black.
+    The cases of a method are numbered where they first appear, so that those of two methods that
+    belong together (ten nodes, ten times the step) have one colour. A method without cases is
+    black.
     """
-    looks: dict[str, dict[str, Any]] = {}
+    looks: dict[str, Json] = {}
     for panel in panels:
         cases: dict[str, list[str]] = {}  # of each method, in order
         for label, method in {run.label: run.algorithm for run in panel.runs}.items():
@@ -165,9 +169,7 @@ def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, dict[str, Any]]:
     return looks
 
 
-def _draw_one(
-    axes: Any, panel: Panel, x: str, metric: str, looks: Mapping[str, dict[str, Any]]
-) -> None:
+def _draw_one(axes: "Axes", panel: Panel, x: str, metric: str, looks: Mapping[str, Json]) -> None:
     scale, back = (np.log, np.exp) if metric == "train_loss" else (np.asarray, np.asarray)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
         for curve in curves(panel.runs, x, metric, scale):
@@ -181,7 +183,7 @@ def _draw_one(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _bound(row: Sequence[Any]) -> None:
+def _bound(row: "Sequence[Axes]") -> None:
     """Show all means, on a logarithmic axis where they span much; an interval may be wider than there is to see."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -199,12 +201,7 @@ def _bound(row: Sequence[Any]) -> None:
 
 def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
     """Return a table of where each curve ends: mean and half of the 95 % interval, losses by their logarithms."""
-    lines = [
-        f"### {title}",
-        "",
-        "| panel | curve | draws | gradients | training loss | test accuracy |",
-    ]
-    lines += ["|---|---|---|---|---|---|"]
+    rows = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
         for panel in panels:
             losses, hits = (
@@ -215,58 +212,32 @@ def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
                 spread = f" (x or / {half:.2f})" if np.isfinite(half) else ""
                 around = f" +- {hit.half[-1]:.3f}" if np.isfinite(hit.half[-1]) else ""
                 shown = (panel.title, loss.label, str(loss.num_seeds), f"{loss.x[-1]:.0f}")
-                lines.append(
-                    "| "
-                    + " | ".join((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}"))
-                    + " |"
-                )
-    return "\n".join(lines) + "\n"
-
-
-def _table(title: str, columns: Sequence[str]) -> "Table":
-    """Return an empty table for a terminal; numbers and marks are not broken, text is."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left")
-    for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in ("claim", ""))
-    return table
+                rows.append((*shown, f"{middle:.3g}{spread}", f"{hit.mean[-1]:.3f}{around}"))
+    headings = ("panel", "curve", "draws", "gradients", "training loss", "test accuracy")
+    return f"### {title}\n\n{markdown_table(headings, rows)}\n"
 
 
 def claims_table(claims: Sequence[Judged], title: str) -> "Table":
-    """Return the verdicts, one line a claim."""
-    from rich.markup import escape
-
-    table = _table(title, ("claim", "where", "verdict", "because"))
-    for claim in claims:
-        table.add_row(claim.name, escape(claim.where), escape(claim.verdict), escape(claim.reason))
-    return table
+    """Return the verdicts, one line per claim."""
+    rows = [(claim.name, claim.where, claim.verdict, claim.reason) for claim in claims]
+    return screen_table("lppp", ("claim", "where", "verdict", "because"), rows, title)
 
 
 def score(claims: Sequence[Judged]) -> str:
     """Return how many claims came out how."""
-    kinds = [
-        next(verdict for verdict in VERDICTS if claim.verdict.startswith(verdict))
-        for claim in claims
-    ]
-    counts = ", ".join(
-        f"{kinds.count(verdict)} {verdict}"
-        for verdict in ("holds", "holds only if", "does not hold", "cannot be decided")
-    )
+    kinds = [next(filter(claim.verdict.startswith, VERDICTS)) for claim in claims]
+    shown = ("holds", "holds only if", "does not hold", "cannot be decided")
+    counts = ", ".join(f"{kinds.count(verdict)} {verdict}" for verdict in shown)
     return f"{len(claims)} claims: {counts}"
 
 
 def changes_table(changes: Sequence[Change], title: str) -> "Table":
     """Return what became of every reading, one line each."""
-    from rich.markup import escape
-
-    table = _table(title, ("claim", "reading", "before", "now", ""))
+    rows = []
     for each in changes:
         sides = (f"{each.was}: {each.was_says}", f"{each.now}: {each.now_says}")
-        table.add_row(each.claim, escape(each.reading), *map(escape, sides), each.kind)
-    return table
+        rows.append((each.claim, each.reading, *sides, each.kind))
+    return screen_table("lpppl", ("claim", "reading", "before", "now", ""), rows, title)
 
 
 def score_of_changes(changes: Sequence[Change]) -> str:
@@ -277,63 +248,34 @@ def score_of_changes(changes: Sequence[Change]) -> str:
 
 def changes_markdown(changes: Sequence[Change], title: str) -> str:
     """Return what became of every reading as a table; one that changed is in bold."""
-    lines = [f"{score_of_changes(changes)}, from {title}.", ""]
-    lines += ["| claim | reading | before | now |", "|---|---|---|---|"]
+    rows = []
     for each in changes:
         now = each.now if each.kind == "alike" else f"**{each.now}**"
-        cells = (
-            each.claim,
-            each.reading,
-            f"{each.was}: {each.was_says}",
-            f"{now}: {each.now_says}",
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+        before = f"{each.was}: {each.was_says}"
+        rows.append((each.claim, each.reading, before, f"{now}: {each.now_says}"))
+    table = markdown_table(("claim", "reading", "before", "now"), rows)
+    return f"{score_of_changes(changes)}, from {title}.\n\n{table}\n"
 
 
 def claims_markdown(claims: Sequence[Judged], title: str) -> str:
     """Return the table of claims, and under it every reading with its numbers."""
-    lines = [
-        f"{score(claims)}.",
-        "",
-        "| | claim | verdict | because | test | figure |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for claim in claims:
-        link = (
-            f"[{claim.figure}]({claim.figure})" if claim.figure.endswith(".png") else claim.figure
-        )
-        cells = (
-            claim.name,
-            f"{claim.text} ({claim.where})",
-            f"**{claim.verdict}**",
-            claim.reason,
-            claim.test,
-            link,
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", f"Every reading, from `{title}`:", ""]
-    lines += [
-        "| claim | reading | n | difference | 95 % interval | effect d | says |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for claim in claims:
-        for reading in claim.readings:
-            span = (
-                f"{_show(reading.get('low'))} to {_show(reading.get('high'))}"
-                if reading.get("n")
-                else ""
-            )
-            cells = (
-                claim.name,
-                reading["name"],
-                str(reading.get("n", "")),
-                _show(reading.get("mean")),
-                span,
-            )
-            cells += (_show(reading.get("effect")), reading["says"])
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+        figure = claim.figure
+        link = f"[{figure}]({figure})" if figure.endswith(".png") else figure
+        said = (f"{claim.text} ({claim.where})", f"**{claim.verdict}**", claim.reason)
+        rows.append((claim.name, *said, claim.test, link))
+    verdicts = markdown_table(("", "claim", "verdict", "because", "test", "figure"), rows)
+    headings = ("claim", "reading", "n", "difference", "95 % interval", "effect d", "says")
+    readings = [_reading_row(claim.name, each) for claim in claims for each in claim.readings]
+    below = f"Every reading, from `{title}`:\n\n{markdown_table(headings, readings)}"
+    return f"{score(claims)}.\n\n{verdicts}\n\n{below}\n"
+
+
+def _reading_row(claim: str, reading: Json) -> tuple[str, ...]:
+    mean, low, high, effect = (_show(reading.get(key)) for key in ("mean", "low", "high", "effect"))
+    span = f"{low} to {high}" if reading.get("n") else ""
+    return claim, reading["name"], str(reading.get("n", "")), mean, span, effect, reading["says"]
 
 
 def _show(value: float | None) -> str:

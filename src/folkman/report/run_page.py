@@ -1,29 +1,20 @@
 """The report of a run folder: headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from math import isfinite
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.record.folder import Contents
+from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
+from folkman.report import html
 from folkman.report.figures import draw_curves
-from folkman.report.html import (
-    Keep,
-    Section,
-    details,
-    escape,
-    facts,
-    figure_block,
-    page,
-    preformatted,
-    table,
-)
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
 from folkman.report.tables import final_rows
 
@@ -42,37 +33,78 @@ MOST_SCENES = 3
 """Algorithms whose cell is drawn; the tables have all."""
 
 
-def run_page(contents: Contents, keep: Keep | None = None) -> str:
+def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
     """Return the page of a run folder as it stands; `keep` is given every curve that is drawn for it."""
     begun = [run for run in contents.runs if run.rows]
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
     sections = [
-        Section("results", "Results", _results(begun)),
+        html.Section("results", "Results", _results(begun)),
         curves_section(begun, keep),
         *network_sections(begun),
-        Section(
-            "configuration", "Configuration", details(name, preformatted(contents.config_text))
+        html.Section(
+            "configuration",
+            "Configuration",
+            html.details(name, html.preformatted(contents.config_text)),
         ),
         provenance_section(contents.provenance),
-        Section("repeat", "To repeat it", _commands(contents)),
+        html.Section("repeat", "To repeat it", _commands(contents)),
     ]
-    return page(title, _subtitle(contents.config), headline(contents.runs), sections)
+    return html.page(title, _subtitle(contents.config), headline(contents.runs), sections)
 
 
-def network_sections(runs: Sequence[Run]) -> list[Section]:
-    """Return what the network did: the cell, ages, bandwidth, consensus and a table of nodes, of the first runs."""
-    scenes = _scenes(runs)
+def network_sections(runs: Sequence[Run]) -> list[html.Section]:
+    """Return what the network did: the cell, ages, bandwidth, consensus and a table of nodes.
+
+    Of each label the first seed is shown that has kept its network, and figures of the first few
+    labels.
+    """
+    scenes: dict[str, Scene] = {}
+    for run in runs:
+        if run.scene is not None:
+            scenes.setdefault(run.label, run.scene)
+    maps, ages, shares, apart = [], [], [], []
+    if any(run.last("mean_age") > 0 for run in runs):
+        figure = draw_curves(runs, "seconds", "mean_age")
+        ages.append(html.figure_block("age", figure, "Mean age of the copies in use"))
+    if any(isfinite(run.last("consensus")) for run in runs):
+        figure = draw_curves(runs, "seconds", "consensus")
+        caption = "Mean distance of the nodes' models from the network's"
+        apart.append(html.figure_block("consensus", figure, caption))
+    for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES]):
+        what = "links on the air" if scene.on_air.any() else "who holds whose copy"
+        how = "" if scene.placed else "; the network has no positions, nodes stand on a circle"
+        caption = f"{label}: nodes and {what}{how}"
+        maps.append(html.figure_block(f"map-{index}", draw_scene(scene), caption))
+        if scene.paired and not scene.server and _ages_differ(scene):
+            caption = f"{label}: mean age of what each node held of each other"
+            ages.append(html.figure_block(f"ages-{index}", draw_age_table(scene), caption))
+        if np.isfinite(scene.share).any():
+            caption = f"{label}: who had which share of {scene.bandwidth_hz / 1e6:g} MHz"
+            shares.append(html.figure_block(f"shares-{index}", draw_shares(scene), caption))
+        if index == 0 and np.isfinite(scene.disagreement).any():
+            figure = draw_disagreement(scene)
+            apart.append(html.figure_block("apart-0", figure, f"{label}: node by node"))
+    nodes = [
+        html.details(f"{label} (first seed)", html.table(*node_rows(scene)), opened=index == 0)
+        for index, (label, scene) in enumerate(scenes.items())
+    ]
     return [
-        Section("cell", "The cell", _cell(scenes)),
-        Section("ages", "Ages", _ages(runs, scenes)),
-        Section("bandwidth", "Bandwidth", _shares(scenes)),
-        Section("consensus", "Consensus", _consensus(runs, scenes)),
-        Section("nodes", "Nodes", _nodes(scenes)),
+        html.Section("cell", "The cell", html.grid(maps)),
+        html.Section("ages", "Ages", html.grid(ages)),
+        html.Section("bandwidth", "Bandwidth", html.grid(shares)),
+        html.Section("consensus", "Consensus", html.grid(apart)),
+        html.Section("nodes", "Nodes", "".join(nodes)),
     ]
 
 
-def _subtitle(config: dict[str, Any]) -> str:
+def _ages_differ(scene: Scene) -> bool:
+    """Tell whether some pairs of nodes held older copies than others."""
+    others = ~np.eye(scene.size, dtype=bool)
+    return bool(np.ptp(scene.age_slots.sum(axis=0)[others]))
+
+
+def _subtitle(config: Json) -> str:
     """Return what was run, as far as the configuration says."""
     counts = [f"{config[key]} {key}" for key in ("nodes", "slots") if key in config]
     tables = {key: config.get(key) for key in ("data", "model", "network")}
@@ -103,15 +135,11 @@ def headline(runs: Sequence[Run]) -> str:
         )
         most = max(begun, key=lambda run: run.last("bits"))
         pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
-    states = {
-        state: sum(run.status == state for run in runs)
-        for state in dict.fromkeys(run.status for run in runs)
-    }
-    pairs.append(
-        ("Runs", str(len(runs)), ", ".join(f"{count} {state}" for state, count in states.items()))
-    )
-    wrong = "".join(f'<p class="bad">{escape(run.message)}</p>' for run in runs if run.message)
-    return facts(pairs) + wrong
+    states = Counter(run.status for run in runs)
+    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    pairs.append(("Runs", str(len(runs)), told))
+    wrong = "".join(f'<p class="bad">{html.escape(run.message)}</p>' for run in runs if run.message)
+    return html.facts(pairs) + wrong
 
 
 def _bits(bits: float) -> str:
@@ -137,10 +165,10 @@ def _results(runs: Sequence[Run]) -> str:
     means = list(_last_means(runs, "train_loss").values())
     best = int(np.nanargmin(means)) if np.isfinite(means).any() else None
     note = "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest loss is marked.</p>"
-    return table(headings, rows, best) + note
+    return html.table(headings, rows, best) + note
 
 
-def curves_section(runs: Sequence[Run], keep: Keep | None = None) -> Section:
+def curves_section(runs: Sequence[Run], keep: html.Keep | None = None) -> html.Section:
     """Return every goal that the problem defines against four axes."""
     blocks = []
     for y in GOALS:
@@ -148,88 +176,8 @@ def curves_section(runs: Sequence[Run], keep: Keep | None = None) -> Section:
             for x in FOUR_AXES:
                 caption = f"{METRICS[y]} against {AXES[x]}"
                 caption = caption[0].upper() + caption[1:]
-                blocks.append(figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption, keep))
-    return Section("curves", "Curves", _grid(blocks))
-
-
-def _grid(blocks: Sequence[str]) -> str:
-    drawn = "".join(blocks)
-    return f'<div class="figures">{drawn}</div>' if blocks else ""
-
-
-def _scenes(runs: Sequence[Run]) -> dict[str, Scene]:
-    """Return the scene of each label, of its first seed that has one."""
-    found: dict[str, Scene] = {}
-    for run in runs:
-        if run.scene is not None:
-            found.setdefault(run.label, run.scene)
-    return found
-
-
-def _cell(scenes: dict[str, Scene]) -> str:
-    def blocks() -> Iterator[str]:
-        for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES]):
-            what = "links on the air" if scene.on_air.any() else "who holds whose copy"
-            how = "" if scene.placed else "; the network has no positions, nodes stand on a circle"
-            yield figure_block(f"map-{index}", draw_scene(scene), f"{label}: nodes and {what}{how}")
-
-    return _grid(list(blocks()))
-
-
-def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
-    blocks = []
-    if any(run.last("mean_age") > 0 for run in runs):
-        blocks.append(
-            figure_block(
-                "age", draw_curves(runs, "seconds", "mean_age"), "Mean age of the copies in use"
-            )
-        )
-    for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES]):
-        if (
-            scene.paired
-            and not scene.server
-            and np.ptp(scene.age_slots.sum(axis=0)[~np.eye(scene.size, dtype=bool)])
-        ):
-            caption = f"{label}: mean age of what each node held of each other"
-            blocks.append(figure_block(f"ages-{index}", draw_age_table(scene), caption))
-    return _grid(blocks)
-
-
-def _shares(scenes: dict[str, Scene]) -> str:
-    blocks = [
-        figure_block(
-            f"shares-{index}",
-            draw_shares(scene),
-            f"{label}: who had which share of {_hertz(scene)}",
-        )
-        for index, (label, scene) in enumerate(list(scenes.items())[:MOST_SCENES])
-        if np.isfinite(scene.share).any()
-    ]
-    return _grid(blocks)
-
-
-def _hertz(scene: Scene) -> str:
-    return f"{scene.bandwidth_hz / 1e6:g} MHz"
-
-
-def _consensus(runs: Sequence[Run], scenes: dict[str, Scene]) -> str:
-    blocks = []
-    if any(isfinite(run.last("consensus")) for run in runs):
-        caption = "Mean distance of the nodes' models from the network's"
-        blocks.append(figure_block("consensus", draw_curves(runs, "seconds", "consensus"), caption))
-    for index, (label, scene) in enumerate(list(scenes.items())[:1]):
-        if np.isfinite(scene.disagreement).any():
-            blocks.append(
-                figure_block(f"apart-{index}", draw_disagreement(scene), f"{label}: node by node")
-            )
-    return _grid(blocks)
-
-
-def _nodes(scenes: dict[str, Scene]) -> str:
-    return "".join(
-        details(f"{label} (first seed)", table(*node_rows(scene)), opened=index == 0)
-        for index, (label, scene) in enumerate(scenes.items())
-    )
+                blocks.append(html.figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption, keep))
+    return html.Section("curves", "Curves", html.grid(blocks))
 
 
 def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
@@ -273,32 +221,25 @@ def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
     ]
 
 
-def provenance_section(facts_known: dict[str, Any]) -> Section:
+def provenance_section(facts_known: Json) -> html.Section:
     """Return where and with what a run was made."""
-    rows = [
-        [key, _words(value)]
-        for key, value in facts_known.items()
-        if key not in ("versions", "resumed", "command")
-    ]
-    rows += [
-        [f"version of {key}", str(value)]
-        for key, value in (facts_known.get("versions") or {}).items()
-        if value
-    ]
+    apart = ("versions", "resumed", "command")
+    rows = [[key, _words(value)] for key, value in facts_known.items() if key not in apart]
+    versions = facts_known.get("versions") or {}
+    rows += [[f"version of {key}", str(value)] for key, value in versions.items() if value]
     rows += [["resumed", _when(each.get("started"))] for each in facts_known.get("resumed") or []]
-    return Section(
-        "provenance", "Provenance", table(["what", "value"], rows, words=True) if rows else ""
-    )
+    shown = html.table(["what", "value"], rows, words=True) if rows else ""
+    return html.Section("provenance", "Provenance", shown)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else _when(value) if value else "-"
 
 
-def _when(value: Any) -> str:
+def _when(value: object) -> str:
     try:
-        return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M:%S %Z}".strip()
-    except (TypeError, ValueError):
+        return f"{datetime.fromisoformat(str(value)):%Y-%m-%d %H:%M:%S %Z}".strip()
+    except ValueError:
         return str(value)
 
 
@@ -306,15 +247,13 @@ def _commands(contents: Contents) -> str:
     command, folder = contents.provenance.get("command"), contents.folder
     made = f"folkman {shlex.join(map(str, command))}\n" if isinstance(command, list) else ""
     place = shlex.quote(str(folder.root))
-    again = (
-        ""
-        if contents.made_in_python
-        else f"folkman run {shlex.quote(str(folder.config))} --out again\n"
+    same = f"folkman run {shlex.quote(str(folder.config))} --out again\n"
+    again = "" if contents.made_in_python else same
+    return html.commands(
+        {
+            "The command that made it": made,
+            "The same bits again, from the resolved configuration": again,
+            "Figures for a paper": f"folkman plot {place} --x bits --y test_accuracy --style ieee\n",
+            "This run, to look around in": f"folkman dash {place}\n",
+        }
     )
-    lines = [
-        ("The command that made it", made),
-        ("The same bits again, from the resolved configuration", again),
-        ("Figures for a paper", f"folkman plot {place} --x bits --y test_accuracy --style ieee\n"),
-        ("This run, to look around in", f"folkman dash {place}\n"),
-    ]
-    return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines if text)

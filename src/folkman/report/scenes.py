@@ -1,14 +1,16 @@
 """Figures of a scene: the map, how old the copies are, who has which share of the bandwidth, who disagrees."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.record.json_file import Json
 from folkman.record.scene import Scene
-from folkman.report.figures import COLOURS, STYLES, new_figure
+from folkman.report.figures import BESIDE, COLOURS, STYLES, finish, new_figure, shades_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -55,11 +57,10 @@ def best_paint(scene: Scene) -> str:
     return "age" if scene.paired else "disagreement"
 
 
-def paint_scene(figure: "Figure", axes: Any, scene: Scene, frame: int, paint: str) -> None:
+def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint: str) -> None:
     """Paint one frame of a scene on axes."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.patches import Circle
 
     if paint not in PAINTS:
         raise ValueError(f"a map is coloured by one of {', '.join(PAINTS)}, got '{paint}'")
@@ -68,67 +69,59 @@ def paint_scene(figure: "Figure", axes: Any, scene: Scene, frame: int, paint: st
     low, high = _span(scene, paint)
     shades = ScalarMappable(Normalize(low, high), "viridis_r" if paint == "age" else "viridis")
     if scene.placed:
-        axes.add_patch(
-            Circle((0, 0), scene.cell_radius_m, fill=False, edgecolor="0.55", linewidth=1.0)
-        )
-        outside = scene.interferers_m
-        axes.scatter(
-            outside[:, 0],
-            outside[:, 1],
-            marker="x",
-            s=14,
-            color="0.55",
-            linewidth=0.8,
-            label="interferer",
-        )
+        draw_surroundings(axes, scene.cell_radius_m, scene.interferers_m)
     for rx, tx, value in _arrows(scene, frame, paint):
-        arrow = {
-            "arrowstyle": "-|>",
-            "color": shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6",
-        }
-        arrow |= {"linewidth": 1.3, "connectionstyle": "arc3,rad=0.15", "shrinkA": 5, "shrinkB": 5}
-        axes.annotate("", where[rx], where[tx], arrowprops=arrow)
+        draw_link(
+            axes, where, rx, tx, shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"
+        )
     people = scene.size - scene.server
-    filled = (
-        shades.to_rgba(scene.disagreement[frame, :people])
-        if paint == "disagreement"
-        else COLOURS[1]
-    )
-    axes.scatter(
-        *where[:people].T,
-        s=44,
-        color=filled,
-        zorder=3,
-        edgecolor="white",
-        linewidth=0.8,
-        label="node",
-    )
+    apart = scene.disagreement[frame, :people]
+    filled = shades.to_rgba(apart) if paint == "disagreement" else COLOURS[1]
+    above: Json = {"zorder": 3, "edgecolor": "white"}
+    axes.scatter(*where[:people].T, s=44, color=filled, linewidth=0.8, label="node", **above)
     if scene.server:
-        axes.scatter(
-            *where[people:].T,
-            marker="^",
-            s=54,
-            color="0.25",
-            zorder=3,
-            edgecolor="white",
-            label="server",
-        )
-    for index in range(people if people <= MOST_LINES * 2 else 0):
-        axes.annotate(
-            str(index), where[index], textcoords="offset points", xytext=(5, 4), fontsize="small"
-        )
+        axes.scatter(*where[people:].T, marker="^", s=54, color="0.25", label="server", **above)
+    number_nodes(axes, where[: people if people <= MOST_LINES * 2 else 0])
     figure.colorbar(shades, ax=axes, label=PAINTS[paint], shrink=0.85)
-    _frame_map(axes, scene, frame, reach)
+    frame_map(axes, reach, placed=scene.placed)
+    title = f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s"
+    axes.set_title(title, fontsize="small", color="0.35")
 
 
-def _frame_map(axes: Any, scene: Scene, frame: int, reach: float) -> None:
+def draw_surroundings(axes: "Axes", radius_m: float, interferers_m: NDArray[np.float32]) -> None:
+    """Draw the edge of the cell, and the interferers around it."""
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((0, 0), radius_m, fill=False, edgecolor="0.55", linewidth=1.0))
+    look: Json = {"marker": "x", "s": 14, "color": "0.55", "linewidth": 0.8}
+    axes.scatter(*interferers_m.T, label="interferer", **look)
+
+
+def draw_link(axes: "Axes", where: NDArray[np.float32], rx: int, tx: int, colour: object) -> None:
+    """Draw an arrow from sender to receiver, bent so that both ways can be seen."""
+    look: Json = {
+        "arrowstyle": "-|>",
+        "connectionstyle": "arc3,rad=0.15",
+        "shrinkA": 5,
+        "shrinkB": 5,
+    }
+    look |= {"color": colour, "linewidth": 1.3}
+    axes.annotate("", where[rx], where[tx], arrowprops=look)
+
+
+def number_nodes(axes: "Axes", where: NDArray[np.float32]) -> None:
+    """Write the number of each node beside it."""
+    beside: Json = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": "small"}
+    for index, place in enumerate(where):
+        axes.annotate(str(index), place, **beside)
+
+
+def frame_map(axes: "Axes", reach: float, *, placed: bool) -> None:
+    """Set how far a map reaches; one of a network without positions has no axes."""
     axes.set_xlim(-reach, reach)
     axes.set_ylim(-reach, reach)
     axes.set_aspect("equal")
-    axes.set_title(
-        f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s", fontsize="small", color="0.35"
-    )
-    if scene.placed:
+    if placed:
         axes.set_xlabel("x (m)")
         axes.set_ylabel("y (m)")
         axes.legend(frameon=False, fontsize="x-small", loc="upper right")
@@ -140,15 +133,11 @@ def _arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]
     """Return (rx, tx, value) of the links to draw: those on the air, or, of a law without air, all by age."""
     if not scene.paired:
         return []
-    drawn = (
-        scene.on_air[frame] if paint != "age" or scene.on_air.any() else scene.age_slots[frame] >= 0
-    )
+    held = paint == "age" and not scene.on_air.any()
+    drawn = scene.age_slots[frame] >= 0 if held else scene.on_air[frame]
     values = scene.sinr_db[frame] if paint == "sinr" else scene.age_slots[frame].astype(float)
-    pairs = [(int(rx), int(tx)) for rx, tx in np.argwhere(drawn) if rx != tx]
-    return [
-        (rx, tx, float("nan") if paint == "disagreement" else float(values[rx, tx]))
-        for rx, tx in pairs
-    ]
+    values = np.full_like(values, np.nan) if paint == "disagreement" else values
+    return [(rx, tx, values[rx, tx]) for rx, tx in np.argwhere(drawn) if rx != tx]
 
 
 def _span(scene: Scene, paint: str) -> tuple[float, float]:
@@ -176,18 +165,10 @@ def draw_age_table(scene: Scene) -> "Figure":
     if scene.size <= 12:
         middle = np.nanmean([np.nanmin(ages), np.nanmax(ages)]) if np.isfinite(ages).any() else 0.0
         for rx, tx in np.argwhere(np.isfinite(ages)):
-            ink = (
-                "#fefefe" if ages[rx, tx] > middle else "#111111"
-            )  # on its own ground, whatever the page's
-            axes.text(
-                tx,
-                rx,
-                f"{ages[rx, tx]:.3g}",
-                ha="center",
-                va="center",
-                fontsize="xx-small",
-                color=ink,
-            )
+            # on its own ground, whatever the page's
+            ink = "#fefefe" if ages[rx, tx] > middle else "#111111"
+            look: Json = {"ha": "center", "va": "center", "fontsize": "xx-small", "color": ink}
+            axes.text(tx, rx, f"{ages[rx, tx]:.3g}", **look)
     names = [scene.name(i) for i in range(scene.size)]
     if scene.size <= 20:
         axes.set_xticks(range(scene.size), names)
@@ -211,7 +192,7 @@ def draw_shares(scene: Scene) -> "Figure":
     rest = share.sum(axis=1) - share[:, kept].sum(axis=1)
     bottom = np.zeros(len(share))
     names = [f"node {i}" for i in kept] + (["others"] if people > MOST_LINES else [])
-    shades = _shades(len(names))
+    shades = shades_of(len(names))
     time_s = scene.seconds
     for index, name in enumerate(names):
         top = bottom + (share[:, kept[index]] if index < len(kept) else rest)
@@ -220,23 +201,9 @@ def draw_shares(scene: Scene) -> "Figure":
         bottom = top
     axes.set_ylim(0, 1.02)
     axes.set_xlim(time_s[0], time_s[-1] if len(time_s) > 1 else time_s[0] + 1)
-    axes.set_xlabel("simulated time (s)")
-    axes.set_ylabel("share of the bandwidth")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        frameon=False,
-        fontsize="xx-small",
-        bbox_to_anchor=(1.01, 1.0),
-        loc="upper left",
-        borderaxespad=0.0,
-    )
+    finish(axes, "simulated time (s)", "share of the bandwidth", grid=False)
+    axes.legend(frameon=False, fontsize="xx-small", **BESIDE)
     return figure
-
-
-def _shades(count: int) -> NDArray[np.float64]:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.0, 1.0, max(count, 2)))
 
 
 def draw_disagreement(scene: Scene) -> "Figure":
@@ -244,22 +211,13 @@ def draw_disagreement(scene: Scene) -> "Figure":
     figure, axes = new_figure(4.6, 2.8)
     people = scene.size - scene.server
     far = scene.disagreement[:, :people]
-    for index in range(min(people, len(COLOURS))):
-        style = STYLES[index % len(STYLES)]
-        axes.plot(
-            scene.seconds,
-            far[:, index],
-            color=COLOURS[index],
-            linestyle=style,
-            linewidth=1.2,
-            label=f"{index}",
-        )
-    for index in range(len(COLOURS), people):
-        axes.plot(scene.seconds, far[:, index], color="0.6", linewidth=0.7)
-    axes.set_xlabel("simulated time (s)")
-    axes.set_ylabel("disagreement ||v_i - w||")
-    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(title="node", frameon=False, fontsize="x-small", title_fontsize="x-small",
-                bbox_to_anchor=(1.01, 1.0), loc="upper left", borderaxespad=0.0)  # fmt: skip
+    for index in range(people):
+        look: Json = {"color": "0.6", "linewidth": 0.7}
+        if index < len(COLOURS):
+            look: Json = {"color": COLOURS[index], "linestyle": STYLES[index], "linewidth": 1.2}
+            look["label"] = str(index)
+        axes.plot(scene.seconds, far[:, index], **look)
+    finish(axes, "simulated time (s)", PAINTS["disagreement"])
+    small: Json = {"fontsize": "x-small", "title_fontsize": "x-small"}
+    axes.legend(title="node", frameon=False, **small, **BESIDE)
     return figure

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from folkman.record.run import Run
 
@@ -25,11 +25,12 @@ class Curve(NamedTuple):
     num_seeds: int
 
 
-def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def half_width(values: ArrayLike) -> NDArray[np.float64]:
     """Return the half-width of Student's 95 % interval of the mean over axis 0; NaN for one value."""
     from scipy.stats import t
 
-    count = values.shape[0]
+    values = np.asarray(values, float)
+    count = len(values)
     if count < 2:
         return np.full(values.shape[1:], np.nan)
     return t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
@@ -38,8 +39,8 @@ def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) -> list[Curve]:
     """Gather the runs by label, in the order of their first appearance; mean and interval are those of `scale(y)`.
 
-    Seeds are aligned by recorded slot; a label is drawn as far as its shortest run reaches, so that no mean is ever
-    over fewer seeds than its neighbours.
+    Seeds are aligned by recorded slot; a label is drawn as far as its shortest run reaches, so that
+    no mean is ever over fewer seeds than its neighbours.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:

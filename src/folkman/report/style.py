@@ -2,12 +2,14 @@
 
     figure = dressed(STYLES["ieee"], lambda: draw_curves(runs, "bits", "test_accuracy"))
 
-A style sets fonts before a figure is drawn, and its size and the weight of its lines afterwards. What a title says
-belongs into the caption of a paper's figure: `caption` returns it.
+A style sets fonts before a figure is drawn, and its size and the weight of its lines afterwards.
+What a title says belongs into the caption of a paper's figure: `caption` returns it.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from folkman.report.figures import room_for_names_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,12 +58,11 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
         figure = draw()
         if style.width_in is not None:
             width_in, height_in = figure.get_size_inches()
-            wanted = (
-                height_in / width_in
-                if any(a.get_aspect() == 1.0 for a in figure.axes)
-                else style.height
+            square = any(axes.get_aspect() == 1.0 for axes in figure.axes)
+            share = height_in / width_in if square else style.height
+            figure.set_size_inches(
+                style.width_in, max(style.width_in * share, room_for_names_in(figure))
             )
-            figure.set_size_inches(style.width_in, style.width_in * wanted)
         for axes in figure.axes:
             legend = axes.get_legend()
             for line in [*axes.lines, *(legend.get_lines() if legend else ())]:

@@ -2,25 +2,17 @@
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folkman.record.json_file import read_json
+from folkman.record.json_file import Json, read_json
 from folkman.record.run import DIVERGED, FAILED, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
-from folkman.report.figures import COLOURS, STYLES, draw_curves, new_figure
-from folkman.report.html import (
-    Section,
-    details,
-    escape,
-    facts,
-    figure_block,
-    page,
-    preformatted,
-    table,
-)
+from folkman.report import html
+from folkman.report.figures import COLOURS, STYLES, draw_curves, finish, name_curves, new_figure
 from folkman.report.run_page import (
     MOST_SCENES,
     curves_section,
@@ -45,36 +37,40 @@ LOG_LINES = 15
 def sweep_page(sweep: Sweep) -> str:
     """Return the page of a sweep folder as it stands."""
     jobs, folder = sweep.jobs, sweep.folder
-    states = {
-        state: sum(job.get("state") == state for job in jobs) for state in _in_order(jobs, "state")
-    }
+    states = Counter(job.get("state") for job in jobs)
     arms = _in_order(jobs, "arm")
     subtitle = (
         f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: "
         + ", ".join(f"{count} {state}" for state, count in states.items())
     )
     sections = [
-        Section("results", "Results", _results(sweep.runs)),
-        Section("axes", "Along the axes", _responses(sweep)),
+        html.Section("results", "Results", _results(sweep.runs)),
+        html.Section("axes", "Along the axes", _responses(sweep)),
         *_curves(sweep.runs),
         *network_sections(_with_scenes(sweep)),
-        Section("failures", "Failures", _failures(sweep)),
-        Section("jobs", "Jobs", _jobs(sweep)),
-        Section("configuration", "Configuration", _definition(sweep)),
+        html.Section("failures", "Failures", _failures(sweep)),
+        html.Section("jobs", "Jobs", _jobs(sweep)),
+        html.Section("configuration", "Configuration", _definition(sweep)),
         provenance_section(_provenance(sweep)),
-        Section("repeat", "To repeat it", _commands(sweep)),
+        html.Section("repeat", "To repeat it", _commands(sweep)),
     ]
     lead = (
-        headline(sweep.runs) if sweep.runs else facts([("Jobs", str(len(jobs)), "none has ended")])
+        headline(sweep.runs)
+        if sweep.runs
+        else html.facts([("Jobs", str(len(jobs)), "none has ended")])
     )
-    return page(str(sweep.facts.get("name", folder.root.name)), subtitle, lead, sections)
+    return html.page(str(sweep.facts.get("name", folder.root.name)), subtitle, lead, sections)
 
 
 def _definition(sweep: Sweep) -> str:
-    return details(sweep.folder.definition.name, preformatted(sweep.text)) if sweep.text else ""
+    return (
+        html.details(sweep.folder.definition.name, html.preformatted(sweep.text))
+        if sweep.text
+        else ""
+    )
 
 
-def _in_order(jobs: Sequence[dict[str, Any]], key: str) -> list[Any]:
+def _in_order(jobs: Sequence[Json], key: str) -> list[object]:
     return list(dict.fromkeys(job.get(key) for job in jobs))
 
 
@@ -82,7 +78,7 @@ def _results(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
     headings, rows = final_rows(runs)
-    return table(["arm", *headings[1:]], rows)
+    return html.table(["arm", *headings[1:]], rows)
 
 
 def _responses(sweep: Sweep) -> str:
@@ -92,12 +88,11 @@ def _responses(sweep: Sweep) -> str:
             figure = draw_response(sweep, axis, metric) if metric in METRICS else None
             if figure is not None:
                 blocks.append(
-                    figure_block(
+                    html.figure_block(
                         f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"
                     )
                 )
-    drawn = "".join(blocks)
-    return f'<div class="figures">{drawn}</div>' if blocks else ""
+    return html.grid(blocks)
 
 
 def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
@@ -115,11 +110,8 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
                 f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis
             )
             name = f"{job['label']}, {rest}" if rest else str(job["label"])
-            x = (
-                settings[axis]
-                if isinstance(settings[axis], int | float | str)
-                else json.dumps(settings[axis])
-            )
+            x = settings[axis]
+            x = x if isinstance(x, int | float | str) else json.dumps(x)
             groups.setdefault(name, {}).setdefault(x, []).append(value)
     points = sorted(
         {x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x)
@@ -140,24 +132,17 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     if numeric and min(points) > 0 and max(points) / min(points) > 30:
         axes.set_xscale("log")
         axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
-    axes.set_xlabel(axis)
-    axes.set_ylabel(METRICS[metric])
-    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="x-small")
+    finish(axes, axis, METRICS[metric])
+    name_curves(figure, axes, len(groups))
     return figure
 
 
 def _half(values: Sequence[float]) -> float:
     """Return half of the interval of the mean; 0, and so no bar, for too few values."""
-    return (
-        float(half_width(np.array(values)[:, None])[0])
-        if len(values) >= FEWEST_FOR_AN_INTERVAL
-        else 0.0
-    )
+    return float(half_width(values)) if len(values) >= FEWEST_FOR_AN_INTERVAL else 0.0
 
 
-def _curves(runs: Sequence[Run]) -> list[Section]:
+def _curves(runs: Sequence[Run]) -> list[html.Section]:
     """Return the curves of all arms; of many, those of the best on all axes, and a small figure of each."""
     best = _best(runs)
     if len(best) <= MOST_TOGETHER:
@@ -191,24 +176,16 @@ def _with_scenes(sweep: Sweep) -> list[Run]:
     return runs
 
 
-def _multiples(runs: Sequence[Run]) -> Section:
+def _multiples(runs: Sequence[Run]) -> html.Section:
     """Return a small figure an arm."""
     arms = list(dict.fromkeys(run.label for run in runs))
-    blocks = [
-        figure_block(
-            f"arm-{index}",
-            draw_curves([run for run in runs if run.label == arm]),
-            f"{arm}: training loss",
-        )
-        for index, arm in enumerate(arms[:MOST_DRAWN])
-    ]
+    blocks = []
+    for index, arm in enumerate(arms[:MOST_DRAWN]):
+        figure = draw_curves([run for run in runs if run.label == arm])
+        blocks.append(html.figure_block(f"arm-{index}", figure, f"{arm}: training loss"))
     rest = len(arms) - MOST_DRAWN
     more = f"<p>{rest} more arms are not drawn; results.parquet has them.</p>" if rest > 0 else ""
-    return Section(
-        "arms",
-        "Arm by arm",
-        f'<div class="figures">{"".join(blocks)}</div>{more}' if blocks else "",
-    )
+    return html.Section("arms", "Arm by arm", html.grid(blocks) + more)
 
 
 def _failures(sweep: Sweep) -> str:
@@ -216,68 +193,55 @@ def _failures(sweep: Sweep) -> str:
     for job in sweep.jobs:
         if job.get("state") in (FAILED, DIVERGED):
             log = job_folder(sweep.folder, job).log
-            lines = (
-                log.read_text(encoding="utf-8", errors="replace").splitlines()
-                if log.is_file()
-                else []
-            )
+            text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
             title = f"{job.get('arm')}, seed {job.get('seed')}: {job.get('message') or job.get('state')}"
-            parts.append(details(title, preformatted("\n".join(lines[-LOG_LINES:]) or "no log")))
+            parts.append(
+                html.details(
+                    title, html.preformatted("\n".join(text.splitlines()[-LOG_LINES:]) or "no log")
+                )
+            )
     return "".join(parts)
 
 
 def _jobs(sweep: Sweep) -> str:
-    lines = []
+    rows = []
     for job in sweep.jobs:
         report = job_folder(sweep.folder, job).report
-        place, name = f"{job.get('folder')}/{report.name}", escape(str(job.get("key"))[:12])
-        link = f'<a href="{escape(place, quote=True)}">{name}</a>' if report.is_file() else name
-        cells = [str(job.get("arm")), str(job.get("seed")), str(job.get("state"))]
-        cells += [
-            _number(job.get("seconds"), "s"),
-            _number(job.get("rss_mb"), "MB"),
-            str(job.get("worker") or "-"),
-        ]
-        lines.append(
-            f"<tr><td>{link}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        place, name = f"{job.get('folder')}/{report.name}", html.escape(str(job.get("key"))[:12])
+        link = (
+            f'<a href="{html.escape(place, quote=True)}">{name}</a>' if report.is_file() else name
         )
-    heads = "".join(
-        f'<th scope="col">{h}</th>'
-        for h in ("job", "arm", "seed", "state", "time", "memory", "worker")
-    )
-    body = "".join(lines)
-    shown = f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-    return details(f"{len(lines)} jobs", shown, opened=len(lines) <= 20) if lines else ""
+        cells = [str(job.get("arm")), str(job.get("seed")), str(job.get("state"))]
+        costs = [_number(job.get("seconds"), "s"), _number(job.get("rss_mb"), "MB")]
+        rows.append([html.Markup(link), *cells, *costs, str(job.get("worker") or "-")])
+    shown = html.table(["job", "arm", "seed", "state", "time", "memory", "worker"], rows)
+    return html.details(f"{len(rows)} jobs", shown, opened=len(rows) <= 20) if rows else ""
 
 
-def _number(value: Any, unit: str) -> str:
+def _number(value: object, unit: str) -> str:
     return f"{value:.3g} {unit}" if isinstance(value, int | float) else "-"
 
 
-def _provenance(sweep: Sweep) -> dict[str, Any]:
+def _provenance(sweep: Sweep) -> Json:
     """Return where the first job was made: the others share its versions."""
     for job in sweep.jobs:
         found = read_json(job_folder(sweep.folder, job).provenance)
         if found:
-            return {
-                key: value for key, value in found.items() if key not in ("started", "finished")
-            }
+            return {k: v for k, v in found.items() if k not in ("started", "finished")}
     return {}
 
 
 def _commands(sweep: Sweep) -> str:
     place = shlex.quote(str(sweep.folder.root))
-    lines = [
-        ("Finish what is not finished", f"folkman sweep --resume {place}\n"),
-        (
-            "The same sweep again",
-            f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n",
-        ),
-        ("The table, for a paper", f"folkman compare {place} --format latex\n"),
-        (
-            "A page like this of every job, linked from the table above",
-            f"folkman report {place} --jobs\n",
-        ),
-        ("This sweep, to look around in", f"folkman dash {place}\n"),
-    ]
-    return "".join(f"<h3>{what}</h3>{preformatted(text)}" for what, text in lines)
+    again = f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n"
+    return html.commands(
+        {
+            "Finish what is not finished": f"folkman sweep --resume {place}\n",
+            "The same sweep again": again,
+            "The table, for a paper": f"folkman compare {place} --format latex\n",
+            "A page like this of every job, linked from the table above": (
+                f"folkman report {place} --jobs\n"
+            ),
+            "This sweep, to look around in": f"folkman dash {place}\n",
+        }
+    )

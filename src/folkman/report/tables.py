@@ -1,6 +1,6 @@
-"""The table at the end of a comparison: one line a label, mean and 95 % interval over its seeds."""
+"""Tables for a terminal and for Markdown, and that at the end of a comparison: one line per label."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from folkman.report.statistics import half_width
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["final_rows", "final_table"]
+__all__ = ["final_rows", "final_table", "markdown_table", "screen_table", "spread"]
 
 COLUMNS = {
     "gradients": "gradients",
@@ -26,45 +26,59 @@ COLUMNS = {
 """Metric -> heading."""
 
 
-def final_table(runs: Sequence[Run], title: str = "") -> "Table":
-    """Return the last values of each label's runs; a column that no run defines is left out."""
+def screen_table(
+    kinds: str, headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
+) -> "Table":
+    """Return a table for a terminal; each column is l (left), r (right) or p (text that may be folded)."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    headings, rows = final_rows(runs)
     table = Table(title=escape(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
+    for kind, heading in zip(kinds, headings, strict=True):
+        side = "right" if kind == "r" else "left"
+        table.add_column(heading, justify=side, no_wrap=kind != "p", overflow="fold")
     for row in rows:
-        table.add_row(escape(row[0]), *row[1:])
+        table.add_row(*map(escape, row))
     return table
 
 
-def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and a row of text a label."""
-    labels = list(dict.fromkeys(run.label for run in runs))
-    columns = [
-        name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in runs if run.rows)
-    ]
-    rows = []
-    for label in labels:
-        group = [run for run in runs if run.label == label]
-        ended = sum(run.status == DIVERGED for run in group)
-        cells = [
-            _cell(np.array([run.last(name) for run in group if run.rows], float))
-            for name in columns
-        ]
-        rows.append([label + (f" ({ended} diverged)" if ended else ""), *cells])
-    return ["algorithm", *(COLUMNS[name] for name in columns)], rows
+def markdown_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False
+) -> str:
+    """Return a table of Markdown; with `numbers` all columns but the first are set right."""
+    more = len(headings) - 1
+    rule = "| --- |" + " ---: |" * more if numbers else "|---|" + "---|" * more
+    lines = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    head, *body = ("| " + " | ".join(row) + " |" for row in [headings, *lines])
+    return "\n".join([head.replace("|  |", "| |"), rule, *body])
 
 
-def _cell(values: np.ndarray) -> str:
+def spread(mean: float, half: float) -> str:
     """Return mean and half-width; no half-width where all seeds agree or there is one."""
-    if not len(values):
-        return "-"
-    mean, half = float(np.mean(values)), float(half_width(values[:, None])[0])
     if not np.isfinite(mean):
         return "-"
     text = f"{mean:.4g}" if abs(mean) < 1e5 else f"{mean:.3g}"
     return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
+
+
+def final_table(runs: Sequence[Run], title: str = "") -> "Table":
+    """Return the last values of each label's runs; a column that no run defines is left out."""
+    headings, rows = final_rows(runs)
+    return screen_table("l" + "r" * (len(headings) - 1), headings, rows, title)
+
+
+def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and a row of text per label: mean and 95 % interval over its seeds."""
+    begun = [run for run in runs if run.rows]
+    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in begun)]
+    rows = []
+    for label in dict.fromkeys(run.label for run in runs):
+        group = [run for run in runs if run.label == label]
+        ended = sum(run.status == DIVERGED for run in group)
+        cells = [label + (f" ({ended} diverged)" if ended else "")]
+        for name in columns:
+            values = np.array([run.last(name) for run in group if run.rows])
+            cells.append(spread(values.mean(), float(half_width(values))) if len(values) else "-")
+        rows.append(cells)
+    return ["algorithm", *(COLUMNS[name] for name in columns)], rows

@@ -16,7 +16,7 @@ from folkman.record.sweep import is_sweep, job_folder, read_sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["JobReports", "write_job_reports", "write_report"]
+__all__ = ["JobReports", "write_job_reports", "write_report", "write_run_report"]
 
 
 class JobReports(NamedTuple):
@@ -35,25 +35,28 @@ class JobReports(NamedTuple):
         return "\n".join(lines)
 
 
-def write_report(root: Path, target: Path | None = None, *, figures: bool = False) -> Path:
-    """Write the report of a folder as it stands, into it unless told otherwise, and return where.
+def write_report(root: Path, target: Path | None = None) -> Path:
+    """Write the report of a folder as it stands, into it unless told otherwise, and return where."""
+    if not is_sweep(root):
+        return write_run_report(RunFolder.open(root), target)
+    from folkman.report.sweep_page import sweep_page
 
-    With `figures` the curves of a run folder are also kept in its `figures/`, PNG and SVG; each is drawn once.
+    path = target or SweepFolder(root).report
+    write_text(path, sweep_page(read_sweep(root)))
+    return path
+
+
+def write_run_report(
+    folder: RunFolder, target: Path | None = None, *, figures: bool = False
+) -> Path:
+    """Write the report of a run folder; see `write_report`.
+
+    With `figures` its curves are also kept in `figures/`, PNG and SVG; each is drawn once.
     """
-    if is_sweep(root):
-        from folkman.report.sweep_page import sweep_page
+    from folkman.report.run_page import run_page
 
-        text, own = sweep_page(read_sweep(root)), SweepFolder(root).report
-    else:
-        from folkman.report.run_page import run_page
-
-        folder = RunFolder.open(root)
-        text, own = (
-            run_page(folder.read(), partial(_keep, folder.figures) if figures else None),
-            folder.report,
-        )
-    path = target or own
-    write_text(path, text)
+    path = target or folder.report
+    write_text(path, run_page(folder.read(), partial(_keep, folder.figures) if figures else None))
     return path
 
 

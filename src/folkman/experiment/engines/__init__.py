@@ -2,14 +2,16 @@
 
     for told in engine.map(orders, started): ...
 
-`map` takes orders and yields what became of each, in the order they end. An engine survives the death of its workers:
-a job is taken up again, from its checkpoint, and given up only when its worker has died three times.
+`map` takes orders and yields what became of each, in the order they end. An engine survives the
+death of its workers: a job is taken up again, from its checkpoint, and given up only when its
+worker has died three times.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from folkman.checks import require
+from folkman.record.json_file import Json, Table
 from folkman.record.run import FAILED
 
 __all__ = [
@@ -18,14 +20,15 @@ __all__ = [
     "Order",
     "Started",
     "Told",
+    "bounds",
     "check_crew",
     "choose",
     "engine_for",
     "lost",
 ]
 
-Order: TypeAlias = Mapping[str, Any]
-Told: TypeAlias = dict[str, Any]
+Order: TypeAlias = Table
+Told: TypeAlias = Json
 Started: TypeAlias = Callable[[str, str], None]
 """Told of a key and its worker when a job is handed out, by engines that know."""
 
@@ -64,7 +67,7 @@ def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | No
 
 def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
     """Tell of a job that no worker lived to tell of."""
-    none: dict[str, Any] = {
+    none: Json = {
         "seconds": 0.0,
         "compute_s": None,
         "rss_mb": peak_mb,
@@ -72,6 +75,16 @@ def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
         "worker": "",
     }
     return {"key": order["key"], "state": FAILED, "message": message, **none}
+
+
+def bounds(limits: Sequence[float | None]) -> str:
+    """Return the limits of workers in words; None or 0 is none."""
+    known = [limit / 1e6 for limit in limits if limit]
+    if not known:
+        return "whose memory nothing bounds"
+    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+    words = f"at most {least if least == most else f'{least} to {most}'} MB of memory each"
+    return words if len(known) == len(limits) else f"{words}, some without a bound"
 
 
 class Crew(NamedTuple):

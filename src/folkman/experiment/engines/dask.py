@@ -1,32 +1,34 @@
 """Jobs on dask.distributed: a local cluster, or one that is there, over mutual TLS.
 
-Dask sends pickled functions: whoever can talk to the scheduler can run anything as its workers. So a local cluster
-makes certificates for itself, and one elsewhere is spoken to over `tls://` only, each side showing a certificate of
-the cluster's own authority. Workers that see the store write into it, and take up each other's jobs when one dies;
-others send their files.
+Dask sends pickled functions: whoever can talk to the scheduler can run anything as its workers. So
+a local cluster makes certificates for itself, and one elsewhere is spoken to over `tls://` only,
+each side showing a certificate of the cluster's own authority. Workers that see the store write
+into it, and take up each other's jobs when one dies; others send their files.
 """
 
-import ipaddress
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from folkman.checks import require
-from folkman.experiment.engines import lost
+from folkman.experiment.engines import bounds, lost
 from folkman.experiment.jobs import run_anywhere
+from folkman.machine import is_loopback
 from folkman.record.folder import JobFolder
 from folkman.record.run import FAILED
 from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended
 
 if TYPE_CHECKING:
+    from distributed.security import Security
+
     from folkman.experiment.engines import Crew, Order, Started, Told
 
-__all__ = ["Dask", "bounds", "check_crew", "unpack"]
+__all__ = ["Dask", "check_crew", "unpack"]
 
 CONNECT_S = "20s"
 
@@ -40,7 +42,7 @@ class Dask:
         from distributed.security import Security
 
         self.name = crew.engine
-        self._cluster: Any = None
+        self._cluster: LocalCluster | None = None
         if crew.engine == "dask":
             security = Security.temporary()
             limit = int(crew.memory_limit_mb * 1e6) if crew.memory_limit_mb else "auto"
@@ -61,20 +63,19 @@ class Dask:
             self._client = Client(crew.engine, security=security, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:
             raise RuntimeError(
-                f"no answer from a dask scheduler at {crew.engine}: {_cause(error)}; check the address, that it runs, "
+                f"no answer from a dask scheduler at {crew.engine}: {_cause(error)}; check the "
+                "address, that it runs, "
                 "and that --tls-ca, --tls-cert and --tls-key are of its authority"
             ) from None
 
     @property
     def about(self) -> str:
         """Return how many workers there are now and what the scheduler says their memory is bounded by."""
-        threads: Any = self._client.nthreads()
-        number = len(threads)
+        workers = self._client.scheduler_info()["workers"].values()
+        number = len(workers)
         if number == 0:
             return f"no workers at {self.name} yet; jobs wait until there are some"
-        limits = [
-            facts.get("memory_limit") for facts in self._client.scheduler_info()["workers"].values()
-        ]
+        limits = [facts.get("memory_limit") for facts in workers]
         return f"{number} workers at {self.name}, {bounds(limits)}"
 
     def map(
@@ -97,11 +98,8 @@ class Dask:
                 if future.status == "finished":
                     yield unpack(order, future.result())
                 else:
-                    cause = (
-                        _cause(future.exception())
-                        if future.status == "error"
-                        else "the scheduler gave it up"
-                    )
+                    cause = "the scheduler gave it up"
+                    cause = _cause(future.exception()) if future.status == "error" else cause
                     yield lost(order, f"lost on the cluster: {cause}")
 
     def close(self) -> None:
@@ -118,12 +116,14 @@ def check_crew(crew: "Crew") -> None:
         _check_address(crew.engine)
         require(
             crew.memory_limit_mb is None,
-            f"--memory bounds workers that folkman starts, and those of {crew.engine} run already, with limits of "
+            f"--memory bounds workers that folkman starts, and those of {crew.engine} run "
+            "already, with limits of "
             "their own; leave it out, and start them with: dask worker ... --memory-limit 4GB",
         )
     require(
         find_spec("distributed") is not None,
-        f"--engine {crew.engine} needs the package distributed, which is not installed; pip install 'folkman[dask]'",
+        f"--engine {crew.engine} needs the package distributed, which is not installed; pip "
+        "install 'folkman[dask]'",
     )
     if crew.engine.startswith("tls://"):
         files = {"--tls-ca": crew.ca, "--tls-cert": crew.certificate, "--tls-key": crew.private_key}
@@ -133,16 +133,6 @@ def check_crew(crew: "Crew") -> None:
         )
         for name, path in files.items():
             require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")
-
-
-def bounds(limits: Sequence[int | None]) -> str:
-    """Return the limits of workers in words; dask tells none, or 0, of a worker that has none."""
-    known = [limit / 1e6 for limit in limits if limit]
-    if not known:
-        return "whose memory nothing bounds"
-    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
-    words = f"at most {least if least == most else f'{least} to {most}'} MB of memory each"
-    return words if len(known) == len(limits) else f"{words}, some without a bound"
 
 
 def _check_address(address: str) -> None:
@@ -155,19 +145,13 @@ def _check_address(address: str) -> None:
     except ValueError:
         raise ValueError(known) from None
     require(
-        url.scheme == "tls" or _is_loopback(url.hostname or ""),
-        f"'{address}' is not encrypted, and dask runs what it is sent; use tls:// with --tls-ca, --tls-cert, --tls-key",
+        url.scheme == "tls" or is_loopback(url.hostname or ""),
+        f"'{address}' is not encrypted, and dask runs what it is sent; use tls:// with --tls-ca, "
+        "--tls-cert, --tls-key",
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _security(crew: "Crew") -> Any:
+def _security(crew: "Crew") -> "Security":
     from distributed.security import Security
 
     return Security(

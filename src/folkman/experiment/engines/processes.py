@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, cast
 
-from folkman.experiment.engines import Order, Started, Told, choose, lost
+from folkman.experiment.engines import Order, Started, Told, bounds, choose, lost
 from folkman.experiment.jobs import memory_mb
 
 __all__ = ["Processes"]
@@ -92,12 +92,7 @@ class Processes:
     def about(self) -> str:
         """Return how many processes there will be at a time, and the memory of each."""
         limit = self._memory_limit_mb
-        bound = (
-            "whose memory nothing bounds"
-            if limit is None
-            else f"at most {limit:.0f} MB of memory each"
-        )
-        return f"{self._number} processes here, {bound}"
+        return f"{self._number} processes here, {bounds([limit and limit * 1e6])}"
 
     def map(
         self, orders: Sequence[Order], started: Started, until_s: float | None = None

@@ -1,12 +1,13 @@
 """What the theory's claims come to on losses that can be measured: rows for the audit.
 
-A row has a `measure`, a `case`, a `value`, a `limit` that the value must not exceed for the claim to hold, and `says`,
-the same in words. The instruments are those of `folkman.theory`; docs/theory.md tells why they decide what they do.
+A row has a `measure`, a `case`, a `value`, a `limit` that the value must not exceed for the claim
+to hold, and `says`, the same in words. The instruments are those of `folkman.theory`;
+docs/theory.md tells why they decide what they do.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from folkman.radio import bandwidth, schedule
 from folkman.radio.delay import snapshot
 from folkman.radio.network import RadioNetwork, place
 from folkman.radio.trace import record_timeline
+from folkman.record.json_file import Json
 from folkman.theory.duality import survey
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import curvatures
@@ -29,7 +31,6 @@ from folkman.units import db_to_linear
 
 __all__ = ["Setting", "measure"]
 
-Row = dict[str, Any]
 BITS = 16
 
 
@@ -64,10 +65,10 @@ SETTINGS = {
 }
 
 
-def measure(paper: Paper, size: str, tell: Callable[[str], None] = lambda _: None) -> list[Row]:
+def measure(paper: Paper, size: str, tell: Callable[[str], None] = lambda _: None) -> list[Json]:
     """Return every measurement that a claim of the theory asks for."""
     setting, gammas = SETTINGS[size], paper.sizes[size]["gammas"]
-    rows: list[Row] = []
+    rows: list[Json] = []
     for name, part in (
         ("duality gaps", partial(_gaps, setting)),
         ("convergence", partial(_convergence, setting, gammas[: setting.gammas])),
@@ -79,17 +80,12 @@ def measure(paper: Paper, size: str, tell: Callable[[str], None] = lambda _: Non
     return rows
 
 
-def _row(measure: str, case: str, value: float, limit: float, says: str) -> Row:
-    return {
-        "measure": measure,
-        "case": case,
-        "value": float(value),
-        "limit": float(limit),
-        "says": says,
-    }
+def _row(measure: str, case: str, value: float, limit: float, says: str) -> Json:
+    numbers = {"value": float(value), "limit": float(limit)}
+    return {"measure": measure, "case": case, **numbers, "says": says}
 
 
-def _gaps(setting: Setting) -> Iterator[Row]:
+def _gaps(setting: Setting) -> Iterator[Json]:
     """Measure Theorem 1: the gap of both problems against 2 alpha_max, its decay, and Delta_worst."""
     counts = [4, 8, 16, 32]
     for family in setting.families:
@@ -100,33 +96,20 @@ def _gaps(setting: Setting) -> Iterator[Row]:
                        f"gap/Delta {row['normalised']:.3g}, bound {bound:.3g}")  # fmt: skip
             if row["printed_breaks_bound"] is not None:
                 value = row["printed_normalised"]
-                yield _row(
-                    "gap_printed",
-                    case,
-                    value,
-                    bound * (1 + 1e-9),
-                    f"gap/Delta {value:.3g}, bound {bound:.3g}",
-                )
-        for kind, name in (
-            ("gap_decay", "normalised"),
-            ("gap_decay_printed", "printed_normalised"),
-        ):
+                says = f"gap/Delta {value:.3g}, bound {bound:.3g}"
+                yield _row("gap_printed", case, value, bound * (1 + 1e-9), says)
+        names = {"gap_decay": "normalised", "gap_decay_printed": "printed_normalised"}
+        for kind, name in names.items():
             slope = _slope(counts, [row[name] for row in rows])
-            yield _row(
-                kind, family, slope, -0.9, f"slope of log gap over log I {slope:.3g}, 1/I is -1"
-            )
+            says = f"slope of log gap over log I {slope:.3g}, 1/I is -1"
+            yield _row(kind, family, slope, -0.9, says)
         if family == "worst":
             continue  # one loss for all nodes: Delta_worst is the same by construction
         for kind, reach in (("delta_same", "same"), ("delta_shrinking", "shrinking")):
             sizes = [gap.row()["delta_worst"] for gap in survey(family, [8, 32], reach)]
             change = abs(sizes[1] / sizes[0] - 1) if sizes[0] > 0 else 0.0
-            yield _row(
-                kind,
-                family,
-                change,
-                0.1,
-                f"Delta_worst changes by {100 * change:.3g} % from 8 to 32 nodes",
-            )
+            says = f"Delta_worst changes by {100 * change:.3g} % from 8 to 32 nodes"
+            yield _row(kind, family, change, 0.1, says)
 
 
 def _slope(counts: list[int], values: list[float]) -> float:
@@ -150,7 +133,7 @@ def _followed(problem: Problem, gamma: int, setting: Setting) -> Trajectory:
     return follow(problem, held, setting.step, "theorem")
 
 
-def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Row]:
+def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Json]:
     """Measure Theorem 2 and Corollary 2 under every Gamma, and how the gradient falls with the number of nodes."""
     problem, means = _problem(setting, setting.nodes[0]), []
     for gamma in gammas:
@@ -175,7 +158,7 @@ def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Row]:
     )
 
 
-def _corollary_1(setting: Setting, gamma: int) -> Iterator[Row]:
+def _corollary_1(setting: Setting, gamma: int) -> Iterator[Json]:
     """Measure whether updates die out, for nodes that one model suits and for nodes that each want another."""
     nodes, patient = setting.nodes[0], setting._replace(step=0.2, slots=400)
     for kind, apart in (("corollary_1_alike", 0.0), ("corollary_1_unlike", 1.0)):
@@ -190,7 +173,7 @@ def _corollary_1(setting: Setting, gamma: int) -> Iterator[Row]:
                 yield _row(kind, check.name, value, 0.5, check.text)
 
 
-def _bandwidth(setting: Setting) -> Iterator[Row]:
+def _bandwidth(setting: Setting) -> Iterator[Json]:
     """Measure Proposition 1 on the schedules of many drops: KKT residuals, and the value of a linear program."""
     network, nodes = RadioNetwork(), 5
     keys = jax.random.split(make_key(0, Stream.GEOMETRY), setting.drops)
@@ -204,13 +187,8 @@ def _bandwidth(setting: Setting) -> Iterator[Row]:
     gap, worst = float(np.max(best / reached[used] - 1)), float(residuals[used].max())
     case = f"{int(used.sum())} drops, {nodes} nodes, 0 dB"
     yield _row("proposition_1_kkt", case, worst, 1e-4, f"largest relative residual {worst:.2g}")
-    yield _row(
-        "proposition_1_program",
-        case,
-        gap,
-        1e-4,
-        f"the program's rate is above it by {100 * gap:.2g} % at most",
-    )
+    says = f"the program's rate is above it by {100 * gap:.2g} % at most"
+    yield _row("proposition_1_program", case, gap, 1e-4, says)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

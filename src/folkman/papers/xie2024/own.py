@@ -1,16 +1,16 @@
 """What is really this paper's: two facts of its runs, the curves of FedAvg that waits, and the formulas of Table I.
 
-FedAvg on a network that takes time is not run: with full gradients its k-th model is that of the free run, only its
-rounds end later. `derive` adds those curves.
+FedAvg on a network that takes time is not run: with full gradients its k-th model is that of the
+free run, only its rounds end later. `derive` adds those curves.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from folkman.config.comparison import Comparison
 from folkman.papers.paper import Formula, Found
 from folkman.papers.results import at, select
 from folkman.papers.xie2024.measure import measure
+from folkman.record.json_file import Json, Table
 from folkman.record.run import Run
 from folkman.record.table import KEPT
 
@@ -21,12 +21,12 @@ FACTS = ("links", "effective")
 AROUND_SERVER = ("fedavg", "adafl", "fedap", "fedsa", "centralised")
 
 
-def facts(known: Mapping[str, Any], comparison: Comparison) -> dict[str, Any]:
+def facts(known: Table, comparison: Comparison) -> Json:
     """Return the step of the network's model in units of eta (`effective`), and what a server's links are like."""
     stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(
         known.get("scaling", ""), 1.0
     )
-    found: dict[str, Any] = {"effective": round(known["factor"] * stretch, 9)}  # for equal shares
+    found: Json = {"effective": round(known["factor"] * stretch, 9)}  # for equal shares
     if known["method"] in AROUND_SERVER:
         found["links"] = {"ideal": "free", "radio": "radio"}.get(known["network"], "timed")
     return found
@@ -63,9 +63,8 @@ def _on_radio(found: Found, clock: Found) -> Found:
     """Return the learning of a free run at the times of a clock: a run on the same radio that learns nothing."""
     rows = []
     for tick in clock.run.rows:
-        done = min(
-            tick["rounds"], found.run.last("gradients")
-        )  # of a free run, one aggregation each
+        # of a free run, one aggregation each
+        done = min(tick["rounds"], found.run.last("gradients"))
         learnt = {
             name: at(found.run, "gradients", done, name)
             for name in ("train_loss", "test_loss", "test_accuracy")
