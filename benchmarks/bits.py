@@ -10,7 +10,7 @@ Compare two versions of folkman on one machine: another processor may round anot
 import argparse
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +71,15 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any], str]]:
                 yield f"{method} {options} on {network}", method, options, network
 
 
-def hashes() -> dict[str, str]:
-    """Return the hash of each run, or why it was refused."""
+def hashes(methods: Collection[str]) -> dict[str, str]:
+    """Return the hash of each run of some methods, or why it was refused."""
     problem = make_problem(load("digits", train_size=120), "softmax", NODES, batch=8)
     clock = Clock(0.001, (1, 1, 2, 1, 1, 1))
     faults = Faults(away=((1, 5, 9),))
     found = {}
     for title, method, options, network in cases():
+        if method not in methods:
+            continue
         jax.clear_caches()  # a process can hold some 200 programs, and each run makes its own
         plain = network not in ("pipelined", "iid")
         try:
@@ -109,8 +111,9 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--methods", nargs="+", default=list(ALGORITHMS), metavar="NAME")
     asked = parser.parse_args()
-    found = hashes()
+    found = hashes(asked.methods)
     asked.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{len(found)} runs")
     if asked.against is not None:
