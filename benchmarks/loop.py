@@ -27,8 +27,8 @@ class Compilations:
         self.number = 0
         jax.monitoring.register_event_duration_secs_listener(self._note)
 
-    def _note(self, event: str, duration: float, **_: object) -> None:
-        del duration
+    def _note(self, event: str, duration_secs: float, **_: str | int) -> None:
+        del duration_secs
         self.number += event == "/jax/core/compile/backend_compile_duration"
 
 

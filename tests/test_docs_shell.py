@@ -1,14 +1,12 @@
 """The commands of the documentation run, page by page from top to bottom; what cannot is in one table, with reasons."""
 
-import io
 import json
-import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-import threading
+import sys
 import urllib.request
 
 import numpy as np
@@ -80,7 +78,7 @@ def found(line, table):
 HAVING = [
     page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))
 ]
-STARTS = ("folkman up", "folkman report sweeps/gammas --jobs")
+STARTS = ("folkman up", "folkman dash", "folkman report sweeps/gammas --jobs")
 """Commands that begin so start processes."""
 
 
@@ -145,39 +143,27 @@ TAKEN = {
 """What must be there before a page's first command, because the page says so or another page makes it."""
 
 
-class Listener(io.StringIO):
-    """Standard output of a server: once it says where it is, visit its page and press Ctrl-C."""
-
-    def __init__(self):
-        super().__init__()
-        self.visitor, self.answers = None, []
-
-    def write(self, text):
-        if address := re.search(r"open\s+(http://\S+)", text):
-            self.visitor = threading.Thread(target=self.visit, args=(address[1],))
-            self.visitor.start()
-        return super().write(text)
-
-    def visit(self, address):
-        try:
-            with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 - http
-                self.answers.append(answer.status)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def visit_and_end(line, folder):
-    """Run a server in this process until its page was visited; it must end well."""
-    listener = Listener()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        done = folkman(*shlex.split(line)[1:], cwd=folder, stdout=listener)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert done.returncode == 0, (line, done.stdout, done.stderr)
-    assert listener.visitor is not None, done.stdout
-    listener.visitor.join(30)
-    assert listener.answers == [200]
+    """Start a server as a process, ask it for its page once it says where it is, press Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *shlex.split(line)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = []
+    for printed in process.stdout:
+        said.append(printed)
+        if address := re.match(r"open\s+(http://\S+)", printed):
+            with urllib.request.urlopen(address[1], timeout=30) as answer:  # noqa: S310 - http
+                assert answer.status == 200
+            process.send_signal(signal.SIGINT)
+            break
+    said.append(process.communicate(timeout=30)[0])
+    assert process.returncode == 0, said
+    assert len(said) > 1, said
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 from folkman.config import plugins
 from folkman.config.build import build_problem, pairs, seedless
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import CHOICES, resolve, to_toml
-from folkman.config.own_code import bundled, by_content, digests, parcel, write_bundle
+from folkman.config.comparison import CHOICES, by_content, resolve, to_toml
+from folkman.config.own_code import bundled, digests, parcel, write_bundle
 from folkman.config.plugins import check_unchanged, unpacked
 from folkman.config.text import override, read
 from folkman.experiment.plan import axes_of, plan

@@ -24,7 +24,8 @@ def test_a_projection_lands_inside_once_and_for_all(ball, order, w, radius):
 
     y = np.asarray(project(jnp.asarray(w), STEP), np.float64)
 
-    assert np.linalg.norm(y, order) <= radius * (1 + 1e-5)
+    rounding = 4e-7 * np.linalg.norm(w.astype(float), order)  # of float32, where w cancels
+    assert np.linalg.norm(y, order) <= radius * (1 + 1e-5) + rounding
     np.testing.assert_allclose(project(jnp.asarray(y, jnp.float32), STEP), y, rtol=1e-4, atol=1e-5)
     if np.linalg.norm(w.astype(float), order) <= radius * (1 - 1e-6):
         np.testing.assert_array_equal(y, w)

@@ -5,12 +5,12 @@ import pytest
 
 from folkman import constant, ideal, pipelined, record_timeline, snapshot
 from folkman.radio.network import RadioNetwork
+from folkman.runtime.control import SlotClock
 from folkman.runtime.emulation import (
     MOST_HELD_BACK,
     STRETCH,
     Emulation,
     RoundTrips,
-    SlotClock,
     StarTrips,
 )
 from folkman.runtime.link_quality import Links

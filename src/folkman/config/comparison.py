@@ -16,7 +16,7 @@ defaults; what it returns is what a run folder keeps as `config.toml`, and resol
 changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
 from folkman.config.choices import Choice, ConfigError, describe
-from folkman.config.plugins import anchored, title
+from folkman.config.plugins import Plugin, anchored, title
 from folkman.config.text import DEFAULT, dump
 from folkman.faults import Faults
 from folkman.problem.data import BUILDERS
@@ -37,7 +37,17 @@ from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
 from folkman.record.run import slug
 
-__all__ = ["CHOICES", "Comparison", "FaultTable", "Latency", "check_labels", "resolve", "to_toml"]
+__all__ = [
+    "CHOICES",
+    "Comparison",
+    "FaultTable",
+    "Latency",
+    "by_content",
+    "check_labels",
+    "renamed",
+    "resolve",
+    "to_toml",
+]
 
 _SIZE = (int | None, Field(default=None, ge=1))
 ALWAYS = frozenset({"seed", "nodes", "horizon"})
@@ -267,3 +277,24 @@ def _try_builders(comparison: Comparison) -> None:
 def to_toml(comparison: Comparison) -> str:
     """Write a resolved comparison as TOML; a key whose value is None is left out."""
     return dump(comparison.model_dump())
+
+
+def by_content(comparison: Comparison) -> Comparison:
+    """Return a comparison with own code named by its digest: all that decides its results."""
+    return renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
+
+
+def renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:
+    """Return a comparison with another name for each builder from outside the package."""
+
+    def of_table(kind: str, table: Json) -> Json:
+        plugin = CHOICES[kind].own(table["name"])
+        table = table if plugin is None else {**table, "name": rename(table["name"], plugin)}
+        own = table.get("network") if kind == "algorithm" else None
+        return {**table, "network": of_table("network", own)} if own else table
+
+    tables = {
+        kind: of_table(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"
+    }
+    algorithms = tuple(of_table("algorithm", table) for table in comparison.algorithm)
+    return comparison.model_copy(update={**tables, "algorithm": algorithms})

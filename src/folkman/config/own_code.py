@@ -1,14 +1,12 @@
 """The own code of a comparison: the files that it names, their digests, how they travel with it."""
 
 import base64
-from collections.abc import Callable
 from pathlib import Path
 
-from folkman.config.comparison import CHOICES, Comparison
-from folkman.config.plugins import Parcel, Plugin, is_file, place_of, title, write_files
-from folkman.record.json_file import Json
+from folkman.config.comparison import Comparison, renamed
+from folkman.config.plugins import Parcel, Plugin, is_file, place_of, write_files
 
-__all__ = ["bundled", "by_content", "digests", "parcel", "write_bundle"]
+__all__ = ["bundled", "digests", "parcel", "write_bundle"]
 
 
 def digests(comparison: Comparison) -> dict[str, str]:
@@ -18,11 +16,6 @@ def digests(comparison: Comparison) -> dict[str, str]:
         for plugin in _plugins(comparison).values()
         for path, digest in plugin.digests.items()
     }
-
-
-def by_content(comparison: Comparison) -> Comparison:
-    """Return a comparison with own code named by its digest: all that decides its results."""
-    return _renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
 
 
 def parcel(comparison: Comparison) -> Parcel:
@@ -38,7 +31,7 @@ def parcel(comparison: Comparison) -> Parcel:
 
 def bundled(comparison: Comparison) -> Comparison:
     """Return a comparison that names its own files where `write_bundle` puts them."""
-    return _renamed(
+    return renamed(
         comparison,
         lambda name, plugin: f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name,
     )
@@ -62,21 +55,5 @@ def _plugins(comparison: Comparison) -> dict[str, Plugin]:
         found[name] = plugin
         return name
 
-    _renamed(comparison, collect)
+    renamed(comparison, collect)
     return found
-
-
-def _renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:
-    """Return a comparison with another name for each builder from outside the package."""
-
-    def renamed(kind: str, table: Json) -> Json:
-        plugin = CHOICES[kind].own(table["name"])
-        table = table if plugin is None else {**table, "name": rename(table["name"], plugin)}
-        own = table.get("network") if kind == "algorithm" else None
-        return {**table, "network": renamed("network", own)} if own else table
-
-    tables = {
-        kind: renamed(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"
-    }
-    algorithms = tuple(renamed("algorithm", table) for table in comparison.algorithm)
-    return comparison.model_copy(update={**tables, "algorithm": algorithms})

@@ -87,8 +87,8 @@ def order_for(
 ) -> Json:
     """Return the order of a job: what a worker is sent. A `lean` job keeps its metrics and drops its model."""
     from folkman.config.build import seedless
-    from folkman.config.comparison import to_toml
-    from folkman.config.own_code import by_content, parcel
+    from folkman.config.comparison import by_content, to_toml
+    from folkman.config.own_code import parcel
 
     program = to_toml(by_content(seedless(job.config)))
     return {

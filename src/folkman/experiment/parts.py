@@ -19,8 +19,7 @@ import numpy as np
 from folkman.algorithm.base import Algorithm
 from folkman.config.build import build_problem, pairs, slot_seconds, takes_seed
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, Latency, resolve, to_toml
-from folkman.config.own_code import by_content
+from folkman.config.comparison import Comparison, Latency, by_content, resolve, to_toml
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation

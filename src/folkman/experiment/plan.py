@@ -34,8 +34,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from folkman.checks import pick, require
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, resolve
-from folkman.config.own_code import by_content
+from folkman.config.comparison import Comparison, by_content, resolve
 from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 from folkman.record.json_file import Json, Table

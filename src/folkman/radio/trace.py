@@ -70,7 +70,7 @@ class PeerTimeline(NamedTuple):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape that each table should have."""
         slots, nodes = self.finished.shape
-        return {"held": (slots, nodes, nodes), "sends": (slots, nodes), "finished": (slots, nodes)}
+        return dict.fromkeys(self._fields, (slots, nodes)) | {"held": (slots, nodes, nodes)}
 
 
 class StarTimeline(NamedTuple):

@@ -20,7 +20,7 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -30,8 +30,7 @@ from folkman.algorithm.base import Algorithm
 from folkman.checks import nearest, require
 from folkman.config.build import pair, slot_seconds
 from folkman.config.choices import ConfigError, describe
-from folkman.config.comparison import Comparison, resolve, to_toml
-from folkman.config.own_code import by_content
+from folkman.config.comparison import Comparison, by_content, resolve, to_toml
 from folkman.config.text import read
 from folkman.machine import hold_little
 from folkman.problem.learnable import Learnable
@@ -39,7 +38,6 @@ from folkman.radio.delivery import Network
 from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.daemon import Daemon, DaemonConfig
-from folkman.runtime.emulation import Emulation, Trips
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
@@ -47,6 +45,9 @@ from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
 from folkman.runtime.ways import way_of
+
+if TYPE_CHECKING:
+    from folkman.runtime.emulation import Emulation, Trips
 
 __all__ = [
     "NodeConfig",
@@ -254,7 +255,7 @@ def _node(
 
 def _air(
     config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
-) -> tuple[Emulation | None, Trips | None]:
+) -> tuple["Emulation | None", "Trips | None"]:
     if config.radio != "emulated":
         return None, None
     bits = node.mailbox.payload.shape[1] * network.bits_per_parameter
@@ -262,7 +263,7 @@ def _air(
     return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 
 
-def _loop_of(node: Node | ServerNode, air: Emulation | None) -> Loop:
+def _loop_of(node: Node | ServerNode, air: "Emulation | None") -> Loop:
     if isinstance(node, ServerNode):
         return loops.serving
     return getattr(loops, node.way.loop(emulated=air is not None))

@@ -12,6 +12,7 @@ A member's message is taken once: its sequence must grow.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +28,7 @@ __all__ = [
     "Hello",
     "Period",
     "Quality",
+    "SlotClock",
     "Voice",
     "open_sealed",
     "seal",
@@ -37,6 +39,8 @@ LARGEST_BYTES = 65536
 SIGNATURE_BYTES = 64
 LIFE_BITS = 32
 """A sequence number is the node's life above these bits and a count below: it grows though the count may be lost."""
+MOST_AHEAD_S = 86_400.0
+"""A neighbour's clock that is further ahead than this is not followed."""
 
 
 class Hello(NamedTuple):
@@ -191,3 +195,37 @@ class Voice:
             )
         self._heard[peer] = message.sequence
         return message.body
+
+
+class SlotClock:
+    """Slots of `slot_s` seconds since a start that all nodes come to share."""
+
+    def __init__(self, slot_s: float) -> None:
+        self.slot_s = slot_s
+        self._origin_s = time.monotonic()
+        self._lock = threading.Lock()
+
+    def restart(self, slot: int = 0) -> None:
+        """Let `slot` begin now."""
+        with self._lock:
+            self._origin_s = time.monotonic() - slot * self.slot_s
+
+    def elapsed_s(self) -> float:
+        """Return the time since slot 0 began."""
+        with self._lock:
+            return time.monotonic() - self._origin_s
+
+    def slot(self) -> int:
+        """Return the number of the slot that is on."""
+        return int(self.elapsed_s() / self.slot_s)
+
+    def until_s(self, slot: int) -> float:
+        """Return how long it is until a slot begins; negative if it has."""
+        return slot * self.slot_s - self.elapsed_s()
+
+    def follow(self, elapsed_s: float) -> None:
+        """Catch up with a neighbour whose clock is ahead: slots are lost rather than lived twice."""
+        with self._lock:
+            ahead_s = elapsed_s - (time.monotonic() - self._origin_s)
+            if 0 < ahead_s < MOST_AHEAD_S:
+                self._origin_s -= ahead_s

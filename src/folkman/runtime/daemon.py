@@ -17,7 +17,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,15 @@ from folkman.record.cluster import DONE, LEARNING, STARTING, NodeFolder
 from folkman.record.json_file import write_json
 from folkman.runtime import control, journal, state
 from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
-from folkman.runtime.emulation import Emulation, SlotClock, Trips
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.outbox import Outbox
 from folkman.runtime.telemetry import Logger, health_of
 from folkman.runtime.transport import Transport
+
+if TYPE_CHECKING:
+    from folkman.runtime.emulation import Emulation, Trips
 
 __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
@@ -73,13 +75,13 @@ class Daemon:
         logger: Logger,
         *,
         members: Members | None,
-        emulation: Emulation | None = None,
-        trips: Trips | None = None,
+        emulation: "Emulation | None" = None,
+        trips: "Trips | None" = None,
     ) -> None:
         self.node, self.transport, self.config, self.logger = node, transport, config, logger
         self.files = NodeFolder(config.folder)
         self.members, self.emulation, self.trips = members, emulation, trips
-        self.clock = SlotClock(config.slot_s or 1.0)
+        self.clock = control.SlotClock(config.slot_s or 1.0)
         self.links = Links(node.neighbours, config.threshold_bit_s)
         self.outbox = Outbox(node.neighbours, transport)
         self.state = STARTING

@@ -12,7 +12,6 @@ looked at.
 """
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,14 +25,12 @@ from numpy.typing import NDArray
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import PeerNetwork, RoundNetwork, StarNetwork
 
-__all__ = ["Emulation", "RoundTrips", "SlotClock", "SlotPlan", "StarTrips", "Trips"]
+__all__ = ["Emulation", "RoundTrips", "SlotPlan", "StarTrips", "Trips"]
 
 STRETCH = 64
 """Slots that are rolled out at once."""
 MOST_HELD_BACK = 4
 """Messages of one sender that may be on the emulated air at once; older ones are given up."""
-MOST_AHEAD_S = 86_400.0
-"""A neighbour's clock that is further ahead than this is not followed."""
 
 
 class SlotPlan(NamedTuple):
@@ -42,40 +39,6 @@ class SlotPlan(NamedTuple):
     held: NDArray[np.int32]  # (tx,) number of the copy that it may use
     sends: bool  # at the end of the slot
     receivers: list[int]  # of that
-
-
-class SlotClock:
-    """Slots of `slot_s` seconds since a start that all nodes come to share."""
-
-    def __init__(self, slot_s: float) -> None:
-        self.slot_s = slot_s
-        self._origin_s = time.monotonic()
-        self._lock = threading.Lock()
-
-    def restart(self, slot: int = 0) -> None:
-        """Let `slot` begin now."""
-        with self._lock:
-            self._origin_s = time.monotonic() - slot * self.slot_s
-
-    def elapsed_s(self) -> float:
-        """Return the time since slot 0 began."""
-        with self._lock:
-            return time.monotonic() - self._origin_s
-
-    def slot(self) -> int:
-        """Return the number of the slot that is on."""
-        return int(self.elapsed_s() / self.slot_s)
-
-    def until_s(self, slot: int) -> float:
-        """Return how long it is until a slot begins; negative if it has."""
-        return slot * self.slot_s - self.elapsed_s()
-
-    def follow(self, elapsed_s: float) -> None:
-        """Catch up with a neighbour whose clock is ahead: slots are lost rather than lived twice."""
-        with self._lock:
-            ahead_s = elapsed_s - (time.monotonic() - self._origin_s)
-            if 0 < ahead_s < MOST_AHEAD_S:
-                self._origin_s -= ahead_s
 
 
 class Emulation:

@@ -6,15 +6,18 @@ Each function lives until the daemon stops or the gradients asked for are taken.
 import math
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from folkman.record.cluster import LEARNING
 from folkman.runtime.codec import sequence_of
 from folkman.runtime.daemon import DIVERGED, Daemon
-from folkman.runtime.emulation import Emulation
 from folkman.runtime.journal import ANSWER, SEND, WAKE
 from folkman.runtime.node import Node, ServerNode
+
+if TYPE_CHECKING:
+    from folkman.runtime.emulation import Emulation
 
 __all__ = ["alone", "emulated", "in_rounds", "serving"]
 
@@ -89,7 +92,7 @@ def emulated(daemon: Daemon) -> None:
         slot += 1
 
 
-def _await_due(daemon: Daemon, emulation: Emulation, slot: int) -> None:
+def _await_due(daemon: Daemon, emulation: "Emulation", slot: int) -> None:
     end_s = -GRACE * daemon.config.slot_s
     while emulation.missing(slot, daemon.transport.links()) and daemon.clock.until_s(slot) > end_s:
         daemon.arrived.wait(0.005)

@@ -104,7 +104,8 @@ class HierarchyMedium(Medium):
         """Refuse a network without servers."""
         del faults
         key = make_key(0, Stream.DELAY)
-        jax.eval_shape(lambda: self.network.star().init(num_nodes, key))
+        star = self.network.star()
+        jax.eval_shape(lambda: star.init(num_nodes, key))
 
     def _backhaul(self) -> StarNetwork:
         """Return the links between stations and the root."""

@@ -39,7 +39,8 @@ class RoundMedium(SnapshotMedium):
             "and some are away or crash; use another topology, or no such faults",
         )
         key = make_key(0, Stream.DELAY)
-        jax.eval_shape(lambda: self.network.rounds().init(num_nodes, key))
+        rounds = self.network.rounds()
+        jax.eval_shape(lambda: rounds.init(num_nodes, key))
 
     def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
         """Let everyone hold everyone's first message."""

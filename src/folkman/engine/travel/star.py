@@ -58,7 +58,8 @@ class StarMedium(Medium):
         """Refuse a network without a server."""
         del faults
         key = make_key(0, Stream.DELAY)
-        jax.eval_shape(lambda: self.network.star().init(num_nodes, key))
+        star = self.network.star()
+        jax.eval_shape(lambda: star.init(num_nodes, key))
 
     def open(self, problem: Learnable, states: State, key: Array) -> StarHeld:
         """Let everyone hold the server's first message."""
