@@ -60,13 +60,14 @@ def top_bends(f, points, h=1e-3):
 def test_quadratics_are_parabolas_whose_minimum_lies_well_inside_their_region():
     bends, centres = [], []
     for seed in range(200):
-        loss, _ = drawn("quadratic", seed)
+        loss, given = drawn("quadratic", seed)
         left, middle, right = along(loss, [-1.0, 0.0, 1.0])
         a = left - 2 * middle + right
         c = (left - right) / 2 / a
         points = np.linspace(-2, 2, 9)
         np.testing.assert_allclose(along(loss, points), 0.5 * a * (points - c) ** 2, atol=1e-12)
         assert (loss.name, loss.dim, loss.radius) == ("quadratic", 1, 2.0)
+        np.testing.assert_allclose([a, c], given)
         assert loss.curvature == pytest.approx(a)
         bends.append(a)
         centres.append(c)
@@ -80,7 +81,7 @@ def test_quadratics_are_parabolas_whose_minimum_lies_well_inside_their_region():
 def test_double_wells_are_polynomials_of_two_wells_that_are_tilted_either_way():
     widths, tilts = [], []
     for seed in range(100):
-        loss, _ = drawn("double_well", seed)
+        loss, given = drawn("double_well", seed)
         points = np.linspace(-1.6, 1.6, 9)
         constant, tilt, square, cubic, fourth = np.polynomial.polynomial.polyfit(
             points, along(loss, points), 4
@@ -90,6 +91,7 @@ def test_double_wells_are_polynomials_of_two_wells_that_are_tilted_either_way():
         bend = np.polynomial.Polynomial([constant, tilt, square, cubic, fourth]).deriv(2)
         assert loss.curvature == pytest.approx(np.max(bend(np.linspace(-1.6, 1.6, 101))))
         assert (loss.name, loss.dim, loss.radius) == ("double_well", 1, 1.6)
+        np.testing.assert_allclose([b, tilt], given)
         widths.append(b)
         tilts.append(tilt)
 
