@@ -66,7 +66,7 @@ def retold(problem, held, step, c):
         rows.append(
             {
                 "loss": sum(beta[i] * value(i, w) for i in nodes),
-                "slope_sq": whole @ whole,
+                "slope_sq": norm(whole) ** 2,
                 "move_sq": norm(sum(beta[i] * g[i] for i in nodes)) ** 2,
                 "local": [norm(g[i]) for i in nodes],
                 "local_loss": [value(i, v[i]) for i in nodes],
