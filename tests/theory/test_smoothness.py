@@ -13,6 +13,7 @@ from folkman.problem.data import DataSet, gaussian
 from folkman.problem.heads import SQUARE, Head
 from folkman.problem.models import Model
 from folkman.problem.networks import Dense, Offset
+from folkman.problem.problem import Problem
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
 
 
@@ -148,6 +149,17 @@ def test_the_top_eigenvalue_is_that_of_largest_size_whatever_its_sign(x64):
 
     np.testing.assert_allclose(curvatures(problem, np.ones(2)), 4.0, rtol=1e-9)
     assert whole_curvature(problem, np.ones(2)) == pytest.approx(4.0)
+
+
+def test_products_taken_one_by_one_from_python_are_those_of_one_program(quadratics, monkeypatch):
+    """As convolutions are on a CPU."""
+    problem = quadratics(nodes=3, dim=4)
+    point, rounds = problem.initial, 7
+    compiled = curvatures(problem, point, rounds), whole_curvature(problem, point, rounds)
+    monkeypatch.setattr(Problem, "called_from_python", True)
+
+    np.testing.assert_allclose(curvatures(problem, point, rounds), compiled[0], rtol=1e-9)
+    assert whole_curvature(problem, point, rounds) == pytest.approx(compiled[1])
 
 
 def test_a_flat_loss_has_no_curvature(x64):

@@ -8,7 +8,8 @@ import pytest
 
 from folkman import make_problem
 from folkman.problem import data
-from folkman.theory.trajectory import ages_of, follow, full_gradients
+from folkman.problem.problem import Problem
+from folkman.theory.trajectory import Trajectory, ages_of, follow, full_gradients
 
 SHARES = np.array([1, 2, 4]) / 7
 STEP, SLOTS = 0.3, 13
@@ -131,6 +132,18 @@ def test_how_many_models_are_kept_changes_nothing_else(uneven, held):
     np.testing.assert_allclose(one.points[0], uneven.initial)
     for name in ("loss", "local", "secant", "unlike", "last"):
         np.testing.assert_allclose(getattr(one, name), getattr(many, name), rtol=1e-12)
+
+
+def test_slots_taken_one_by_one_from_python_are_those_of_one_program(uneven, held, monkeypatch):
+    """As convolutions are on a CPU."""
+    compiled = follow(uneven, held, STEP, "local")
+    monkeypatch.setattr(Problem, "called_from_python", True)
+
+    path = follow(uneven, held, STEP, "local")
+
+    for name in Trajectory._fields:
+        found, expected = getattr(path, name), getattr(compiled, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_a_node_alone_is_gradient_descent_with_nothing_to_compare(uneven):
