@@ -107,6 +107,18 @@ def test_a_theorem_that_only_the_printed_updates_refute_is_vacuous():
     assert "with the printed s_i" in found["verdict"]
 
 
+def test_a_small_u_above_zero_is_enough():
+    c = PLAIN._replace(l1=0.645, delta=0.01, step=0.05, gamma=1)
+    path = flat([[1.0, 2.0], [3.0, 0.5]], [5.0, 4.9, 4.8])
+
+    assert 0 < u(c) < 1 < u(c._replace(l3=0.9))
+    for each in (c, c._replace(l3=0.9)):
+        assert theorem_2(path, each)["verdict"].startswith("not vacuous here")
+        assert not theorem_2(path, each)["vacuous"]
+    assert not corollary_2(c)["vacuous"]
+    assert corollary_2(c)["verdict"].startswith("steps in (0.01, 0.1]")
+
+
 def test_the_remedy_is_a_smaller_step_only_where_one_helps():
     path = flat([[1.0, 2.0], [3.0, 0.5]], [5.0, 4.9, 4.8])
     gentle, steep = PLAIN._replace(l1=0.5, step=2.0, gamma=9), PLAIN._replace(l1=2.0)
@@ -272,6 +284,8 @@ def test_assumption_2_is_judged_by_the_extremes_of_the_run(checked):
     assert check(secant=at * 1.0011)["Assumption 2(b)"].holds is False
     assert check(c._replace(l2=0.5, l3=2.5))["Assumption 2(d)"].text == "L_2 = 0.5, L_3 = 2.5"
     assert check()["Assumption 2(e)"].holds
+    assert f"least delta {c.delta:.3g};" in check()["Assumption 2(e)"].text
+    assert "no finite delta" in check(c._replace(delta=np.inf))["Assumption 2(e)"].text
     assert check(secant_whole=at[:, 0] * 1.0009)["Lemma 2, eq. (16)"].holds
     assert not check(secant_whole=at[:, 0] * 1.0011)["Lemma 2, eq. (16)"].holds
 

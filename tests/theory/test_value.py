@@ -65,6 +65,7 @@ def test_the_certified_error_is_attained_in_the_middle_of_a_cell(dim):
         assert found.error == pytest.approx(error, rel=1e-12)
         assert found.high[-1] == pytest.approx(error, rel=1e-12)  # where the true least is 0
         assert found.certified
+        assert f"exhaustive, {(2 * cells + 1) ** dim} points" in found.how
 
 
 def test_the_smaller_of_two_known_errors_is_certified():
@@ -120,6 +121,15 @@ def test_descents_find_the_projection_onto_the_budget_whatever_the_curvature(ben
     assert found.step == 0.5
     assert not found.certified
     assert "3 starts" in found.how
+
+
+def test_no_descent_begins_or_ends_outside_of_its_budget(x64):
+    """-||w||_1 falls without end: the least within a budget is minus the budget."""
+    slope = Loss("slope", 3, 2.0, lambda w: -abs(w).sum())
+
+    found = value_function(slope, 8, starts=6)
+
+    np.testing.assert_allclose(found.high, -found.step * np.arange(9), atol=1e-12)
 
 
 def test_descents_keep_what_smaller_budgets_found(x64):
