@@ -5,7 +5,14 @@ import pytest
 
 from folkman import async_sharing, constant, iid, pipelined, simulate, snapshot
 from folkman.engine.simulate import Recording
-from folkman.theory.convergence import BOUNDS, all_bounds, effective_age, measured, window_sums
+from folkman.theory.convergence import (
+    BOUNDS,
+    all_bounds,
+    effective_age,
+    measured,
+    window_sums,
+    without_running,
+)
 from folkman.theory.trajectory import Trajectory, follow, step_weights
 
 SLOPES = {  # losses h f(x - c) with |f''| <= 1 and f >= 0: value and derivative of f
@@ -165,6 +172,130 @@ def test_measured_ages_give_a_bound_never_above_the_simple_one(cases):
         gains.append(simple[-1] / ages[-1])
         assert effective_age(path.ages, path.weights) <= path.ages.max() * (1 + 1e-12)
     assert np.max(gains) > 3
+
+
+def effective_age_told_again(ages, beta):
+    """Return A_2: for a sender j and a slot s, every (i, t) that still lacks g_j(s) counts beta_i sum_k beta_k a_ik."""
+    slots, nodes = ages.shape[:2]
+    largest = 0.0
+    for j in range(nodes):
+        for s in range(slots):
+            lacking = [
+                beta[i] * sum(beta[k] * ages[t, i, k] for k in range(nodes))
+                for i in range(nodes)
+                for t in range(slots)
+                if t - ages[t, i, j] <= s < t
+            ]
+            largest = max(largest, sum(lacking))
+    return np.sqrt(largest)
+
+
+def bounds_told_again(path, smooth, floor):
+    """Return the four bounds of all horizons J by the sums in which docs/theory.md states them."""
+    slots, nodes = path.ages.shape[:2]
+    beta, eta, every = path.weights, path.step, range(nodes)
+    mean_smooth = sum(beta * smooth)
+    largest = path.local.max(axis=0)
+    q = 3 * (eta * max(smooth) * effective_age_told_again(path.ages, beta)) ** 2
+    late, missing = np.zeros(slots), np.zeros(slots)
+    for t, i, j in np.ndindex(slots, nodes, nodes):
+        pair, age = beta[i] * smooth[i] * beta[j], path.ages[t, i, j]
+        late[t] += pair * age * largest[j]
+        missing[t] += pair * sum(path.local[s, j] for s in range(t - age, t))
+    told = {name: [] for name in BOUNDS}
+    for J in range(1, slots + 1):
+        start = 2 * (path.loss[0] - floor) / (eta * J)
+        delay = (eta * max(smooth) * path.ages.max() * max(largest[j] for j in every)) ** 2
+        zeta_sq = sum(path.spread_sq[:J]) / J
+        gained = 2 * (path.loss[0] - path.loss[J]) / (eta * J)
+        moved = (1 - eta * mean_smooth) * sum(path.move_sq[:J]) / J
+        told["simple"].append(start + delay)
+        told["ages"].append(start + eta**2 * sum(late[:J] ** 2) / J)
+        told["spread"].append(((1 - q) * start + q * zeta_sq) / (1 - 2 * q))
+        told["afterwards"].append(gained - moved + eta**2 * sum(missing[:J] ** 2) / J)
+    return told, q
+
+
+@pytest.mark.parametrize("law", ["constant", "snapshot", "iid", "pipelined"])
+def test_every_bound_is_the_sum_that_the_document_states(law):
+    rng = np.random.default_rng(LAWS.index(law))
+    nodes, slots = 3, 12
+    h, c = rng.uniform(0.2, 2.0, (1, nodes, 2)), rng.normal(size=(1, nodes, 2))
+    alpha = rng.dirichlet(np.ones(nodes), 1) * 0.8 + 0.2 / nodes
+    ages = draw_ages(rng, law, slots, nodes, 3)[None]
+    path = simulate_many("quadratic", h, c, ages, alpha, np.array([0.03]))[0]
+    smooth = h[0].max(axis=-1)
+
+    told, q = bounds_told_again(path, smooth, 0.05)
+
+    assert 0 < q < 0.5
+    found = all_bounds(path, smooth, 0.05)
+    assert [bound.name for bound in found] == list(told)
+    for bound in found:
+        np.testing.assert_allclose(bound.curve, told[bound.name], rtol=1e-10, err_msg=bound.name)
+        assert bound.reason == ""
+    late = effective_age_told_again(path.ages, path.weights)
+    assert effective_age(path.ages, path.weights) == pytest.approx(late)
+
+
+def test_the_effective_age_of_a_constant_age_is_that_age_but_for_a_nodes_own():
+    """Equal weights, A slots old: sqrt of A slots times (I-1)/I of the nodes times a mean age of A (I-1)/I."""
+    nodes, age = 4, 3
+    ages = draw_ages(np.random.default_rng(0), "constant", 30, nodes, age)
+
+    found = effective_age(ages, np.full(nodes, 1 / nodes))
+
+    assert found == pytest.approx(age * (nodes - 1) / nodes)
+    assert effective_age(np.zeros_like(ages), np.full(nodes, 1 / nodes)) == 0
+
+
+def test_a_step_of_one_over_the_curvature_is_allowed_and_a_longer_one_is_not():
+    one = np.ones((1, 1, 1))
+    at, above = (
+        simulate_many("quadratic", one, one, np.zeros((1, 3, 1, 1), int), one[0], np.array([step]))[
+            0
+        ]
+        for step in (1.0, 1.001)
+    )
+
+    for bound in all_bounds(at, np.ones(1)):
+        assert bound.reason == ""
+        assert bound.holds(at, 1e-9) is True
+    for bound in all_bounds(above, np.ones(1))[:3]:
+        assert bound.holds(above) is None
+        assert np.isnan(bound.curve).all()
+
+
+def test_spread_is_refused_from_a_q_of_one_half():
+    """q = 3 (eta L A_2)^2 with A_2 = 3/2 for two nodes alike whose copies are three slots old."""
+    ages = draw_ages(np.random.default_rng(0), "constant", 20, 2, 3)[None]
+    h, c, alpha = np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.full((1, 2), 0.5)
+    edge = np.sqrt(1 / 6) / 1.5
+
+    inside, outside = (
+        all_bounds(simulate_many("quadratic", h, c, ages, alpha, np.array([step]))[0], np.ones(2))
+        for step in (0.99 * edge, 1.01 * edge)
+    )
+
+    assert inside[2].reason == ""
+    assert "is not below 1/2" in outside[2].reason
+    assert np.isnan(outside[2].curve).all()
+    assert outside[0].reason == outside[1].reason == ""
+
+
+def test_what_is_known_without_running_is_exact_for_quadratics_of_one_curvature():
+    """||grad F||^2 = 2 L (F - F*), with an F* above 0 where the nodes differ."""
+    h, c = np.full((1, 2, 1), 3.0), np.array([[[-1.0], [2.0]]])
+    alpha = np.array([[0.25, 0.75]])
+    ages = np.zeros((1, 2, 2, 2), int)
+    path = simulate_many("quadratic", h, c, ages, alpha, np.array([0.1]))[0]
+    optimum = float(alpha[0] @ c[0, :, 0])
+    floor = float(alpha[0] @ (1.5 * (optimum - c[0, :, 0]) ** 2))
+
+    found = without_running(path, np.full(2, 3.0), floor)
+
+    assert found == pytest.approx(path.slope_sq[0])
+    assert without_running(path, np.full(2, 3.0)) == pytest.approx(6.0 * path.loss[0])
 
 
 def test_nodes_alike_have_a_bound_that_goes_to_zero():

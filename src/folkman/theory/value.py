@@ -193,5 +193,5 @@ def _onto_l1_ball(w: "NDArray", radius: "NDArray") -> "NDArray":
     size = jnp.abs(w)
     down = jnp.sort(size)[::-1]
     excess = (jnp.cumsum(down) - radius) / jnp.arange(1, len(w) + 1)
-    cut = jnp.maximum(jnp.max(jnp.where(down > excess, excess, -jnp.inf)), 0.0)
+    cut = jnp.maximum(jnp.max(jnp.where(down >= excess, excess, -jnp.inf)), 0.0)
     return jnp.sign(w) * jnp.maximum(size - cut, 0.0)  # pyright: ignore[reportReturnType]
