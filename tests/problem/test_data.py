@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import inspect
 import io
+import math
 import subprocess
 import sys
 import tarfile
@@ -182,6 +183,56 @@ def test_impossible_options_are_refused_with_what_to_do(call, message):
         call()
 
     assert message in str(refused.value)
+
+
+COUNTS = [
+    *(("quadratic", option) for option in ("nodes", "dim", "samples_per_node")),
+    *(("gaussian", option) for option in ("samples", "dim", "test_samples")),
+]
+SCALES = [
+    *(("quadratic", option) for option in ("heterogeneity", "noise", "condition")),
+    ("gaussian", "noise"),
+]
+
+
+def test_limits_of_the_options_are_allowed():
+    same = data.quadratic(nodes=1, dim=1, heterogeneity=0, noise=0, condition=1, samples_per_node=1)
+    assert same.y_train.tolist() == [[1.0]]
+    assert same.optimum is not None
+    assert np.array_equal(same.x_train[0], same.optimum)
+
+    exact = data.gaussian(samples=4, dim=4, noise=0.0, test_samples=1)
+    assert exact.optimum is not None
+    assert exact.x_test @ exact.optimum == pytest.approx(exact.y_test, rel=1e-4)  # the true weights
+
+    assert [len(data.load("digits", train_size=size).x_train) for size in (1, 1437)] == [1, 1437]
+    assert [len(data.load("digits", test_size=size).x_test) for size in (1, 360)] == [1, 360]
+
+
+BEYOND = [
+    *((name, option, 0) for name, option in COUNTS),
+    *((name, option, value) for name, option in SCALES for value in (-1e-9, math.inf, math.nan)),
+    ("quadratic", "condition", 1 - 1e-9),
+    ("digits", "train_size", 0),
+    ("digits", "test_size", 361),
+]
+
+
+@pytest.mark.parametrize(("name", "option", "value"), BEYOND)
+def test_the_first_value_beyond_a_limit_is_refused(name, option, value):
+    with pytest.raises(ValueError, match=r"^(digits: )?expected .*; correct"):
+        data.load(name, **{option: value})
+
+
+def test_noise_spreads_samples_around_their_nodes_centre():
+    drawn = {
+        noise: data.quadratic(nodes=3, dim=2, samples_per_node=4000, noise=noise).x_train
+        for noise in (0.0, 0.5)
+    }
+
+    away = (drawn[0.5] - drawn[0.0]).reshape(3, 4000, 2)
+    assert away.std(axis=1) == pytest.approx(0.5, rel=0.05)
+    assert np.abs(away.mean(axis=1)).max() < 4 * 0.5 / np.sqrt(4000)
 
 
 def test_sizes_keep_the_first_samples_and_unknown_options_are_refused():

@@ -215,6 +215,20 @@ def test_an_endless_download_is_cut(tmp_path, site, monkeypatch):
         fetch.fetch("mnist", tmp_path, ("canonical",), spec=spec_of(GREY), bases=[address])
 
 
+def test_a_download_may_be_as_long_as_the_limit_and_not_a_byte_longer(tmp_path, site, monkeypatch):
+    folder, address = site
+    write_idx(folder, GREY)
+    longest = max(file.stat().st_size for file in folder.iterdir())
+
+    monkeypatch.setattr(fetch, "DOWNLOAD_LIMIT_BYTES", longest - 1)
+    with pytest.raises(fetch.DataUnavailableError, match=f"at most {longest - 1} bytes"):
+        fetch.fetch("mnist", tmp_path, ("canonical",), spec=spec_of(GREY), bases=[address])
+    monkeypatch.setattr(fetch, "DOWNLOAD_LIMIT_BYTES", longest)
+    cache = fetch.fetch("mnist", tmp_path, ("canonical",), spec=spec_of(GREY), bases=[address])
+
+    assert same(cache, GREY)
+
+
 def test_only_web_addresses_are_opened(tmp_path):
     with pytest.raises(
         fetch.DataUnavailableError, match=r"expected an http\(s\) address, got file:"

@@ -282,6 +282,41 @@ def test_impossible_partitions_are_refused_with_what_to_do(call, message):
     assert message in str(refused.value)
 
 
+def test_limits_themselves_are_allowed():
+    """As many nodes as samples, one shard a node or a shard a sample, all that is there or one a node."""
+    labels, sizes = np.array([3, 1, 2, 1]), [5, 3]
+    parts = [np.arange(5), np.arange(5, 8)]
+
+    assert [part.tolist() for part in partition.iid(labels, 4)] == [[0], [1], [2], [3]]
+    assert [part.tolist() for part in partition.everything(labels[:1], 1)] == [[0]]
+    one_each = partition.shards(labels, 2, shards_per_node=1)
+    assert sorted(part.tolist() for part in one_each) == [[0, 2], [1, 3]]  # labels 2 3, 1 1
+    assert sorted(i for part in partition.shards(labels, 2) for i in part) == [0, 1, 2, 3]
+    assert [part.tolist() for part in partition.given(np.array([0, 1]), 2)] == [[0], [1]]
+    assert [len(part) for part in partition.take(parts, total=sum(sizes))] == sizes
+    assert [len(part) for part in partition.take(parts, per_node=3)] == [3, 3]
+    assert [len(part) for part in partition.take(parts, per_node=1)] == [1, 1]
+    assert partition.take([np.array([7])], total=1)[0].tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: partition.given(np.array([-1, 0])), "expected groups in 0..0, got -1..0"),
+        (lambda: partition.given(np.array([0, 2]), 2), "expected groups in 0..1, got 0..2"),
+        (lambda: partition.dirichlet(np.arange(4), 2, concentration=math.inf), "got inf"),
+        (lambda: partition.dirichlet(np.arange(4), 2, concentration=math.nan), "got nan"),
+        (lambda: partition.take([np.arange(4)], total=0), "expected total in 1..4"),
+        (lambda: partition.shards(np.arange(5), 2, shards_per_node=3), "got 2 * 3"),
+    ],
+)
+def test_the_first_value_beyond_a_limit_is_refused(call, message):
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  the message is compared whole, not as a pattern
+        call()
+
+    assert message in str(refused.value)
+
+
 def test_label_counts_has_one_row_a_node_and_one_column_a_class():
     labels = np.array([0, 2, 2, 0])
 

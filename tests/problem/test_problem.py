@@ -66,6 +66,9 @@ def test_a_node_sees_only_its_own_part(uneven):
 
     for node, part in enumerate(parts):
         own = problem.of_node(node)
+        assert own.node.tolist() == [node]  # it keys the mini-batches
+        assert own.count.tolist() == [len(part)]
+        assert own.share.tolist() == [len(part) / 300]
         loss, grad = own.gradients(v[node : node + 1], keys(4)[node : node + 1])
         assert own.x.shape[1] == len(part)
         np.testing.assert_allclose(loss[0], losses[node], rtol=1e-12)
@@ -160,6 +163,51 @@ def test_an_optimum_of_other_samples_is_not_reported(x64):
 def test_wrong_settings_are_refused(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         make_problem(load("digits", train_size=50), "softmax", 5, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "models"),
+    [
+        ("digits", {"softmax", "mlp", "cnn", "logistic", "svm", "linear"}),
+        ("quadratic", {"quadratic"}),
+        ("gaussian", {"linear"}),
+    ],
+)
+def test_a_model_takes_the_targets_that_its_loss_is_of_and_no_others(data, models):
+    """A number may be a label too: least squares on labels is a classic."""
+    samples = load(data)
+    for name in MODELS:
+        sample = (8, 8, 1) if name == "cnn" else samples.x_train.shape[1:]
+        model = MODELS[name](sample, max(samples.num_classes, 2))
+        if name in models:
+            assert make_problem(samples, model, 2).model == model
+        else:
+            with pytest.raises(ValueError, match=f"as targets, '{data}' has .*; labels go with"):
+                make_problem(samples, model, 2)
+
+
+def test_labels_are_of_two_classes_at_least():
+    samples = load("digits", train_size=20)
+    for classes in (2, 1):
+        few = samples._replace(
+            y_train=samples.y_train % classes, y_test=samples.y_test % classes, num_classes=classes
+        )
+        if classes == 2:
+            assert make_problem(few, "softmax", 2).dim == 2 * 65
+        else:
+            with pytest.raises(ValueError, match="expects labels as targets, 'digits' has 1 class"):
+                make_problem(few, "softmax", 2)
+
+
+def test_one_node_with_one_sample_and_a_batch_of_one_will_do():
+    samples = load("digits", train_size=1)
+
+    problem = make_problem(samples, "softmax", 1, l2=0.0, batch=1)
+
+    assert (problem.num_nodes, problem.count.tolist(), problem.share.tolist()) == (1, [1], [1.0])
+    v = jnp.ones((1, problem.dim))
+    whole, batched = (each.gradients(v, keys(1)) for each in (problem.full_batch(), problem))
+    np.testing.assert_array_equal(whole[1], batched[1])  # the only sample there is
 
 
 def test_wrong_data_are_refused():

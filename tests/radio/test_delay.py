@@ -1,5 +1,6 @@
 """The delay laws against their definitions, slot by slot."""
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from folkman import (
     simulate,
     snapshot,
 )
+from folkman.radio.delay import LONGEST_SLOTS
 
 NODES, SLOTS = 6, 60
 
@@ -110,3 +112,78 @@ def test_a_gamma_that_is_no_number_of_slots_is_refused(build, gamma):
 def test_a_negative_delay_is_refused():
     with pytest.raises(ValueError, match="delay must be a whole number"):
         constant(-1)
+
+
+def told(name, n, gamma, phase):
+    """Return tau_ij(n) of each sender as the table of the laws has it, looking back slot by slot."""
+    if name == "constant":
+        return np.full(len(phase), max(n - gamma, 0))
+    begun = [
+        [s for s in range(n + 1) if s >= first and (s - first) % gamma == 0] for first in phase
+    ]
+    if name == "pipelined":  # what was begun a whole gamma ago has arrived
+        begun = [[s for s in beats if s + gamma <= n] for beats in begun]
+    return np.array([max(beats, default=0) for beats in begun])
+
+
+@pytest.mark.parametrize("build", [constant, snapshot, pipelined], ids=lambda b: b.__name__)
+@pytest.mark.parametrize("gamma", [1, 2, 15, 16, 31, 32, 33, 63, 64, 65])
+def test_a_law_is_its_row_of_the_table_from_the_first_slot_on(build, gamma):
+    """Short ones, and those at and beyond the slots that every law keeps: powers of two."""
+    slots = 4 * gamma + 3
+
+    timeline = record_timeline(build(gamma), 4, slots)
+
+    phase = np.argmax(timeline.sends, axis=0) + 1  # a phase of 0 sends in slot gamma first
+    others = ~np.eye(4, dtype=bool)
+    for n, held in enumerate(timeline.held):
+        expected = np.broadcast_to(told(build.__name__, n, gamma, phase % gamma), (4, 4))
+        np.testing.assert_array_equal(held[others], expected[others])
+
+
+@pytest.mark.parametrize("gamma", [32, 64])
+def test_ages_of_the_iid_law_reach_back_to_gamma_less_one_and_no_further(gamma):
+    found = ages(record_timeline(iid(gamma), NODES, 200))
+
+    assert found.max() == gamma - 1
+    assert found.min() == 0
+
+
+LAWS = [ideal, lambda **o: constant(2, **o), snapshot, iid, pipelined]
+
+
+@pytest.mark.parametrize("build", LAWS)
+def test_a_parameter_costs_one_bit_at_least(build):
+    assert build(bits_per_parameter=1).bits_per_parameter == 1
+    with pytest.raises(ValueError, match="bits_per_parameter must be at least 1, got 0"):
+        build(bits_per_parameter=0)
+
+
+@pytest.mark.parametrize(("build", "least"), [(constant, 0), (snapshot, 1), (iid, 1)])
+def test_the_shortest_and_the_longest_law_are_taken_and_those_beyond_refused(build, least):
+    for slots in (least, LONGEST_SLOTS):
+        assert build(slots).gamma == slots
+    for slots in (least - 1, LONGEST_SLOTS + 1):
+        with pytest.raises(ValueError, match=f"at least {least} and at most 1000000, got {slots}"):
+            build(slots)
+
+
+@pytest.mark.parametrize(
+    ("network", "trip"), [(ideal(), 0), (constant(3), 3), (snapshot(2), 2), (pipelined(4), 4)]
+)
+def test_around_a_server_a_round_trip_takes_its_slots_and_nothing_is_lost(network, trip):
+    """Node 0 uploads in slot 0 and node 1 in slot 1; each is answered as its upload arrives."""
+    star = network.star()
+    state = star.init(3, jax.random.key(0))
+    nobody = np.zeros(3, bool)
+    for t in range(trip + 2):
+        offers = np.arange(3) == t if t < 2 else nobody
+        state, upload = star.uplink(state, offers, 16, jax.random.key(1))
+        due = np.arange(3) == t - trip if t - trip < 2 else nobody
+        state, answer = star.downlink(state, due, 16, jax.random.key(2))
+
+        assert upload.started.tolist() == offers.tolist()
+        assert upload.arrived.tolist() == due.tolist()
+        assert answer.started.tolist() == answer.arrived.tolist() == due.tolist()
+        assert not np.asarray(upload.lost | answer.lost).any()
+    assert not np.asarray(state.waiting).any()

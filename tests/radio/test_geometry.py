@@ -53,6 +53,19 @@ def test_padding_is_hardly_ever_exceeded():
     assert geometry.padding(1e4) < 1.1e4
 
 
+@pytest.mark.parametrize("mean", [0.0, 0.1, 1.0, 20.0, 255.0, 1e4, 1e6])
+def test_padding_is_the_least_length_that_bernsteins_bound_allows(mean):
+    """P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))): at most 1e-9 here, and above it one point earlier."""
+
+    def log_bound(length):
+        x = length - mean
+        return -(x**2) / (2 * (mean + x / 3))
+
+    found = geometry.padding(mean)
+
+    assert log_bound(found) <= -np.log(1e9) < log_bound(found - 1)
+
+
 def test_square_window_is_filled_to_its_corners():
     points = geometry.poisson_points(1e-4, 1000.0, 500, jax.random.key(3), window="square")
     for axis in (0, 1):
@@ -276,3 +289,26 @@ def test_ring_turned_inside_out_is_refused():
         ValueError, match=r"expected 0 <= inner.*got 900.0 and 500.0; the inner radius"
     ):
         geometry.interferers(1, 1e-6, jax.random.key(0), inner_radius_m=900.0, outer_radius_m=500.0)
+
+
+def test_a_ring_may_begin_at_the_centre_and_must_have_a_width():
+    key = jax.random.key(0)
+    disc = geometry.interferers(2, 1e-4, key, inner_radius_m=0.0, outer_radius_m=500.0)
+    assert radii_m(disc.positions_m).min() < 100.0
+    for inner_m in (-1.0, 500.0):
+        with pytest.raises(ValueError, match="expected 0 <= inner_radius_m < outer_radius_m"):
+            geometry.interferers(2, 1e-4, key, inner_radius_m=inner_m, outer_radius_m=500.0)
+
+
+@pytest.mark.parametrize(("num_cells", "nodes"), [(1, 1), (3, 1), (1, 4097), (5000, 1)])
+def test_every_voronoi_cell_gets_its_nodes_whatever_the_numbers(num_cells, nodes):
+    """Also with more of them than one pass proposes."""
+    stations_m = geometry.hexagonal_stations(num_cells, RADIUS_M)
+
+    nodes_m = geometry.nodes_in_voronoi_cells(stations_m, nodes, RADIUS_M, jax.random.key(1))
+
+    assert nodes_m.shape == (num_cells, nodes, 2)
+    away_m = radii_m(nodes_m - stations_m[:, None])
+    assert away_m.max() <= RADIUS_M * (1 + 1e-4)
+    assert away_m.min() > 0.0  # each is drawn, none is left at a default
+    assert len(np.unique(np.asarray(nodes_m).reshape(-1, 2), axis=0)) == num_cells * nodes

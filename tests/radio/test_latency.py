@@ -125,3 +125,21 @@ def test_impossible_inputs_are_refused_with_a_remedy():
         ValueError, match=r"expected num_parameters positive.*, got num_parameters = 0; give"
     ):
         latency.payload_bits(0)
+
+
+def test_a_duration_is_inversely_proportional_to_any_bandwidth_down_to_fractions_of_a_hertz():
+    band_hz = np.array([1e-3, 0.5, 1.0, 2.0, 1e9])
+
+    slots = latency.transmission_slots(
+        6.0, jnp.asarray(band_hz, jnp.float32), jnp.full(5, 3.0), 2.0
+    )
+
+    np.testing.assert_allclose(slots, 6.0 / (2.0 * band_hz * 3.0), rtol=1e-6)
+
+
+def test_a_share_of_nothing_costs_nothing_and_a_whole_one_no_indices():
+    assert latency.payload_bits(100, 16, 0.0) == 0.0
+    assert latency.payload_bits(100, 16, 1.0) == 1600.0
+    assert latency.payload_bits(1, 1) == 1.0
+    with pytest.raises(ValueError, match="expected kept_fraction"):
+        latency.payload_bits(100, 16, -1e-9)

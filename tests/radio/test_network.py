@@ -509,6 +509,42 @@ def test_a_cell_that_cannot_be_is_refused(options, complaint):
         RadioNetwork(**options)
 
 
+LIMITS = [
+    (name, allowed, refused)
+    for names, allowed, refused in (
+        (
+            ("slot_s", "path_loss_exponent", "bandwidth_hz"),
+            (1e-9, 0.5, 1.0, 1e9),
+            (0.0, -1e-9, np.inf, np.nan),
+        ),
+        (("bits_per_parameter",), (1, 64), (0, -1, np.inf, np.nan)),
+        (("cell_radius_m",), (1e-9, 1.0, 7999.0), (0.0, -1e-9, np.inf, np.nan)),
+        (("interferer_radius_m",), (500.1, 1e9), (0.0, 500.0, np.inf, np.nan)),
+        (("kept_fraction",), (1e-9, 1.0), (0.0, 1.0001, np.inf, np.nan)),
+        (("interferers_per_cell", "speed_m_per_s"), (0.0, 0.5, 1e9), (-1e-9, np.inf, np.nan)),
+        (
+            ("power_dbm", "noise_dbm_per_hz", "least_sinr_db"),
+            (-1e3, 0.0, 1e3),
+            (-np.inf, np.inf, np.nan),
+        ),
+        (("threshold_db",), (-np.inf, 0.0, np.inf), (np.nan,)),
+        (("answers",), ("broadcast", "free"), ("", "never")),
+        (("allocation",), ("optimal", "uniform", "random"), ("", "even")),
+        (("period",), ("epoch", "node"), ("", "slot")),
+    )
+    for name in names
+]
+
+
+@pytest.mark.parametrize(("name", "allowed", "refused"), LIMITS, ids=[row[0] for row in LIMITS])
+def test_a_setting_is_taken_up_to_its_limits_and_refused_by_name_beyond(name, allowed, refused):
+    for value in allowed:
+        assert getattr(RadioNetwork(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValueError, match=name):
+            RadioNetwork(**{name: value})
+
+
 def test_one_node_and_no_interferers_are_fine():
     for network in (NARROW, replace(NARROW, interferers_per_cell=0.0)):
         states = history(network, 1, 5)

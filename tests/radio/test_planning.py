@@ -14,7 +14,7 @@ from folkman.cli import main
 from folkman.experiment.survey import Question, survey
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork
-from folkman.radio.planning import Drops, forecast
+from folkman.radio.planning import Drops, forecast, sawtooth
 from folkman.report.cells import draw_ages, draw_map
 
 # I = 5, one interferer a cell and band, T = 1 s, the paper's CNN: an independent program's figures
@@ -144,6 +144,32 @@ def test_a_drop_counts_ages_after_the_warm_up_and_waits_that_still_run(allocatio
         early += arrived_early
     assert unfinished > 5
     assert early > 0 or allocation == "optimal"
+
+
+def test_the_sawtooth_is_the_first_drop_slot_by_slot():
+    network = RadioNetwork(threshold_db=3.0, allocation="optimal", bandwidth_hz=6e3)
+    slots = SMALL.drops.slots
+
+    shown = sawtooth(network, SMALL.nodes, SMALL.parameters * 16, slots)
+
+    ages, *_ = rolled(network, SMALL, 0)
+    others = ~np.eye(SMALL.nodes, dtype=bool)
+    np.testing.assert_array_equal(shown.ages[:, others], ages)
+    drawn = forecast(network, SMALL.nodes, SMALL.parameters * 16, Drops(1, slots, 0))
+    np.testing.assert_allclose(shown.sinr_db, 10 * np.log10(drawn.sinr[0]), rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(shown.linked, (shown.sinr_db > 3.0) & others)
+    assert shown.linked.sum() / 6 == pytest.approx(drawn.linked[0])
+    assert np.linalg.norm(shown.nodes_m, axis=1).max() <= shown.cell_radius_m == 500.0
+    assert np.linalg.norm(shown.interferers_m, axis=1).min() >= 500.0 - 1e-2
+
+
+def test_where_nobody_hears_anybody_copies_are_as_old_as_the_run():
+    """Held is the common first model, of stamp 0, and the ages are those of the coming slots 1, 2, ..."""
+    shown = sawtooth(RadioNetwork(threshold_db=np.inf), 3, 16, slots=7, seed=5)
+
+    expected = np.broadcast_to(np.arange(1, 8)[:, None, None], (7, 3, 3))
+    np.testing.assert_array_equal(shown.ages, expected)
+    assert not shown.linked.any()
 
 
 def test_a_row_pools_the_ages_of_all_drops_and_gives_intervals():

@@ -1,6 +1,7 @@
 """Scheduling sets, the table of docs/decisions.md, D1, measured again, and the search for the threshold."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -215,6 +216,41 @@ def test_expected_age_is_what_a_simulation_of_epochs_measures(threshold, allocat
     assert error < 0.02 * claimed  # or the comparison decides nothing
 
 
+def pair_draws(meets, draws):
+    """Return blocks of two nodes that hear each other at 1 bit/s/Hz in the first `meets`, and then not at all."""
+    sinr = np.zeros((draws, 2, 2), np.float32)
+    sinr[:meets] = 1.0
+    return jnp.asarray(sinr)
+
+
+@pytest.mark.parametrize("draws", [1, 2, 5])
+def test_when_every_epoch_is_one_slot_a_copy_is_as_old_as_a_geometric_wait(draws):
+    """D is geometric with p, the copy arrives after its slot: E[age] = 1/p, and so is the duration."""
+    short: dict[str, Any] = {"payload_bits": 1.0, "total_hz": TOTAL_HZ, "slot_s": SLOT_S}
+    for meets in range(draws + 1):
+        sinr, expected = pair_draws(meets, draws), draws / max(meets, 0.5)  # never: 1/p = 2n
+
+        age = schedule.expected_age(sinr, 0.5, **short)
+        duration = schedule.expected_duration(sinr, 0.5, **short)
+
+        assert float(age) == pytest.approx(expected, rel=1e-5)
+        assert float(duration) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("meets", "draws"), [(1, 4), (3, 4), (4, 4)])
+def test_the_age_of_long_epochs_is_the_renewal_sum_term_by_term(meets, draws):
+    """Seven slots where the pair meets, one where nobody sends: D = 7 + N, P(N = k) = p q^k."""
+    band_hz = TOTAL_HZ / 2  # each of the two
+    age = schedule.expected_age(
+        pair_draws(meets, draws), 0.5, payload_bits=7 * band_hz, total_hz=TOTAL_HZ, slot_s=1.0
+    )
+
+    p, k = meets / draws, np.arange(400)
+    chance, apart = p * (1 - p) ** k, 7.0 + k
+    over_a_period = (chance * apart * (apart - 1) / 2).sum()  # 0 + 1 + .. + D-1
+    assert float(age) == pytest.approx(7.0 + over_a_period / (chance * apart).sum(), rel=1e-5)
+
+
 def epoch_slots(sinr, linked):
     """Return the closed form of 2.7, S / (T B) sum 1 / R_i, in plain NumPy; an idle epoch is one slot."""
     rates = [
@@ -293,6 +329,15 @@ def test_searches_refuse_what_they_cannot_search():
         ).threshold_db
         == 2.0
     )
+
+
+def test_the_coarsest_bracket_has_three_points():
+    found = schedule.bracket_search(abs, -8.0, 8.0, num_coarse=3)
+
+    assert found.thresholds_db[:3].tolist() == [-8.0, 0.0, 8.0]
+    for low_db, high_db, coarse in ((-8.0, 8.0, 2), (8.0, 8.0, 9)):
+        with pytest.raises(ValueError, match="expected low_db < high_db and num_coarse >= 3"):
+            schedule.bracket_search(abs, low_db, high_db, num_coarse=coarse)
 
 
 def test_precision_is_kept_under_jit():

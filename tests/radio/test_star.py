@@ -51,6 +51,7 @@ def drive(network, each=False, seed=0):
         state, upload = up(state, np.ones(NODES, bool), up_key)
         state, answer = down(state, server.hears(np.asarray(upload.arrived)), down_key)
         server.starts(np.asarray(answer.started))
+        assert not np.asarray(upload.lost | answer.lost).any()  # an outage delays
         events.append([upload.started, upload.arrived, answer.started, answer.arrived])
         states.append(jax.tree.map(np.asarray, state))
     return np.array(events), states

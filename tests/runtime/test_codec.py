@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from folkman.runtime.codec import HEADER_BYTES, CodecError, Message, decode, encode
+from folkman.runtime.codec import (
+    HEADER_BYTES,
+    SERVER,
+    CodecError,
+    Message,
+    decode,
+    encode,
+    round_of,
+    sender_of,
+    sequence_of,
+)
 
 PARAMS = st.one_of(
     arrays(np.float16, st.integers(0, 40), elements=st.floats(-100, 100, width=16)),
@@ -102,3 +112,37 @@ def test_every_single_byte_change_is_noticed(offset, mask):
 def test_what_has_no_place_on_the_wire_is_not_sent(params):
     with pytest.raises(CodecError, match="expected a flat vector"):
         encode(MESSAGE._replace(params=params))
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [("sequence", 2**63 - 1), ("slot", 2**31 - 1), ("round", 2**31 - 1)],
+)
+def test_a_number_may_be_as_large_as_the_protocol_says_and_no_larger(field, most):
+    for value in (0, most):
+        found = decode(encode(MESSAGE._replace(**{field: value})), 0xABCDEF, 6)
+        assert getattr(found, field) == value
+    with pytest.raises(CodecError) as caught:
+        decode(encode(MESSAGE._replace(**{field: most + 1})), 0xABCDEF, 6)
+    assert caught.value.reason == "range"
+
+
+def test_fields_may_be_full_and_a_message_may_be_its_header_alone():
+    full = Message(2**64 - 1, SERVER, 2**63 - 1, 2**31 - 1, np.zeros(0, np.float32), 2**31 - 1)
+
+    data = encode(full)
+
+    assert len(data) == HEADER_BYTES
+    assert SERVER == 2**32 - 1
+    found = decode(data, 2**64 - 1, 0)
+    assert (*found[:4], found.round) == (*full[:4], full.round)
+    assert (sender_of(data), round_of(data), sequence_of(data)) == (SERVER, 2**31 - 1, 2**63 - 1)
+    with pytest.raises(CodecError) as caught:
+        decode(data[:-1], 2**64 - 1, 0)
+    assert caught.value.reason == "length"
+
+
+def test_a_header_tells_its_sender_round_and_sequence_apart():
+    data = encode(MESSAGE)
+
+    assert (sender_of(data), round_of(data), sequence_of(data)) == (3, 5, 17)

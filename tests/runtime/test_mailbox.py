@@ -72,3 +72,69 @@ def test_in_rounds_nothing_is_heard_until_all_neighbours_are():
 
     assert not np.asarray(early.heard).any()
     assert np.asarray(late.heard).all()
+
+
+def heard(box):
+    """Return of each sender the last number, whether it is new, whether it is finite, and a parameter."""
+    return list(
+        zip(
+            box.sequence.tolist(),
+            box.heard.tolist(),
+            box.finite.tolist(),
+            box.payload[:, 0].tolist(),
+            strict=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e7])
+def test_a_broken_message_counts_as_heard_once_and_never_undoes_a_newer_one(value):
+    box = Mailbox(FIRST, 2, 5, first_sender=10, note_broken=True, checks=Checks(largest=1e6))
+    broken = "finite" if np.isnan(value) else "absurd"
+    box.put(message(node=11, sequence=3, value=2.0))
+    untouched = (0, False, True, 0.0)
+
+    for stale in (2, 3):  # an older one, and the one that is held
+        assert reason(box, message(node=11, sequence=stale, value=value)) == broken
+        assert heard(box) == [untouched, (3, True, True, 2.0)]
+    assert reason(box, message(node=11, sequence=4, value=value)) == broken
+    assert heard(box) == [untouched, (4, True, False, 0.0)]
+    box.inbox(np.ones(2), 0.0, 0)
+    assert reason(box, message(node=11, sequence=4, value=value)) == broken  # sent again
+    assert heard(box) == [untouched, (4, False, False, 0.0)]
+    assert box.put(message(node=11, sequence=5, value=1.0))
+    assert heard(box) == [untouched, (5, True, True, 1.0)]
+
+
+@pytest.mark.parametrize("node", [0, 9, 12, SERVER])
+def test_a_broken_message_of_a_stranger_is_refused_and_noted_of_nobody(node):
+    box = Mailbox(FIRST, 2, 5, first_sender=10, note_broken=True)
+
+    assert reason(box, message(node=node, sequence=7, value=np.nan)) == "finite"
+
+    assert heard(box) == [(0, False, True, 0.0)] * 2
+    assert box.refused == {"finite": 1}
+
+
+def test_senders_are_those_from_the_first_to_the_last_and_not_oneself():
+    box = Mailbox(FIRST, 2, 5, first_sender=10)
+
+    assert [reason(box, message(node=node)) for node in (9, 12)] == ["sender"] * 2
+    assert reason(box, message(node=11), own=11) == "sender"
+    assert [box.put(message(node=node)) for node in (10, 11)] == [True, True]
+
+
+def test_without_a_wish_to_note_them_broken_messages_leave_no_trace():
+    box = Mailbox(FIRST, 2, 5)
+
+    assert reason(box, message(value=np.nan)) == "finite"
+
+    assert heard(box) == [(0, False, True, 0.0)] * 2
+
+
+def test_the_age_of_a_copy_is_the_slots_since_it_was_formed_and_never_negative():
+    box = Mailbox(FIRST, 3, 5)
+    for node, slot in ((1, 4), (2, 9)):
+        box.put(encode(Message(5, node, 1, slot, FIRST)))
+
+    assert np.asarray(box.inbox(np.ones(3), 0.0, 6).age).tolist() == [6, 2, 0]

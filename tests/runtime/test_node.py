@@ -19,7 +19,8 @@ from folkman import (
     split,
 )
 from folkman.algorithm.dfedavgm import dfedavgm
-from folkman.runtime.codec import Message, encode
+from folkman.algorithm.fedap import fedap
+from folkman.runtime.codec import Message, encode, sequence_of
 
 NODES, SLOTS, RUN = 12, 40, 99
 
@@ -62,15 +63,9 @@ def test_twelve_nodes_over_bytes_end_with_the_simulators_parameters(problem, net
     assert not any(node.mailbox.refused for node in nodes)
 
 
-def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
-    algorithm = fedavg(0.2, local_steps=2)
-    run = simulate(
-        problem, snapshot(3), algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True)
-    )
-    nodes, timeline = make_nodes(problem, algorithm, seed=4), run.timeline
-    server = ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN)
+def live_around(server, nodes, timeline):
+    """Let byte-level nodes and their server live a timeline."""
     uploads, answers = {}, {}
-
     for t in range(SLOTS):
         for i, node in enumerate(nodes):
             assert node.wake() == timeline.finished[t, i]
@@ -83,9 +78,20 @@ def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
         assert answers_now == timeline.down_started[t].any()
         if answers_now:
             data = server.send()
-            answers = dict.fromkeys(np.flatnonzero(timeline.down_started[t]), data)
+            answers = answers | dict.fromkeys(np.flatnonzero(timeline.down_started[t]), data)
         for i in np.flatnonzero(timeline.down_arrived[t]):
             assert nodes[i].receive(answers[i])
+
+
+def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
+    algorithm = fedavg(0.2, local_steps=2)
+    run = simulate(
+        problem, snapshot(3), algorithm, slots=SLOTS, seed=4, recording=Recording(timeline=True)
+    )
+    nodes = make_nodes(problem, algorithm, seed=4)
+    server = ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN)
+
+    live_around(server, nodes, run.timeline)
 
     scale = np.abs(run.model).max()
     np.testing.assert_allclose(
@@ -94,6 +100,36 @@ def test_fedavg_over_bytes_ends_with_the_simulators_model(problem):
     np.testing.assert_allclose(
         np.stack([n.params() for n in nodes]), run.nodes, rtol=1e-6, atol=1e-6 * scale
     )
+
+
+@pytest.mark.parametrize("seeds", [{}, {"seed": 4}], ids=["unsaid", "said"])
+def test_a_server_that_draws_whom_it_asks_draws_as_the_simulator_does(problem, seeds):
+    """And where nobody says a run or a seed, all sides mean the same."""
+    algorithm = fedap(0.2, m=4, selection="random")
+    run = simulate(
+        problem, snapshot(2), algorithm, slots=SLOTS, recording=Recording(timeline=True), **seeds
+    )
+    shares = np.asarray(problem.share)
+    nodes = [Node(i, problem.of_node(i), algorithm, shares, **seeds) for i in range(NODES)]
+    server = ServerNode(problem.initial, algorithm, shares, **seeds)
+
+    live_around(server, nodes, run.timeline)
+
+    assert server.steps == run.last("rounds") > 3
+    np.testing.assert_allclose(server.model(), run.model, rtol=1e-5, atol=1e-6)
+
+
+def test_both_roles_number_their_messages_from_one_without_a_gap(problem):
+    """A receiver holds number 0 of everyone before it hears any."""
+    algorithm = fedavg(0.2)
+    node, *_ = make_nodes(problem, algorithm, seed=0)
+    server = ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN)
+
+    for sender, receiver in ((node, server), (server, node)):
+        for number in (1, 2, 3):
+            data, sequence, slot = sender.formed()
+            assert (sequence, sequence_of(data), slot) == (number, number, 0)
+            assert receiver.receive(data)
 
 
 def test_bad_messages_are_refused_counted_and_survived(problem):
