@@ -677,10 +677,10 @@ def test_what_swift_heard_counts_once_and_until_it_averages(x64):
     ]
     boxes.append(swift_box([0, 0, 0, 0]))
 
-    for missing, first in (("self", (2 * 1.0 + 8 + 2) / 4), ("scale", (1.0 + 8 + 2) / 3)):
-        last = (3 * first + 5) / 4 if missing == "self" else (first + 5) / 2
+    for missing, kept in (("self", (2 * 1.0 + 8 + 2) / 4), ("scale", (1.0 + 8 + 2) / 3)):
+        last = (3 * kept + 5) / 4 if missing == "self" else (kept + 5) / 2
         path = swift_path(swift(0.0, every=2, missing=missing), boxes)
-        close(path, [1.0, first, first, first, first, last])
+        close(path, [1.0, kept, kept, kept, kept, last])
 
 
 # --- what is refused ---
