@@ -164,15 +164,17 @@ def test_an_option_that_is_a_number_may_be_whole_numpys_or_traced():
 
 
 def test_a_recipe_builds_the_method_again_with_other_numbers():
-    first = cga(step=0.1, margin=0.2, momentum=0.5, topology="star")
+    recipe = cga(step=0.1, margin=0.2, momentum=0.5, topology="star").recipe
+    assert recipe is not None
 
-    again = first.recipe.build((0.3, 0.4, 0.6))
+    again = recipe.build((0.3, 0.4, 0.6))
 
     assert again == cga(step=0.3, margin=0.4, momentum=0.6, topology="star")
-    assert again.recipe.without_numbers() == first.recipe.without_numbers()
-    assert again.recipe.without_numbers().numbers == ()
+    assert again.recipe is not None
+    assert again.recipe.without_numbers() == recipe.without_numbers()
+    assert recipe.without_numbers().numbers == ()
     with pytest.raises(ValueError, match="zip"):
-        first.recipe.build((0.3,))
+        recipe.build((0.3,))
 
 
 def test_numbers_within_a_union_or_a_group_of_options_are_arguments_too():

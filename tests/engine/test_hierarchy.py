@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -166,7 +166,7 @@ def upload_box(models, heard, weight, finite=None):
 
 
 def test_a_station_waits_for_its_own_nodes_and_drops_what_is_not_finite(x64):
-    way = hierfavg(cells=2, global_every=2).travel
+    way: Any = hierfavg(cells=2, global_every=2).travel
     models = np.array([[1.0], [50.0], [4.0], [60.0], [0.0]])
     weight = [0.1, 0.0, 0.3, 0.0, 0.2]  # of cell 0: nodes 0, 2 and 4
     state, key = way.station.init(jnp.zeros(1), 5), jax.random.key(0)
@@ -195,7 +195,8 @@ def test_a_station_waits_for_its_own_nodes_and_drops_what_is_not_finite(x64):
 
 
 def test_the_root_waits_for_all_stations_and_weighs_them_by_their_cells(x64):
-    root, key = hierfavg(cells=3).travel.root, jax.random.key(0)
+    way: Any = hierfavg(cells=3).travel
+    root, key = way.root, jax.random.key(0)
     box = partial(upload_box, np.array([[1.0], [2.0], [5.0]]), weight=[0.5, 0.2, 0.3])
 
     state = root.receive(root.init(jnp.zeros(1), 3), box(heard=[1, 0, 1]), key)
@@ -246,8 +247,9 @@ def tossing(cells):
         moved = built.receive(state, inbox)
         return moved._replace(params=moved.params + 0.001 * jnp.where(inbox.heard, inbox.age, 0)[0])
 
+    way: Any = built.travel
     travel = replace(
-        built.travel,
+        way,
         station=server,
         root=server,
         asks=lambda state: state.asks,
@@ -272,6 +274,7 @@ def test_draws_and_all_that_servers_are_told_are_the_same_everywhere(uneven, net
     np.testing.assert_allclose(run.model, slow.model, rtol=1e-9)
     nodes, model = wire.play(uneven, run.timeline, algorithm, seed=5)
     np.testing.assert_allclose(run.nodes, nodes, rtol=1e-6)
+    assert model is not None
     np.testing.assert_allclose(run.model, model, rtol=1e-6)
 
 

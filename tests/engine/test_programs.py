@@ -42,7 +42,7 @@ def counted(**options):
     traced = []
 
     @compiled(**options)
-    def times(x, factor, more=0):
+    def times(x, factor, more=0.0):
         traced.append(1)
         return jax.tree.map(lambda leaf: leaf * factor + more, x)
 
@@ -126,7 +126,7 @@ def test_it_looks_like_the_function_it_runs():
 
     found = Programs(named)
 
-    assert (found.__name__, found.__doc__) == ("named", "Say something.")  # type: ignore[attr-defined]
+    assert [getattr(found, name) for name in ("__name__", "__doc__")] == ["named", "Say something."]
     assert len(found) == 0
 
 

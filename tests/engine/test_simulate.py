@@ -316,7 +316,7 @@ def test_a_stretch_is_at_least_a_slot_and_short_enough_to_count_its_copies_in_in
 
 
 def test_every_node_draws_its_own_mini_batch_in_every_slot(x64):
-    """With F_i = |w - x|^2 / 2 over the batch and a step of 1, a node stands on the sample it drew."""
+    """With F_i = |w - x|^2 / 2 and a step of 1, a node stands on the sample that it drew."""
     samples = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
     ones = np.ones_like(samples)
     data = DataSet("points", samples, ones, samples[:1], ones[:1], num_classes=0)
