@@ -1,5 +1,6 @@
 """One contract for every algorithm: pure, stateless outside its state, shapes and bits kept, the same everywhere."""
 
+import inspect
 import sys
 from dataclasses import replace
 
@@ -53,6 +54,10 @@ EVERYONE = {
 
 def build(name, **more):
     return ALGORITHMS[name](**{"step": 0.05, **OPTIONS.get(name, {}), **more})
+
+
+def options_of(name):
+    return inspect.signature(ALGORITHMS[name]).parameters
 
 
 def with_everyone(name, **more):
@@ -353,3 +358,43 @@ def test_its_docstring_has_the_reference_and_the_differences(name):
     assert "[1]" in doc
     assert "Differs from [1]" in doc
     assert "arXiv:" in doc or "doi" in doc.lower()
+
+
+@pytest.mark.parametrize("name", [n for n in ALGORITHMS if "rule" in options_of(n)])
+def test_a_rule_that_does_not_exist_or_trims_too_little_is_refused(name):
+    with pytest.raises(ValueError, match="rule must be"):
+        build(name, rule="mode")
+    with pytest.raises(ValueError, match="trim"):
+        build(name, rule="trimmed_mean", trim=-1)
+    assert build(name, rule="trimmed_mean", trim=0).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(n, o) for n in ALGORITHMS for o in ("local_steps", "every", "cells") if o in options_of(n)],
+)
+def test_numbers_of_steps_begin_at_one(name, option):
+    with pytest.raises(ValueError, match=option):
+        build(name, **{option: 0})
+    assert build(name, **{option: 1}).name == name
+
+
+def test_a_largest_age_of_zero_uses_only_what_was_just_formed():
+    """The smallest that is allowed."""
+    with pytest.raises(ValueError, match="max_age counts slots"):
+        build("async_sharing", max_age=-1)
+    algorithm = build("async_sharing", max_age=0)
+    state = algorithm.init(jnp.ones(1), PLACE)
+    held = Inbox(
+        store=jnp.asarray([[0.0], [3.0], [5.0], [7.0]]),
+        row=jnp.arange(NODES),
+        weight=jnp.asarray([0.0, 0.25, 0.25, 0.25]),
+        own_weight=jnp.asarray(0.25),
+        heard=jnp.ones(NODES, bool),
+        age=jnp.asarray([0, 0, 1, 2]),
+        finite=jnp.ones(NODES, bool),
+    )
+
+    v = algorithm.point(state, held)
+
+    np.testing.assert_allclose(v, [(1.0 + 3.0) / 2], rtol=1e-6)

@@ -359,6 +359,36 @@ def test_rounded_differences_cost_b_bits_an_entry_and_still_learn(quadratics):
     )  # on the complete graph rounding sets no node apart
 
 
+def test_what_is_sent_is_the_rounded_change_of_the_round_and_the_node_takes_it_too(x64):
+    """On b bits there are 2^(b-1) - 1 levels a side: every entry is a whole number of spacings."""
+    bits, start, key = 3, np.array([5.0, -1.0, 2.0, 0.5]), jax.random.key(3)
+    grad = np.array([1.0, 0.31, -0.77, 0.05])
+    plain_one, rounded = (
+        dfedavgm(STEP, local_steps=2, momentum=0.0, exchange="differences", bits=b)
+        for b in (0, bits)
+    )
+    place = Place(jnp.asarray(0), 2, key)
+    found = []
+    for algorithm in (plain_one, rounded):
+        state = algorithm.init(jnp.asarray(start), place)
+        none = Inbox(
+            jnp.zeros((2, 4)), jnp.arange(2), *(jnp.zeros(2), jnp.ones(())),
+            jnp.zeros(2, bool), jnp.zeros(2, jnp.int32), jnp.ones(2, bool),
+        )  # fmt: skip
+        for _ in range(2):
+            state = algorithm.update(state, none, jnp.zeros(()), jnp.asarray(grad), key)
+        found.append((np.asarray(algorithm.message(state)), np.asarray(algorithm.params(state))))
+
+    (change, model), (sent, taken) = found
+    close(change, -2 * STEP * grad)
+    close(model, start + change)
+    spacing = np.abs(change).max() / (2 ** (bits - 1) - 1)
+    close(sent / spacing, np.round(sent / spacing), atol=1e-9)
+    assert (np.abs(sent - change) < spacing).all()
+    assert not np.allclose(sent, change)
+    close(taken, start + sent)
+
+
 # --- SGP ---
 
 
@@ -598,6 +628,61 @@ def test_models_not_heard_anew_leave_their_weight_to_the_node_or_to_the_others(x
     assert found == {"stored": 4.0, "self": 2.75, "scale": 4.5}  # (1+8+2+5)/4, (3*1+8)/4, (1+8)/2
 
 
+def swift_box(heard, models=(0.0, 8.0, 2.0, 5.0)):
+    """Four nodes of weight 1/4 each; the first is the node itself."""
+    return Inbox(
+        jnp.asarray(models)[:, None],
+        jnp.arange(4),
+        jnp.asarray([0.0, 0.25, 0.25, 0.25]),
+        jnp.asarray(0.25),
+        jnp.asarray(heard, bool),
+        jnp.zeros(4, jnp.int32),
+        jnp.ones(4, bool),
+    )
+
+
+def swift_path(method, boxes, start=1.0):
+    """Return the model after each slot, without gradients."""
+    state = method.init(jnp.full(1, start), Place(jnp.asarray(0), 4, jax.random.key(0)))
+    path = []
+    for box in boxes:
+        state = method.update(
+            method.receive(state, box), box, jnp.zeros(()), jnp.zeros(1), jax.random.key(0)
+        )
+        path.append(state.params.item())
+    return path
+
+
+def test_swift_averages_in_every_s_th_step_of_its_own(x64):
+    box = swift_box([False] * 4)
+
+    averaged = [1.0]
+    for _ in range(3):
+        averaged.append((averaged[-1] + 8 + 2 + 5) / 4)
+
+    assert swift_path(swift(0.0, every=1), [box] * 3) == averaged[1:]
+    assert swift_path(swift(0.0, every=2), [box] * 6) == [
+        *(averaged[0], averaged[1], averaged[1], averaged[2], averaged[2], averaged[3])
+    ]
+    assert swift_path(swift(0.0, every=3), [box] * 4) == [
+        *(averaged[0], averaged[0], averaged[1], averaged[1])
+    ]
+
+
+def test_what_swift_heard_counts_once_and_until_it_averages(x64):
+    """With s = 2: heard in slots 0 and 1, averaged in slot 1; heard no more, so kept in slot 3."""
+    boxes = [
+        swift_box(heard)
+        for heard in ([0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1])
+    ]
+    boxes.append(swift_box([0, 0, 0, 0]))
+
+    for missing, kept in (("self", (2 * 1.0 + 8 + 2) / 4), ("scale", (1.0 + 8 + 2) / 3)):
+        last = (3 * kept + 5) / 4 if missing == "self" else (kept + 5) / 2
+        path = swift_path(swift(0.0, every=2, missing=missing), boxes)
+        close(path, [1.0, kept, kept, kept, kept, last])
+
+
 # --- what is refused ---
 
 
@@ -616,6 +701,7 @@ def test_models_not_heard_anew_leave_their_weight_to_the_node_or_to_the_others(x
         (sgp, {"topology": "tree"}, "topology must be"),
         (adpsgd, {"topology": "complete"}, "topology must be"),
         (swift, {"every": 0}, "every >= 1"),
+        (swift, {"rule": "mode"}, "rule must be"),
         (swift, {"missing": "drop"}, "missing 'stored'"),
         (swift, {"weights": "equal"}, "weights must be"),
         (swift, {"weights": "released", "topology": "schedule"}, "on a fixed graph"),

@@ -14,6 +14,7 @@ from folkman.algorithm.adafl import Measured, adafl, best_tau, divergence
 from folkman.algorithm.base import Assumption, Place
 from folkman.algorithm.fedap import fedap
 from folkman.algorithm.fedasync import fedasync, staleness_factor
+from folkman.algorithm.fedavg import fedavg
 from folkman.algorithm.fedbuff import fedbuff
 from folkman.algorithm.fedsa import best_number, fedsa, relative_rates
 from folkman.algorithm.twafl import temporal_weights, twafl
@@ -180,6 +181,35 @@ def test_fedsa_with_one_upload_a_round_is_fedasync_with_the_shares_as_mixing(qua
     close(left.model, right.model)
 
 
+# --- FedAvg
+
+
+def test_fedavgs_momentum_is_a_heavy_ball_of_nine_tenths_that_rests_between_rounds(x64):
+    """Under a constant gradient g, k steps go eta g sum_{j <= k} (1 + 0.9 + ... + 0.9^(j-1))."""
+    algorithm, key = fedavg(0.1, local_steps=3, optimizer="momentum"), jax.random.key(0)
+    state = algorithm.init(jnp.zeros(2), Place(jnp.asarray(0), 1, key))
+    grad, went = np.array([1.0, -2.0]), 0.1 * (1 + 1.9 + 2.71)
+
+    for _ in range(3):
+        state = algorithm.update(state, NOTHING, jnp.zeros(()), jnp.asarray(grad), key)
+    close(algorithm.params(state), -went * grad)
+
+    answer = box(np.ones((1, 1)), [True], [5.0])  # a new model: (1, 5)
+    state = algorithm.receive(state, answer)
+    state = algorithm.update(state, answer, jnp.zeros(()), jnp.asarray(grad), key)
+    close(algorithm.params(state), np.array([1.0, 5.0]) - 0.1 * grad)
+
+
+def test_fedavg_with_adam_takes_a_whole_step_against_the_sign_first(x64):
+    """Bias-corrected, the first direction of Adam is g / |g|."""
+    algorithm, key = fedavg(0.1, optimizer="adam"), jax.random.key(0)
+    state = algorithm.init(jnp.zeros(2), Place(jnp.asarray(0), 1, key))
+
+    state = algorithm.update(state, NOTHING, jnp.zeros(()), jnp.asarray([5.0, -0.01]), key)
+
+    np.testing.assert_allclose(algorithm.params(state), [-0.1, 0.1], rtol=1e-5)
+
+
 # --- AdaFL
 
 
@@ -281,6 +311,31 @@ def test_adafl_counts_two_vectors_and_four_numbers_up():
 
     assert algorithm.declares.price.bits(1000, 16) == (2 * 16000 + 4 * 32,)
     assert server_of(algorithm).price.bits(1000, 16) == (16000 + 32,)
+
+
+def test_adafl_stays_over_once_it_is_over(x64):
+    """An upload that is repeated after the end does not bring the last model back."""
+    server = server_of(adafl(0.1, budget=5))
+    state = server.init(jnp.zeros(1), 2)._replace(
+        phase=jnp.asarray(3, jnp.int32), best=jnp.full(1, 7.0), best_loss=jnp.zeros(())
+    )
+    # model, gradient, (loss, beta, rho, slots) of each node
+    uploads = jnp.asarray([[1.0, 0.5, 9.0, 1.0, 1.0, 1.0], [3.0, 0.5, 9.0, 1.0, 1.0, 1.0]])
+    inbox = Inbox(
+        uploads,
+        jnp.arange(2),
+        jnp.full(2, 0.5),
+        jnp.zeros(()),
+        jnp.ones(2, bool),
+        jnp.zeros(2, jnp.int32),
+        jnp.ones(2, bool),
+    )
+
+    for _ in range(3):
+        state = server.receive(state, inbox, jax.random.key(0))
+
+        assert server.params(state) == 7.0
+        assert not server.offers(state).any()
 
 
 # --- FedAP
@@ -531,6 +586,20 @@ def test_fedasyncs_nodes_are_held_near_their_anchor(x64):
         state = algorithm.update(state, NOTHING, jnp.zeros(()), jnp.ones(1), key)
 
     np.testing.assert_allclose(algorithm.params(state), [-0.1 - 0.1 * (1 - 2.0 * 0.1)])
+
+
+def test_the_pull_towards_the_anchor_is_along_the_way_that_was_gone(x64):
+    """With the gradient v - c a node obeys v <- v - eta ((v - c) + rho (v - a)), a not 0."""
+    step, rho, anchor, centre = 0.1, 0.5, np.array([3.0, -2.0]), np.array([1.0, 1.0])
+    algorithm, key = fedasync(step, rho=rho, local_steps=4), jax.random.key(0)
+    state = algorithm.init(jnp.asarray(anchor), Place(jnp.asarray(0), 1, key))
+
+    for _ in range(4):
+        grad = algorithm.point(state, NOTHING) - centre
+        state = algorithm.update(state, NOTHING, jnp.zeros(()), grad, key)
+
+    rest = (centre + rho * anchor) / (1 + rho)
+    close(algorithm.params(state), rest + (1 - step * (1 + rho)) ** 4 * (anchor - rest))
 
 
 # --- FedBuff

@@ -4,6 +4,7 @@ import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,11 +48,20 @@ def live(algorithm, inbox, start):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_options_have_the_names_order_and_defaults_that_are_written_down(name):
-    if name not in SIGNATURES:
-        pytest.skip("a method that is not written down yet")
     found = inspect.signature(ALGORITHMS[name]).parameters.values()
 
     assert [[each.name, each.default] for each in found] == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_defaults_in_the_signature_are_those_that_are_used(name):
+    written = dict(SIGNATURES[name])
+
+    assert ALGORITHMS[name]() == ALGORITHMS[name](**written)
+    inbox, start = inbox_of(ALGORITHMS[name]()), jnp.linspace(0.5, 1.5, D)
+    np.testing.assert_array_equal(
+        live(ALGORITHMS[name](), inbox, start), live(ALGORITHMS[name](**written), inbox, start)
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -143,6 +153,51 @@ def test_bad_numbers_are_refused_where_they_enter():
         cga(momentum=1.0)
     with pytest.raises(TypeError):
         dpsgd(steps=0.1)
+
+
+def test_an_option_that_is_a_number_may_be_whole_numpys_or_traced():
+    same = [async_sharing(step) for step in (1, 1.0, np.float32(1), np.int64(1))]
+
+    assert len(set(same)) == 1
+    assert {type(number) for each in same for number in jax.tree.leaves(each)} == {float}
+    assert jax.tree.structure(same[0]) != jax.tree.structure(async_sharing(jnp.ones(())))
+
+
+def test_a_recipe_builds_the_method_again_with_other_numbers():
+    recipe = cga(step=0.1, margin=0.2, momentum=0.5, topology="star").recipe
+    assert recipe is not None
+
+    again = recipe.build((0.3, 0.4, 0.6))
+
+    assert again == cga(step=0.3, margin=0.4, momentum=0.6, topology="star")
+    assert again.recipe is not None
+    assert again.recipe.without_numbers() == recipe.without_numbers()
+    assert recipe.without_numbers().numbers == ()
+    with pytest.raises(ValueError, match="zip"):
+        recipe.build((0.3,))
+
+
+def test_numbers_within_a_union_or_a_group_of_options_are_arguments_too():
+    class Pull(NamedTuple):
+        strength: Number = 2.0
+        kind: str = "soft"
+
+    @method
+    def mine(
+        step: Number | None = None,
+        pull: Pull = Pull(),  # noqa: B008 - immutable
+        steps: int = 3,
+    ) -> Algorithm:
+        return replace(async_sharing(pull.strength * (step or 1.0)), name=f"{pull.kind} {steps}")
+
+    assert list(inspect.signature(mine).parameters) == ["step", "strength", "kind", "steps"]
+    assert jax.tree.leaves(mine()) == [2.0]
+    assert jax.tree.leaves(mine(0.5, 3.0)) == [0.5, 3.0]
+    assert mine(kind="hard", steps=4).name == "hard 4"
+    assert jax.tree.structure(mine(0.5)) == jax.tree.structure(mine(0.25, strength=7))
+    assert jax.tree.structure(mine(0.5)) != jax.tree.structure(mine(0.5, steps=4))
+    assert mine.__annotations__["return"] is Algorithm
+    assert mine.__annotations__["kind"] is str
 
 
 def test_a_method_of_ones_own_has_groups_of_options_too():

@@ -3,16 +3,21 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 import folkman as fm
+from folkman.engine import cells
 from folkman.engine.cells import simulate_cells
 from folkman.engine.simulate import Recording, simulate
 from folkman.problem.field import make_field
 from folkman.radio.network import RadioNetwork
+from folkman.radio.replay import replay
+from folkman.radio.trace import record_timeline
 
 SLOTS = 12
 METHODS = {
@@ -26,23 +31,23 @@ METHODS = {
 }
 
 
-def field(cells=3):
+def field(number=3):
     data = fm.load("digits", train_size=200, test_size=50)
-    return make_field(data, "softmax", cells=cells, nodes=4, samples=20, batch=5, seed=7)
+    return make_field(data, "softmax", cells=number, nodes=4, samples=20, batch=5, seed=7)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_cell_among_many_is_that_cell_alone(method):
     network, algorithm = (build() for build in METHODS[method])
-    cells = field()
+    many = field()
     together = simulate_cells(
-        cells, network, algorithm, slots=SLOTS, seed=3, recording=Recording(every=5)
+        many, network, algorithm, slots=SLOTS, seed=3, recording=Recording(every=5)
     )
 
     seeds = np.random.SeedSequence(3).generate_state(3)
     alone = []
     for cell, seed in enumerate(seeds):
-        stacked = cells.problem(range(cell, cell + 1))
+        stacked = many.problem(range(cell, cell + 1))
         own = {name: getattr(stacked, name)[0] for name in ("x", "y", "count", "share", "node")}
         problem = replace(stacked, **own)
         alone.append(
@@ -130,6 +135,39 @@ def test_impossible_fields_are_refused(wrong, says):
 def test_impossible_runs_of_cells_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         simulate_cells(field(), RadioNetwork(), fm.async_sharing(), **options)
+
+
+def test_cells_do_not_run_beyond_what_was_recorded():
+    recorded = replay(record_timeline(fm.snapshot(gamma=2), 4, 6))
+    one = field(1)
+
+    assert simulate_cells(one, recorded, fm.async_sharing(), slots=6).last("slots") == 6
+    with pytest.raises(ValueError, match="recorded for 6 slots, the run asks for 7"):
+        simulate_cells(one, recorded, fm.async_sharing(), slots=7)
+
+
+@pytest.mark.parametrize("nodes", [10, 100])
+@pytest.mark.parametrize("dim", [1_000, 50_000])
+@pytest.mark.parametrize("cell_bytes", [0, 3_000_000])
+def test_by_default_as_many_cells_run_at_once_as_fit_in_a_gigabyte(nodes, dim, cell_bytes):
+    """A cell has its samples, and of each node some float32 vectors."""
+    many: Any = SimpleNamespace(
+        first=SimpleNamespace(num_nodes=nodes, dim=dim), cell_bytes=cell_bytes, num_cells=10**6
+    )
+
+    portions = cells._portions(many, None)
+
+    own = cell_bytes + cells.COPIES * nodes * dim * np.dtype(np.float32).itemsize
+    assert len(portions[0]) * own <= 1e9 < (len(portions[0]) + 1) * own
+    assert [cell for portion in portions for cell in portion] == list(range(10**6))
+
+
+def test_a_cell_that_does_not_fit_runs_alone():
+    large: Any = SimpleNamespace(
+        first=SimpleNamespace(num_nodes=100, dim=10**7), cell_bytes=10**10, num_cells=3
+    )
+
+    assert cells._portions(large, None) == [range(1), range(1, 2), range(2, 3)]
 
 
 TWO_CORES = """

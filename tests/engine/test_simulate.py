@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -25,6 +29,7 @@ from folkman import (
 )
 from folkman.algorithm.base import Assumption, Declares
 from folkman.engine import simulate as engine
+from folkman.problem.data import DataSet
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
 from folkman.record.run import AXES, METRICS
@@ -284,13 +289,45 @@ def test_the_python_loop_and_the_compiled_loop_agree(digits, monkeypatch):
     np.testing.assert_array_equal(looped.timeline.held, compiled.timeline.held)
 
 
-def test_seeds_and_horizons_share_one_compiled_program(digits):
-    algorithm = async_sharing(0.123)
-    simulate(digits, snapshot(3), algorithm, slots=10, seed=1)
-    program = next(reversed(engine._loop._kept.values()))
-    compiled = program._cache_size()
+def test_a_mark_can_be_gone_on_from_twice_in_the_python_loop_too(digits, monkeypatch):
+    """A carry is written over its predecessor, but not over the one in the caller's hands."""
+    monkeypatch.setattr(type(digits), "called_from_python", property(lambda _: True))
+    simulation = engine.Simulation(digits, iid(3), async_sharing(0.2), recording=Recording(4))
+    begun = engine.start(simulation, 0)
 
-    simulate(digits, snapshot(3), algorithm, slots=17, seed=2)
+    ends = [list(engine.march(simulation, begun, 8))[-1][0] for _ in range(2)]
 
-    assert next(reversed(engine._loop._kept.values())) is program
-    assert program._cache_size() == compiled
+    for one, two in zip(*(jax.tree.leaves(end.carry) for end in ends), strict=True):
+        if not jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+            np.testing.assert_array_equal(one, two)
+    assert int(begun.carry.slot) == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 5, 1000, 2**14, 2**15, 2**16, 10**6])
+def test_a_stretch_is_at_least_a_slot_and_short_enough_to_count_its_copies_in_int32(nodes):
+    for stretch in (None, 64):
+        medium: Any = SimpleNamespace(stretch=stretch)
+        longest = engine.longest_stretch(medium, nodes)
+
+        assert 1 <= longest <= (stretch or 2**30)
+        assert longest == 1 or longest * nodes**2 < 2**31
+        if nodes <= 1000:
+            assert longest * nodes**2 > 2**29 or longest == stretch
+
+
+def test_every_node_draws_its_own_mini_batch_in_every_slot(x64):
+    """With F_i = |w - x|^2 / 2 and a step of 1, a node stands on the sample that it drew."""
+    samples = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    ones = np.ones_like(samples)
+    data = DataSet("points", samples, ones, samples[:1], ones[:1], num_classes=0)
+    problem = make_problem(data, "quadratic", [np.arange(200)] * 3, batch=1, dtype="float64")
+    algorithm = fedavg(1.0, local_steps=100)  # no exchange within these slots
+
+    stood = []
+    for slots in (1, 2, 3):
+        nodes = simulate(problem, ideal(), algorithm, slots=slots).nodes
+        apart = np.linalg.norm(nodes[:, None] - samples[None], axis=2)
+        assert apart.min(axis=1).max() < 1e-12
+        stood.append(apart.argmin(axis=1))
+
+    assert len(set(np.concatenate(stood))) > 6  # of nine draws; one key for all would give one

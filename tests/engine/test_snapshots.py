@@ -76,6 +76,46 @@ def test_a_mixture_is_the_weighted_sum_of_the_copies_held(versions):
     assert not store.missing
 
 
+def test_a_mixture_counts_every_block_once_up_to_the_last():
+    nodes, dim = 16, 3
+    store = snapshots.start(jnp.zeros((nodes, dim)), 3 * snapshots.BLOCK // nodes)
+    rows = len(store.payload)
+    assert rows == 3 * snapshots.BLOCK
+    rng = np.random.default_rng(2)
+    payload = rng.normal(size=(rows, dim)).astype(np.float32)
+    mixing = rng.random((nodes, nodes)).astype(np.float32)
+
+    for highest in (1, snapshots.BLOCK - 1, snapshots.BLOCK, 2 * snapshots.BLOCK, rows - 1):
+        row = rng.integers(0, highest + 1, (nodes, nodes)).astype(np.int32)
+        row[0, 1] = highest
+        placed = store._replace(payload=jnp.asarray(payload), row=jnp.asarray(row))
+        weight = np.where(np.eye(nodes, dtype=bool), 0.0, mixing)
+        np.testing.assert_allclose(
+            snapshots.mixture(placed, jnp.asarray(mixing)),
+            np.einsum("ij,ijk->ik", weight, payload[row]),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("sends", [[False] * 4, [False, True, False, True]], ids=["none", "two"])
+def test_who_does_not_send_changes_no_payload(sends):
+    """Messages are shorter than the store, and those of silent nodes go nowhere."""
+    nodes, dim, sends = 4, 2, np.asarray(sends)
+    first = np.arange(8.0, dtype=np.float32).reshape(nodes, dim) + 1
+    store = snapshots.start(jnp.asarray(first), 3)
+    held = jnp.zeros((nodes, nodes), jnp.int32)
+
+    after = snapshots.put(
+        store, jnp.full((nodes, dim), 99.0), jnp.asarray(1), jnp.asarray(sends), held
+    )
+
+    np.testing.assert_array_equal(after.payload[:nodes], first)
+    assert int((np.asarray(after.payload) == 99.0).all(axis=1).sum()) == sends.sum()
+    np.testing.assert_array_equal(after.newest_stamp[:, 0], np.where(sends, 1, 0))
+    assert not after.missing
+
+
 def test_rows_that_nobody_holds_are_taken_again():
     nodes, slots = 6, 50
     store = snapshots.start(jnp.zeros((nodes, 2)), 2)

@@ -57,3 +57,20 @@ def average(gradients, w0, alpha, step, local_steps, rounds):
             total += share * descend(gradient, path[-1], step, local_steps)[-1]
         path.append(total)
     return np.array(path)
+
+
+def average_in_cells(gradients, w0, alpha, cells, step, *, local_steps, every, rounds):
+    """HierFAVG, node i in cell i mod `cells`: returns the stations' models, and the global rounds."""
+    nodes = np.arange(len(alpha))
+    models, shares = np.tile(w0, (cells, 1)), [alpha[nodes % cells == c] for c in range(cells)]
+    done = 0
+    for number in range(1, rounds + 1):
+        ends = np.stack(
+            [descend(gradients[i], models[i % cells], step, local_steps)[-1] for i in nodes]
+        )
+        for c in range(cells):
+            models[c] = shares[c] @ ends[nodes % cells == c] / shares[c].sum()
+        if number % every == 0:
+            done += 1
+            models[:] = np.array([share.sum() for share in shares]) @ models
+    return models, done
