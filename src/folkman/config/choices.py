@@ -30,7 +30,7 @@ class ConfigError(ValueError):
 
 
 class Choice(NamedTuple):
-    """One kind of table: its builders, what the experiment hands them, and keys that all of them take."""
+    """One kind of table: its builders, what the experiment gives them, and the keys of all."""
 
     table: str
     builders: Mapping[str, plugins.Builder]
@@ -146,7 +146,10 @@ def describe(error: ValidationError, where: str) -> str:
     )
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
-    return f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; got {first['input']!r}"
+    return (
+        f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; "
+        f"got {first['input']!r}"
+    )
 
 
 Check: TypeAlias = Callable[[object, Table], str]

@@ -1,8 +1,8 @@
 """A run, saved between two slots and taken up again with the same bits.
 
-A checkpoint is one safetensors file: the arrays of the carry by their path in it, and the host's totals and a
-fingerprint of what is being run as text. Nothing in it is executed on loading. It appears by rename, so a reader
-sees the last whole one or none.
+A checkpoint is one safetensors file: the arrays of the carry by their path in it, and the host's
+totals and a fingerprint of what is being run as text. Nothing in it is executed on loading. It
+appears by rename, so a reader sees the last whole one or none.
 """
 
 import json
@@ -37,11 +37,14 @@ def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> Non
 
 
 def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mark:
-    """Read the mark saved at `path`; `like` is a fresh one of the same run and gives the structure."""
+    """Read the mark saved at `path`.
+
+    `like` is a fresh one of the same run and gives the structure.
+    """
     try:
         with safe_open(path, framework="numpy") as file:
             notes = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
             f"expected a checkpoint, {path} is damaged: {error}; delete it to start this run again"
@@ -61,7 +64,8 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             raise ValueError(
                 f"checkpoint entry '{name}' should be {leaf.dtype}{list(leaf.shape)}, {path} has "
-                f"{'none' if found is None else f'{found.dtype}{list(found.shape)}'}; delete it to start this run again"
+                f"{'none' if found is None else f'{found.dtype}{list(found.shape)}'}; "
+                "delete it to start this run again"
             )
     structure = jax.tree.structure(like.carry)
     carry = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in expected])
@@ -79,7 +83,9 @@ def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
 
 
 def _lengthened(name: str, saved: Any, leaf: np.ndarray) -> Any:
-    """Return a delay law's trail as long as it is kept now; one of before ends where it was looked at.
+    """Return a delay law's trail as long as it is kept now.
+
+    A trail of an earlier version ends where it was looked at.
 
     Its last row stands for all older ones.
     """

@@ -1,8 +1,8 @@
 """Compiled programs, shared by all runs that are alike, and given back when they are many.
 
 `jax.jit` keeps what it has compiled for as long as the function lives, and what it was compiled for
-with it. A loop over thousands of hand-made algorithms would then fill the process with programs that
-are never used again: each takes megabytes and hundreds of the kernel's memory maps, of which a
+with it. A loop over thousands of hand-made algorithms would then fill the process with programs
+that are never used again: each takes megabytes and hundreds of the kernel's memory maps, of which a
 process has 65,530. Here only the programs that were used last are kept.
 """
 
@@ -38,7 +38,8 @@ class Programs(Generic[Given, Result]):
         """Run the program of these arguments; compile it if it is not kept."""
         fixed = tuple(args[place] for place in self._fixed)
         traced = [arg for place, arg in enumerate(args) if place not in self._fixed]
-        alike = (jax.tree.structure((traced, kwargs)), fixed, jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+        precise = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        alike = (jax.tree.structure((traced, kwargs)), fixed, precise)
         program = self._kept.pop(alike, None)
         if program is None:
             program = jax.jit(self._copy(), static_argnums=self._fixed, **self._options)

@@ -2,9 +2,10 @@
 
     run = simulate(problem, network, algorithm, slots=300, seed=0)
 
-`march` is the same loop in the caller's hands: it yields a carry and a row of metrics at each recorded slot, so that
-a caller may show progress, save the carry, or stop. The slots between two records run as one compiled
-program, or from Python where the problem says its gradients are faster so.
+`march` is the same loop in the caller's hands: it yields a carry and a row of metrics at each
+recorded slot, so that a caller may show progress, save the carry, or stop. The slots between two
+records run as one compiled program, or from Python where the problem says its gradients are faster
+so.
 """
 
 from collections.abc import Iterator
@@ -73,8 +74,8 @@ class Clock(NamedTuple):
             times = ()
         if len(times) != num_nodes or min(times) < 1:
             raise ValueError(
-                f"compute_slots must be one whole number of at least 1, or one for each of the {num_nodes} nodes; "
-                f"got {given}"
+                "compute_slots must be one whole number of at least 1, or one for each of the "
+                f"{num_nodes} nodes; got {given}"
             )
         return times
 
@@ -124,7 +125,8 @@ def simulate(  # noqa: PLR0913 - all but three by name
 ) -> Run:
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
 
-    A run whose loss is no longer finite stops there: its status is "diverged" and its rows are kept.
+    A run whose loss is no longer finite stops there: its status is "diverged" and its rows are
+    kept.
     """
     run = Run(algorithm.name, label or algorithm.name, seed)
     simulation = Simulation(problem, network, algorithm, clock, recording, faults)
@@ -145,8 +147,8 @@ def note(run: Run, row: dict[str, float]) -> None:
     if not np.isfinite(row["train_loss"]):
         run.status = DIVERGED
         run.message = (
-            f"the training loss of '{run.label}' (seed {run.seed}) was no longer finite at slot {row['slots']:.0f}; "
-            "the rows before it are kept; try a smaller step or less delay"
+            f"the training loss of '{run.label}' (seed {run.seed}) was no longer finite at slot "
+            f"{row['slots']:.0f}; the rows before it are kept; try a smaller step or less delay"
         )
 
 
@@ -184,7 +186,8 @@ def check_clock(network: Network, clock: Clock) -> None:
     own_s = getattr(network, "slot_s", clock.slot_s)
     require(
         own_s == clock.slot_s,
-        f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; give both the same slot_s",
+        f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; "
+        "give both the same slot_s",
     )
 
 

@@ -1,8 +1,9 @@
 """One slot of all nodes: begin, take the gradients, finish.
 
-`begin` and `finish` are pure and compile; the gradients between them may run inside the same program or, for a
-model that is faster so, from Python. A node with compute time c begins a gradient at the point it sees in its first
-slot and applies it at the end of its c-th; meanwhile it goes on sending what it has.
+`begin` and `finish` are pure and compile; the gradients between them may run inside the same
+program or, for a model that is faster so, from Python. A node with compute time c begins a gradient
+at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it goes on
+sending what it has.
 """
 
 from typing import Any, NamedTuple
@@ -95,7 +96,10 @@ def begin(
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Array, Array]:
-    """Let nodes hear; return where each wants its gradient (node, d), and the mini-batches' keys."""
+    """Let nodes hear.
+
+    Return where each wants its gradient (node, d), and the mini-batches' keys.
+    """
     travel = algorithm.travel
     carry = _with_new_starts(problem, algorithm, faults, carry)
     present = faults.present(problem.num_nodes, carry.slot)

@@ -1,7 +1,8 @@
 """One frame of a scene, read off a mark of the simulator: it looks and never touches.
 
-Positions, links, shares and ages are what the network's state says. The SINR of what is on the air is drawn again from
-the same key; it is kept where it explains the schedule, and is NaN otherwise (nodes may have walked since).
+Positions, links, shares and ages are what the network's state says. The SINR of what is on the air
+is drawn again from the same key; it is kept where it explains the schedule, and is NaN otherwise
+(nodes may have walked since).
 """
 
 from functools import partial
@@ -102,7 +103,7 @@ def _interferers(air: Any, radio: RadioNetwork | None) -> NDArray[np.float32]:
 def _on_air(
     state: Any, radio: RadioNetwork | None, nodes: int, servers: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.float32]]:
-    """Return what is on its way (rx, tx), the slots left of it and the share of the bandwidth (tx,)."""
+    """Return what is on its way (rx, tx), its remaining slots, and the bandwidth shares (tx,)."""
     size = nodes + servers
     on_air, left = np.zeros((size, size), bool), np.full(size, -1, np.int32)
     share = np.full(size, np.nan, np.float32)
@@ -130,7 +131,7 @@ def _least_db(state: Any, radio: RadioNetwork | None) -> float:
 def _sinr_db(
     state: Any, radio: RadioNetwork | None, on_air: NDArray[np.bool_], seed: Array, least_db: float
 ) -> NDArray[np.float64]:
-    """Return the SINR of what is on the air, drawn again for each block in which a broadcast began."""
+    """Return the SINR of what is on the air, redrawn for each block in which a broadcast began."""
     found = np.full(on_air.shape, np.nan)
     if radio is None or not isinstance(state, RadioState):
         return found

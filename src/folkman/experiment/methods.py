@@ -15,7 +15,10 @@ NODES = 4
 
 
 def methods() -> list[dict[str, Any]]:
-    """Return name, role, assumptions and the bits of a message, by form, of every method with its defaults."""
+    """Return what is known of every method with its defaults.
+
+    Name, role, assumptions and the bits of a message, by form.
+    """
     return [_row(name, build()) for name, build in ALGORITHMS.items()]
 
 

@@ -1,9 +1,9 @@
 """Nodes over the cores of a CPU.
 
-XLA runs the products of many small models one after the other, on one core. `use_cores` makes a device of every core,
-and `over_cores` then gives each an equal part of the nodes. A node's gradient is the same; sums over nodes (a server's
-average) may round otherwise than on one core. It pays for many nodes around a server and for many cells; not with the
-radio, whose work is not parted.
+XLA runs the products of many small models one after the other, on one core. `use_cores` makes a
+device of every core, and `over_cores` then gives each an equal part of the nodes. A node's gradient
+is the same; sums over nodes (a server's average) may round otherwise than on one core. It pays for
+many nodes around a server and for many cells; not with the radio, whose work is not parted.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,10 @@ WORTH = 20_000_000
 
 
 def use_cores(cores: int | None = None) -> None:
-    """Make a device of each core that this process may use; call it before JAX computes anything."""
+    """Make a device of each core that this process may use.
+
+    Call it before JAX computes anything.
+    """
     jax.config.update("jax_num_cpu_devices", usable_cores() if cores is None else cores)
 
 
@@ -42,7 +45,10 @@ def unparted() -> Iterator[None]:
 
 
 def over_cores(function: Callable[..., Any], work: int) -> Callable[..., Any]:
-    """Return `function` of arrays (node, ...), computed in equal parts on as many devices as divide the nodes."""
+    """Return `function` of arrays (node, ...), computed in equal parts.
+
+    On as many devices as divide the nodes.
+    """
 
     def parted(*arrays: Any) -> Any:
         nodes = len(arrays[0])

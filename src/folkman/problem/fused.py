@@ -1,8 +1,8 @@
 """The stages around conv1 as two pairs of GPU kernels (Pallas), in bfloat16 with float32 sums.
 
-Each kernel reads its input once, keeps everything between in registers, and computes it again on the way back
-instead of storing it: conv0's outputs, four times the size of all else, never reach memory. Of equal outputs in
-a block the first takes the gradient.
+Each kernel reads its input once, keeps everything between in registers, and computes it again on
+the way back instead of storing it: conv0's outputs, four times the size of all else, never reach
+memory. Of equal outputs in a block the first takes the gradient.
 """
 
 from functools import partial
@@ -124,7 +124,7 @@ def _first_back_kernel(
 
 
 def _four(rows: Any, bias: Any, window: Array) -> list[tuple[Array, Array, Array, Array]]:
-    """Return positive, u, u^(-3/4) and the normalised value of the four outputs of each row's block."""
+    """Return positive, u, u^(-3/4) and the normalised value of the four outputs per row's block."""
     four = []
     for q in range(4):
         columns = rows[:, q * CHANNELS : (q + 1) * CHANNELS].astype(jnp.float32)
@@ -161,15 +161,22 @@ def _settings() -> dict[str, Any]:
     return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=2)}
 
 
+def _first_block(ndim: int, _: object) -> tuple[int, ...]:
+    return (0,) * ndim
+
+
 def _call(
     kernel: Any, rows: Array, fixed: tuple[Array, ...], width: tuple[int], *more: Array
 ) -> Array:
-    """Run a kernel tile by tile over the rows (and `more` arrays with as many); `fixed` are whole in every tile."""
+    """Run a kernel tile by tile over the rows (and `more` arrays with as many).
+
+    `fixed` are whole in every tile.
+    """
     from jax.experimental import pallas as pl
 
     tiled = [_whole_tiles(a) for a in (rows, *more)]
     by_tile = [pl.BlockSpec((TILE, a.shape[1]), lambda i: (i, 0)) for a in tiled]
-    whole = [pl.BlockSpec(a.shape, partial(lambda ndim, i: (0,) * ndim, a.ndim)) for a in fixed]  # noqa: ARG005
+    whole = [pl.BlockSpec(a.shape, partial(_first_block, a.ndim)) for a in fixed]
     shape = (len(tiled[0]), *width)
     return pl.pallas_call(
         kernel,
@@ -184,7 +191,10 @@ def _call(
 def _sums(
     kernel: Any, rows: tuple[Array, ...], fixed: tuple[Array, ...], shape: tuple[int, ...]
 ) -> Array:
-    """Let each of `PROGRAMS` add up its tiles' parts of an array of `shape`; return all of them, in float32."""
+    """Let each of `PROGRAMS` add up its tiles' parts of an array of `shape`.
+
+    Return all of them, in float32.
+    """
     from jax.experimental import pallas as pl
 
     tiled = [_whole_tiles(a) for a in rows]
@@ -201,7 +211,7 @@ def _sums(
         for part in range(shape[0]):
             out[0, part] = sums[part]
 
-    whole = [pl.BlockSpec(a.shape, partial(lambda ndim, i: (0,) * ndim, a.ndim)) for a in fixed]  # noqa: ARG005
+    whole = [pl.BlockSpec(a.shape, partial(_first_block, a.ndim)) for a in fixed]
     return pl.pallas_call(
         body,
         out_shape=jax.ShapeDtypeStruct((programs, *shape), jnp.float32),

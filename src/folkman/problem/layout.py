@@ -1,7 +1,7 @@
 """A flat vector and the named tensors inside it.
 
-Every seam of the package (algorithms, mixing, wire, checkpoints) sees a model as one vector of length d;
-only `problem` opens it. A `Layout` is the map between the two.
+Every seam of the package (algorithms, mixing, wire, checkpoints) sees a model as one vector of
+length d; only `problem` opens it. A `Layout` is the map between the two.
 """
 
 from dataclasses import dataclass

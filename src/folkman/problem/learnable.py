@@ -135,8 +135,8 @@ def check_learnable(problem: Learnable) -> None:
 def analysable(problem: Learnable, purpose: str, *, differentiable: bool = False) -> Analysable:
     """Return the problem as the theory sees it.
 
-    Raise `TypeError` if it lacks a member of `Analysable`, or if `purpose` needs derivatives that JAX
-    cannot take.
+    Raise `TypeError` if it lacks a member of `Analysable`, or if `purpose` needs derivatives that
+    JAX cannot take.
     """
     if not isinstance(problem, Analysable):
         raise TypeError(_lack(problem, Analysable))

@@ -1,6 +1,6 @@
 """The mapping [.]+ of the update: what keeps each node's parameters in its constraint set.
 
-    [w]+ = argmin_y ||y - w||_2  subject to  r(y) <= K                                  [1, eq. (11)]
+    [w]+ = argmin_y ||y - w||_2  subject to  r(y) <= K                                 [1, eq. (11)]
 
 A projection is a pure function (w, step) -> w of one flat vector; `step` matters only to the two
 regularised forms, which are proximal steps and not projections.
@@ -8,7 +8,8 @@ regularised forms, which are proximal steps and not projections.
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
 [2] Duchi et al. Efficient Projections onto the l1-Ball for Learning in High Dimensions. ICML 2008.
-[3] Beck, Teboulle. A Fast Iterative Shrinkage-Thresholding Algorithm. SIAM J. Imaging Sci. 2(1), 2009.
+[3] Beck, Teboulle. A Fast Iterative Shrinkage-Thresholding Algorithm. SIAM J. Imaging Sci.
+    2(1), 2009.
 [4] Loshchilov, Hutter. Decoupled Weight Decay Regularization. ICLR 2019.
 """
 
@@ -73,7 +74,10 @@ def l1_ball(radius: float) -> Projection:
 
 
 def soft_threshold(penalty: float) -> Projection:
-    """Build the proximal step of penalty * ||w||_1: shrink every entry by step * penalty [3, eq. (1.5)]."""
+    """Build the proximal step of penalty * ||w||_1.
+
+    It shrinks every entry by step * penalty [3, eq. (1.5)].
+    """
     penalty = _positive("penalty", penalty)
 
     def project(w: Array, step: Array) -> Array:
@@ -83,7 +87,10 @@ def soft_threshold(penalty: float) -> Projection:
 
 
 def decay(rate: float) -> Projection:
-    """Build decoupled weight decay, w <- (1 - step * rate) w [4]. On w_i, which is not decay on v_i."""
+    """Build decoupled weight decay, w <- (1 - step * rate) w [4].
+
+    On w_i, which is not decay on v_i.
+    """
     rate = _positive("rate", rate)
 
     def project(w: Array, step: Array) -> Array:

@@ -1,18 +1,19 @@
 """Who gets how much of the band.
 
-    P3:  max_B  min_{i scheduled} B_i R_i    s.t.  sum_i B_i <= B,  B_i >= 0              [1, eq. (28)]
-    B_i* = (B / R_i) (sum_{i' scheduled} 1 / R_i')^-1,  0 for the unscheduled            [1, eq. (29)]
+    P3:  max_B  min_{i scheduled} B_i R_i    s.t.  sum_i B_i <= B,  B_i >= 0           [1, eq. (28)]
+    B_i* = (B / R_i) (sum_{i' scheduled} 1 / R_i')^-1,  0 for the unscheduled         [1, eq. (29)]
 
-R_i = `schedule.se_min`, the spectral efficiency at the worst receiver of node i. All allocations share one
-signature, (se_min[tx], scheduled[tx], total_hz, key) -> hertz[tx], and ignore `se_min` of unscheduled nodes.
+R_i = `schedule.se_min`, the spectral efficiency at the worst receiver of node i. All allocations
+share one signature, (se_min[tx], scheduled[tx], total_hz, key) -> hertz[tx], and ignore `se_min` of
+unscheduled nodes.
 
-Lagrangian of P3 in epigraph form, t = the common rate, multipliers mu_i of B_i R_i >= t, lambda of the sum,
-nu_i of the signs: stationarity is sum_i mu_i = 1 and mu_i R_i - lambda + nu_i = 0. At the optimum nu = 0, so
-mu_i = lambda / R_i and lambda = 1 / sum_i 1 / R_i, the price of bandwidth in bit/s per Hz; t* = lambda B.
-`certify` measures how far an allocation is from satisfying all of it.
+Lagrangian of P3 in epigraph form, t = the common rate, multipliers mu_i of B_i R_i >= t, lambda of
+the sum, nu_i of the signs: stationarity is sum_i mu_i = 1 and mu_i R_i - lambda + nu_i = 0. At the
+optimum nu = 0, so mu_i = lambda / R_i and lambda = 1 / sum_i 1 / R_i, the price of bandwidth in
+bit/s per Hz; t* = lambda B. `certify` measures how far an allocation is from satisfying all of it.
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 from collections.abc import Callable
@@ -31,7 +32,10 @@ REMEDY = "give the band shared by all nodes in hertz, such as 10e6"
 
 
 class Certificate(NamedTuple):
-    """KKT residuals of P3, relative and 0 for an optimal allocation, none negative; then the multipliers."""
+    """KKT residuals of P3, relative and 0 for an optimal allocation, none negative.
+
+    Then the multipliers.
+    """
 
     over_budget: Array  # max(sum B_i - B, 0) / B
     negative: Array  # max(-B_i, 0) / B, largest
@@ -54,7 +58,7 @@ class Certificate(NamedTuple):
 def optimal(
     se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None
 ) -> Array:
-    """Return Proposition 1: everyone scheduled sends at the same rate and ends at the same instant."""
+    """Return Proposition 1: all scheduled nodes send at the same rate and end together."""
     del key
     require_positive("total_hz", total_hz, REMEDY)
     return _inverse_shares(se_min, scheduled) * total_hz  # [1, eq. (29)]
@@ -70,10 +74,12 @@ def uniform(
 
 
 def random_shares(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array) -> Array:
-    """Return Dirichlet(1) shares of the scheduled, B u_i / sum u with u ~ Exp(1) (D11; [1] gives no law).
+    """Return Dirichlet(1) shares of the scheduled, B u_i / sum u with u ~ Exp(1) (D11).
 
-    Two or more shares have density at 0, so that E[1 / share] and with it E[Gamma_T] is infinite: report
-    medians, a sample mean only grows with the sample.
+    [1] gives no law.
+
+    Two or more shares have density at 0, so that E[1 / share] and with it E[Gamma_T] is infinite:
+    report medians, a sample mean only grows with the sample.
     """
     require_positive("total_hz", total_hz, REMEDY)
     drawn = jax.random.exponential(key, scheduled.shape, se_min.dtype)
@@ -85,7 +91,7 @@ def random_shares(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Arr
 def certify(
     allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: ArrayLike
 ) -> Certificate:
-    """Return the KKT residuals of `allocation_hz` for P3, with the multipliers that prove the optimum.
+    """Return the KKT residuals of `allocation_hz` for P3, with the multipliers of the optimum.
 
     >>> import jax.numpy as jnp
     >>> se, on = jnp.array([1.0, 2.0, 4.0]), jnp.array([True, True, True])
@@ -101,7 +107,8 @@ def certify(
     # lambda = mu_i R_i for every i; the slowest node's is free of overflow.
     price = jnp.where(anyone, jnp.max(jnp.where(scheduled, rate_price * safe_se, 0.0)), 0.0)
     fraction = allocation_hz / total_hz
-    # Rates in units of t* = lambda B. With nobody scheduled every sum and extreme below is over nothing: 0.
+    # Rates in units of t* = lambda B. With nobody scheduled every sum and extreme below is over
+    # nothing: 0.
     rate = fraction * safe_se / jnp.where(anyone, price, 1.0)
     slowest = jnp.where(anyone, jnp.min(jnp.where(scheduled, rate, jnp.inf)), 1.0)
     excess = jnp.where(scheduled, rate - slowest, 0.0)
@@ -128,8 +135,9 @@ def certify(
 def _inverse_shares(se_min: Array, scheduled: Array) -> Array:
     """Return (1 / R_i) / sum 1 / R_i over the scheduled, 0 elsewhere.
 
-    As R_min / R_i, which lies in [0, 1]: 1 / R_i itself overflows for the smallest rates. The slowest node's
-    weight is 1 by definition, so that a rate of 0 takes the whole band, as the limit does.
+    As R_min / R_i, which lies in [0, 1]: 1 / R_i itself overflows for the smallest rates. The
+    slowest node's weight is 1 by definition, so that a rate of 0 takes the whole band, as the limit
+    does.
     """
     slowest = jnp.min(jnp.where(scheduled, se_min, jnp.inf), axis=-1, keepdims=True)
     positive = scheduled & (se_min > slowest)

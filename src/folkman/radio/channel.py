@@ -2,16 +2,18 @@
 
     SINR_ji = P h_ji d_ji^-a / (sum_{x in Phi_j} P h_jx d_jx^-a + sigma^2)          [1, eq. (24)]
 
-from transmitter i to receiver j, arrays [rx, tx] (docs/decisions.md, C1). Nodes of a cell have bands of their own
-and do not disturb each other; band i is used again by the interferers of band i, so the sum over Phi depends
-on the transmitter's band as well as on the receiver: [rx, band, interferer], band = tx.
+from transmitter i to receiver j, arrays [rx, tx] (docs/decisions.md, C1). Nodes of a cell have
+bands of their own and do not disturb each other; band i is used again by the interferers of band i,
+so the sum over Phi depends on the transmitter's band as well as on the receiver: [rx, band,
+interferer], band = tx.
 
-Differs from [1]: h is a power gain, Exp(1), although [1] writes E|h|^2 = 1 (D3); distances are clamped at
-1 m, where d^-a would blow up (D6); the noise is taken over the whole band B and not over B_i, which keeps the
-SINR, and with it Proposition 1, free of the allocation (D2); half-duplex is ignored (D5).
+Differs from [1]: h is a power gain, Exp(1), although [1] writes E|h|^2 = 1 (D3); distances are
+clamped at 1 m, where d^-a would blow up (D6); the noise is taken over the whole band B and not over
+B_i, which keeps the SINR, and with it Proposition 1, free of the allocation (D2); half-duplex is
+ignored (D5).
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import jax
@@ -56,7 +58,10 @@ def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Arr
 
 
 def link_gain(rx_m: Array, tx_m: Array, exponent: ArrayLike = 4.0) -> Array:
-    """Return path gains d_ji^-a, (rx, tx). Where both are the same nodes, the diagonal is the clamp's 1."""
+    """Return path gains d_ji^-a, (rx, tx).
+
+    Where both are the same nodes, the diagonal is the clamp's 1.
+    """
     return path_gain(distances(rx_m, tx_m), exponent)
 
 
@@ -77,10 +82,12 @@ def sinr(
     power_w: ArrayLike = 1.0,
     noise_w: ArrayLike,
 ) -> Array:
-    """Return eq. (24), (..., rx, tx), from path gains and fading (..., rx, tx), (..., rx, band, interferer).
+    """Return eq. (24), (..., rx, tx), from path gains and fading.
 
-    With neither noise nor interference the SINR is infinite. The diagonal of a square array is a node's own
-    signal and means nothing; `schedule.links` leaves it out.
+    These are (..., rx, tx) and (..., rx, band, interferer).
+
+    With neither noise nor interference the SINR is infinite. The diagonal of a square array is a
+    node's own signal and means nothing; `schedule.links` leaves it out.
     """
     signal_w = link_fading * link * power_w
     interference_w = (
@@ -92,14 +99,15 @@ def sinr(
 def sinr_draw(
     link: Array, interferer: Array, key: Array, *, power_w: ArrayLike = 1.0, noise_w: ArrayLike
 ) -> Array:
-    """Return one fading block's SINR, (rx, tx): all gains redrawn, every ordered pair independent (C5).
+    """Return one fading block's SINR, (rx, tx): every ordered pair redrawn on its own (C5).
 
     >>> import jax, jax.numpy as jnp
     >>> from folkman.radio import channel, geometry
     >>> place, others, fade = jax.random.split(jax.random.key(0), 3)
     >>> nodes_m = geometry.cell(5, 500.0, place)
     >>> phi = geometry.interferers(5, geometry.cell_density_per_m2(500.0), others)
-    >>> link, interferer = channel.link_gain(nodes_m, nodes_m), channel.interferer_gain(nodes_m, phi)
+    >>> link = channel.link_gain(nodes_m, nodes_m)
+    >>> interferer = channel.interferer_gain(nodes_m, phi)
     >>> channel.sinr_draw(link, interferer, fade, noise_w=channel.noise_power_w(-174.0, 10e6)).shape
     (5, 5)
     """

@@ -3,19 +3,23 @@
 With n the coming slot, Gamma the aggregated duration and phase_j uniform in 0..Gamma-1,
 
     ideal        tau_ij(n) = n
-    constant     tau_ij(n) = max(n - D, 0)                             every held copy exactly D slots old
-    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma             ages 0 .. Gamma-1
-    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}                 drawn anew for each pair and slot
-    pipelined    a transfer begun at s is usable at s + Gamma, the next begins then    ages Gamma .. 2 Gamma-1
+    constant     tau_ij(n) = max(n - D, 0)                 every held copy exactly D slots old
+    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma    ages 0 .. Gamma-1
+    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}   drawn anew for each pair and slot
+    pipelined    a transfer begun at s is usable at s + Gamma, the next begins then;
+                 ages Gamma .. 2 Gamma-1
 
-Snapshot is the default of the figures: Assumption 1 of [1] then holds to the letter, with J/Gamma sharing rounds as
-its Table I says. `held` starts at 0 for all: the common first model is known to everyone and costs nothing.
+Snapshot is the default of the figures: Assumption 1 of [1] then holds to the letter, with J/Gamma
+sharing rounds as its Table I says. `held` starts at 0 for all: the common first model is known to
+everyone and costs nothing.
 
-Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma} drawn for each
-node and transfer under `iid`, which makes stragglers. A round in lock-step takes as long as the slowest of these.
+Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma}
+drawn for each node and transfer under `iid`, which makes stragglers. A round in lock-step takes as
+long as the slowest of these.
 
-Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is held while the next
-travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two laws.
+Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is
+held while the next travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two
+laws.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024. Assumption 1, eq. (8).
@@ -305,7 +309,8 @@ def _drawn_trip(gamma: int, num_nodes: int, key: Array) -> Array:
 def _at_least(name: str, value: int, least: int) -> int:
     if value != int(value) or not least <= value <= LONGEST_SLOTS:
         raise ValueError(
-            f"{name} must be a whole number of slots of at least {least} and at most {LONGEST_SLOTS}, got {value}"
+            f"{name} must be a whole number of slots of at least {least} and at most "
+            f"{LONGEST_SLOTS}, got {value}"
         )
     return int(value)
 

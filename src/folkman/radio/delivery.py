@@ -173,7 +173,7 @@ class Network:
 
 
 def as_value(*numbers: str) -> Callable[[Kind], Kind]:
-    """Let a frozen dataclass pass through `jax.jit`: its `numbers` traced, its other fields fixed."""
+    """Let a frozen dataclass pass through `jax.jit`: `numbers` traced, other fields fixed."""
 
     def register(kind: Kind) -> Kind:
         fixed = [field.name for field in fields(kind) if field.name not in numbers]
@@ -184,7 +184,7 @@ def as_value(*numbers: str) -> Callable[[Kind], Kind]:
 
 
 def let_pass(network: Network) -> None:
-    """Let a network of one's own pass through `jax.jit`, all of it fixed, if it says nothing else."""
+    """Let a network of one's own pass through `jax.jit`, all fixed unless it says otherwise."""
     if not jax.tree_util.all_leaves([network]):
         return
     if type(network).__hash__ is None:

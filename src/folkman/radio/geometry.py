@@ -1,18 +1,20 @@
 """Where base stations, nodes and interferers are, and how nodes move.
 
-    N ~ Poisson(lambda |A|), then N points i.i.d. uniform in A        (homogeneous Poisson process)
-    station(i) = argmin_b ||x_i - y_b||                               (Voronoi association, [1, Sec. V])
+    N ~ Poisson(lambda |A|), then N points i.i.d. uniform in A    (homogeneous Poisson process)
+    station(i) = argmin_b ||x_i - y_b||                           (Voronoi association, [1, Sec. V])
 
-A random number of points has no static shape, so a Poisson draw is a padded array and a mask (`Points`):
-everything up to "many cells" below is clean under `jit` and `vmap`. The many-cell part looks for neighbours
-with a k-d tree on the host, once a layout; its memory is linear in the number of cells.
+A random number of points has no static shape, so a Poisson draw is a padded array and a mask
+(`Points`): everything up to "many cells" below is clean under `jit` and `vmap`. The many-cell part
+looks for neighbours with a k-d tree on the host, once a layout; its memory is linear in the number
+of cells.
 
-Differs from [1]: the cell is a disc holding a given number of nodes, a Poisson process conditioned on its
-count, because the paper fixes both the radius and I (docs/decisions.md, D4); and "out-of-cell nodes" are one node
-a band in every other cell, density 1 / (pi R^2), because the paper gives no density (D1).
+Differs from [1]: the cell is a disc holding a given number of nodes, a Poisson process conditioned
+on its count, because the paper fixes both the radius and I (docs/decisions.md, D4); and
+"out-of-cell nodes" are one node a band in every other cell, density 1 / (pi R^2), because the paper
+gives no density (D1).
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import math
@@ -75,7 +77,7 @@ class Waypoint(NamedTuple):
 
 
 def cell_density_per_m2(radius_m: float) -> float:
-    """Return 1 / (pi R^2), the density at which a disc of `radius_m` holds one point on average (D1)."""
+    """Return 1 / (pi R^2), the density of one point on average in a disc of `radius_m` (D1)."""
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     return 1.0 / (math.pi * radius_m**2)
 
@@ -83,7 +85,8 @@ def cell_density_per_m2(radius_m: float) -> float:
 def padding(mean_count: float) -> int:
     """Return a length that a Poisson count of `mean_count` exceeds with probability below 1e-9.
 
-    Bernstein's inequality for the Poisson law, P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))), solved for x.
+    Bernstein's inequality for the Poisson law, P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))), solved
+    for x.
     """
     log_odds = math.log(1e9)
     return math.ceil(
@@ -106,8 +109,8 @@ def _uniform_annulus(
 def _present(mean_count: ArrayLike, max_points: int, key: Array) -> Array:
     """Return a mask with a Poisson number of leading True.
 
-    Arrivals of unit rate up to time `mean_count`. `jax.random.poisson` compiles twice as long, which is what
-    counts for one draw a run, and refuses keys that are not threefry.
+    Arrivals of unit rate up to time `mean_count`. `jax.random.poisson` compiles twice as long,
+    which is what counts for one draw a run, and refuses keys that are not threefry.
     """
     return jnp.cumsum(jax.random.exponential(key, (max_points,), jnp.float32)) <= mean_count
 
@@ -131,8 +134,9 @@ def poisson_points(
 ) -> Points:
     """Return a homogeneous Poisson process in a window around the origin, padded to `max_points`.
 
-    `radius_m` is the disc's radius, or half the square's side. A count beyond `max_points` is cut off, which
-    would bias the process: `padding(mean_count)` is a length at which that does not happen in practice.
+    `radius_m` is the disc's radius, or half the square's side. A count beyond `max_points` is cut
+    off, which would bias the process: `padding(mean_count)` is a length at which that does not
+    happen in practice.
     """
     require_positive("radius_m", radius_m, "give half the window's width in metres")
     count_key, place_key = jax.random.split(key)
@@ -154,14 +158,17 @@ def interferers(
     outer_radius_m: float = 8000.0,
     dtype: DTypeLike = jnp.float32,
 ) -> Points:
-    """Return Phi of eq. (24): a Poisson process a band outside the cell, (band, point, 2) and mask (D1).
+    """Return Phi of eq. (24), (band, point, 2), and its mask (D1).
 
-    The outer radius of 8 km keeps, at exponent 4, all but (500 / 8000)^2 = 0.4 % of the mean interference
-    that the centre of the cell would see from the whole plane.
+    One Poisson process per band, outside the cell.
+
+    The outer radius of 8 km keeps, at exponent 4, all but (500 / 8000)^2 = 0.4 % of the mean
+    interference that the centre of the cell would see from the whole plane.
     """
     if not 0 <= inner_radius_m < outer_radius_m:
         raise ValueError(
-            f"expected 0 <= inner_radius_m < outer_radius_m, got {inner_radius_m} and {outer_radius_m}; "
+            f"expected 0 <= inner_radius_m < outer_radius_m, got {inner_radius_m} and "
+            f"{outer_radius_m}; "
             "the inner radius is the cell's, the outer one bounds the simulated interference"
         )
     mean_count = density_per_m2 * math.pi * (outer_radius_m**2 - inner_radius_m**2)
@@ -176,14 +183,18 @@ def interferers(
 
 
 def distances(rx_m: Array, tx_m: Array) -> Array:
-    """Return Euclidean distances d_ji, (..., rx, tx), of positions (..., rx, 2) and (..., tx, 2)."""
-    # Differences, not dot products: at 8 km float32 squares would lose every distance under a metre.
+    """Return Euclidean distances d_ji, (..., rx, tx), of (..., rx, 2) and (..., tx, 2)."""
+    # Differences, not dot products: at 8 km float32 squares would lose every distance under a
+    # metre.
     offset_m = rx_m[..., :, None, :] - tx_m[..., None, :, :]
     return jnp.sqrt(jnp.sum(jnp.square(offset_m), axis=-1))
 
 
 def associate(nodes_m: Array, stations: Points) -> Array:
-    """Return the index of each node's nearest base station present, (node,): Voronoi cells, [1, Sec. V]."""
+    """Return the index of each node's nearest base station present, (node,).
+
+    These are Voronoi cells, [1, Sec. V].
+    """
     reach_m = jnp.where(
         stations.present[..., None, :], distances(nodes_m, stations.positions_m), jnp.inf
     )
@@ -204,10 +215,12 @@ def waypoint_step(
     *,
     radius_m: ArrayLike = 500.0,
 ) -> Waypoint:
-    """Move every node towards its target for `step_s`; who arrives turns to a new target in the disc.
+    """Move every node towards its target for `step_s`.
 
-    The way left over after an arrival is walked towards the new target, at most up to it, so a step should be
-    shorter than the time across the cell.
+    Who arrives turns to a new target in the disc.
+
+    The way left over after an arrival is walked towards the new target, at most up to it, so a step
+    should be shorter than the time across the cell.
     """
     dtype = state.positions_m.dtype
     fresh_m = cell(state.positions_m.shape[0], radius_m, key, dtype=dtype)
@@ -235,13 +248,17 @@ def _walk(from_m: Array, to_m: Array, reach_m: Array) -> tuple[Array, Array]:
 
 
 def hexagonal_stations(num_cells: int, radius_m: float) -> Array:
-    """Return the `num_cells` points of a hexagonal lattice nearest the origin, (cell, 2), nearest first.
+    """Return the `num_cells` points of a hexagonal lattice nearest the origin, (cell, 2).
 
-    A hexagon has the area pi R^2 of the disc it stands for: spacing R sqrt(2 pi / sqrt(3)) = 1.905 R.
+    Nearest first.
+
+    A hexagon has the area pi R^2 of the disc it stands for: spacing R sqrt(2 pi / sqrt(3)) = 1.905
+    R.
     """
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     spacing_m = radius_m * math.sqrt(2 * math.pi / math.sqrt(3))
-    # A disc of n cells has radius sqrt(n sqrt(3) / 2 pi) spacings; the skew lattice needs 2 / sqrt(3) more.
+    # A disc of n cells has radius sqrt(n sqrt(3) / 2 pi) spacings; the skew lattice needs
+    # 2 / sqrt(3) more.
     half = math.ceil(math.sqrt(num_cells) * 0.7) + 2
     steps = np.arange(-half, half + 1)
     column, row = (axis.ravel() for axis in np.meshgrid(steps, steps))
@@ -252,7 +269,10 @@ def hexagonal_stations(num_cells: int, radius_m: float) -> Array:
 
 
 def poisson_stations(num_cells: int, density_per_m2: float, key: Array) -> Array:
-    """Return a Poisson process given its count, (cell, 2): uniform in a disc of `num_cells` mean areas."""
+    """Return a Poisson process given its count, (cell, 2).
+
+    Uniform in a disc of `num_cells` mean areas.
+    """
     require_positive("density_per_m2", density_per_m2, "use cell_density_per_m2(radius_m)")
     return cell(num_cells, math.sqrt(num_cells / (math.pi * density_per_m2)), key)
 
@@ -277,8 +297,8 @@ def nodes_in_voronoi_cells(
 ) -> Array:
     """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`, (cell, node, 2).
 
-    By rejection, on the host: propose in the disc, keep what has this station as its nearest. The disc bounds
-    the cells at the rim, which are infinite. Stations may not coincide.
+    By rejection, on the host: propose in the disc, keep what has this station as its nearest. The
+    disc bounds the cells at the rim, which are infinite. Stations may not coincide.
     """
     require_positive("radius_m", radius_m, "give the largest distance served in metres")
     sites_m = np.asarray(stations_m, np.float64)
@@ -293,15 +313,18 @@ def nodes_in_voronoi_cells(
             return jnp.asarray(kept_m, stations_m.dtype)
         owner = np.repeat(open_cells, max(1, budget // open_cells.size))
         accepted_m, owner = _accept(tree, sites_m, owner, radius_m, rng)
-        # Proposals are grouped by owner, so the rank inside the group says which free place each takes.
+        # Proposals are grouped by owner, so the rank inside the group says which free place each
+        # takes.
         rank = np.arange(owner.size) - np.searchsorted(owner, owner)
         place = num_kept[owner] + rank
         fits = place < nodes_per_cell
         kept_m[owner[fits], place[fits]] = accepted_m[fits]
         num_kept = np.minimum(num_kept + np.bincount(owner, minlength=len(sites_m)), nodes_per_cell)
     raise ValueError(
-        f"expected cells with room for nodes, got {np.sum(num_kept < nodes_per_cell)} whose Voronoi cell is "
-        f"a vanishing part of the disc of {radius_m} m; remove coinciding stations or lower radius_m"
+        f"expected cells with room for nodes, got {np.sum(num_kept < nodes_per_cell)} whose "
+        "Voronoi cell is "
+        f"a vanishing part of the disc of {radius_m} m; "
+        "remove coinciding stations or lower radius_m"
     )
 
 
@@ -322,7 +345,10 @@ def _accept(
 
 
 def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
-    """Return the nearest other cells of each cell, (cell, nbr), nearest first; at most all the others."""
+    """Return the nearest other cells of each cell, (cell, nbr), nearest first.
+
+    At most all the others.
+    """
     sites_m = np.asarray(stations_m, np.float64)
     count = min(num_neighbours, len(sites_m) - 1)
     if count == 0:
@@ -339,15 +365,19 @@ def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
 def placement(stations_m: Array, nodes_m: Array, *, num_neighbours: int = 36) -> Placement:
     """Return stations and nodes with the neighbours that interfere; 36 is three hexagonal rings.
 
-    Cells at the rim have interferers on one side only: measure on the inner cells when that matters.
+    Cells at the rim have interferers on one side only: measure on the inner cells when that
+    matters.
     """
     return Placement(stations_m, nodes_m, neighbour_cells(stations_m, num_neighbours))
 
 
 def placed_interferers(placed: Placement) -> Points:
-    """Return Phi of eq. (24) for every cell: the same-band nodes of its neighbours, (cell, band, nbr, 2).
+    """Return Phi of eq. (24) for every cell, (cell, band, nbr, 2).
 
-    Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the network's.
+    It holds the same-band nodes of its neighbours.
+
+    Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the
+    network's.
     """
     positions_m = jnp.swapaxes(
         placed.nodes_m[placed.neighbours], 1, 2

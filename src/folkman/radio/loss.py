@@ -1,8 +1,11 @@
-"""Messages that are lost: any network, with each message lost with probability p, for each receiver on its own.
+"""Messages that are lost: any network, each message lost with probability p.
 
-Between peers on their own beat a lost message is gone: the receiver keeps the copy it has. In lock-step and around a
-server, where someone waits for it, it is sent again (every repetition takes its time and its bits): a round in
-lock-step is repeated, by all, until each pair that must hear has heard once; an upload or an answer, until it arrives.
+Each receiver loses on its own.
+
+Between peers on their own beat a lost message is gone: the receiver keeps the copy it has. In
+lock-step and around a server, where someone waits for it, it is sent again (every repetition takes
+its time and its bits): a round in lock-step is repeated, by all, until each pair that must hear has
+heard once; an upload or an answer, until it arrives.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Networks that repeat a recorded timeline: deliveries between peers, rounds between peers, transfers around a server.
+"""Networks that repeat a recorded timeline: deliveries or rounds of peers, transfers to a server.
 
 What happened is data (`folkman.radio.trace`). Nobody is waited for, since everything has happened.
 """
@@ -27,7 +27,8 @@ __all__ = [
 FEW = 64
 """Payloads of a sender that a replay keeps at most for the sake of the same bits."""
 MOST_AT_FIRST = 4
-"""Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps one for ever."""
+"""Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps
+one for ever."""
 
 
 class ReplayState(NamedTuple):
@@ -269,7 +270,10 @@ def _check_nodes(timeline: PeerTimeline, num_nodes: int) -> None:
 
 
 def _recent(timeline: PeerTimeline) -> int:
-    """Return of how many of its newest payloads a sender may still deliver one: the oldest that newly arrives."""
+    """Return from how many of its newest payloads per sender may still deliver.
+
+    The oldest that newly arrives decides.
+    """
     nodes = timeline.sends.shape[1]
     sent = np.concatenate(
         [np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]]
@@ -283,7 +287,7 @@ def _recent(timeline: PeerTimeline) -> int:
 
 
 def _versions(timeline: PeerTimeline) -> int:
-    """Return the most payloads of one sender that are needed at once: sent, and held now or later."""
+    """Return the most payloads of one sender needed at once: sent, and held now or later."""
     slots, nodes = timeline.sends.shape
     held = np.where(np.eye(nodes, dtype=bool), np.iinfo(np.int32).max, timeline.held)
     oldest = np.minimum.accumulate(held.min(axis=1)[::-1])[

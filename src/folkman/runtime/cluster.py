@@ -1,4 +1,4 @@
-"""Many nodes on this machine: `folkman up`, `status`, `down`, and what the model of a cluster is worth."""
+"""Many nodes on this machine: `folkman up`, `status`, `down`, and the model's measures."""
 
 import os
 import signal
@@ -40,7 +40,9 @@ PORT = 7440
 def make_cluster(
     root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()
 ) -> list[Path]:
-    """Write a run folder with a file, a shard and certificates for each node; return the nodes' folders.
+    """Write a run folder with a file, a shard and certificates for each node.
+
+    Return the nodes' folders.
 
     `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
     """
@@ -110,7 +112,10 @@ def _free_ports(count: int) -> list[int]:
 def start(
     home: Path, environment: dict[str, str] | None = None, within: Sequence[str] = ()
 ) -> "subprocess.Popen[bytes]":
-    """Start the node of a folder as a process of its own, by a command `within` if given; its log goes to node.log."""
+    """Start the node of a folder as a process of its own, by a command `within` if given.
+
+    Its log goes to node.log.
+    """
     files = NodeFolder(home)
     with files.log.open("ab") as log:
         process = subprocess.Popen(
@@ -171,7 +176,10 @@ def last_params(config: NodeConfig, task: Task) -> NDArray[Any]:
 
 
 def evaluate(root: Path) -> dict[str, float | None]:
-    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's. What is not finite is None."""
+    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's.
+
+    What is not finite is None.
+    """
     configs, task, problem, _ = read_cluster(root)
     last = {config.number: last_params(config, task) for config in configs}
     share = np.asarray(problem.share)

@@ -1,14 +1,15 @@
 """Control messages: small, typed, signed, reliable, apart from parameters.
 
-On the wire: 64 bytes of Ed25519 signature of CONTEXT and the body (zeros if unsigned), then the body, msgpack:
+On the wire: 64 bytes of Ed25519 signature of CONTEXT and the body (zeros if unsigned), then the
+body, msgpack:
 
     {"run": ..., "node": ..., "sequence": ..., "body": {"type": "Ack", ...}}
 
-Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for it), R_i, Y_i, J_ji.
-A member's message is taken once: its sequence must grow.
+Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for
+it), R_i, Y_i, J_ji. A member's message is taken once: its sequence must grow.
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import threading
@@ -36,7 +37,8 @@ CONTEXT = b"folkman control 1\0"
 LARGEST_BYTES = 65536
 SIGNATURE_BYTES = 64
 LIFE_BITS = 32
-"""A sequence number is the node's life above these bits and a count below: it grows though the count may be lost."""
+"""A sequence number is the node's life above these bits and a count below: it grows though the
+count may be lost."""
 
 
 class Hello(NamedTuple):
@@ -91,7 +93,10 @@ def seal(control: Control, sign: Sign | None = None) -> bytes:
 
 
 def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
-    """Return the control message in `data`; raises `CodecError`, and nothing else, whatever the bytes."""
+    """Return the control message in `data`.
+
+    Raises `CodecError`, and nothing else, whatever the bytes.
+    """
     if not SIGNATURE_BYTES < len(data) <= LARGEST_BYTES:
         raise CodecError(
             "length", f"expected {SIGNATURE_BYTES + 1} to {LARGEST_BYTES} bytes, got {len(data)}"
@@ -128,7 +133,10 @@ def _tagged(body: Body) -> dict[str, Any]:
 
 @cache
 def _decoder() -> Any:
-    """Build the typed decoder: a struct of msgspec for each kind, told apart by `type`, all numbers bounded."""
+    """Build the typed decoder.
+
+    A struct of msgspec for each kind, recognised by `type`, all numbers bounded.
+    """
     from typing import Annotated
 
     msgspec = need("msgspec")
@@ -156,7 +164,10 @@ def _decoder() -> Any:
 
 
 class Voice:
-    """A node's side of the control traffic: numbers what it says, and takes of others what is theirs and new."""
+    """A node's side of the control traffic.
+
+    It numbers what it says, and takes of others what is theirs and new.
+    """
 
     def __init__(
         self,

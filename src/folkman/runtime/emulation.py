@@ -1,14 +1,16 @@
 """The simulated channel, imposed in user space between real nodes.
 
-In Algorithm 1 timing does not depend on parameter values, so every node rolls out the same network from the same seed
-and knows by itself when it is on the air, who hears it, and when what it receives may be used:
+In Algorithm 1 timing does not depend on parameter values, so every node rolls out the same network
+from the same seed and knows by itself when it is on the air, who hears it, and when what it
+receives may be used:
 
-    sends[t, i]     at the end of slot t node i freezes its newest parameters and sends them, numbered t+1, to those
-                    who are linked; the real transfer runs at once
-    held[t, i, j]   node i may use what j sent under number s from the first slot t with held[t, i, j] >= s
+    sends[t, i]     at the end of slot t node i freezes its newest parameters and sends them,
+                    numbered t+1, to those who are linked; the real transfer runs at once
+    held[t, i, j]   node i may use what j sent under number s from the first slot t with held[t, i,
+                    j] >= s
 
-Slots are counted on a clock that nodes agree on by taking the furthest of their neighbours' (Hello); no wall clock is
-looked at.
+Slots are counted on a clock that nodes agree on by taking the furthest of their neighbours'
+(Hello); no wall clock is looked at.
 """
 
 import threading
@@ -71,7 +73,7 @@ class SlotClock:
         return slot * self.slot_s - self.elapsed_s()
 
     def follow(self, elapsed_s: float) -> None:
-        """Catch up with a neighbour whose clock is ahead: slots are lost rather than lived twice."""
+        """Catch up with a neighbour whose clock is ahead: slots are lost, not lived twice."""
         with self._lock:
             ahead_s = elapsed_s - (time.monotonic() - self._origin_s)
             if 0 < ahead_s < MOST_AHEAD_S:
@@ -136,7 +138,10 @@ class Emulation:
                 del air[min(air)]
 
     def due(self, slot: int) -> list[tuple[int, bytes]]:
-        """Return who brought what may be used from this slot on, the newest of each, and take it off the air."""
+        """Return who brought what may be used from this slot on, and take it off the air.
+
+        Only the newest of each counts.
+        """
         held, found = self.plan(slot).held, []
         with self._lock:
             for sender, air in self._air.items():
@@ -148,7 +153,10 @@ class Emulation:
         return found
 
     def missing(self, slot: int, there: frozenset[int]) -> bool:
-        """Tell whether a message that may be used from this slot on has not come yet, from someone who is there."""
+        """Return whether a message that may be used now has not come yet.
+
+        Only senders that are there count.
+        """
         now, before = self.plan(slot).held, self.plan(max(slot - 1, 0)).held
         with self._lock:
             fresh = [j for j in np.flatnonzero(now != before) if j in there]

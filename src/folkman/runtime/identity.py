@@ -1,13 +1,15 @@
-"""Who a node is: a small authority, short-lived certificates, signing keys, and the list of members.
+"""Who a node is: a small authority, short-lived certificates, signing keys, the list of members.
 
     ca.crt, ca.key            the authority, EC P-256; its key stays where certificates are issued
-    NAME.crt, NAME.key        for TLS: EC P-256, both usages, the name as CN, DNS name and spiffe://folkman/NAME
+    NAME.crt, NAME.key        for TLS: EC P-256, both usages, the name as CN, DNS name and
+                              spiffe://folkman/NAME
     NAME.sign.key             Ed25519: signs each parameter and control message
-    members.json              who may take part: number, name, signing key, end of validity, revoked or not;
-                              signed by the authority. Nodes read it again whenever it changes.
+    members.json              who may take part: number, name, signing key, end of validity, revoked
+                              or not; signed by the authority. Nodes read it again whenever it
+                              changes.
 
-Keys are written with mode 0600, and a key that others can read is refused. Certificates begin a day before they are
-made, so that a device whose clock is an hour slow can use them.
+Keys are written with mode 0600, and a key that others can read is refused. Certificates begin a day
+before they are made, so that a device whose clock is an hour slow can use them.
 """
 
 import json
@@ -101,7 +103,10 @@ def init(folder: Path, days: int = 3650) -> None:
 def issue(
     folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), days: float = 90
 ) -> Path:
-    """Make keys and a certificate for a node and enter it in the list of members, in place of an older entry."""
+    """Make keys and a certificate for a node and enter it in the list of members.
+
+    It takes the place of an older entry.
+    """
     serialization = need("cryptography.hazmat.primitives.serialization")
     x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
     ed25519 = need("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -212,7 +217,10 @@ class Identity:
         )
 
     def certificate_until(self) -> datetime:
-        """Return when the certificate ends; refuse one that has ended, is not there, or is not that of the key."""
+        """Return when the certificate ends.
+
+        Refuse one that has ended, is not there, or is not that of the key.
+        """
         anew = f"make it anew: folkman certs issue {self.name}"
         require(
             self.certificate.is_file(),
@@ -241,7 +249,10 @@ class Identity:
 
 
 class Members:
-    """The list of members, read again when the file changes; a list that is damaged leaves the last one in force."""
+    """The list of members, read again when the file changes.
+
+    A list that is damaged leaves the last one in force.
+    """
 
     def __init__(self, path: Path, ca: Path) -> None:
         self._path, self._ca = path, ca
@@ -252,7 +263,10 @@ class Members:
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file if it changed; tell whether it did. A list that is not the authority's is a ValueError."""
+        """Read the file if it changed; tell whether it did.
+
+        A list that is not the authority's is a ValueError.
+        """
         status = self._path.stat()
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp == self._stamp:
@@ -279,7 +293,10 @@ class Members:
         return now < datetime.fromisoformat(member.not_after) + CLOCK_SLACK
 
     def is_current(self, node: int, serial: str) -> bool:
-        """Tell whether a certificate is the one last issued to a node: an older one, stolen perhaps, is not."""
+        """Return whether a certificate is the one last issued to a node.
+
+        An older one, stolen perhaps, is not.
+        """
         member = self.members.get(node)
         return member is not None and int(serial, 16) == int(member.serial, 16)
 

@@ -1,14 +1,17 @@
 """A node's timeline as it happens: which messages each slot saw, and what was sent when.
 
-One file a node, records of a fixed size after a header of 16 bytes, so that a cut tail is simply left out:
+One file a node, records of a fixed size after a header of 16 bytes, so that a cut tail is simply
+left out:
 
     header    magic "FLKT", version u16 (1), senders u16, node u32, zero u32
     record    kind u8, computed u8, zero u16, slot i32, one i64 a sender
 
     1 start   the node begins, or begins again; slot: where; the sequence numbers of what it holds
     2 wake    a slot: its number, whether a gradient was taken, the sequence numbers of what it saw
-    3 send    slot: after how many slots the message was formed; the first entry is its sequence number
-    4 answer  a server's send; the entries are 1 for the nodes it is for, its sequence number is that of the wake
+    3 send    slot: after how many slots the message was formed; the first entry is its sequence
+              number
+    4 answer  a server's send; the entries are 1 for the nodes it is for, its sequence number is
+              that of the wake
 """
 
 import threading
@@ -33,7 +36,10 @@ def _record(senders: int) -> np.dtype:
 
 
 class Journal:
-    """An append-only file; a disk that refuses, or the end of its room, ends the journal and not the node."""
+    """An append-only file.
+
+    A disk that refuses, or the end of its room, ends the journal and not the node.
+    """
 
     def __init__(
         self, path: Path | None, node: int, senders: int, most_bytes: int = 256 << 20

@@ -1,7 +1,8 @@
-"""`folkman node --check`: what the node of a file would do, without a socket opened or a file written.
+"""`folkman node --check`: what the node of a file would do, with no socket opened or file written.
 
-Everything is read and built as for the node itself: its file, the configuration, the samples, keys and certificates, a
-saved state. Whatever would stop the node at its start stops the check, with the same words.
+Everything is read and built as for the node itself: its file, the configuration, the samples, keys
+and certificates, a saved state. Whatever would stop the node at its start stops the check, with the
+same words.
 """
 
 from pathlib import Path
@@ -126,8 +127,13 @@ def sentences(found: dict[str, Any]) -> str:
     )
     lines = {
         "node": f"{found['node']}, seed {found['seed']}",
-        "learns": f"'{found['algorithm']['label']}': {found['algorithm']['name']} with {_listed(options)}",
-        "model": f"{_options({k: v for k, v in model.items() if k != 'parameters'})}, {model['parameters']} parameters",
+        "learns": (
+            f"'{found['algorithm']['label']}': {found['algorithm']['name']} with {_listed(options)}"
+        ),
+        "model": (
+            f"{_options({k: v for k, v in model.items() if k != 'parameters'})}, "
+            f"{model['parameters']} parameters"
+        ),
         "samples": f"{found['samples'] or 'none: a server'} of {found['samples_in_all']} in all",
         "listens": f"{found['listen']}, {found['transport']}",
         "neighbours": _listed(found["neighbours"], " at "),

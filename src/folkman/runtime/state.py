@@ -1,8 +1,8 @@
-"""A node's state on disk: its format, and the thread that writes the newest one beside the learning.
+"""A node's state on disk: its format, and the thread that writes the newest one while it learns.
 
-The state is one safetensors file, whole or not at all, and nothing in it is executed. It holds the algorithm's state,
-the mailbox and the counters: a node killed at any instant begins again from its last save with everything it had heard
-by then. Writes reach the disk (fsync) before the rename.
+The state is one safetensors file, whole or not at all, and nothing in it is executed. It holds the
+algorithm's state, the mailbox and the counters: a node killed at any instant begins again from its
+last save with everything it had heard by then. Writes reach the disk (fsync) before the rename.
 """
 
 import errno
@@ -30,7 +30,10 @@ _BOX = ("payload", "sequence", "slot", "heard", "finite")
 
 
 def begin_life(mark: Path, spoken: int) -> int:
-    """Return the number of the life that begins, and note it; `spoken` makes up for a note that a power cut spoilt."""
+    """Return the number of the life that begins, and note it.
+
+    `spoken` makes up for a note that a power cut spoilt.
+    """
     text = mark.read_text().strip() if mark.is_file() else ""
     life = 1 + max(int(text) if text.isdigit() else 0, spoken)
 
@@ -60,7 +63,7 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
             [message.node, message.sequence, message.slot, message.round]
         )
     if getattr(node, "last_sent", b""):
-        arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr] - a server has none
+        arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr]
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
 
 
@@ -93,8 +96,8 @@ def _fitting(arrays: dict[str, NDArray], name: str, like: NDArray) -> NDArray:
     if found is None or found.shape != like.shape or found.dtype != like.dtype:
         came = "none" if found is None else f"{found.dtype}{list(found.shape)}"
         raise ValueError(
-            f"saved entry '{name}' should be {like.dtype}{list(like.shape)}, the file has {came}; it is another node's "
-            "or configuration's: move it away to begin anew"
+            f"saved entry '{name}' should be {like.dtype}{list(like.shape)}, the file has {came}; "
+            "it is another node's or configuration's: move it away to begin anew"
         )
     return found
 
@@ -130,7 +133,7 @@ def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray
     try:
         with safe_open(path, framework="numpy") as file:
             notes = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
             f"expected a saved node, {path} is damaged: {error}; move it away to begin anew"
@@ -147,7 +150,10 @@ def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray
 
 
 class Saver:
-    """One slot for what is to be written, the newest wins: a slow or full disk costs saves, never slots."""
+    """One slot for what is to be written, the newest wins.
+
+    A slow or full disk costs saves, never slots.
+    """
 
     def __init__(self, path: Path, fingerprint: str, every_s: float, logger: Logger) -> None:
         self._path, self._fingerprint, self._every_s, self._logger = (
@@ -195,7 +201,10 @@ class Saver:
             self._filled.notify_all()
 
     def _write(self, arrays: dict[str, Any]) -> bool:
-        """Write a state that is finite; one that is not would make the last good one unreachable."""
+        """Write a finite state.
+
+        One that is not would make the last good one unreachable.
+        """
         if not np.isfinite(arrays["params"]).all():
             return False
         try:

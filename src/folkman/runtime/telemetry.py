@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Logger", "MetricsServer", "health_of", "prometheus"]
 
 REPEAT_S = 5.0
-"""An event of one kind and reason is logged at most once in this time; what was left out is counted."""
+"""An event of one kind and reason is logged at most once in this time; what was left out is
+counted."""
 
 
 class Logger:
@@ -136,7 +137,7 @@ class MetricsServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server calls it
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base
                 """Say nothing: a scrape every few seconds is no event."""
 
         self._server = ThreadingHTTPServer(address, Handler)

@@ -1,11 +1,14 @@
-"""Eclipse Zenoh as the carrier: TLS over TCP, peer to peer, no broker, scouting off unless asked for.
+"""Eclipse Zenoh as the carrier: TLS over TCP, peer to peer, no broker.
+
+Scouting is off unless asked for.
 
     folkman/RUN/p/SENDER/RECEIVER    parameters            folkman/RUN/c/SENDER/RECEIVER    control
 
-zenoh's own ways of congestion are all wrong for us (its default drops a message in parts on a slow link, blocking lets
-one frozen peer hold up the rest, "block first" loses the newest value), so each neighbour has a slot, a thread and a
-blocking publisher of its own. Access control lets a certificate's name publish under that name alone; it cannot
-change while running, so whoever is no longer a member is refused by its signature, message by message.
+zenoh's own ways of congestion are all wrong for us (its default drops a message in parts on a slow
+link, blocking lets one frozen peer hold up the rest, "block first" loses the newest value), so each
+neighbour has a slot, a thread and a blocking publisher of its own. Access control lets a
+certificate's name publish under that name alone; it cannot change while running, so whoever is no
+longer a member is refused by its signature, message by message.
 """
 
 import json
@@ -22,7 +25,8 @@ from folkman.runtime.transport import MOST_CONTROL, Events, Security, Slot
 __all__ = ["ZenohTransport", "settings"]
 
 WAIT_BEFORE_CLOSE_US = 60_000_000
-"""How long a blocked transfer may take: with zenoh's 5 s a megabyte at 1 Mbit/s would never arrive."""
+"""How long a blocked transfer may take: with zenoh's 5 s a megabyte at 1 Mbit/s would never
+arrive."""
 
 
 def settings(
@@ -80,7 +84,10 @@ def settings(
 
 
 def _access(me: int, peers: Mapping[int, Address], root: str) -> dict[str, Any]:
-    """Let each certificate name publish under itself to us, and hear what is for it; nothing else."""
+    """Let each certificate name publish under itself to us, and hear what is for it.
+
+    Nothing else.
+    """
     rules, subjects, policies = [], [], []
     for peer in peers:
         name = name_of(peer)
@@ -171,7 +178,9 @@ class ZenohTransport:
         return known and (self._security is None or self._security.members.allowed(number))
 
     def revalidate(self) -> None:
-        """Let go of what waits for those who are no longer members; what they say is refused by its signature.
+        """Let go of what waits for those who are no longer members.
+
+        What they say is refused by its signature.
 
         zenoh's own access control knows names alone, and not while it runs: the link itself stays.
         """
@@ -194,7 +203,8 @@ class ZenohTransport:
     def _join(self, zenoh: Any, number: int) -> None:
         """Subscribe to a neighbour, publish to it, and notice when it listens.
 
-        Its own subscriptions are declared in the same order, so that one who hears control hears parameters too.
+        Its own subscriptions are declared in the same order, so that one who hears control hears
+        parameters too.
         """
         ours, theirs = (
             f"{name_of(self.me)}/{name_of(number)}",

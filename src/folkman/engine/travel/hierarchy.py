@@ -245,7 +245,7 @@ class HierarchyMedium(Medium):
         return moved, asked, told
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the bits of an upload; of a station's answer, what it asks, and the root's answer."""
+        """Return the bits of an upload, of a station's question and answer, and of the root's."""
         way, bits = self.travel, self.network.bits_per_parameter
         up, _ = super().prices(problem)
         station = server_bits(way.station, problem, problem.num_nodes, bits)[0]
