@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 # Most of the suite's time is compilation of small programs: leave out LLVM's costly passes, and
-# fuse by the older # emitters, which compile three times as fast. Set before JAX starts; for an XLA
+# fuse by the older emitters, which compile three times as fast. Set before JAX starts; for an XLA
 # that knows no such flag set your own.
 os.environ.setdefault(
     "XLA_FLAGS",

@@ -6,12 +6,15 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file beside `path`, then rename it into place.
 
     On any error nothing is left behind.
@@ -27,7 +30,9 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         part.unlink(missing_ok=True)
 
 
-def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | None = None) -> None:
+def save_tensors(
+    path: Path, tensors: "dict[str, np.ndarray]", notes: dict[str, str] | None = None
+) -> None:
     """Write arrays as safetensors, whole or not at all; a disk that refuses is an OSError."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file

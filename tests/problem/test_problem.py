@@ -91,7 +91,7 @@ def test_mini_batches_are_unbiased_and_never_padding(uneven):
     seen = error > 1e-9  # a pixel that is black in every sample has no gradient and no error
     z = (grads.mean(axis=0) - expected)[seen] / error[seen]
     # near 1 on average, but pixels of one image move together: about forty independent directions
-    # in all. Padding in a # batch, or a sample never drawn, is a bias that does not shrink with the
+    # in all. Padding in a batch, or a sample never drawn, is a bias that does not shrink with the
     # draws: tens of standard errors
     assert 0.4 < np.mean(z**2) < 2.5
     assert np.abs(z).max() < 8

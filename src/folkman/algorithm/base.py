@@ -24,20 +24,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.travel import Broadcast, Travel
+from folkman.algorithm.travel import Broadcast, State, Travel
 
 if TYPE_CHECKING:
     from folkman.algorithm.method import Recipe
 
 __all__ = ["Algorithm", "Assumption", "Declares", "Inbox", "Place", "Price", "Prices", "State"]
-
-State: TypeAlias = Any  # a NamedTuple of arrays
 
 
 class Assumption(Enum):
@@ -152,14 +150,14 @@ class Algorithm:
         return id(self) if self.recipe is None else hash(self.recipe)
 
 
-def _parts(algorithm: Algorithm) -> tuple[tuple[Any, ...], Any]:
+def _parts(algorithm: Algorithm) -> "tuple[tuple[object, ...], Algorithm | Recipe]":
     """Return the numbers of an algorithm, and what is fixed in a program that runs it."""
     if algorithm.recipe is None:
         return (), algorithm
     return algorithm.recipe.numbers, algorithm.recipe.without_numbers()
 
 
-def _joined(fixed: Any, numbers: tuple[Any, ...]) -> Algorithm:
+def _joined(fixed: "Algorithm | Recipe", numbers: tuple[object, ...]) -> Algorithm:
     return fixed if isinstance(fixed, Algorithm) else fixed.build(numbers)
 
 

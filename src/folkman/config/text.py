@@ -104,7 +104,7 @@ def put(raw: Table, values: Table) -> Json:
     return tables
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> object:
     """Read a value as TOML does; bare words are strings."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

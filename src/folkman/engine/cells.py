@@ -11,7 +11,7 @@ those of all cells, its extremes the largest.
 from collections.abc import Iterator
 from dataclasses import replace
 from math import nan
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from folkman.engine.simulate import (
     note,
     one_slot,
 )
-from folkman.engine.slot import Carry, clear, first
+from folkman.engine.slot import Carry, Tally, clear, first
 from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
@@ -139,7 +139,10 @@ def _march(
         carry, done = _clear(moved), done + length
 
 
-def _placed(tree: Any) -> Any:
+Placed = TypeVar("Placed", Problem, Array)
+
+
+def _placed(tree: Placed) -> Placed:
     """Part the arrays with a cell axis over the devices, if there are several."""
     devices = jax.devices()
     if len(devices) == 1:
@@ -212,7 +215,7 @@ def _measures(
     return jax.vmap(one, (_axes(problem), 0))(problem, carry)
 
 
-def _summed(tally: Any) -> Any:
+def _summed(tally: Tally) -> Tally:
     """Return the tally of all cells as one: nodes side by side, messages added."""
     return tally._replace(
         gradients=tally.gradients.reshape(-1),

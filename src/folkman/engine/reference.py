@@ -10,10 +10,9 @@ whom when, and must end with the simulator's parameters:
 Nothing here is compiled across nodes, shared between them or stored by row number.
 """
 
-from typing import Any
-
 import jax
 import numpy as np
+from jax import Array
 
 from folkman.algorithm.base import Algorithm
 from folkman.engine.learner import FinalParameters, Learner, World
@@ -53,5 +52,5 @@ def reference(
         return way.by_hand(world, timeline, algorithm, nodes)
 
 
-def _doubled(leaf: Any) -> Any:
+def _doubled(leaf: Array) -> Array:
     return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf

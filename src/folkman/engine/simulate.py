@@ -10,7 +10,7 @@ so.
 
 from collections.abc import Iterator
 from operator import index
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, begin, clear, finish, first
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Medium
+from folkman.engine.travel.medium import Events, Medium
 from folkman.faults import NO_FAULTS
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.delivery import Network, check_horizon, let_pass
@@ -37,6 +37,7 @@ __all__ = [
     "Mark",
     "Recording",
     "Simulation",
+    "Stretch",
     "Totals",
     "check_clock",
     "check_fit",
@@ -50,6 +51,9 @@ __all__ = [
     "start",
 ]
 
+
+Stretch: TypeAlias = tuple[Array, Array, Events]
+"""Rows of a timeline: stamps, who finished a gradient, and what the medium noted."""
 
 MOST_COUNTED = 2**30
 """Copies that may be counted in int32 between two additions on the host."""
@@ -131,7 +135,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     run = Run(algorithm.name, label or algorithm.name, seed)
     simulation = Simulation(problem, network, algorithm, clock, recording, faults)
     mark: Mark = start(simulation, seed)
-    events: list[Any] = []
+    events: list[Stretch] = []
     for reached, row in march(simulation, mark, slots, events):
         note(run, row)
         mark = reached
@@ -231,7 +235,7 @@ def check_fit(
 
 
 def march(
-    simulation: Simulation, mark: Mark, slots: int, events: list[Any] | None = None
+    simulation: Simulation, mark: Mark, slots: int, events: list[Stretch] | None = None
 ) -> Iterator[tuple[Mark, dict[str, float]]]:
     """Go on from `mark` until `slots` slots are done in all.
 
@@ -285,7 +289,7 @@ def _advance(
     length: int,
     keep: bool,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch | None]:
     """Run `length` slots as one program."""
     if keep:
         return _scan(problem, network, algorithm, compute, faults, length, carry)
@@ -299,7 +303,7 @@ def one_slot(
     compute: tuple[int, ...],
     faults: Presence,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch]:
     """Return the carry one slot later, and the slot's row of the timeline."""
     stamps = medium_of(algorithm, network).stamps(carry.medium)
     carry, point, keys = begin(problem, network, algorithm, compute, faults, carry)
@@ -341,10 +345,10 @@ def _scan(
     faults: Presence,
     length: int,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch]:
     """Run `length` slots and stack their rows of the timeline."""
 
-    def go(carry: Carry, _: None) -> tuple[Carry, Any]:
+    def go(carry: Carry, _: None) -> tuple[Carry, Stretch]:
         return one_slot(problem, network, algorithm, compute, faults, carry)
 
     return lax.scan(go, carry, None, length)
@@ -352,8 +356,8 @@ def _scan(
 
 _first = compiled(fixed=(3,))(first)
 _clear = jax.jit(clear)
-_begin = compiled(fixed=(3, 4), donate_argnums=5)(begin)  # a carry is written over the one before
-_finish = compiled(fixed=(3,), donate_argnums=4)(finish)
+_begin = compiled(fixed=(3, 4), donated=5)(begin)  # a carry is written over the one before
+_finish = compiled(fixed=(3,), donated=4)(finish)
 
 
 def _advance_in_python(
@@ -365,7 +369,7 @@ def _advance_in_python(
     length: int,
     keep: bool,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch | None]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     medium = medium_of(algorithm, network)
     rows = []
@@ -382,7 +386,7 @@ def _advance_in_python(
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 
-def join_timeline(medium: Medium, chunks: list[Any]) -> Timeline:
+def join_timeline(medium: Medium, chunks: list[Stretch]) -> Timeline:
     """Join the events of the chunks."""
     stamps, finished, events = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
     return medium.timeline(stamps, finished, events)

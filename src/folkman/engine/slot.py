@@ -6,7 +6,7 @@ at the point it sees in its first slot and applies it at the end of its c-th; me
 sending what it has.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Traffic, first_states
+from folkman.engine.travel.medium import Events, Held, Traffic, first_states
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
@@ -40,7 +40,7 @@ class Carry(NamedTuple):
     seed: Array  # ()
     slot: Array  # () slots done
     states: State  # (node, ...) each
-    medium: Any
+    medium: Held
     steps: Array  # (node,) gradients finished since the start: they key a node's draws
     left: Array  # (node,) slots until the gradient in work is finished, 0 for none
     point: Array  # (node, d) where that gradient is taken; (node, 0) if all compute times are 1
@@ -134,7 +134,7 @@ def finish(
     faults: Presence,
     carry: Carry,
     gradients: tuple[Array, Array],
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, tuple[Array, Events]]:
     """Apply the finished gradients, then exchange messages; also return the timeline's row."""
     medium = medium_of(algorithm, network)
     inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)

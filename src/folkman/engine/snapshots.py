@@ -179,7 +179,7 @@ class SummedInbox(Inbox):
 
 def inboxes(
     snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None
-) -> tuple[Inbox, Any]:
+) -> tuple[Inbox, Inbox]:
     """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
 
     `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if

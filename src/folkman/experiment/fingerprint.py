@@ -65,13 +65,13 @@ _PARTS: tuple[tuple[Kind, Callable[[Any], Iterable[object]]], ...] = (
 """What things are made of, by kind."""
 
 
-def _parts(thing: Any) -> Iterable[object]:
+def _parts(thing: object) -> Iterable[object]:
     """Return the parts of a thing that is no plain value."""
     for kind, parts in _PARTS:
         if isinstance(thing, kind):
             return parts(thing)
     if hasattr(thing, "__wrapped__"):  # a compiled function
-        return (thing.__wrapped__,)
+        return (getattr(thing, "__wrapped__"),)  # noqa: B009 - no type has it
     if is_dataclass(thing):
         return [getattr(thing, field.name) for field in fields(thing)]
     return (getattr(thing, "__qualname__", ""), getattr(thing, "__dict__", {}))

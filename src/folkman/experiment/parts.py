@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from folkman.config.comparison import Comparison, Latency, resolve, to_toml
 from folkman.config.own_code import by_content
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
-from folkman.engine.simulate import Clock, Mark, Recording, Simulation
+from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
 from folkman.experiment.frames import frame_of
@@ -127,7 +127,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     folder.make_folders()
     place = folder.checkpoint(run)
     mark = simulate.start(simulation, run.seed)
-    events: list[Any] = []
+    events: list[Stretch] = []
     # a timeline is kept in memory: start it again
     if place.is_file() and not simulation.recording.timeline:
         mark = _resumed(
@@ -180,7 +180,7 @@ def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
     )
 
 
-def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) -> None:
+def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Stretch]) -> None:
     """Write the last model as named tensors, and the timeline if it was kept."""
     run, simulation = part.run, part.simulation
     run.model, run.nodes = simulate.outcome(simulation, mark)

@@ -18,7 +18,7 @@ from functools import wraps
 from importlib import import_module, metadata, resources
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from folkman.checks import nearest, pick, require
 from folkman.config.comparison import Comparison
@@ -248,7 +248,7 @@ class Paper:
             )
 
     def _check(
-        self, where: str, table: Any, known: Iterable[str] | Keys, needed: Iterable[str] = ()
+        self, where: str, table: Table, known: Iterable[str] | Keys, needed: Iterable[str] = ()
     ) -> None:
         """Refuse a key that nobody would read, a wrong type, and a table that lacks a key."""
         place = self.folder / where
@@ -293,9 +293,12 @@ def _hooks(code: ModuleType | None, place: str) -> Own:
     return Own(**found)
 
 
-def _guarded(hook: Callable[..., Any], place: str) -> Callable[..., Any]:
+Answer = TypeVar("Answer")
+
+
+def _guarded(hook: Callable[..., Answer], place: str) -> Callable[..., Answer]:
     @wraps(hook)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Answer:
         try:
             return hook(*arguments)
         except Exception as error:

@@ -9,15 +9,18 @@ many nodes around a server and for many cells; not with the radio, whose work is
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
+from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from folkman.machine import usable_cores
 
 __all__ = ["over_cores", "unparted", "use_cores"]
+
+Result = TypeVar("Result")
 
 WORTH = 20_000_000
 """Multiplications below which handing out and gathering takes longer than it saves."""
@@ -44,13 +47,13 @@ def unparted() -> Iterator[None]:
         _parted.reset(token)
 
 
-def over_cores(function: Callable[..., Any], work: int) -> Callable[..., Any]:
+def over_cores(function: Callable[..., Result], work: int) -> Callable[..., Result]:
     """Return `function` of arrays (node, ...), computed in equal parts.
 
     On as many devices as divide the nodes.
     """
 
-    def parted(*arrays: Any) -> Any:
+    def parted(*arrays: Array) -> Result:
         nodes = len(arrays[0])
         devices = jax.devices()
         parts = max(k for k in range(1, len(devices) + 1) if nodes % k == 0)

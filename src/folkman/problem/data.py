@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,9 @@ class DataSet(NamedTuple):
 
     name: str
     x_train: NDArray[np.float32]  # (sample, ...): images keep (height, width, channel)
-    y_train: NDArray[Any]  # int32 labels, or float32 targets
+    y_train: NDArray  # int32 labels, or float32 targets
     x_test: NDArray[np.float32]
-    y_test: NDArray[Any]
+    y_test: NDArray
     num_classes: int  # 0: regression
     group: NDArray[np.int64] | None = None  # the node each training sample was made for
     optimum: NDArray[np.float64] | None = None  # minimiser of the pooled training loss
@@ -108,7 +108,7 @@ def default_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "folkman" / "data"
 
 
-def verify(arrays: Mapping[str, NDArray[Any]], spec: Spec, origin: str) -> Raw:
+def verify(arrays: Mapping[str, NDArray], spec: Spec, origin: str) -> Raw:
     """Return the arrays of `spec`.
 
     Refuse any whose dtype, shape or SHA-256 is not the published one.
@@ -132,7 +132,7 @@ def verify(arrays: Mapping[str, NDArray[Any]], spec: Spec, origin: str) -> Raw:
     return checked
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path) -> dict[str, NDArray]:
     """Return every array of an .npz file. Object arrays would need unpickling and are refused."""
     if not path.is_file():
         raise FileNotFoundError(f"expected an .npz file, found none at {path}; correct the path")
@@ -401,8 +401,8 @@ def npz(path: Path | str, *, regression: bool = False) -> DataSet:
 
 
 def _samples(
-    arrays: Mapping[str, NDArray[Any]], origin: str, x_key: str, y_key: str, regression: bool
-) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    arrays: Mapping[str, NDArray], origin: str, x_key: str, y_key: str, regression: bool
+) -> tuple[NDArray[np.float32], NDArray]:
     x, y = arrays[x_key], arrays[y_key]
     require(
         x.ndim >= 2 and x.shape[:1] == y.shape[:1] and x.size > 0 and y.size > 0,
@@ -417,7 +417,7 @@ def _samples(
     return _finite(x, origin, x_key), _finite(y, origin, y_key) if regression else y
 
 
-def _finite(array: NDArray[Any], origin: str, key: str) -> NDArray[np.float32]:
+def _finite(array: NDArray, origin: str, key: str) -> NDArray[np.float32]:
     real = array.dtype.kind in "biuf"
     require(real, f"{origin}: expected real numbers in {key}, got {array.dtype}; convert them")
     with np.errstate(over="ignore"):  # too large for float32: becomes inf, and is refused below
@@ -432,9 +432,7 @@ def _finite(array: NDArray[Any], origin: str, key: str) -> NDArray[np.float32]:
     return values
 
 
-def _hold_out(
-    x: NDArray[Any], y: NDArray[Any], origin: str
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+def _hold_out(x: NDArray, y: NDArray, origin: str) -> list[tuple[NDArray, NDArray]]:
     require(
         len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples"
     )
@@ -443,7 +441,7 @@ def _hold_out(
     return [(x[part], y[part]) for part in (order[:cut], order[cut:])]
 
 
-def _count_classes(labels: NDArray[Any], origin: str) -> int:
+def _count_classes(labels: NDArray, origin: str) -> int:
     used = np.unique(labels)
     fits = bool(np.array_equal(used, np.arange(len(used))))
     came = f"{used[:12].tolist()}{'...' if len(used) > 12 else ''}"
@@ -466,7 +464,7 @@ DRAWN = {"digits": "comes with scikit-learn", "quadratic": "drawn", "gaussian": 
 
 
 def load(
-    name: str, *, train_size: int | None = None, test_size: int | None = None, **options: Any
+    name: str, *, train_size: int | None = None, test_size: int | None = None, **options: object
 ) -> DataSet:
     """Load the data set `name`; `options` are those of its builder, None meaning its default.
 

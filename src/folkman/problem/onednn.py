@@ -187,7 +187,7 @@ def _workers(number: int, process: int) -> ThreadPoolExecutor:
 
 
 # The network. Activations are rows (pixel, channel) for what goes over channels, and images seen
-# channels-last by # convolutions and pools: the same memory.
+# channels-last by convolutions and pools: the same memory.
 
 _RADIUS, _SCALE = 4, 0.001 / 9  # of `normalisation.local_response_norm`, whose power is 0.75
 _FILTERS = 32

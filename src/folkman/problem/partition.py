@@ -24,7 +24,6 @@ itself. A node left without samples is an error, never a silent empty array.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ __all__ = [
 ]
 __all__ += ["sorted_labels", "split", "take"]
 
-Labels = NDArray[Any]
+Labels = NDArray
 Parts = list[NDArray[np.int64]]
 
 DIRICHLET_DRAWS = 100
@@ -189,7 +188,7 @@ def split(
     group: Labels | None = None,
     total: int | None = None,
     per_node: int | None = None,
-    **options: Any,
+    **options: object,
 ) -> Parts:
     """Partition by name, then thin as `take` does.
 
@@ -255,7 +254,7 @@ def _apportion(total: int, sizes: Sequence[int]) -> list[int]:
     return [quota + (node in first) for node, (quota, _) in enumerate(quotas)]
 
 
-def _by_node(node: NDArray[np.int64], nodes: int, kind: str) -> Parts:
+def _by_node(node: Labels, nodes: int, kind: str) -> Parts:
     parts = [np.flatnonzero(node == which) for which in range(nodes)]
     for which, part in enumerate(parts):
         advice = "use fewer nodes, more samples or a milder partition"

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,7 @@ from folkman.config.text import dump
 from folkman.problem.problem import Problem
 from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
-from folkman.record.json_file import write_text
+from folkman.record.json_file import Json, write_text
 from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task, use_precision
 from folkman.runtime.codec import SERVER
 from folkman.runtime.identity import init, issue, name_of
@@ -37,9 +37,7 @@ PORT = 7440
 """Where nodes on machines of their own listen."""
 
 
-def make_cluster(
-    root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()
-) -> list[Path]:
+def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = ()) -> list[Path]:
     """Write a run folder with a file, a shard and certificates for each node.
 
     Return the nodes' folders.
@@ -130,7 +128,7 @@ def start(
     return process
 
 
-def down(root: Path, patience_s: float = 15.0) -> list[dict[str, Any]]:
+def down(root: Path, patience_s: float = 15.0) -> list[Json]:
     """Ask the nodes of a cluster to stop; end those that do not."""
     cluster = ClusterFolder(root)
     standing = cluster.standing()
@@ -164,7 +162,7 @@ def read_cluster(root: Path) -> Cluster:
     return Cluster(configs, task, problem, build(task, problem)[0])
 
 
-def last_params(config: NodeConfig, task: Task) -> NDArray[Any]:
+def last_params(config: NodeConfig, task: Task) -> NDArray:
     """Return a node's last parameters: its result, or where it was stopped."""
     files = NodeFolder(config.folder)
     for path in (files.final, files.state):

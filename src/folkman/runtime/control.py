@@ -15,10 +15,13 @@ it), R_i, Y_i, J_ji. A member's message is taken once: its sequence must grow.
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from folkman.checks import need
 from folkman.runtime.codec import CodecError, Sign, Verify
+
+if TYPE_CHECKING:
+    from msgspec import msgpack
 
 __all__ = [
     "Ack",
@@ -124,15 +127,17 @@ def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
     )
 
 
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)}
+_KINDS: dict[str, Callable[..., Body]] = {
+    kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)
+}
 
 
-def _tagged(body: Body) -> dict[str, Any]:
+def _tagged(body: Body) -> dict[str, object]:
     return {"type": type(body).__name__, **body._asdict()}
 
 
 @cache
-def _decoder() -> Any:
+def _decoder() -> "msgpack.Decoder":
     """Build the typed decoder.
 
     A struct of msgspec for each kind, recognised by `type`, all numbers bounded.

@@ -17,7 +17,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.keys import Stream, make_key
-from folkman.radio.delivery import PeerNetwork, RoundNetwork, StarNetwork
+from folkman.radio.delivery import NetworkState, PeerNetwork, RoundNetwork, StarNetwork
 
 __all__ = ["Emulation", "RoundTrips", "SlotClock", "SlotPlan", "StarTrips", "Trips"]
 
@@ -167,11 +167,17 @@ class Emulation:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _stretch(
-    network: PeerNetwork, nodes: int, bits: int, state: Any, key: Array, first: Array, me: Array
-) -> tuple[Any, Any]:
+    network: PeerNetwork,
+    nodes: int,
+    bits: int,
+    state: NetworkState,
+    key: Array,
+    first: Array,
+    me: Array,
+) -> tuple[NetworkState, tuple[Array, Array, Array]]:
     """Roll a stretch out, every node offering; keep the rows that concern one node."""
 
-    def slot(carry: Any, t: Array) -> tuple[Any, tuple[Array, Array, Array]]:
+    def slot(carry: NetworkState, t: Array) -> tuple[NetworkState, tuple[Array, Array, Array]]:
         carry, delivery = network.step(
             carry, jnp.ones(nodes, bool), bits, jax.random.fold_in(key, t)
         )
@@ -186,7 +192,9 @@ class Trips(ABC):
     Every round begins with all nodes offering at once, as methods that wait for everyone have it.
     """
 
-    def __init__(self, first: Any, num_nodes: int, *, key: Array, message_bits: int) -> None:
+    def __init__(
+        self, first: NetworkState, num_nodes: int, *, key: Array, message_bits: int
+    ) -> None:
         self._nodes = num_nodes
         self._bits = message_bits
         self._key = key

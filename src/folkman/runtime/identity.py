@@ -21,11 +21,20 @@ import time
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.checks import need, require
 from folkman.files import write_whole
+from folkman.record.json_file import Json
 from folkman.runtime.codec import SERVER
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
 __all__ = [
     "Identity",
@@ -162,7 +171,7 @@ def revoke(folder: Path, node: int) -> None:
     )
 
 
-def show(folder: Path) -> list[dict[str, Any]]:
+def show(folder: Path) -> list[Json]:
     """Return the members with how they stand."""
     now = datetime.now(UTC)
     rows = []
@@ -258,7 +267,7 @@ class Members:
         self._path, self._ca = path, ca
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
-        self._keys: dict[int, Any] = {}
+        self._keys: dict[int, Ed25519PublicKey] = {}
         self.members: dict[int, Member] = {}
         self.reload()
 
@@ -318,12 +327,12 @@ class Members:
         return found if found is not None and self.allowed(found) else None
 
 
-def _subject(name: str) -> Any:
+def _subject(name: str) -> "x509.Name":
     x509 = need("cryptography.x509")
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
-def _host(host: str) -> Any:
+def _host(host: str) -> "x509.GeneralName":
     x509 = need("cryptography.x509")
     try:
         return x509.IPAddress(ip_address(host))
@@ -335,7 +344,7 @@ def _host(host: str) -> Any:
         return x509.DNSName(host)
 
 
-def _dated(builder: Any, days: float) -> Any:
+def _dated(builder: "x509.CertificateBuilder", days: float) -> "x509.CertificateBuilder":
     now = datetime.now(UTC)
     x509 = need("cryptography.x509")
     begins = min(
@@ -348,7 +357,7 @@ def _dated(builder: Any, days: float) -> Any:
     )
 
 
-def _load_authority(folder: Path) -> tuple[Any, Any]:
+def _load_authority(folder: Path) -> "tuple[EllipticCurvePrivateKey, x509.Certificate]":
     serialization, x509 = (
         need("cryptography.hazmat.primitives.serialization"),
         need("cryptography.x509"),
@@ -368,7 +377,9 @@ def _canonical(members: list[Member]) -> bytes:
     ).encode()
 
 
-def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
+def _write_members(
+    folder: Path, members: list[Member], authority: "EllipticCurvePrivateKey"
+) -> None:
     ec, hashes = (
         need("cryptography.hazmat.primitives.asymmetric.ec"),
         need("cryptography.hazmat.primitives.hashes"),
@@ -380,7 +391,7 @@ def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
     write_whole(folder / "members.json", lambda part: part.write_text(text, encoding="utf-8"))
 
 
-def _write_key(path: Path, key: Any) -> None:
+def _write_key(path: Path, key: "EllipticCurvePrivateKey | Ed25519PrivateKey") -> None:
     """Write a private key that only its owner can read, from its first byte on."""
     serialization = need("cryptography.hazmat.primitives.serialization")
     pem = key.private_bytes(
@@ -394,7 +405,7 @@ def _write_key(path: Path, key: Any) -> None:
     write_whole(path, write)
 
 
-def _write_certificate(path: Path, certificate: Any) -> None:
+def _write_certificate(path: Path, certificate: "x509.Certificate") -> None:
     pem = certificate.public_bytes(
         need("cryptography.hazmat.primitives.serialization").Encoding.PEM
     )

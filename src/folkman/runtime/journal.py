@@ -15,8 +15,9 @@ left out:
 """
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Journal:
         self._type = _record(senders)
         self._left = most_bytes
         self._lock = threading.RLock()  # learner, sender and keeper write
-        self._file: Any = None
+        self._file: BinaryIO | None = None
         self.ended = "not asked for" if path is None else ""
         if path is None:
             return
@@ -72,12 +73,12 @@ class Journal:
 
     def flush(self) -> None:
         """Hand what is buffered to the system."""
-        self._try(lambda: self._file.flush())
+        self._try(lambda file: file.flush())
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._try(lambda: self._file.close())
+            self._try(lambda file: file.close())
             self._file = None
 
     def _put(self, row: NDArray) -> None:
@@ -86,14 +87,14 @@ class Journal:
             if self._left < 0 and self._file is not None:
                 self.close()
                 self.ended = "full"
-            self._try(lambda: self._file.write(row.tobytes()))
+            self._try(lambda file: file.write(row.tobytes()))
 
-    def _try(self, work: Any) -> None:
+    def _try(self, work: Callable[[BinaryIO], object]) -> None:
         with self._lock:
             if self._file is None:
                 return
             try:
-                work()
+                work(self._file)
             except OSError as error:
                 self._file, self.ended = None, str(error)
 

@@ -12,7 +12,7 @@ reason, and otherwise without effect. `ServerNode` is the other role.
 
 import threading
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -223,11 +223,11 @@ class Node:
             _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
         )
 
-    def params(self) -> NDArray[Any]:
+    def params(self) -> NDArray:
         """Return the node's parameters w_i."""
         return np.asarray(self.algorithm.params(self.state))
 
-    def model(self) -> NDArray[Any]:
+    def model(self) -> NDArray:
         """Return what the node would deploy: its own v_i, or its params."""
         if self.algorithm.model is None:
             return self.params()
@@ -361,10 +361,10 @@ class ServerNode:
     def warm(self) -> None:
         """Do nothing: a server computes little."""
 
-    def params(self) -> NDArray[Any]:
+    def params(self) -> NDArray:
         """Return the server's model."""
         return np.asarray(self.server.params(self.state))
 
-    def model(self) -> NDArray[Any]:
+    def model(self) -> NDArray:
         """Return the server's model."""
         return self.params()

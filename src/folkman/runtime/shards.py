@@ -5,7 +5,6 @@ Written by whoever splits the data, read by the node.
 
 import runpy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +68,7 @@ def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnab
     return problem(module, loss, [(torch.from_numpy(x), labels)], batch=batch, name=path.stem)
 
 
-def _read_shard(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _read_shard(path: Path) -> tuple[NDArray, NDArray, int]:
     require(
         path.is_file(), f"expected the node's samples, there is no {path}; name its .npz as shard"
     )

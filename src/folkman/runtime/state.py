@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from folkman.runtime.telemetry import Logger
 __all__ = ["Saver", "begin_life", "pack", "read_arrays", "restore", "write_arrays"]
 
 FORMAT = "folkman node 1"
+
+Arrays: TypeAlias = dict[str, NDArray]
+"""A node by the names of its arrays."""
 _BOX = ("payload", "sequence", "slot", "heard", "finite")
 
 
@@ -126,7 +129,7 @@ def write_arrays(path: Path, arrays: dict[str, NDArray], fingerprint: str) -> No
         raise OSError(errno.EIO, f"could not write: {error}", str(path)) from error
 
 
-def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, fingerprint: str | None = None) -> Arrays:
     """Read what `write_arrays` wrote, of the run with this fingerprint."""
     from safetensors import SafetensorError, safe_open
 
@@ -162,7 +165,7 @@ class Saver:
             every_s,
             logger,
         )
-        self._next: dict[str, Any] | None = None
+        self._next: Arrays | None = None
         self._filled = threading.Condition()
         self._writing = threading.Lock()
         self._last_s = time.monotonic()
@@ -200,7 +203,7 @@ class Saver:
             self._closed = True
             self._filled.notify_all()
 
-    def _write(self, arrays: dict[str, Any]) -> bool:
+    def _write(self, arrays: Arrays) -> bool:
         """Write a finite state.
 
         One that is not would make the last good one unreachable.

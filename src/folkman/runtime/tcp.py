@@ -22,8 +22,8 @@ import ssl
 import struct
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Coroutine, Mapping
+from typing import TypeAlias
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
@@ -195,12 +195,12 @@ class TcpTransport:
             self._server.close()
         await asyncio.sleep(0)  # for what was aborted to let go of its socket
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Count what asyncio reports of a connection, as a handshake that failed.
 
         Nothing of it ends the node.

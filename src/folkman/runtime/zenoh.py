@@ -15,12 +15,17 @@ import json
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from folkman.checks import need
+from folkman.record.json_file import Json
 from folkman.runtime.identity import name_of
 from folkman.runtime.tcp import Address
 from folkman.runtime.transport import MOST_CONTROL, Events, Security, Slot
+
+if TYPE_CHECKING:
+    from zenoh import Publisher, Sample
 
 __all__ = ["ZenohTransport", "settings"]
 
@@ -38,16 +43,16 @@ def settings(
     largest_bytes: int,
     security: Security | None,
     scouting: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """Return zenoh's configuration."""
     wire = "tls" if security else "tcp"
     dialled = [f"{wire}/{host}:{port}" for peer, (host, port) in addresses.items() if me < peer]
-    link: dict[str, Any] = {
+    link: Json = {
         "tx": {
             "queue": {"congestion_control": {"block": {"wait_before_close": WAIT_BEFORE_CLOSE_US}}}
         }
     }
-    found: dict[str, Any] = {
+    found: Json = {
         "mode": "peer",
         "scouting": {"multicast": {"enabled": scouting}, "gossip": {"enabled": scouting}},
         "listen": {"endpoints": [f"{wire}/{listen[0]}:{listen[1]}"]},
@@ -83,7 +88,7 @@ def settings(
     return found
 
 
-def _access(me: int, peers: Mapping[int, Address], root: str) -> dict[str, Any]:
+def _access(me: int, peers: Mapping[int, Address], root: str) -> Json:
     """Let each certificate name publish under itself to us, and hear what is for it.
 
     Nothing else.
@@ -126,16 +131,32 @@ class ZenohTransport:
     """See the module; the options are those of `settings`."""
 
     def __init__(
-        self, me: int, listen: Address, addresses: Mapping[int, Address], **options: Any
+        self,
+        me: int,
+        listen: Address,
+        addresses: Mapping[int, Address],
+        *,
+        run: int,
+        largest_bytes: int,
+        security: Security | None,
+        scouting: bool = False,
     ) -> None:
-        self.me, self._root = me, f"folkman/{options['run']:016x}"
-        self._settings = settings(me, listen, addresses, **options)
-        self._security: Security | None = options["security"]
-        self._largest_bytes: int = options["largest_bytes"]
+        self.me, self._root = me, f"folkman/{run:016x}"
+        self._settings = settings(
+            me,
+            listen,
+            addresses,
+            run=run,
+            largest_bytes=largest_bytes,
+            security=security,
+            scouting=scouting,
+        )
+        self._security = security
+        self._largest_bytes = largest_bytes
         self._peers = {peer: _Peer() for peer in addresses}
         self.counts: Counter[str] = Counter()
         self._closed = False
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
 
     def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
@@ -200,7 +221,7 @@ class ZenohTransport:
         closing.start()
         closing.join(5)
 
-    def _join(self, zenoh: Any, number: int) -> None:
+    def _join(self, zenoh: ModuleType, number: int) -> None:
         """Subscribe to a neighbour, publish to it, and notice when it listens.
 
         Its own subscriptions are declared in the same order, so that one who hears control hears
@@ -215,12 +236,12 @@ class ZenohTransport:
             "reliability": zenoh.Reliability.RELIABLE,
         }
 
-        def received(sample: Any) -> None:
+        def received(sample: "Sample") -> None:
             data = sample.payload.to_bytes()
             self.counts["bytes_received"] += len(data)
             self._events.received(number, data)
 
-        def told(sample: Any) -> None:
+        def told(sample: "Sample") -> None:
             self._events.told(number, sample.payload.to_bytes())
 
         params = self._session.declare_publisher(
@@ -254,7 +275,7 @@ class ZenohTransport:
                 box.control.clear()
         self._events.linked(number, up)
 
-    def _carry(self, number: int, publisher: Any) -> None:
+    def _carry(self, number: int, publisher: "Publisher") -> None:
         box = self._peers[number]
         while True:
             box.up.wait()
@@ -266,7 +287,7 @@ class ZenohTransport:
                 continue
             self._put(publisher, data)
 
-    def _carry_control(self, number: int, publisher: Any) -> None:
+    def _carry_control(self, number: int, publisher: "Publisher") -> None:
         box = self._peers[number]
         while True:
             with box.waiting:
@@ -276,7 +297,7 @@ class ZenohTransport:
                 data = box.control.popleft()
             self._put(publisher, data)
 
-    def _put(self, publisher: Any, data: bytes) -> None:
+    def _put(self, publisher: "Publisher", data: bytes) -> None:
         try:
             publisher.put(data)
             self.counts["bytes_sent"] += len(data)

@@ -28,11 +28,12 @@ limit: the corners of all envelopes, and so the budget of the one node left over
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from folkman.checks import require
+from folkman.record.json_file import Json
 from folkman.theory.families import FAMILIES, Family
 from folkman.theory.value import Floats, Loss, Value, envelope, frozen, hull, value_function
 
@@ -88,7 +89,7 @@ class Gap(NamedTuple):
         known = np.isfinite(self.divergence_printed)
         return bool(self.printed_normalised > bound * (1 + 1e-9)) if known else None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Json:
         """Return the line of a table."""
         largest = float(np.max(self.shares))
         return {

@@ -18,7 +18,7 @@ rise: it supports nothing, and the verdict says "vacuous".
 """
 
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.problem.learnable import Learnable, analysable
+from folkman.record.json_file import Json
 from folkman.theory.trajectory import Trajectory, full_gradients
 
 __all__ = ["Check", "Constants", "assumptions", "constants_of", "corollary_2", "theorem_2", "u"]
@@ -76,7 +77,7 @@ def u(c: Constants, step: float | None = None) -> float:
     return alike - (i * (3 + eta) - 1) * c.l1 / 2 - (3 * i - 1) * eta**2 * c.l1 * c.gamma**2 / 2
 
 
-def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
+def theorem_2(path: Trajectory, c: Constants) -> Json:
     """Return u, U(Gamma) over the run and the verdict."""
     pushed = path.shares * path.scales * path.local  # ||s_i||
     curve = path.loss[0] - c.step * u(c) * np.cumsum(np.sum(pushed**2, axis=1))
@@ -113,7 +114,7 @@ def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
     }
 
 
-def corollary_2(c: Constants) -> dict[str, Any]:
+def corollary_2(c: Constants) -> Json:
     """Return Corollary 2's interval of steps and the verdict [1, eq. (22)]."""
     low, room = c.delta, 2.0 / (c.l1 * c.l3) - (3 * c.nodes - 1) / c.nodes if c.l1 > 0 else inf
     high = min(room, float(np.sqrt(c.delta)))

@@ -18,7 +18,7 @@ Only w_j of the last max-age slots are kept, so that a long run of a large model
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,10 @@ METHOD = "async_sharing"
 """The builder of Algorithm 1: the theory is about its runs."""
 
 Floats = NDArray[np.float64]
+Moving: TypeAlias = tuple[Array, Array, Array, tuple[Array, Array]]
+"""The slot, the last w_j(s), all w_i, and w with its slope one slot before."""
+Fixed: TypeAlias = tuple[Array, Array, Array]
+"""Each node's step, beta, and what its gradient is weighted by."""
 
 
 class Trajectory(NamedTuple):
@@ -158,8 +162,8 @@ def follow(
 
 
 def _stretch(
-    problem: Analysable, fixed: Any, state: Any, stamps: Array
-) -> tuple[Any, dict[str, Any]]:
+    problem: Analysable, fixed: Fixed, state: Moving, stamps: Array
+) -> tuple[Moving, dict[str, Array]]:
     """Run some slots: as one program, or one by one where gradients are faster so."""
     if not problem.called_from_python:
         return _scan(problem, fixed, state, stamps)
@@ -171,11 +175,15 @@ def _stretch(
 
 
 @jax.jit
-def _scan(problem: Analysable, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
+def _scan(
+    problem: Analysable, fixed: Fixed, state: Moving, stamps: Array
+) -> tuple[Moving, dict[str, Array]]:
     return lax.scan(partial(_slot, problem, fixed), state, stamps)
 
 
-def _slot(problem: Analysable, fixed: Any, state: Any, held: Array) -> tuple[Any, dict[str, Array]]:
+def _slot(
+    problem: Analysable, fixed: Fixed, state: Moving, held: Array
+) -> tuple[Moving, dict[str, Array]]:
     """Take one slot; `recent[s mod window]` are all w_j(s)."""
     slot, recent, params, (w_before, slope_before) = state
     own_steps, weights, pulls = fixed

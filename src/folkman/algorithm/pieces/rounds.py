@@ -8,18 +8,18 @@ Counting gradients, and waiting for the others, is done here.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, State
 from folkman.algorithm.travel import Mixing, Rounds
 
 __all__ = ["Gradient", "Memory", "RoundState", "in_rounds"]
 
-Memory: TypeAlias = Any  # a NamedTuple of arrays: what the method remembers
+Memory: TypeAlias = State  # a NamedTuple of arrays: what the method remembers
 
 
 class RoundState(NamedTuple):
