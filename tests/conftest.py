@@ -26,9 +26,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import jax
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
 
-from folkman.problem import data
-from folkman.problem.problem import Problem, make_problem
+CHECKED = [f"folkman.radio.{name}" for name in ("bandwidth", "channel", "geometry", "latency")]
+CHECKED += ["folkman.radio.schedule", "folkman.problem.projection"]
+"""Modules whose annotated shapes are checked at every call, unless FOLKMAN_SHAPES is 0."""
+
+if os.environ.get("FOLKMAN_SHAPES") != "0":
+    install_import_hook(CHECKED, "beartype.beartype")
+
+from folkman.problem import data  # noqa: E402
+from folkman.problem.problem import Problem, make_problem  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 

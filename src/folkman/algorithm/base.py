@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float, Int
 
 from folkman.algorithm.travel import Broadcast, State, Travel
 
@@ -49,7 +50,7 @@ class Assumption(Enum):
 class Place(NamedTuple):
     """Who a node is, told once at its start."""
 
-    node: Array  # () its number
+    node: Int[Array, ""]  # its number
     num_nodes: int
     key: Array  # of its own draws at the start
 
@@ -67,22 +68,22 @@ class Inbox:
     neighbour j's is. A weight of 0 hides a neighbour, and the node itself has weight 0 here.
     """
 
-    store: Array  # (row, message) payloads
-    row: Array  # (nbr,) row of the held payload of each neighbour
-    weight: Array  # (nbr,) alpha_j, or the mixing weight w_ij
-    own_weight: Array  # () alpha_i, or w_ii
-    heard: Array  # (nbr,) bool: did a new one arrive since the last slot?
-    age: Array  # (nbr,) slots since the payload was formed
-    finite: Array  # (nbr,) bool: False where the payload was not finite, and is zeros here
-    coming: Array | None = None  # (nbr,) bool: on its way, where the carrier can tell
+    store: Float[Array, "row message"]  # payloads
+    row: Int[Array, " nbr"]  # row of the held payload of each neighbour
+    weight: Float[Array, " nbr"]  # alpha_j, or the mixing weight w_ij
+    own_weight: Float[Array, ""]  # alpha_i, or w_ii
+    heard: Bool[Array, " nbr"]  # did a new one arrive since the last slot?
+    age: Int[Array, " nbr"]  # slots since the payload was formed
+    finite: Bool[Array, " nbr"]  # False where the payload was not finite, and is zeros here
+    coming: Bool[Array, " nbr"] | None = None  # on its way, where the carrier can tell
 
-    def mix(self, weights: Array | None = None) -> Array:
+    def mix(self, weights: Float[Array, " nbr"] | None = None) -> Float[Array, " message"]:
         """Return sum_j weights_j x_j over the held payloads x_j; None: the inbox's own weights."""
         weights = self.weight if weights is None else weights
         row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
         return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits
 
-    def payload(self, nbr: int | Array) -> Array:
+    def payload(self, nbr: int | Int[Array, ""]) -> Float[Array, " message"]:
         """Return the payload held of one neighbour."""
         return self.store[self.row[nbr]]
 

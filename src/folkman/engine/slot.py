@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float, Int
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.presence import Presence
@@ -27,25 +28,27 @@ __all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
 class Tally(NamedTuple):
     """Counts since the last clearing, in int32; the host adds them up before they can wrap."""
 
-    gradients: Array  # (node,) gradients finished
-    busy: Array  # (node,) slots spent computing
+    gradients: Int[Array, " node"]  # gradients finished
+    busy: Int[Array, " node"]  # slots spent computing
     traffic: Traffic
-    age_sum: Array  # () of the mean age of the copies a node holds, over the gradients finished
-    age_max: Array  # ()
+    # of the mean age of the copies a node holds, over the gradients finished
+    age_sum: Float[Array, ""]
+    age_max: Int[Array, ""]
 
 
 class Carry(NamedTuple):
     """All that a run is, between two slots. Resuming from a saved carry gives the same bits."""
 
     seed: Array  # ()
-    slot: Array  # () slots done
+    slot: Int[Array, ""]  # slots done
     states: State  # (node, ...) each
     medium: Held
-    steps: Array  # (node,) gradients finished since the start: they key a node's draws
-    left: Array  # (node,) slots until the gradient in work is finished, 0 for none
-    point: Array  # (node, d) where that gradient is taken; (node, 0) if all compute times are 1
-    age_mean: Array  # (node,) mean age of the copies in that point, when it was taken
-    age_max: Array  # (node,)
+    steps: Int[Array, " node"]  # gradients finished since the start: they key a node's draws
+    left: Int[Array, " node"]  # slots until the gradient in work is finished, 0 for none
+    # where that gradient is taken; d is 0 if all compute times are 1
+    point: Float[Array, "node d"]
+    age_mean: Float[Array, " node"]  # mean age of the copies in that point, when it was taken
+    age_max: Int[Array, " node"]
     tally: Tally
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jaxtyping import Bool, Float, Int
 
 from folkman.algorithm.base import Inbox
 
@@ -28,17 +29,18 @@ BLOCK = 256
 class Snapshots(NamedTuple):
     """The payloads, where the newest of each sender stand, and who holds which."""
 
-    payload: Array  # (row, message)
-    newest: Array  # (tx, recent) rows of what may still be delivered, newest first; -1 for none
-    newest_stamp: Array  # (tx, recent) int32, -1 for none
-    held: Array  # (rx, tx) stamp held
-    row: Array  # (rx, tx) where it stands
-    heard: Array  # (rx, tx) bool: is it a new one?
-    # () bool: there was no row for a payload, or a network brought one that it had called old
-    missing: Array
+    payload: Float[Array, "row message"]
+    # rows of what may still be delivered, newest first; -1 for none
+    newest: Int[Array, "tx recent"]
+    newest_stamp: Int[Array, "tx recent"]  # -1 for none
+    held: Int[Array, "rx tx"]  # stamp held
+    row: Int[Array, "rx tx"]  # where it stands
+    heard: Bool[Array, "rx tx"]  # is it a new one?
+    # there was no row for a payload, or a network brought one that it had called old
+    missing: Bool[Array, ""]
 
 
-def start(messages: Array, versions: int, recent: int = 1) -> Snapshots:
+def start(messages: Float[Array, "tx message"], versions: int, recent: int = 1) -> Snapshots:
     """Begin with every node's first message, stamp 0, known to all.
 
     Room for `versions` payloads per sender.
@@ -125,7 +127,7 @@ def _free(rows: int, held: Array, kept: Array, sends: Array) -> Array:
     return jnp.where(sends, free[jnp.cumsum(sends) - 1], rows).astype(jnp.int32)
 
 
-def mixture(snapshots: Snapshots, mixing: Array) -> Array:
+def mixture(snapshots: Snapshots, mixing: Float[Array, "rx tx"]) -> Float[Array, "rx message"]:
     """Return what each node's copies sum up to under `mixing` (rx, tx), its own left out.
 
     The shape is (rx, message).
@@ -178,7 +180,10 @@ class SummedInbox(Inbox):
 
 
 def inboxes(
-    snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None
+    snapshots: Snapshots,
+    mixing: Float[Array, "rx tx"],
+    slot: Int[Array, ""],
+    mixed: Float[Array, "rx message"] | None = None,
 ) -> tuple[Inbox, Inbox]:
     """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
 

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from folkman.checks import pick
@@ -56,13 +57,13 @@ class Problem:
 
     x: Array  # (node, sample, *feature), padded
     y: Array  # (node, sample, ...), padded
-    count: Array  # (node,) samples that are real
-    share: Array  # (node,) alpha_i
-    node: Array  # (node,) identity of each node: it keys the mini-batches
-    initial: Array  # (d,) common w(0)
+    count: Int[Array, " node"]  # samples that are real
+    share: Float[Array, " node"]  # alpha_i
+    node: Int[Array, " node"]  # identity of each node: it keys the mini-batches
+    initial: Float[Array, " d"]  # common w(0)
     x_test: Array
     y_test: Array
-    optimum: Array | None  # (d,) where known
+    optimum: Float[Array, " d"] | None  # where known
     name: str
     model: Model
     l2: float
@@ -122,7 +123,9 @@ class Problem:
         """Return the same problem with gradients over all samples."""
         return replace(self, batch=None)
 
-    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+    def gradients(
+        self, v: Float[Array, "node d"], keys: Array
+    ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
         `keys` (node,) draw the mini-batches, if any.
@@ -143,7 +146,7 @@ class Problem:
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
 
-    def evaluate(self, w: Array) -> Evaluation:
+    def evaluate(self, w: Float[Array, " d"]) -> Evaluation:
         """Return the measures of the model w (d,).
 
         On the union of the training data and on the test data.

@@ -18,10 +18,11 @@ from typing import TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 __all__ = ["PROJECTIONS", "Projection", "decay", "l1_ball", "l2_ball", "none", "soft_threshold"]
 
-Projection: TypeAlias = Callable[[Array, Array], Array]
+Projection: TypeAlias = Callable[[Float[Array, " d"], Float[Array, ""]], Float[Array, " d"]]
 
 
 def _positive(name: str, value: float) -> float:
@@ -37,7 +38,7 @@ def none() -> Projection:
     return _identity
 
 
-def _identity(w: Array, step: Array) -> Array:
+def _identity(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
     del step
     return w
 
@@ -46,7 +47,7 @@ def l2_ball(radius: float) -> Projection:
     """Build the projection on ||w||_2 <= radius; r(w) = ||w||^2/2 <= K is radius = sqrt(2K)."""
     radius = _positive("radius", radius)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         del step
         norm = jnp.linalg.norm(w)
         return w * jnp.where(norm > radius, radius / jnp.maximum(norm, radius), 1.0)
@@ -58,7 +59,7 @@ def l1_ball(radius: float) -> Projection:
     """Build the exact projection on ||w||_1 <= radius, by sorting [2, Fig. 1]."""
     radius = _positive("radius", radius)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         del step
         magnitude = jnp.abs(w)
         descending = jnp.sort(magnitude)[::-1]
@@ -80,7 +81,7 @@ def soft_threshold(penalty: float) -> Projection:
     """
     penalty = _positive("penalty", penalty)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         return jnp.sign(w) * jnp.maximum(jnp.abs(w) - step * penalty, 0.0)
 
     return project
@@ -93,7 +94,7 @@ def decay(rate: float) -> Projection:
     """
     rate = _positive("rate", rate)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         return (1.0 - step * rate) * w
 
     return project

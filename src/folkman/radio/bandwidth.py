@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from folkman.checks import require_positive
 
@@ -37,27 +38,30 @@ class Certificate(NamedTuple):
     Then the multipliers.
     """
 
-    over_budget: Array  # max(sum B_i - B, 0) / B
-    negative: Array  # max(-B_i, 0) / B, largest
-    unscheduled: Array  # |B_i| / B summed over nodes that may not send
-    rate_spread: Array  # (max - min) of B_i R_i / t*: stationarity with nu = 0 wants equal rates
-    rate_slackness: Array  # max_i mu_i (B_i R_i - min B R) / t*
-    budget_slackness: Array  # |B - sum B_i| / B, since lambda > 0
-    stationarity: (
-        Array  # max of |sum mu_i - 1| and |mu_i R_i / lambda - 1|: rounding of the multipliers
-    )
-    duality_gap: Array  # max(1 - min B R / t*, 0)
-    bandwidth_price: Array  # lambda, bit/s per Hz; 0 if nobody is scheduled
-    rate_price: Array  # mu_i, (tx,)
+    over_budget: Float[Array, ""]  # max(sum B_i - B, 0) / B
+    negative: Float[Array, ""]  # max(-B_i, 0) / B, largest
+    unscheduled: Float[Array, ""]  # |B_i| / B summed over nodes that may not send
+    # (max - min) of B_i R_i / t*: stationarity with nu = 0 wants equal rates
+    rate_spread: Float[Array, ""]
+    rate_slackness: Float[Array, ""]  # max_i mu_i (B_i R_i - min B R) / t*
+    budget_slackness: Float[Array, ""]  # |B - sum B_i| / B, since lambda > 0
+    # max of |sum mu_i - 1| and |mu_i R_i / lambda - 1|: rounding of the multipliers
+    stationarity: Float[Array, ""]
+    duality_gap: Float[Array, ""]  # max(1 - min B R / t*, 0)
+    bandwidth_price: Float[Array, ""]  # lambda, bit/s per Hz; 0 if nobody is scheduled
+    rate_price: Float[Array, " tx"]  # mu_i
 
-    def worst(self) -> Array:
+    def worst(self) -> Float[Array, ""]:
         """Return the largest residual."""
         return jnp.max(jnp.stack(self[:8]))
 
 
 def optimal(
-    se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None
-) -> Array:
+    se_min: Float[Array, " tx"],
+    scheduled: Bool[Array, " tx"],
+    total_hz: ArrayLike,
+    key: PRNGKeyArray | None = None,
+) -> Float[Array, " tx"]:
     """Return Proposition 1: all scheduled nodes send at the same rate and end together."""
     del key
     require_positive("total_hz", total_hz, REMEDY)
@@ -65,15 +69,23 @@ def optimal(
 
 
 def uniform(
-    se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array | None = None
-) -> Array:
+    se_min: Float[Array, " tx"],
+    scheduled: Bool[Array, " tx"],
+    total_hz: ArrayLike,
+    key: PRNGKeyArray | None = None,
+) -> Float[Array, " tx"]:
     """Return B / |scheduled| each (D11)."""
     del key
     require_positive("total_hz", total_hz, REMEDY)
     return _normalise(scheduled.astype(se_min.dtype)) * total_hz
 
 
-def random_shares(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Array) -> Array:
+def random_shares(
+    se_min: Float[Array, " tx"],
+    scheduled: Bool[Array, " tx"],
+    total_hz: ArrayLike,
+    key: PRNGKeyArray,
+) -> Float[Array, " tx"]:
     """Return Dirichlet(1) shares of the scheduled, B u_i / sum u with u ~ Exp(1) (D11).
 
     [1] gives no law.
@@ -89,7 +101,10 @@ def random_shares(se_min: Array, scheduled: Array, total_hz: ArrayLike, key: Arr
 
 
 def certify(
-    allocation_hz: Array, se_min: Array, scheduled: Array, total_hz: ArrayLike
+    allocation_hz: Float[Array, " tx"],
+    se_min: Float[Array, " tx"],
+    scheduled: Bool[Array, " tx"],
+    total_hz: ArrayLike,
 ) -> Certificate:
     """Return the KKT residuals of `allocation_hz` for P3, with the multipliers of the optimum.
 

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Float, PRNGKeyArray
 
 from folkman.checks import require_positive
 from folkman.radio.geometry import Points, distances
@@ -38,18 +39,20 @@ __all__ = [
 MIN_DISTANCE_M = 1.0  # D6
 
 
-def path_gain(distance_m: ArrayLike, exponent: ArrayLike = 4.0) -> Array:
+def path_gain(distance_m: ArrayLike, exponent: ArrayLike = 4.0) -> Float[Array, "..."]:
     """Return d^-a, distances below 1 m counting as 1 m."""
     clamped_m = jnp.maximum(jnp.asarray(distance_m), MIN_DISTANCE_M)
     return clamped_m ** -jnp.asarray(exponent, clamped_m.dtype)
 
 
-def rayleigh_gain(shape: tuple[int, ...], key: Array, *, dtype: DTypeLike = jnp.float32) -> Array:
+def rayleigh_gain(
+    shape: tuple[int, ...], key: PRNGKeyArray, *, dtype: DTypeLike = jnp.float32
+) -> Float[Array, "..."]:
     """Return independent power gains h ~ Exp(1) of Rayleigh fading (D3)."""
     return jax.random.exponential(key, shape, dtype)
 
 
-def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Array:
+def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Float[Array, "..."]:
     """Return sigma^2 = N0 B: -174 dBm/Hz over 10 MHz is -104 dBm, 4e-14 W."""
     require_positive(
         "bandwidth_hz", bandwidth_hz, "give the noise bandwidth in hertz, such as 10e6"
@@ -57,16 +60,20 @@ def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Arr
     return dbm_to_watt(density_dbm_per_hz) * bandwidth_hz
 
 
-def link_gain(rx_m: Array, tx_m: Array, exponent: ArrayLike = 4.0) -> Array:
-    """Return path gains d_ji^-a, (rx, tx).
+def link_gain(
+    rx_m: Float[Array, "*batch rx 2"], tx_m: Float[Array, "*batch tx 2"], exponent: ArrayLike = 4.0
+) -> Float[Array, "*batch rx tx"]:
+    """Return path gains d_ji^-a.
 
     Where both are the same nodes, the diagonal is the clamp's 1.
     """
     return path_gain(distances(rx_m, tx_m), exponent)
 
 
-def interferer_gain(rx_m: Array, interferers: Points, exponent: ArrayLike = 4.0) -> Array:
-    """Return path gains d_jx^-a, (rx, band, interferer), 0 for padding."""
+def interferer_gain(
+    rx_m: Float[Array, "rx 2"], interferers: Points, exponent: ArrayLike = 4.0
+) -> Float[Array, "rx band interferer"]:
+    """Return path gains d_jx^-a, 0 for padding."""
     num_bands, num_points = interferers.present.shape
     gain = link_gain(rx_m, interferers.positions_m.reshape(-1, 2), exponent)
     present = jnp.broadcast_to(interferers.present, (rx_m.shape[0], num_bands, num_points))
@@ -74,17 +81,15 @@ def interferer_gain(rx_m: Array, interferers: Points, exponent: ArrayLike = 4.0)
 
 
 def sinr(
-    link: Array,
-    interferer: Array,
-    link_fading: Array,
-    interferer_fading: Array,
+    link: Float[Array, "... rx tx"],
+    interferer: Float[Array, "... rx tx interferer"],
+    link_fading: Float[Array, "... rx tx"],
+    interferer_fading: Float[Array, "... rx tx interferer"],
     *,
     power_w: ArrayLike = 1.0,
     noise_w: ArrayLike,
-) -> Array:
-    """Return eq. (24), (..., rx, tx), from path gains and fading.
-
-    These are (..., rx, tx) and (..., rx, band, interferer).
+) -> Float[Array, "... rx tx"]:
+    """Return eq. (24) from path gains and fading; the band of an interferer is the transmitter's.
 
     With neither noise nor interference the SINR is infinite. The diagonal of a square array is a
     node's own signal and means nothing; `schedule.links` leaves it out.
@@ -97,9 +102,14 @@ def sinr(
 
 
 def sinr_draw(
-    link: Array, interferer: Array, key: Array, *, power_w: ArrayLike = 1.0, noise_w: ArrayLike
-) -> Array:
-    """Return one fading block's SINR, (rx, tx): every ordered pair redrawn on its own (C5).
+    link: Float[Array, "rx tx"],
+    interferer: Float[Array, "rx tx interferer"],
+    key: PRNGKeyArray,
+    *,
+    power_w: ArrayLike = 1.0,
+    noise_w: ArrayLike,
+) -> Float[Array, "rx tx"]:
+    """Return one fading block's SINR: every ordered pair redrawn on its own (C5).
 
     >>> import jax, jax.numpy as jnp
     >>> from folkman.radio import channel, geometry

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.checks import require_positive
 
@@ -57,23 +58,23 @@ __all__ = [
 class Points(NamedTuple):
     """A padded draw of points: rows with `present` False are padding and stand for nothing."""
 
-    positions_m: Array  # (..., point, 2)
-    present: Array  # (..., point), bool
+    positions_m: Float[Array, "*batch point 2"]
+    present: Bool[Array, "*batch point"]
 
 
 class Placement(NamedTuple):
     """Many cells. Node i of every cell sends in band i."""
 
-    stations_m: Array  # (cell, 2)
-    nodes_m: Array  # (cell, node, 2)
-    neighbours: Array  # (cell, nbr), int32: the nearest other cells, nearest first
+    stations_m: Float[Array, "cell 2"]
+    nodes_m: Float[Array, "cell node 2"]
+    neighbours: Int[Array, "cell nbr"]  # the nearest other cells, nearest first
 
 
 class Waypoint(NamedTuple):
     """Random waypoint motion: where each node is and where it is going."""
 
-    positions_m: Array  # (node, 2)
-    targets_m: Array  # (node, 2)
+    positions_m: Float[Array, "node 2"]
+    targets_m: Float[Array, "node 2"]
 
 
 def cell_density_per_m2(radius_m: float) -> float:
@@ -116,9 +117,9 @@ def _present(mean_count: ArrayLike, max_points: int, key: Array) -> Array:
 
 
 def cell(
-    num_nodes: int, radius_m: ArrayLike, key: Array, *, dtype: DTypeLike = jnp.float32
-) -> Array:
-    """Return `num_nodes` positions i.i.d. uniform in the disc around the origin, (node, 2) (D4)."""
+    num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray, *, dtype: DTypeLike = jnp.float32
+) -> Float[Array, "node 2"]:
+    """Return `num_nodes` positions i.i.d. uniform in the disc around the origin (D4)."""
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     return _uniform_annulus(num_nodes, 0.0, radius_m, key, dtype)
 
@@ -127,7 +128,7 @@ def poisson_points(
     density_per_m2: ArrayLike,
     radius_m: ArrayLike,
     max_points: int,
-    key: Array,
+    key: PRNGKeyArray,
     *,
     window: Literal["disc", "square"] = "disc",
     dtype: DTypeLike = jnp.float32,
@@ -152,7 +153,7 @@ def poisson_points(
 def interferers(
     num_bands: int,
     density_per_m2: float,
-    key: Array,
+    key: PRNGKeyArray,
     *,
     inner_radius_m: float = 500.0,
     outer_radius_m: float = 8000.0,
@@ -182,16 +183,18 @@ def interferers(
     return jax.vmap(one_band)(jax.random.split(key, num_bands))
 
 
-def distances(rx_m: Array, tx_m: Array) -> Array:
-    """Return Euclidean distances d_ji, (..., rx, tx), of (..., rx, 2) and (..., tx, 2)."""
+def distances(
+    rx_m: Float[Array, "... rx 2"], tx_m: Float[Array, "... tx 2"]
+) -> Float[Array, "... rx tx"]:
+    """Return Euclidean distances d_ji."""
     # Differences, not dot products: at 8 km float32 squares would lose every distance under a
     # metre.
     offset_m = rx_m[..., :, None, :] - tx_m[..., None, :, :]
     return jnp.sqrt(jnp.sum(jnp.square(offset_m), axis=-1))
 
 
-def associate(nodes_m: Array, stations: Points) -> Array:
-    """Return the index of each node's nearest base station present, (node,).
+def associate(nodes_m: Float[Array, "... node 2"], stations: Points) -> Int[Array, "... node"]:
+    """Return the index of each node's nearest base station present.
 
     These are Voronoi cells, [1, Sec. V].
     """
@@ -201,7 +204,7 @@ def associate(nodes_m: Array, stations: Points) -> Array:
     return jnp.argmin(reach_m, axis=-1)
 
 
-def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: Array) -> Waypoint:
+def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray) -> Waypoint:
     """Return nodes uniform in the disc, each with a first target uniform in the disc."""
     place_key, target_key = jax.random.split(key)
     return Waypoint(cell(num_nodes, radius_m, place_key), cell(num_nodes, radius_m, target_key))
@@ -211,7 +214,7 @@ def waypoint_step(
     state: Waypoint,
     speed_m_per_s: ArrayLike,
     step_s: ArrayLike,
-    key: Array,
+    key: PRNGKeyArray,
     *,
     radius_m: ArrayLike = 500.0,
 ) -> Waypoint:
@@ -247,8 +250,8 @@ def _walk(from_m: Array, to_m: Array, reach_m: Array) -> tuple[Array, Array]:
 # Many cells: host code, run once before the simulation.
 
 
-def hexagonal_stations(num_cells: int, radius_m: float) -> Array:
-    """Return the `num_cells` points of a hexagonal lattice nearest the origin, (cell, 2).
+def hexagonal_stations(num_cells: int, radius_m: float) -> Float[Array, "cell 2"]:
+    """Return the `num_cells` points of a hexagonal lattice nearest the origin.
 
     Nearest first.
 
@@ -268,8 +271,10 @@ def hexagonal_stations(num_cells: int, radius_m: float) -> Array:
     return jnp.asarray(points[order[:num_cells]], jnp.float32)
 
 
-def poisson_stations(num_cells: int, density_per_m2: float, key: Array) -> Array:
-    """Return a Poisson process given its count, (cell, 2).
+def poisson_stations(
+    num_cells: int, density_per_m2: float, key: PRNGKeyArray
+) -> Float[Array, "cell 2"]:
+    """Return a Poisson process given its count.
 
     Uniform in a disc of `num_cells` mean areas.
     """
@@ -278,9 +283,9 @@ def poisson_stations(num_cells: int, density_per_m2: float, key: Array) -> Array
 
 
 def nodes_in_discs(
-    stations_m: Array, nodes_per_cell: int, radius_m: ArrayLike, key: Array
-) -> Array:
-    """Return nodes uniform in the disc around each station, (cell, node, 2)."""
+    stations_m: Float[Array, "cell 2"], nodes_per_cell: int, radius_m: ArrayLike, key: PRNGKeyArray
+) -> Float[Array, "cell node 2"]:
+    """Return nodes uniform in the disc around each station."""
     num_cells = stations_m.shape[0]
     offsets_m = cell(num_cells * nodes_per_cell, radius_m, key, dtype=stations_m.dtype)
     return stations_m[:, None, :] + offsets_m.reshape(num_cells, nodes_per_cell, 2)
@@ -293,9 +298,9 @@ def _tree(sites_m: np.ndarray) -> "KDTree":
 
 
 def nodes_in_voronoi_cells(
-    stations_m: Array, nodes_per_cell: int, radius_m: float, key: Array
-) -> Array:
-    """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`, (cell, node, 2).
+    stations_m: Float[Array, "cell 2"], nodes_per_cell: int, radius_m: float, key: PRNGKeyArray
+) -> Float[Array, "cell node 2"]:
+    """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`.
 
     By rejection, on the host: propose in the disc, keep what has this station as its nearest. The
     disc bounds the cells at the rim, which are infinite. Stations may not coincide.
@@ -344,8 +349,10 @@ def _accept(
     return proposed_m[own], owner[own]
 
 
-def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
-    """Return the nearest other cells of each cell, (cell, nbr), nearest first.
+def neighbour_cells(
+    stations_m: Float[Array, "cell 2"], num_neighbours: int
+) -> Int[Array, "cell nbr"]:
+    """Return the nearest other cells of each cell, nearest first.
 
     At most all the others.
     """
@@ -362,7 +369,12 @@ def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
     return jnp.asarray(found[~is_self].reshape(len(sites_m), count), jnp.int32)
 
 
-def placement(stations_m: Array, nodes_m: Array, *, num_neighbours: int = 36) -> Placement:
+def placement(
+    stations_m: Float[Array, "cell 2"],
+    nodes_m: Float[Array, "cell node 2"],
+    *,
+    num_neighbours: int = 36,
+) -> Placement:
     """Return stations and nodes with the neighbours that interfere; 36 is three hexagonal rings.
 
     Cells at the rim have interferers on one side only: measure on the inner cells when that

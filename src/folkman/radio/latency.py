@@ -20,6 +20,7 @@ from typing import overload
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Num
 
 from folkman.checks import require_positive
 
@@ -42,7 +43,7 @@ def training_latency_s(
     base_s: ArrayLike = 1.0,
     threshold: ArrayLike = 128,
     per_sample_s: ArrayLike = 1e-3,
-) -> Array:
+) -> Float[Array, "..."]:
     """Return T(D): constant up to `threshold` samples, a GPU's first batch, then linear [2]."""
     count = jnp.asarray(samples)
     if not jnp.issubdtype(count.dtype, jnp.floating):
@@ -78,7 +79,12 @@ def payload_bits(
     return dense_bits if kept_fraction == 1 else kept_fraction * (dense_bits + index_bits)
 
 
-def transmission_slots(bits: ArrayLike, bandwidth_hz: Array, se: Array, slot_s: ArrayLike) -> Array:
+def transmission_slots(
+    bits: ArrayLike,
+    bandwidth_hz: Float[Array, " tx"],
+    se: Float[Array, "*rx tx"],
+    slot_s: ArrayLike,
+) -> Float[Array, "*rx tx"]:
     """Return Gamma_ji of eq. (27), continuous.
 
     `se` is log2(1 + SINR), (rx, tx), or se_min, (tx,).
@@ -97,7 +103,7 @@ def transmission_slots(bits: ArrayLike, bandwidth_hz: Array, se: Array, slot_s: 
     )  # [1, eq. (27)]
 
 
-def whole_slots(slots: Array) -> Array:
+def whole_slots(slots: Float[Array, "*shape"]) -> Int[Array, "*shape"]:
     """Return max(1, ceil(.)) as int32 (B3); what never ends takes NEVER_SLOTS.
 
     A duration within float32 rounding above a whole number counts as that number: Proposition 1
@@ -107,7 +113,7 @@ def whole_slots(slots: Array) -> Array:
     return jnp.minimum(jnp.maximum(settled, 1.0), float(NEVER_SLOTS)).astype(jnp.int32)
 
 
-def aggregated_slots(slots: Array, active: Array) -> Array:
+def aggregated_slots(slots: Num[Array, "*shape"], active: Bool[Array, "*shape"]) -> Num[Array, ""]:
     """Return Gamma_T of eq. (26): the longest duration, 0 if nothing is sent.
 
     `slots` and `active` are (rx, tx) with `schedule.links`, or (tx,) with `schedule.scheduled`;

@@ -36,6 +36,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.checks import require
 from folkman.keys import Stream
@@ -86,25 +87,27 @@ class Air(NamedTuple):
 
     nodes: Waypoint
     interferers: Points  # (band, point), nearest to the centre first
-    link: Array  # (rx, tx) d^-a
-    interferer: Array  # (rx, band, near) d^-a of the nearest, which fade; 0 for padding
-    background: Array  # (rx, band) sum of d^-a of all the others, which are taken at their mean
-    moved_at: Array  # () slot of these positions
+    link: Float[Array, "rx tx"]  # d^-a
+    interferer: Float[Array, "rx band near"]  # d^-a of the nearest, which fade; 0 for padding
+    # sum of d^-a of all the others, which are taken at their mean
+    background: Float[Array, "rx band"]
+    moved_at: Int[Array, ""]  # slot of these positions
 
 
 class RadioState(NamedTuple):
     """Between peers. Index order [rx, tx]."""
 
-    slot: Array  # () slots ended so far
+    slot: Int[Array, ""]  # slots ended so far
     air: Air
-    held: Array  # (rx, tx) stamp of the copy held
-    linked: Array  # (rx, tx) bool: receivers of each node's last broadcast (Y_i, Q_ji)
-    left: Array  # (tx,) slots until its broadcast has arrived, 0 if not on the air
-    stamp: Array  # (tx,) of its broadcast
-    in_use_hz: Array  # (tx,) B_i on the air
-    se_min: Array  # (tx,) R_i on the air
-    unnoted: Array  # (tx,) bool: sent in the current period
-    since: Array  # (rx, tx) slot at which the pair's last period ended: Gamma_W counts from here
+    held: Int[Array, "rx tx"]  # stamp of the copy held
+    linked: Bool[Array, "rx tx"]  # receivers of each node's last broadcast (Y_i, Q_ji)
+    left: Int[Array, " tx"]  # slots until its broadcast has arrived, 0 if not on the air
+    stamp: Int[Array, " tx"]  # of its broadcast
+    in_use_hz: Float[Array, " tx"]  # B_i on the air
+    se_min: Float[Array, " tx"]  # R_i on the air
+    unnoted: Bool[Array, " tx"]  # sent in the current period
+    # slot at which the pair's last period ended: Gamma_W counts from here
+    since: Int[Array, "rx tx"]
     durations: Durations
 
 
@@ -112,9 +115,9 @@ class LockstepRadio(NamedTuple):
     """Between peers in lock-step."""
 
     radio: RadioState
-    running: Array  # () bool: is a round on?
-    since: Array  # () its stamp
-    held: Array  # (rx, tx) what the nodes may use
+    running: Bool[Array, ""]  # is a round on?
+    since: Int[Array, ""]  # its stamp
+    held: Int[Array, "rx tx"]  # what the nodes may use
 
 
 @as_value("threshold_db")
@@ -212,7 +215,7 @@ class RadioNetwork(Network):
         index_bits = jnp.ceil(jnp.log2(jnp.maximum(entries, 2.0)))
         return self.kept_fraction * (message_bits + entries * index_bits)
 
-    def sinr(self, air: Air, key: Array) -> Array:
+    def sinr(self, air: Air, key: PRNGKeyArray) -> Float[Array, "rx tx"]:
         """Draw one block's SINR between the nodes, eq. (24)."""
         power_w = dbm_to_watt(self.power_dbm)
         noise_w = self.noise_w + power_w * air.background
@@ -363,12 +366,16 @@ class RadioPeers:
         """Return a first guess: held, on the air, and two for pairs that have waited."""
         return min(4, max(2, num_nodes))
 
-    def init(self, num_nodes: int, key: Array) -> RadioState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> RadioState:
         """Drop the nodes and interferers; everyone holds the first models."""
         return rest(place(self.radio, num_nodes, key))
 
     def step(
-        self, state: RadioState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: RadioState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[RadioState, Delivery]:
         """Deliver what has arrived, then start the periods that are due."""
         state, over = self.radio.arrive(state)
@@ -396,7 +403,7 @@ class RadioRounds:
 
     radio: RadioNetwork
 
-    def init(self, num_nodes: int, key: Array) -> LockstepRadio:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> LockstepRadio:
         """Drop the same nodes and interferers, at rest."""
         radio = rest(place(self.radio, num_nodes, key))
         return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
@@ -404,10 +411,10 @@ class RadioRounds:
     def step(
         self,
         state: LockstepRadio,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[LockstepRadio, Delivery]:
         """Advance a round; with `wanted` None it is one epoch."""
         if wanted is None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, PRNGKeyArray
 
 from folkman.radio.delivery import Delivery, Network, Transfer, as_value
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, load
@@ -85,13 +86,17 @@ class ReplayedPeers:
         _check_nodes(self.network.timeline, num_nodes)
         return self.network.at_once
 
-    def init(self, num_nodes: int, key: Array) -> ReplayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> ReplayState:
         """Return the beginning of the recording."""
         del key
         return _beginning(self.network.timeline, num_nodes)
 
     def step(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: ReplayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery."""
         del offers, message_bits, key
@@ -131,7 +136,7 @@ class ReplayedRounds:
 
     network: RoundReplay
 
-    def init(self, num_nodes: int, key: Array) -> ReplayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> ReplayState:
         """Return the beginning of the recording."""
         del key
         return _beginning(self.network.timeline, num_nodes)
@@ -139,10 +144,10 @@ class ReplayedRounds:
     def step(
         self,
         state: ReplayState,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery."""
         del offers, wanted, message_bits, key
@@ -179,14 +184,18 @@ class ReplayedStar:
 
     network: StarReplay
 
-    def init(self, num_nodes: int, key: Array) -> StarReplayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> StarReplayState:
         """Return the beginning of the recording."""
         del key
         zero = jnp.zeros((), jnp.int32)
         return StarReplayState(zero, zero, jnp.zeros(num_nodes, bool))
 
     def uplink(
-        self, state: StarReplayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarReplayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarReplayState, Transfer]:
         """Return the uploads of the next slot."""
         del message_bits, key
@@ -196,7 +205,11 @@ class ReplayedStar:
         return state._replace(up_slot=at + 1), Transfer(started, arrived, jnp.zeros_like(offers))
 
     def downlink(
-        self, state: StarReplayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarReplayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarReplayState, Transfer]:
         """Return the answers of the next slot."""
         del message_bits, key

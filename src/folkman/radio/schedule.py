@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
 
 from folkman.radio import bandwidth, latency
 
@@ -53,8 +54,8 @@ class Search(NamedTuple):
     values: np.ndarray
 
 
-def links(sinr: Array, threshold: ArrayLike) -> Array:
-    """Return Y of eq. (25a), (..., rx, tx).
+def links(sinr: Float[Array, "*draw rx tx"], threshold: ArrayLike) -> Bool[Array, "*draw rx tx"]:
+    """Return Y of eq. (25a).
 
     Strictly above the linear `threshold`, never the node itself.
     """
@@ -68,19 +69,21 @@ def links(sinr: Array, threshold: ArrayLike) -> Array:
     return (sinr > threshold) & apart  # [1, eq. (25a)], strict (D10)
 
 
-def scheduled(linked: Array) -> Array:
-    """Return I_bar of eq. (25b), (..., tx): nodes that somebody hears."""
+def scheduled(linked: Bool[Array, "*draw rx tx"]) -> Bool[Array, "*draw tx"]:
+    """Return I_bar of eq. (25b): nodes that somebody hears."""
     return jnp.any(linked, axis=-2)  # [1, eq. (25b)]
 
 
-def spectral_efficiency(sinr: ArrayLike) -> Array:
+def spectral_efficiency(sinr: ArrayLike) -> Float[Array, "..."]:
     """Return log2(1 + SINR), bit/s/Hz."""
     # log1p: at -80 dB float32 rounds 1 + SINR to 1, and a rate of 0 would never deliver.
     return jnp.log1p(jnp.asarray(sinr)) / math.log(2.0)
 
 
-def se_min(sinr: Array, linked: Array) -> Array:
-    """Return R_i, (..., tx): spectral efficiency at the worst receiver in Y_i.
+def se_min(
+    sinr: Float[Array, "*draw rx tx"], linked: Bool[Array, "*draw rx tx"]
+) -> Float[Array, "*draw tx"]:
+    """Return R_i: spectral efficiency at the worst receiver in Y_i.
 
     It is +inf for the unscheduled.
     """
@@ -88,7 +91,7 @@ def se_min(sinr: Array, linked: Array) -> Array:
 
 
 def expected_duration(
-    sinr_draws: Array,
+    sinr_draws: Float[Array, "draw rx tx"],
     threshold: ArrayLike,
     *,
     payload_bits: ArrayLike,
@@ -96,8 +99,8 @@ def expected_duration(
     slot_s: ArrayLike,
     whole: bool = True,
     allocate: Callable[[Array, Array, ArrayLike], Array] = bandwidth.optimal,
-) -> Array:
-    """Return E[Gamma_W + Gamma_T] in slots over SINR draws (draw, rx, tx), mean over ordered pairs.
+) -> Float[Array, ""]:
+    """Return E[Gamma_W + Gamma_T] in slots over SINR draws, mean over ordered pairs.
 
     Epochs follow each other (C6). An epoch lasts L = Gamma_T, in whole slots if `whole`, and one
     slot when nobody is scheduled; node j gets node i's parameters at the end of the first epoch
@@ -121,17 +124,15 @@ def expected_duration(
 
 
 def expected_age(
-    sinr_draws: Array,
+    sinr_draws: Float[Array, "draw rx tx"],
     threshold: ArrayLike,
     *,
     payload_bits: ArrayLike,
     total_hz: ArrayLike,
     slot_s: ArrayLike,
     allocate: Callable[[Array, Array, ArrayLike], Array] = bandwidth.optimal,
-) -> Array:
+) -> Float[Array, ""]:
     """Return the mean age of a held copy in slots, over SINR draws and ordered pairs.
-
-    Draws are (draw, rx, tx).
 
     Epochs as in `expected_duration`, i.i.d.; S is the length of one in which the pair is linked, F
     of one in which it is not. Copies are stamped D = S + F_1 + ... + F_N slots apart, N geometric,

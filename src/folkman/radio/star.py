@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, PRNGKeyArray
 
 from folkman.keys import Stream
 from folkman.radio import bandwidth, channel, latency, schedule
@@ -55,21 +56,29 @@ class RadioStar:
 
     radio: "RadioNetwork"
 
-    def init(self, num_nodes: int, key: Array) -> StarRadio:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> StarRadio:
         """Drop the same nodes and interferers as between peers."""
         from folkman.radio.network import place  # here: the radio names this class
 
         return _at_rest(place(self.radio, num_nodes, key))
 
     def uplink(
-        self, state: StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarRadio,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarRadio, Transfer]:
         """Advance the uploads to the base station."""
         bits = self.radio.payload_bits(message_bits)
         return _uplink(self.radio, state, offers, bits, key)
 
     def downlink(
-        self, state: StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarRadio,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarRadio, Transfer]:
         """Advance the base station's broadcast."""
         bits = self.radio.payload_bits(message_bits)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
@@ -45,20 +46,20 @@ Axes: TypeAlias = Inbox | int  # those that an inbox has for `jax.vmap`
 class Traffic(NamedTuple):
     """What was put on the air in one slot, counted in messages of each form."""
 
-    sent: Array  # (form,) by nodes
-    sent_copies: Array  # (form,) the same, each receiver counted
-    served: Array  # (form,) by servers
-    served_copies: Array  # (form,)
+    sent: Int[Array, " form"]  # by nodes
+    sent_copies: Int[Array, " form"]  # the same, each receiver counted
+    served: Int[Array, " form"]  # by servers
+    served_copies: Int[Array, " form"]
 
 
 class Offered(NamedTuple):
     """What the nodes would put on the air at the end of a slot."""
 
-    messages: Array  # (node, message), lies included
-    offers: Array  # (node,) bool
-    form: Array  # (node,)
-    bits: Array  # (node,) of a message
-    present: Array  # (node,) bool
+    messages: Float[Array, "node message"]  # lies included
+    offers: Bool[Array, " node"]
+    form: Int[Array, " node"]
+    bits: Float[Array, " node"]  # of a message
+    present: Bool[Array, " node"]
 
 
 class View(NamedTuple):
