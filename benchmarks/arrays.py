@@ -1,8 +1,8 @@
 """The arrays of a task, the same for all sides: `python -m benchmarks.arrays FOLDER`.
 
-Samples are drawn: ten prototypes with noise, of MNIST's shape and range. Up to the size of the pool no two nodes share
-a sample. The first model and the mini-batches are those that folkman draws under seed 0, so that every side that can
-be handed its batches takes the very same steps.
+Samples are drawn: ten prototypes with noise, of MNIST's shape and range. Up to the size of the pool
+no two nodes share a sample. The first model and the mini-batches are those that folkman draws under
+seed 0, so that every side that can be handed its batches takes the very same steps.
 """
 
 import json
@@ -38,7 +38,10 @@ def parts(task: Task, size: int) -> NDArray[np.int32]:
 
 
 def batches(task: Task) -> NDArray[np.int32]:
-    """Return which of its samples each node takes, (round, node, batch), as folkman draws them under seed 0."""
+    """Return which of its samples each node takes, (round, node, batch).
+
+    As folkman draws them under seed 0.
+    """
     import jax
     import jax.numpy as jnp
 

@@ -47,7 +47,8 @@ def main() -> None:
     took_s = time.perf_counter() - begun_s
     peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
-        f"{cells} cells of {nodes} nodes: layout {laid_s:.1f} s, {slots} slots with compilation {took_s:.1f} s"
+        f"{cells} cells of {nodes} nodes: layout {laid_s:.1f} s, {slots} slots with compilation "
+        f"{took_s:.1f} s"
     )
     print(f"peak memory {peak_gb:.2f} GB, mean age at the end {float(ages[-1]):.1f} slots")
 

@@ -43,9 +43,10 @@ def benchmark(
         bool, typer.Option("--json", help="Print one JSON object as the last line.")
     ] = False,
 ) -> None:
-    """Measure folkman and others at the same work: interleaved, medians, each in its own environment.
+    """Measure folkman and others at the same work: interleaved, medians, separate environments.
 
-    Several works or opponents may follow one option: python -m benchmarks --work W1 W2 --against torch jax
+    Several works or opponents may follow one option: python -m benchmarks --work W1 W2 --against
+    torch jax
     """
     from rich.console import Console
 

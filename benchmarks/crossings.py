@@ -1,9 +1,9 @@
-"""Count what a tiny `folkman run` goes through: files, functions, and how often each algorithm is built.
+"""Count what a tiny `folkman run` goes through: files, functions, builds of each algorithm.
 
     python benchmarks/crossings.py
 
-A file counts when one of its functions is entered, not when it is imported. Comprehensions and lambdas belong to the
-function around them. Only the main thread is counted.
+A file counts when one of its functions is entered, not when it is imported. Comprehensions and
+lambdas belong to the function around them. Only the main thread is counted.
 """
 
 import inspect

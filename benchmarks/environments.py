@@ -1,4 +1,4 @@
-"""The opponents' virtual environments: made once from a pinned list of packages, under the user's cache.
+"""The opponents' virtual environments: made once from pinned packages, under the user's cache.
 
 RuntimeError
 `- OpponentAbsentError   an opponent cannot be had here; the others go on
@@ -24,13 +24,19 @@ class OpponentAbsentError(RuntimeError):
 
 
 def default_folder() -> Path:
-    """Return where environments are kept: $XDG_CACHE_HOME/folkman/bench, else ~/.cache/folkman/bench."""
+    """Return where environments are kept.
+
+    $XDG_CACHE_HOME/folkman/bench, else ~/.cache/folkman/bench.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "folkman" / "bench"
 
 
 def ensure(name: str, requirements: Path, folder: Path) -> Path:
-    """Return the interpreter of an environment with these requirements, making it where it is not there yet."""
+    """Return the interpreter of an environment with these requirements.
+
+    It is made where it is not there yet.
+    """
     home = folder / name
     python = home / "bin" / "python"
     wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()

@@ -23,10 +23,12 @@ TIMES = 3
 """Gradients in an answer, of which it tells the median."""
 
 SAME_GRADIENT = 0.05
-"""Distance of two gradients of the same work, as a part of their size: 16-bit products leave 1 % or so."""
+"""Distance of two gradients of the same work, as a part of their size: 16-bit products leave 1 % or
+so."""
 
 WAYS = ("eager", "compiled", "tuned, eager", "tuned, compiled")
-"""How PyTorch computes: its own layers or a hand-tuned form of them, as they come or through `torch.compile`."""
+"""How PyTorch computes: its own layers or a hand-tuned form of them, as they come or through
+`torch.compile`."""
 
 
 class Entrant(NamedTuple):
@@ -48,7 +50,10 @@ def gradient(
     backend: str = "gpu",
     peak_size: int = 8192,
 ) -> list[dict[str, Any]]:
-    """Time gradients in every precision, and slots of Algorithm 1, in turn; without a GPU say so and go on."""
+    """Time gradients in every precision, and slots of Algorithm 1, in turn.
+
+    Without a GPU say so and go on.
+    """
     alone, whole = work.tasks
     of_alone, of_whole = Rows(), Rows()
     with ExitStack() as stack:
@@ -100,7 +105,10 @@ def _gradients(rows: Rows, name: str, side: Side, task: Task, **more: Any) -> En
 def _torch(
     stack: ExitStack, rows: Rows, tasks: list[Task], folder: Path, settings: Settings
 ) -> list[Entrant]:
-    """Enter PyTorch in all its ways, of this interpreter where it has it, else of an environment of its own."""
+    """Enter PyTorch in all its ways.
+
+    Of this interpreter where it has it, else of an environment of its own.
+    """
     try:
         here = importlib.util.find_spec("torch") is not None
         python = (
@@ -119,7 +127,10 @@ def _torch(
 
 
 def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list[Entrant]:
-    """Enter slots of Algorithm 1 in one precision, and a loop of as many gradients of the same nodes alone."""
+    """Enter slots of Algorithm 1 in one precision.
+
+    Also a loop of as many gradients of the same nodes alone.
+    """
     folder = stack.enter_context(open_task(task))
     try:
         name = f"folkman, {task.nodes} nodes, {task.precision}"
@@ -132,7 +143,10 @@ def _slots(stack: ExitStack, rows: Rows, task: Task, settings: Settings) -> list
 
 
 def _ask_in_turn(entrants: list[Entrant], settings: Settings) -> None:
-    """Warm up, folkman's sides one after another and PyTorch beside them; then ask each once in every round."""
+    """Warm up, folkman's sides one after another and PyTorch beside them.
+
+    Then ask each once in every round.
+    """
     settings.say("  warming up")
     ours = [each for each in entrants if each.side.name != "torch"]
     theirs = [each for each in entrants if each.side.name == "torch"]
@@ -144,7 +158,10 @@ def _ask_in_turn(entrants: list[Entrant], settings: Settings) -> None:
 
 
 def _ask_each(entrants: list[Entrant]) -> None:
-    """Ask one after another, the first time also for the gradient itself; one that fails is not asked again."""
+    """Ask one after another, the first time also for the gradient itself.
+
+    One that fails is not asked again.
+    """
     for each in entrants:
         try:
             if not each.answers and each.order["do"] == "gradients" and "loop" not in each.order:
@@ -163,7 +180,7 @@ def _ask_each(entrants: list[Entrant]) -> None:
 
 
 def _row(entrant: Entrant, peak: dict[str, float]) -> dict[str, Any]:
-    """Return the row of an entrant: the first answer was the warm-up, and of many slots one is told."""
+    """Return the row of an entrant: its warm-up left out, and one of many slots."""
     task, (warm_up, *repeated) = entrant.task, entrant.answers
     parts = entrant.order.get("rounds", 1)
     seconds = [(answer["seconds"] - answer.get("aside_s", 0.0)) / parts for answer in repeated]
@@ -185,14 +202,20 @@ def _row(entrant: Entrant, peak: dict[str, float]) -> dict[str, Any]:
 
 
 def _beside(own: Entrant, other: Entrant) -> bool:
-    """Tell whether `own` is what `other` is held against: folkman's gradient of the same nodes and precision."""
+    """Return whether `own` is what `other` is held against.
+
+    That is folkman's gradient of the same nodes and precision.
+    """
     return own.task == other.task and own.rows is other.rows and own.name in ("folkman", "gradient")
 
 
 def _compared(
     entrant: Entrant, row: dict[str, Any], own: Entrant, ours: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return how many times folkman's seconds a row has, if it is the same gradient; of a slot what it costs more."""
+    """Return how many times folkman's seconds a row has, if it is the same gradient.
+
+    Of a slot, what it costs more.
+    """
     ratio = row["seconds"] / ours["seconds"]
     if entrant.order["do"] == "repeat":
         part = ratio - 1

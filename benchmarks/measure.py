@@ -1,4 +1,4 @@
-"""From what the sides answered to what is told: medians, ratios, rates, and whether all did the same work."""
+"""From the answers of the sides to a report: medians, ratios, rates, and if the work was alike."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,8 +9,9 @@ from benchmarks.tasks import Task, bytes_per_node_step, flops_per_node_step
 __all__ = ["absent", "floors", "measured", "verdict", "with_ratios"]
 
 SAME_STEPS = 0.02
-"""Difference of the final training losses, as a part of what training gained, from the same batches in the same order:
-float32 rounding, which the CNN amplifies (the models 0.5 % apart after 4 rounds; softmax 0.001 % after 200)."""
+"""Difference of the final training losses, as a part of what training gained, from the same
+batches in the same order: float32 rounding, which the CNN amplifies (the models 0.5 % apart after
+4 rounds; softmax 0.001 % after 200)."""
 
 OTHER_BATCHES = 0.10
 """The same where a side draws its own mini-batches (0.1 % seen for softmax)."""
@@ -44,7 +45,7 @@ def absent(name: str, status: str, reason: str) -> dict[str, Any]:
 def with_ratios(
     rows: Sequence[dict[str, Any]], peak_gflops: float, own: str = "folkman"
 ) -> list[dict[str, Any]]:
-    """Add to every measured row how many times folkman's time it took, and its share of the machine's peak."""
+    """Add to every measured row its time over folkman's, and its share of the machine's peak."""
     ours = next(
         (row["seconds"] for row in rows if row["side"] == own and row["status"] == "measured"), None
     )
@@ -61,14 +62,17 @@ def with_ratios(
 
 
 def verdict(row: dict[str, Any], loss: float, ours: float, first: float) -> str:
-    """Say whether a side did folkman's work: its final training loss, as a part of the gain, is near enough."""
+    """Say whether a side did folkman's work.
+
+    Its final training loss, as a part of the gain, is near enough.
+    """
     apart = abs(loss - ours) / max(abs(first - ours), 1e-12)
     allowed = OTHER_BATCHES if row.get("batches") == "own" else SAME_STEPS
     return "same work" if apart <= allowed else "different work"
 
 
 def floors(task: Task, peak_gflops: float, copy_gb_per_s: float) -> dict[str, float]:
-    """Return the least seconds a task can take on this machine: by its arithmetic, and by its bytes."""
+    """Return the least seconds of a task on this machine: by its arithmetic, and by its bytes."""
     return {
         "arithmetic_s": task.node_steps * flops_per_node_step(task) / (peak_gflops * 1e9),
         "bytes_s": task.node_steps * bytes_per_node_step(task) / (copy_gb_per_s * 1e9),

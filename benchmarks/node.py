@@ -1,12 +1,14 @@
-"""What one `folkman node` imports and how much memory it holds: softmax on the digits, two nodes, TCP.
+"""What one `folkman node` imports, and its memory: softmax on the digits, two nodes, TCP.
 
     python benchmarks/node.py [--steps 40] [--keep-programs] [-- up options, as --insecure]
 
-The nodes are those that PYTHONPATH (or the installed package) gives, so two versions can be compared. `folkman up`
-makes the cluster once; then the same nodes begin anew as children of this script, which reads their peak from the
-kernel (VmHWM) and their modules from `python -X importtime`. Prints one JSON line.
+The nodes are those that PYTHONPATH (or the installed package) gives, so two versions can be
+compared. `folkman up` makes the cluster once; then the same nodes begin anew as children of this
+script, which reads their peak from the kernel (VmHWM) and their modules from
+`python -X importtime`. Prints one JSON line.
 
-    peak_mb        largest resident set: the process's own memory and the pages of files that it has mapped
+    peak_mb        largest resident set: the process's own memory and the pages of files that it has
+                   mapped
     own_mb         of that, anonymous memory: what a second node on the same machine costs again
     modules        modules imported, in all and of folkman, and the packages they belong to
 """
@@ -49,7 +51,10 @@ def main() -> None:
 def measure(
     folder: Path, steps: int, options: list[str], *, again: bool = False
 ) -> dict[str, object]:
-    """Return peak memory and modules of the nodes of a small cluster; `again`: when their programs are compiled."""
+    """Return peak memory and modules of the nodes of a small cluster.
+
+    `again`: when their programs are compiled.
+    """
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
     homes = make(folder, environment, steps, options)
     if again:
@@ -71,7 +76,10 @@ def measure(
 
 
 def make(folder: Path, environment: dict[str, str], steps: int, options: list[str]) -> list[Path]:
-    """Let `folkman up` make a cluster and run it once; return the folders of its nodes, as good as new."""
+    """Let `folkman up` make a cluster and run it once.
+
+    Return the folders of its nodes, as good as new.
+    """
     tables = ["nodes=2", "slots=1000", "seeds=[0]", "data.train_size=400", "model.name=softmax"]
     tables.append("algorithm=[{name='async_sharing', step=0.1}]")
     command = [sys.executable, "-m", "folkman", "up", "--out", str(folder / "cluster"), "--wait"]
@@ -100,7 +108,10 @@ def fresh(homes: list[Path]) -> None:
 
 
 def watch(homes: list[Path], environment: dict[str, str]) -> list[tuple[int, int]]:
-    """Run the nodes to their end; return for each the peak and the anonymous part, kB, as seen every 10 ms."""
+    """Run the nodes to their end.
+
+    Return for each the peak and the anonymous part, kB, as seen every 10 ms.
+    """
     processes = []
     for home in homes:
         command = [
@@ -128,7 +139,10 @@ def watch(homes: list[Path], environment: dict[str, str]) -> list[tuple[int, int
 
 
 def resident(pid: int) -> tuple[int, int]:
-    """Return the peak of a process and its anonymous memory now, kB; zeros of one that has ended."""
+    """Return the peak of a process and its anonymous memory now, kB.
+
+    Zeros of one that has ended.
+    """
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -1,10 +1,12 @@
 """Folkman's own side: `python -m benchmarks.own_side FOLDER`; see `opponents/protocol.py`.
 
-With a free network the mathematics is FedAvg with one local step and equal shares, on links that take no time: every
-node takes one gradient step from the common model, then all models are averaged. That is what the opponents do.
+With a free network the mathematics is FedAvg with one local step and equal shares, on links that
+take no time: every node takes one gradient step from the common model, then all models are
+averaged. That is what the opponents do.
 
-The engine evaluates the model at the first and the last slot. The first evaluation is over when a repetition begins,
-and what it took is told as `aside_s`: the last one, within the repetition, takes the same.
+The engine evaluates the model at the first and the last slot. The first evaluation is over when a
+repetition begins, and what it took is told as `aside_s`: the last one, within the repetition, takes
+the same.
 """
 
 import time
@@ -27,7 +29,8 @@ MOST_SAMPLE_BYTES = 8 * 2**30
 
 
 NEARLY_NOTHING = 1e-9
-"""Step of a loop of gradients, so that none is computed beforehand and all are at the first model, nearly."""
+"""Step of a loop of gradients, so that none is computed beforehand and all are at the first model,
+nearly."""
 
 
 class NotAvailableError(RuntimeError):
@@ -65,7 +68,10 @@ def _data(arrays: protocol.Arrays) -> Any:
 
 
 def simulation_of(task: Task, problem: Any) -> Any:
-    """Return what `march` takes: the one place that knows how the engine is asked for a network of the benchmark."""
+    """Return what `march` takes.
+
+    The one place that knows how the engine is asked for a network of the benchmark.
+    """
     from folkman.algorithm.async_sharing import async_sharing
     from folkman.algorithm.fedavg import fedavg
     from folkman.engine.simulate import Clock, Recording, Simulation
@@ -88,7 +94,10 @@ def simulation_of(task: Task, problem: Any) -> Any:
 
 
 def precise(problem: Any, precision: str) -> Any:
-    """Return the problem computing in another precision: the one place that knows how the engine is asked for it."""
+    """Return the problem computing in another precision.
+
+    The one place that knows how the engine is asked for it.
+    """
     from dataclasses import replace
 
     from folkman.problem.models import MODELS
@@ -104,10 +113,13 @@ def precise(problem: Any, precision: str) -> Any:
 
 
 def gradient_timer(problem: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return the answer to the order `gradients`: seconds of all nodes' gradients from the first model on.
+    """Return the answer to the order `gradients`.
 
-    `loop` of them in one compiled loop, each at the model that the one before moved by nearly nothing; the median of
-    `times`. What a precision needs is made and compiled when it is asked for first, and kept.
+    Seconds of all nodes' gradients from the first model on.
+
+    `loop` of them in one compiled loop, each at the model that the one before moved by nearly
+    nothing; the median of `times`. What a precision needs is made and compiled when it is asked for
+    first, and kept.
     """
     import jax
     import jax.numpy as jnp
@@ -208,7 +220,9 @@ def judge(problem: Any, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cellular(task: Task) -> protocol.Learner:
-    """Nodes average within their cells: the one place that knows how the engine is asked for many cells.
+    """Nodes average within their cells.
+
+    The one place that knows how the engine is asked for many cells.
 
     Nodes draw their own samples from the pool, and both evaluations are within the time.
     """

@@ -2,11 +2,12 @@
 
     python benchmarks/page.py --minutes 10 [--lines 20000] [--out soak.json]
 
-Rows are written as a run writes them, and their file again when it has `--lines` of them; scenes are replaced beside
-them; `folkman dash` serves both; the browser draws them. Every update has its number: the browser notes when it has
-which and when it has drawn which, so that each one's lag is known. Every five seconds the browser collects its garbage
-and tells its memory. Ends with one JSON line, and with exit code 1 if the page reported an error, memory grew, an
-update never came, the file was not rewritten though it was full, or the lag from writing a row to its drawing was above
+Rows are written as a run writes them, and their file again when it has `--lines` of them; scenes
+are replaced beside them; `folkman dash` serves both; the browser draws them. Every update has its
+number: the browser notes when it has which and when it has drawn which, so that each one's lag is
+known. Every five seconds the browser collects its garbage and tells its memory. Ends with one JSON
+line, and with exit code 1 if the page reported an error, memory grew, an update never came, the
+file was not rewritten though it was full, or the lag from writing a row to its drawing was above
 100 ms at the 95th percentile.
 """
 
@@ -70,7 +71,8 @@ COUNT = """
     }
   };
 """
-"""Before the page's own scripts: note the number of the last update whenever the page has been told."""
+"""Before the page's own scripts: note the number of the last update whenever the page has been
+told."""
 
 OBSERVE = """() => {
   window.had.splice(0);
@@ -80,14 +82,20 @@ OBSERVE = """() => {
 
 
 class Written(NamedTuple):
-    """What the writer did: when each update was written, in ms by its number, and how often the file shrank."""
+    """What the writer did.
+
+    When each update was written, in ms by its number, and how often the file shrank.
+    """
 
     at_ms: list[float]
     shrunk: list[int]  # the numbers of the updates that did it
 
 
 class Seen(NamedTuple):
-    """What the browser saw: when it had, and had drawn, the update of which number; its memory; its complaints."""
+    """What the browser saw: when it had, and had drawn, the update of which number.
+
+    Also its memory and its complaints.
+    """
 
     had: list[tuple[float, float]]
     drawn: list[tuple[float, float]]
@@ -127,13 +135,16 @@ def scene(index: int, rng: np.random.Generator) -> dict[str, object]:
     angle = np.arange(NODES) * 2.4 + index / 2000
     where = np.stack([np.cos(angle), np.sin(angle)], 1) * np.linspace(60, 480, NODES)[:, None]
     return {
-        "at": time.time(), "slot": index, "seconds": index / 100, "positions_m": where.round(1).tolist(),
+        "at": time.time(), "slot": index, "seconds": index / 100,
+        "positions_m": where.round(1).tolist(),
         "age_slots": rng.integers(0, 40, (NODES, NODES)).tolist(), "on_air": on_air.tolist(),
         "left_slots": rng.integers(1, 9, NODES).tolist(), "stamp": [index] * NODES,
         "share": rng.dirichlet(np.ones(NODES)).round(4).tolist(),
         "sinr_db": [[None if math.isnan(v) else v for v in line] for line in sinr.tolist()],
-        "disagreement": rng.random(NODES).round(4).tolist(), "gradients": [index] * NODES, "samples": [100] * NODES,
-        "interferers_m": [[600.0, 100.0], [-300.0, 560.0]], "cell_radius_m": 500.0, "bandwidth_hz": 1e7,
+        "disagreement": rng.random(NODES).round(4).tolist(), "gradients": [index] * NODES,
+        "samples": [100] * NODES,
+        "interferers_m": [[600.0, 100.0], [-300.0, 560.0]], "cell_radius_m": 500.0,
+        "bandwidth_hz": 1e7,
         "threshold_db": 0.0, "server": False,
     }  # fmt: skip
 
@@ -161,7 +172,7 @@ def write(root: Path, stop: threading.Event, written: Written) -> None:
 
 
 def measure(page: Page, session: CDPSession, seen: Seen) -> None:
-    """Take what the browser noted since the last time, and what it holds after collecting its garbage."""
+    """Take what the browser noted since the last time, and its memory after a collection."""
     had, drawn = page.evaluate("() => [window.had.splice(0), window.drawn.splice(0)]")
     seen.had.extend(had)
     seen.drawn.extend(drawn)
@@ -209,7 +220,7 @@ def watch(address: str, minutes: float, shot: Path | None) -> Seen:
 def lags(
     at_ms: "np.ndarray[Any, Any]", events: list[tuple[float, float]]
 ) -> tuple["np.ndarray[Any, Any]", int]:
-    """Return for each update how long after its writing the page had come so far, and how many never came.
+    """Return for each update its delay from writing to the page, and how many never came.
 
     Counted are those written after the first event and at least a second before the last.
     """
@@ -230,11 +241,14 @@ def verdict(seen: Seen, minutes: float, written: Written, most_lines: int) -> di
     quarter = max(len(heap) // 4, 1)
     growth = float(heap[-quarter:].mean() / heap[quarter : 2 * quarter].mean())
     answer: dict[str, object] = {
-        "minutes": minutes, "rows": len(at_ms), "most_lines": most_lines, "file_shrank_at_row": written.shrunk,
-        "updates": len(drawn), "lost": lost + undrawn, "draws": len(seen.drawn), "errors": seen.errors,
+        "minutes": minutes, "rows": len(at_ms), "most_lines": most_lines,
+        "file_shrank_at_row": written.shrunk,
+        "updates": len(drawn), "lost": lost + undrawn, "draws": len(seen.drawn),
+        "errors": seen.errors,
         "had_ms": _percentiles(had), "drawn_ms": _percentiles(drawn),
         "heap_mb": {"second_quarter": round(float(heap[quarter : 2 * quarter].mean()), 2),
-                    "last_quarter": round(float(heap[-quarter:].mean()), 2), "growth": round(growth, 3)},
+                    "last_quarter": round(float(heap[-quarter:].mean()), 2),
+                    "growth": round(growth, 3)},
         "dom_nodes": {"second_quarter": int(nodes[quarter : 2 * quarter].max()),
                       "last_quarter": int(nodes[-quarter:].max())},
     }  # fmt: skip

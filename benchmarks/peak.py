@@ -1,4 +1,7 @@
-"""What a machine can do at most: products by NumPy's BLAS, spoken to like any side; those of a GPU by JAX."""
+"""What a machine can do at most.
+
+Products by NumPy's BLAS, addressed like any side; those of a GPU by JAX.
+"""
 
 import time
 from collections.abc import Callable
@@ -25,7 +28,10 @@ def copy_gb_per_s(size_bytes: int = 2**28, times: int = 3) -> float:
 
 
 def on_device(order: dict[str, int]) -> dict[str, float]:
-    """Return the best rates of square products where JAX computes, by precision, and of bytes copied there."""
+    """Return the best rates of square products where JAX computes, and of bytes copied there.
+
+    Products by precision.
+    """
     import jax
     import jax.numpy as jnp
 

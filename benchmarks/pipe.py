@@ -65,7 +65,10 @@ class Side:
         self.memory_mb = 0.0
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
-        """Give an order and return the answer, with its wall-clock seconds and the cores that others used meanwhile."""
+        """Give an order and return the answer.
+
+        With its wall-clock seconds and the cores that others used meanwhile.
+        """
         busy, own, begun = busy_core_s(), self.watch.core_s(), time.perf_counter()
         self._send({"do": do, **more})
         found = self._answer()

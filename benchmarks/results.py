@@ -26,7 +26,10 @@ NO_OPPONENT = "none"
 def choose(
     works: list[str], opponents: list[str], names: list[str]
 ) -> tuple[list[Work], list[str]]:
-    """Return the works and opponents asked for; `names` are of either kind, and what is neither is refused."""
+    """Return the works and opponents asked for.
+
+    `names` are of either kind, and what is neither is refused.
+    """
     known = load_works()
     if names:
         chosen(names, [*known, *OPPONENTS, NO_OPPONENT], "work or opponent")

@@ -62,7 +62,10 @@ def own_module(name: str, folder: Path) -> list[str]:
 def learning(
     task: Task, opponents: list[str], settings: Settings, beside: Task | None = None
 ) -> dict[str, Any]:
-    """Let folkman and the opponents learn in turn, and return the rows; `beside` is another task of folkman's own."""
+    """Let folkman and the opponents learn in turn, and return the rows.
+
+    `beside` is another task of folkman's own.
+    """
     rows: Rows = []
     with ExitStack() as stack:
         sides: Sides = {}
@@ -120,7 +123,7 @@ def failed(name: str, error: SideFailedError) -> dict[str, Any]:
 
 
 def opponent_command(name: str, settings: Settings) -> list[str]:
-    """Return the command of an opponent's script in its own environment, made where it is missing."""
+    """Return the command of an opponent's script in its own environment, made if missing."""
     python = ensure(name, SCRIPTS / f"{name}.txt", settings.environments)
     return [str(python), str(SCRIPTS / f"against_{name}.py")]
 
@@ -137,7 +140,10 @@ def _start_opponent(sides: Sides, rows: Rows, name: str, folder: Path, settings:
 def _in_turn(
     sides: Sides, rows: Rows, task: Task, settings: Settings
 ) -> dict[str, list[dict[str, Any]]]:
-    """Warm every side up, then ask each for one repetition in every round; a side that fails is left out."""
+    """Warm every side up, then ask each for one repetition in every round.
+
+    A side that fails is left out.
+    """
     answers: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     for k in range(settings.rounds + 1):
         settings.say(f"  round {k} of {settings.rounds}" if k else "  warming up")

@@ -1,7 +1,9 @@
-"""What a sweep costs beside its jobs, whether its memory stays flat, and whether it survives kill -9.
+"""What a sweep costs beside its jobs, whether its memory stays flat, and if it survives kill -9.
 
-python benchmarks/sweeps.py ideal [JOBS [WORKERS]]    time against the sum of the jobs' own compute times; memory
-python benchmarks/sweeps.py kills [ROUNDS [JOBS]]     kill workers and sweeps at random moments, resume, compare bytes
+python benchmarks/sweeps.py ideal [JOBS [WORKERS]]    time against the sum of the jobs' own compute
+                                                      times; memory
+python benchmarks/sweeps.py kills [ROUNDS [JOBS]]     kill workers and sweeps at random moments,
+                                                      resume, compare bytes
 """
 
 import json
@@ -91,9 +93,12 @@ def ideal(jobs: int = 200, workers: int = 2) -> None:
 
 
 def kills(rounds: int = 10, jobs: int = 200) -> None:
-    """Disturb a sweep until it has been killed `rounds` times, finish it, and compare its table with a quiet one.
+    """Disturb a sweep until it has been killed `rounds` times, and finish it.
 
-    The kills are spread over the sweep; ends with exit code 1 unless both tables are the same bytes.
+    Then compare its table with a quiet one.
+
+    The kills are spread over the sweep; ends with exit code 1 unless both tables are the same
+    bytes.
     """
     draw, begun_s = random.Random(time.time_ns()), time.monotonic()  # noqa: S311 - moments, not secrets
     with tempfile.TemporaryDirectory() as place:

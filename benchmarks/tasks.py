@@ -1,9 +1,9 @@
 """The works and their tasks: `tasks/*.toml`, and the least arithmetic and bytes of each.
 
-flops of a gradient = samples x products   forward once, and backward once for the kernels and once for the
-                                           inputs, of which the first layer's are not needed
-bytes of a node-step = 4 (batch x features + 4 d)   samples read; parameters read and written by the step,
-                                                    and again by the average
+flops of a gradient = samples x products   forward once, and backward once for the kernels and once
+                                           for the inputs, of which the first layer's are not needed
+bytes of a node-step = 4 (batch x features + 4 d)   samples read; parameters read and written by the
+                                                    step, and again by the average
 """
 
 import tomllib
@@ -100,7 +100,10 @@ def _work(name: str, file: Path) -> Work:
 
 
 def chosen(names: list[str], known: list[str], what: str) -> list[str]:
-    """Return the names asked for, in the order known, all of them where none is; refuse a name that is not known."""
+    """Return the names asked for, in the order known, all of them where none is.
+
+    Refuse a name that is not known.
+    """
     for name in names:
         require(name in known, f"there is no {what} '{name}'; {nearest(name, known)}")
     return [name for name in known if not names or name in names]
@@ -121,12 +124,15 @@ def products_forward(model: str) -> dict[str, int]:
 
 
 def flops_per_node_step(task: Task) -> float:
-    """Return the multiplications and additions of one gradient; the first layer needs no gradient of its input."""
+    """Return the multiplications and additions of one gradient.
+
+    The first layer needs no gradient of its input.
+    """
     layers = list(products_forward(task.model).values())
     return 2.0 * task.batch_size * (3 * sum(layers) - layers[0])
 
 
 def bytes_per_node_step(task: Task) -> float:
-    """Return the bytes that one step and its share of the average must move at least, in float32."""
+    """Return the least bytes that one step and its share of the average must move, in float32."""
     height, width, channels = IMAGE
     return 4.0 * (task.batch_size * height * width * channels + 4 * NUM_PARAMETERS[task.model])

@@ -1,9 +1,12 @@
-"""What the transports carry by themselves, without learners: messages of the paper's CNN (1.7 MB), TLS, loopback.
+"""What the transports carry by themselves, without learners.
+
+Messages of the paper's CNN (1.7 MB), TLS, loopback.
 
     python benchmarks/transport.py [SECONDS [PEERS]]
 
-One sender hands the next message to a peer as soon as that peer has answered the last one by a control message, as a
-learner with acknowledgements does. Prints one JSON line a transport: goodput over all peers, time to the answer, cores.
+One sender hands the next message to a peer as soon as that peer has answered the last one by a
+control message, as a learner with acknowledgements does. Prints one JSON line a transport: goodput
+over all peers, time to the answer, cores.
 """
 
 import json

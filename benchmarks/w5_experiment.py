@@ -1,4 +1,7 @@
-"""The work W5: a whole experiment as a user runs it, and how soon the command line answers; wall clock."""
+"""The work W5: a whole experiment as a user runs it, and how soon the command line answers.
+
+Wall clock.
+"""
 
 import os
 import subprocess
@@ -19,7 +22,7 @@ HELPS_A_ROUND = 5
 
 
 def experiment(settings: Settings) -> dict[str, Any]:
-    """Run the experiment once to warm every cache, then in each round again, with `--help` between."""
+    """Run the experiment once to warm every cache, then again per round, `--help` between."""
     config = str(Path(__file__).with_suffix(".toml"))
     took: dict[str, list[float]] = {"folkman run": [], "folkman --help": []}
     memory_mb, first_s = 0.0, 0.0
@@ -54,7 +57,10 @@ def experiment(settings: Settings) -> dict[str, Any]:
 
 
 def timed(arguments: list[str], limit_s: float) -> tuple[float, float]:
-    """Run folkman with these arguments; return its seconds on the wall and the most memory of its processes, in MB."""
+    """Run folkman with these arguments.
+
+    Return its seconds on the wall and the most memory of its processes, in MB.
+    """
     mark = new_mark()
     watch = MemoryWatch(mark)
     watch.start()

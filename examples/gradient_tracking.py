@@ -6,8 +6,8 @@
 The y_i sum to the sum of all gradients, so every node follows the gradient of the whole network.
 D-PSGD follows its own, and stops away from the optimum where nodes have different data.
 
-[1] A. Nedic, A. Olshevsky, W. Shi. Achieving Geometric Convergence for Distributed Optimization over
-    Time-Varying Graphs. SIAM Journal on Optimization 27(4), 2017. arXiv:1607.03218
+[1] A. Nedic, A. Olshevsky, W. Shi. Achieving Geometric Convergence for Distributed Optimization
+    over Time-Varying Graphs. SIAM Journal on Optimization 27(4), 2017. arXiv:1607.03218
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A peer-to-peer algorithm of one's own: D-PSGD in its combine-then-adapt form, in 20 lines of code.
+"""A peer-to-peer algorithm of one's own: D-PSGD, combine then adapt, in 20 lines of code.
 
     x_i <- sum_j w_ij x_j - eta grad F_i(x_i)                                     [1, Algorithm 1]
 

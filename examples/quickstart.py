@@ -9,7 +9,8 @@ fedavg = fm.simulate(problem, network, fm.fedavg(step=0.5), slots=300, label="Fe
 
 for run in (sharing, fedavg):
     print(
-        f"{run.label:<12} loss {run.last('train_loss'):.3f}  accuracy {run.last('test_accuracy'):.3f}"
+        f"{run.label:<12} loss {run.last('train_loss'):.3f}  accuracy "
+        f"{run.last('test_accuracy'):.3f}"
     )
 
 fm.draw_curves([sharing, fedavg], x="seconds", y="train_loss").savefig("quickstart.png", dpi=150)

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-# Most of the suite's time is compilation of small programs: leave out LLVM's costly passes, and fuse by the older
-# emitters, which compile three times as fast. Set before JAX starts; for an XLA that knows no such flag set your own.
+# Most of the suite's time is compilation of small programs: leave out LLVM's costly passes, and
+# fuse by the older emitters, which compile three times as fast. Set before JAX starts; for an XLA
+# that knows no such flag set your own.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false",
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 "
+    "--xla_cpu_use_fusion_emitters=false",
 )
-# Let tests, workers and the commands they start share what is compiled; entries are keyed by the program itself.
+# Let tests, workers and the commands they start share what is compiled; entries are keyed by the
+# program itself.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
 )
@@ -23,9 +26,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import jax
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
 
-from folkman.problem import data
-from folkman.problem.problem import Problem, make_problem
+CHECKED = [f"folkman.radio.{name}" for name in ("bandwidth", "channel", "geometry", "latency")]
+CHECKED += ["folkman.radio.schedule", "folkman.problem.projection"]
+"""Modules whose annotated shapes are checked at every call, unless FOLKMAN_SHAPES is 0."""
+
+if os.environ.get("FOLKMAN_SHAPES") != "0":
+    install_import_hook(CHECKED, "beartype.beartype")
+
+from folkman.problem import data  # noqa: E402
+from folkman.problem.problem import Problem, make_problem  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 
@@ -90,7 +101,8 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def quadratics(x64: None) -> Callable[..., Problem]:
-    """Build quadratics in float64; `nodes`, `dim`, `heterogeneity`, `condition`, ... as the data set takes them."""
+    """Build quadratics in float64; `nodes`, `dim`, `heterogeneity`, `condition`, ... as the data
+    set takes them."""
 
     def build(**options) -> Problem:
         samples = data.quadratic(**options)
@@ -109,7 +121,8 @@ def digits(x64: None) -> Problem:
 
 @pytest.fixture(scope="session")
 def radio_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a small finished run folder on the radio: peers and a server, two seeds, timelines kept."""
+    """Make a small finished run folder on the radio: peers and a server, two seeds, timelines
+    kept."""
     from folkman.config.comparison import resolve, to_toml
     from folkman.config.text import override
     from folkman.experiment.parts import make_all, parts

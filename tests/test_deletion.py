@@ -1,4 +1,5 @@
-"""Folders really deleted from a copy of the package: a node needs no simulator, a simulator needs no node."""
+"""Folders really deleted from a copy of the package: a node needs no simulator, a simulator needs
+no node."""
 
 import json
 import os
@@ -19,11 +20,13 @@ pytestmark = pytest.mark.process
 SOURCE = Path(folkman.__file__).parent
 SIMULATOR = ("engine", "theory", "report", "dash", "experiment", "papers")
 ABSENT = ("matplotlib", "sklearn", "pyarrow", "networkx", "PIL", "scipy", "optax")
-"""Packages that a node of Algorithm 1 never imports; scipy and optax are installed with it and not used by it."""
+"""Packages that a node of Algorithm 1 never imports; scipy and optax are installed with it and not
+used by it."""
 
 
 def copy_without(folder, *rooms):
-    """Copy the package without some of its folders; return the environment in which Python finds the copy alone."""
+    """Copy the package without some of its folders; return the environment in which Python finds
+    the copy alone."""
     shutil.copytree(SOURCE, folder / "folkman", ignore=shutil.ignore_patterns("__pycache__"))
     for room in rooms:
         shutil.rmtree(folder / "folkman" / room)

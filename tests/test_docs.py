@@ -1,4 +1,5 @@
-"""The documentation runs: Python blocks are executed, configurations resolved, commands parsed, links followed.
+"""The documentation runs: Python blocks are executed, configurations resolved, commands parsed,
+links followed.
 
 Commands are run in `test_docs_shell.py`; here also those that cannot be are parsed.
 """
@@ -29,7 +30,8 @@ def having(language):
 
 
 def write_files(page, folder):
-    """Write the blocks of a page that begin with a comment that names a file: `# mine.py`, `# study.toml`."""
+    """Write the blocks of a page that begin with a comment that names a file: `# mine.py`,
+    `# study.toml`."""
     for language in ("python", "toml"):
         for source in blocks(page, language):
             if name := re.match(r"# ([\w-]+\.(?:py|toml))\n", source):
@@ -90,7 +92,8 @@ def test_the_page_on_papers_shows_what_the_example_has():
 
 @pytest.mark.parametrize("page", [*having("sh"), pytest.param(ROOT / "README.md", id="README.md")])
 def test_commands_exist_with_all_their_options(page):
-    """Those of the README too, which `test_examples.py` runs as far as they take no minutes and need no others."""
+    """Those of the README too, which `test_examples.py` runs as far as they take no minutes and
+    need no others."""
     import typer.main
 
     from folkman.cli import app
@@ -135,7 +138,8 @@ def test_every_block_has_a_known_language():
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
-    """Strict: a link, an anchor or a name that is not found is an error; --quiet would silence them uncounted."""
+    """Strict: a link, an anchor or a name that is not found is an error; --quiet would silence them
+    uncounted."""
     pytest.importorskip("mkdocstrings", reason="pip install 'folkman[docs]'")
     command = [
         sys.executable,

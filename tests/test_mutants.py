@@ -110,7 +110,9 @@ def toy(tmp_path):
     files = {
         "src/toy/__init__.py": "",
         "src/toy/part/__init__.py": "",
-        "src/toy/part/sums.py": "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return a - b\n",
+        "src/toy/part/sums.py": (
+            "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return a - b\n"
+        ),
         "src/toy/user.py": "from toy.part import sums\n",
         "tests/test_sums.py": "from toy.part.sums import add, sub\n\n\n"
         "def test_add():\n    assert add(2, 3) == 5\n\n\n"

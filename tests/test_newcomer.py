@@ -1,4 +1,5 @@
-"""A newcomer's study: every part of it in a file of one's own, outside the package, through every command."""
+"""A newcomer's study: every part of it in a file of one's own, outside the package, through every
+command."""
 
 import json
 import shutil
@@ -283,7 +284,8 @@ def test_a_sweep_is_not_gone_on_with_after_a_file_has_changed(study, swept):
 
 
 def test_a_worker_that_does_not_see_the_files_is_sent_them(tmp_path, monkeypatch):
-    """As on another host: neither the store nor the study is there, and the numbers are the same."""
+    """As on another host: neither the store nor the study is there, and the numbers are the
+    same."""
     from folkman.experiment.jobs import order_for, run_anywhere
     from folkman.experiment.plan import axes_of, plan
     from folkman.record.store import Store, SweepFolder
@@ -308,7 +310,8 @@ def test_a_worker_that_does_not_see_the_files_is_sent_them(tmp_path, monkeypatch
 
 
 def test_a_cluster_has_its_own_copy_of_the_files(tmp_path):
-    """It can be moved to a board: the same task, whatever the path, and the same algorithm for the task's seed."""
+    """It can be moved to a board: the same task, whatever the path, and the same algorithm for the
+    task's seed."""
     from folkman.runtime.assembly import build, load_shard, read_task, task_of
     from folkman.runtime.cluster import make_cluster
 

@@ -1,4 +1,5 @@
-"""The distribution folkman-node: what it ships, what it installs, and a node that runs on nothing else."""
+"""The distribution folkman-node: what it ships, what it installs, and a node that runs on nothing
+else."""
 
 import subprocess
 import sys

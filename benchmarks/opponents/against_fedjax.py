@@ -1,4 +1,7 @@
-"""FedJAX: federated averaging, all clients in every round, one local step. It draws its mini-batches itself."""
+"""FedJAX: federated averaging, all clients in every round, one local step.
+
+It draws its mini-batches itself.
+"""
 
 from importlib.metadata import version
 

@@ -1,7 +1,7 @@
-"""Flower's simulation (Ray): ServerApp and ClientApp, FedAvg, every node in every round, one local step.
+"""Flower's simulation (Ray): ServerApp and ClientApp, FedAvg, all nodes in all rounds, one step.
 
-One simulation lasts as long as the benchmark speaks with this process: the ServerApp starts the strategy anew for every
-repetition, so that the start of Ray counts as start-up.
+One simulation lasts as long as the benchmark speaks with this process: the ServerApp starts the
+strategy anew for every repetition, so that the start of Ray counts as start-up.
 """
 
 import os

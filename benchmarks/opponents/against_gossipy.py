@@ -1,7 +1,10 @@
-"""gossipy: push gossip on a clique; a node that hears a model merges it with its own and takes one local step.
+"""gossipy: push gossip on a clique.
 
-That is one gradient a node a round on average, as in the others' work, but pairwise mixing in place of an average of
-all, and mini-batches of its own: another method, compared by its gradients a second.
+A node that hears a model merges it with its own and takes one local step.
+
+That is one gradient a node a round on average, as in the others' work, but pairwise mixing in place
+of an average of all, and mini-batches of its own: another method, compared by its gradients a
+second.
 """
 
 import logging

@@ -1,6 +1,9 @@
-"""JAX by hand: vmap over nodes for softmax; a jitted, tuned step in a Python loop over nodes for the CNN.
+"""JAX by hand: vmap over nodes for softmax.
 
-Convolutions under vmap and inside compiled loops miss XLA's threaded kernels on the CPU, hence the two ways.
+A jitted, tuned step in a Python loop over nodes for the CNN.
+
+Convolutions under vmap and inside compiled loops miss XLA's threaded kernels on the CPU, hence the
+two ways.
 """
 
 from functools import partial

@@ -1,4 +1,7 @@
-"""PyTorch by hand, in one process: a loop over nodes with the tuned CNN; for softmax the better of that and vmap."""
+"""PyTorch by hand, in one process: a loop over nodes with the tuned CNN.
+
+For softmax the better of that and vmap.
+"""
 
 import os
 import time

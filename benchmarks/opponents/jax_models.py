@@ -1,6 +1,7 @@
 """The two models in plain JAX, over folkman's flat vector cut into tensors, plain and hand-tuned.
 
-The softmax kernel is (inputs, outputs) here, as one writes it, and (outputs, inputs) in the flat vector.
+The softmax kernel is (inputs, outputs) here, as one writes it, and (outputs, inputs) in the flat
+vector.
 """
 
 import jax

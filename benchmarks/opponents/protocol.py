@@ -4,8 +4,8 @@
     is asked  {"do": "repeat", "rounds": 20}, {"do": "end"}, or an order of its own
     answers   {"seconds": 1.2, "aside_s": 0, "model": "x.npy", ...}  or  {"error": "..."}
 
-Runs under Python 3.9 and later with NumPy alone: it is also loaded inside the opponents' environments. Whatever else
-a process prints goes to its standard error.
+Runs under Python 3.9 and later with NumPy alone: it is also loaded inside the opponents'
+environments. Whatever else a process prints goes to its standard error.
 """
 
 from __future__ import annotations

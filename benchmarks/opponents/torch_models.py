@@ -1,4 +1,7 @@
-"""The two models in PyTorch, the CNN plain and hand-tuned; and the way to folkman's flat vector and back."""
+"""The two models in PyTorch, the CNN plain and hand-tuned.
+
+Also the way to folkman's flat vector and back.
+"""
 
 import numpy as np
 import torch
@@ -29,7 +32,10 @@ class CNN(nn.Module):
 
 
 class _BandNorm(torch.autograd.Function):
-    """x d^-3/4, d = 1 + scale * (sum of squares over nine neighbouring channels, as a 1x1 convolution)."""
+    """Return x d^-3/4, d = 1 + scale * (sum of squares over nine neighbouring channels).
+
+    The sum is a 1x1 convolution.
+    """
 
     @staticmethod
     def forward(ctx, x):
@@ -71,7 +77,10 @@ def make(name, initial, tuned=False):
 
 
 def from_flat(name, flat):
-    """Cut folkman's flat vector (kernels as height, width, in, out; softmax's as out, in) into PyTorch's tensors."""
+    """Cut folkman's flat vector into PyTorch's tensors.
+
+    Kernels are height, width, in, out; softmax's out, in.
+    """
     flat = np.asarray(flat)
     if name == "softmax":
         return {"weight": _tensor(flat[:7840].reshape(10, 784)), "bias": _tensor(flat[7840:])}

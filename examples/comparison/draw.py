@@ -30,8 +30,8 @@ def draw(runs: list[Run]) -> Figure:
     for axes, (x, y) in zip(grid.flat, PANELS, strict=True):
         for index, curve in enumerate(curves(runs, x, y)):
             style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]
-            axes.plot(curve.x, curve.mean, color=COLOURS[index % len(COLOURS)], linestyle=style, linewidth=1.2,
-                      label=curve.label)  # fmt: skip
+            axes.plot(curve.x, curve.mean, color=COLOURS[index % len(COLOURS)], linestyle=style,
+                      linewidth=1.2, label=curve.label)  # fmt: skip
         if y == "train_loss":  # one that grows without bound must not hide the others
             axes.set_ylim(0.0, min(axes.get_ylim()[1], 2 * max(run.rows[0][y] for run in runs)))
         axes.set_xlabel((AXES | METRICS)[x])

@@ -1,4 +1,7 @@
-"""A PyTorch guest on a device: name this file as `guest` in node.toml. One loss a sample, hence `reduction`."""
+"""A PyTorch guest on a device: name this file as `guest` in node.toml.
+
+One loss a sample, hence `reduction`.
+"""
 
 from torch import nn
 

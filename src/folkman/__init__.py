@@ -1,12 +1,12 @@
-"""Decentralized federated learning with asynchronous parameter sharing: simulate it, run it, check it.
+"""Decentralized federated learning with asynchronous parameter sharing: simulate, run and check it.
 
     import folkman as fm
 
     results = fm.run()                    # the demo; or a TOML file, or a dictionary
     results.plot("bits", "test_accuracy")
 
-The public names, nothing else. They are imported on first use, so that `import folkman` and the command line start at
-once.
+The public names, nothing else. They are imported on first use, so that `import folkman` and the
+command line start at once.
 """
 
 from importlib import import_module
@@ -121,7 +121,8 @@ _HOMES = {
     "folkman.report.notebook": "Results read_results",
     "folkman.runtime.node": "Node ServerNode",
 }
-"""Where each public name lives; type checkers read the imports above, and a test compares the two."""
+"""Where each public name lives; type checkers read the imports above, and a test compares the
+two."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [

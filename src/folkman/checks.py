@@ -62,7 +62,7 @@ def pick(known: Mapping[str, Entry], kind: str) -> Entry:
     return known[kind]
 
 
-def require_positive(name: str, value: Any, remedy: str) -> None:
+def require_positive(name: str, value: object, remedy: str) -> None:
     """Raise ValueError unless `value` is positive and finite; a traced value is let through.
 
     The numeric core checks here, where values enter: under `jit` there is no number to look at.

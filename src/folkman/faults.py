@@ -1,14 +1,16 @@
 """Nodes that go wrong: away for a while, gone for good, or sending what they did not compute.
 
-    away     [(node, from, to)]     frozen in slots from .. to-1: computes, hears and sends nothing, keeps its state
-    crash    [(node, at, back)]     the same, and starts again from the first model in slot `back`; None: never
+    away     [(node, from, to)]     frozen in slots from .. to-1: computes, hears and sends nothing,
+                                    keeps its state
+    crash    [(node, at, back)]     the same, and starts again from the first model in slot `back`;
+                                    None: never
     liars    a share of the nodes, the first ones, sends instead of its model w
                  noise       scale times a standard normal draw
-                 sign_flip   w(0) - scale (w - w(0)): its update, reversed; of a method that sends differences,
-                             -scale times the difference
+                 sign_flip   w(0) - scale (w - w(0)): its update, reversed; of a method that sends
+                             differences, -scale times the difference
 
-What was on the air when a node went away still arrives. Messages that are lost are the network's part:
-`folkman.radio.loss`.
+What was on the air when a node went away still arrives. Messages that are lost are the network's
+part: `folkman.radio.loss`.
 """
 
 from math import ceil
@@ -69,7 +71,10 @@ class Faults(NamedTuple):
         return there
 
     def receives(self, num_nodes: int, slot: Array) -> Array:
-        """Tell to which nodes a message can be brought in a slot, (node,) bool: to those who are there."""
+        """Return to which nodes a message can be brought in a slot, (node,) bool.
+
+        These are the nodes that are there.
+        """
         return self.present(num_nodes, slot)
 
     def begins_anew(self, num_nodes: int, slot: Array) -> Array:
@@ -88,10 +93,12 @@ class Faults(NamedTuple):
     def corrupt(
         self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False
     ) -> Array:
-        """Return what is sent instead of `messages` (node, message); the model is in the first d entries.
+        """Return what is sent instead of `messages` (node, message).
 
-        `initial` is the first model (d,). `about_zero`: the message is a difference of models, and its reverse is its
-        negative.
+        The model is in the first d entries.
+
+        `initial` is the first model (d,). `about_zero`: the message is a difference of models, and
+        its reverse is its negative.
         """
         count, dim = ceil(self.liars * len(messages)), len(initial)
         if count == 0:

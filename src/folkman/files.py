@@ -1,4 +1,4 @@
-"""Files: nothing is written half, a file appears by rename, or not at all; where compiled programs are kept."""
+"""Files: a file appears whole, by rename, or not at all; where compiled programs are kept."""
 
 import errno
 import hashlib
@@ -6,16 +6,21 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` make a file beside `path`, then rename it into place; on any error nothing is left behind.
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make a file beside `path`, then rename it into place.
 
-    The file beside it keeps the suffix, for writers that choose the format by it, and has the process's number, since
-    several processes may share a folder.
+    On any error nothing is left behind.
+
+    The file beside it keeps the suffix, for writers that choose the format by it, and has the
+    process's number, since several processes may share a folder.
     """
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
@@ -25,7 +30,9 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         part.unlink(missing_ok=True)
 
 
-def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | None = None) -> None:
+def save_tensors(
+    path: Path, tensors: "dict[str, np.ndarray]", notes: dict[str, str] | None = None
+) -> None:
     """Write arrays as safetensors, whole or not at all; a disk that refuses is an OSError."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -42,13 +49,19 @@ def save_tensors(path: Path, tensors: dict[str, Any], notes: dict[str, str] | No
 
 
 def keep_programs() -> None:
-    """Let JAX keep compiled programs on disk, for the next process; call it before JAX is imported."""
+    """Let JAX keep compiled programs on disk, for the next process.
+
+    Call it before JAX is imported.
+    """
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(program_cache()))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def program_cache() -> Path:
-    """Return where compiled programs are kept; machines of one home but other processors do not share them."""
+    """Return where compiled programs are kept.
+
+    Machines of one home but other processors do not share them.
+    """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

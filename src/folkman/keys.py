@@ -1,8 +1,8 @@
 """Random keys: (seed, stream, node, step) -> key, and nowhere else.
 
-Every source of randomness has its own stream, so that two algorithms compared under one seed see the same
-data split, the same first model and the same delays, whatever else they draw; and node 3 at its
-step 17 draws the same mini-batch in the simulator and on a device.
+Every source of randomness has its own stream, so that two algorithms compared under one seed see
+the same data split, the same first model and the same delays, whatever else they draw; and node 3
+at its step 17 draws the same mini-batch in the simulator and on a device.
 """
 
 from enum import IntEnum

@@ -19,7 +19,10 @@ def usable_cores() -> int:
 
 
 def usable_bytes() -> float | None:
-    """Return the machine's memory, or what a batch system or container grants of it; None where nothing says so."""
+    """Return the machine's memory, or what a batch system or container grants of it.
+
+    None where nothing says so.
+    """
     try:
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
@@ -34,7 +37,8 @@ def usable_bytes() -> float | None:
 def granted_bytes(own: str, root: Path) -> float:
     """Return the least limit of the control groups that a process is in, and of those around them.
 
-    `own` is its /proc/self/cgroup, lines "0::/path" (version 2) or "4:memory:/path" (version 1); infinite without one.
+    `own` is its /proc/self/cgroup, lines "0::/path" (version 2) or "4:memory:/path" (version 1);
+    infinite without one.
     """
     least = float("inf")
     for line in own.splitlines():
@@ -76,8 +80,8 @@ def resident_bytes(*, peak: bool = False) -> int:
 def hold_little() -> None:
     """Let glibc return freed megabytes to the system at once.
 
-    By default it raises its own limit with every large block that is freed, and a hundred threads each keep a heap:
-    sixteen nodes of the paper's CNN then hold twice what they use.
+    By default it raises its own limit with every large block that is freed, and a hundred threads
+    each keep a heap: sixteen nodes of the paper's CNN then hold twice what they use.
     """
     mmap_threshold, arena_max = -3, -8  # M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
     with contextlib.suppress(OSError, AttributeError):

@@ -1,15 +1,17 @@
-"""A PyTorch module as a problem: the guest brings model, loss and data; folkman brings everyone else.
+"""A PyTorch module as a problem: the guest brings model, loss and data.
+
+folkman brings everyone else.
 
     problem = folkman.torch.problem(module, loss, [(x_0, y_0), (x_1, y_1), ...], test=(x, y))
     folkman.simulate(problem, folkman.snapshot(5), folkman.async_sharing(0.1), slots=100)
 
-The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the losses come from
-`loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on the CPU; mixing, timing and
-messages are as for any problem. Nothing here is traced: nodes are computed one after the other from Python, and
-`folkman.theory` cannot measure curvature.
+The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the
+losses come from `loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on
+the CPU; mixing, timing and messages are as for any problem. Nothing here is traced: nodes are
+computed one after the other from Python, and `folkman.theory` cannot measure curvature.
 
-Modules whose output in training depends on other samples or on buffers (batch normalisation, dropout) are refused:
-their loss is no function of the flat vector.
+Modules whose output in training depends on other samples or on buffers (batch normalisation,
+dropout) are refused: their loss is no function of the flat vector.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,7 +95,8 @@ class Guest:
         found = self.loss(self.module(x), y)
         require(
             tuple(found.shape) == (len(x),),
-            f"the loss must give one value a sample, got shape {tuple(found.shape)} for {len(x)}; use reduction='none'",
+            f"the loss must give one value a sample, got shape {tuple(found.shape)} for {len(x)}; "
+            "use reduction='none'",
         )
         return found
 
@@ -105,7 +108,10 @@ class Guest:
 )
 @dataclass(frozen=True, eq=False)
 class TorchProblem:
-    """A problem as the protocols of `folkman.problem.learnable` ask for it; `model` is the guest."""
+    """A problem as the protocols of `folkman.problem.learnable` ask for it.
+
+    `model` is the guest.
+    """
 
     count: Array  # (node,)
     share: Array  # (node,) alpha_i
@@ -149,7 +155,10 @@ class TorchProblem:
         return replace(self, batch=None)
 
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
-        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
+
+        `keys` (node,) draw the mini-batches, if any.
+        """
         torch = import_torch()
         losses, grads = [], []
         for place, row in enumerate(self.rows):
@@ -204,9 +213,12 @@ def problem(
     hits: "Hits | None" = accuracy,
     name: str = "torch",
 ) -> TorchProblem:
-    """Put the samples `parts[i]` on node i; the common first model is the module's own parameters now.
+    """Put the samples `parts[i]` on node i.
 
-    `loss(scores, y)` returns one value per sample; `hits(scores, y)` the share that is right, None if there is none.
+    The common first model is the module's own parameters now.
+
+    `loss(scores, y)` returns one value per sample; `hits(scores, y)` the share that is right, None
+    if there is none.
     """
     torch = import_torch()
     require(
@@ -220,7 +232,8 @@ def problem(
     ]
     require(
         not shaky,
-        f"{', '.join(shaky)} makes the loss depend on more than the parameters; use GroupNorm, or none",
+        f"{', '.join(shaky)} makes the loss depend on more than the parameters; "
+        "use GroupNorm, or none",
     )
     frozen = [key for key, value in module.named_parameters() if value.dtype != torch.float32]
     require(

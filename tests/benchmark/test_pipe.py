@@ -63,7 +63,8 @@ def test_what_is_not_json_is_refused(tmp_path):
 def test_children_of_a_side_end_with_it(tmp_path):
     code = READY + (
         "import subprocess\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; "
+        "time.sleep(600)'], start_new_session=True)\n"
         "sys.stdin.readline(); print(json.dumps({'child': child.pid}), flush=True)\n"
     )
     fake = side(tmp_path, code)

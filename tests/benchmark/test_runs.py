@@ -1,4 +1,5 @@
-"""One run of the benchmark with real processes: who did the same work, who did not, who is not there."""
+"""One run of the benchmark with real processes: who did the same work, who did not, who is not
+there."""
 
 import json
 import os
@@ -157,7 +158,8 @@ def test_samples_beyond_memory_are_not_tried(monkeypatch):
 @pytest.mark.process
 @pytest.mark.slow
 def test_without_a_gpu_its_work_is_skipped_and_with_one_the_overhead_is_told(tmp_path):
-    """The processor stands for the GPU, and softmax for the CNN: the arithmetic of the rows is the same."""
+    """The processor stands for the GPU, and softmax for the CNN: the arithmetic of the rows is the
+    same."""
     whole = TASK._replace(network="snapshot", batch=None)
     work = load_works()["W4"]._replace(tasks=(whole, whole))
     settings = runs.Settings(2, tmp_path, 120.0, print)

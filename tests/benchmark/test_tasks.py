@@ -38,7 +38,8 @@ def test_the_works_are_those_asked_for():
 
 @pytest.mark.parametrize("model", ["softmax", "cnn"])
 def test_the_arithmetic_is_that_of_the_models_own_kernels(model):
-    """Every kernel is used once at each position of its output, forward, for its gradient, and for its input's."""
+    """Every kernel is used once at each position of its output, forward, for its gradient, and for
+    its input's."""
     layout = MODELS[model](IMAGE, CLASSES).layout
     positions = {"conv0/kernel": 28 * 28, "conv1/kernel": 14 * 14}
     forward = {

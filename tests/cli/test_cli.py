@@ -1,4 +1,5 @@
-"""The command line as a person meets it: answers, wrong input, and in real processes signals and a full disk."""
+"""The command line as a person meets it: answers, wrong input, and in real processes signals and a
+full disk."""
 
 import json
 import os
@@ -75,7 +76,8 @@ def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path):
     arguments = [*FAST, "--set", "slots=4000", "--set", "record_every=200"]
-    # a shell that runs the tests in the background has SIGINT ignored in all its children: take it back
+    # a shell that runs the tests in the background has SIGINT ignored in all its children: take it
+    # back
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
@@ -181,7 +183,8 @@ def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [2000, 3000])
 def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
-    """A limit on the size of a written file stands in for the disk: below a model's, then below a table's."""
+    """A limit on the size of a written file stands in for the disk: below a model's, then below a
+    table's."""
     code = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -209,8 +212,8 @@ def test_help_answers_without_the_heavy_packages():
     code = (
         "import sys\nfrom folkman.cli import app\nimport typer.testing\n"
         "done = typer.testing.CliRunner().invoke(app, ['--help'])\nassert done.exit_code == 0\n"
-        "heavy = {'jax', 'numpy', 'matplotlib', 'pyarrow', 'rich', 'scipy', 'sklearn', 'pydantic'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+        "heavy = {'jax', 'numpy', 'matplotlib', 'pyarrow', 'rich', 'scipy', 'sklearn', "
+        "'pydantic'}\nassert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False

@@ -10,8 +10,10 @@ from folkman.config.text import DEFAULT, override, read
 
 
 def test_a_resolved_configuration_resolves_to_itself():
-    first = resolve(override({}, ["network.name=iid", "network.gamma=7", "algorithm.2.network.name=constant",
-                                  "algorithm.2.network.delay=2", 'name="a b"', "batch=3"]))  # fmt: skip
+    first = resolve(override({}, ["network.name=iid", "network.gamma=7",
+                                  "algorithm.2.network.name=constant",
+                                  "algorithm.2.network.delay=2", 'name="a b"',
+                                  "batch=3"]))  # fmt: skip
 
     assert resolve(tomllib.loads(to_toml(first))) == first
 

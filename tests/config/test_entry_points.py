@@ -1,4 +1,5 @@
-"""Builders of installed packages: found by plain name or by module, read only when a name asks for them."""
+"""Builders of installed packages: found by plain name or by module, read only when a name asks for
+them."""
 
 import sys
 import tomllib
@@ -32,7 +33,8 @@ def installed(tmp_path, monkeypatch):
 
 def test_an_installed_package_is_found_by_plain_name(installed):
     installed(
-        "[folkman.algorithm]\nslow_gossip = roundabout:gossip\n[folkman.network]\nslow_gossip = roundabout:fading\n"
+        "[folkman.algorithm]\nslow_gossip = roundabout:gossip\n[folkman.network]\nslow_gossip "
+        "= roundabout:fading\n"
     )
     comparison = resolve(
         {**SMALL, "network": {"name": "slow_gossip"}, "algorithm": [{"name": "slow_gossip"}]}
@@ -40,7 +42,8 @@ def test_an_installed_package_is_found_by_plain_name(installed):
     ((_, network),) = pairs(comparison, build_problem(comparison, 4), 4)
 
     assert comparison.algorithm[0] == {
-        "name": "slow_gossip", "step": 0.5, "memory": 2, "label": "slow_gossip", "network": None}  # fmt: skip
+        "name": "slow_gossip", "step": 0.5, "memory": 2, "label": "slow_gossip",
+        "network": None}  # fmt: skip
     assert network == constant(2 + 4)
     assert [path.rpartition("/")[2] for path in digests(comparison)] == ["roundabout.py"]
     assert parcel(comparison) == {}

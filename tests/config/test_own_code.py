@@ -271,7 +271,10 @@ WRONG = {
     ("kind", "body", "complaint"), [(k, *case) for k, cases in WRONG.items() for case in cases]
 )
 def test_a_builder_that_returns_something_else_is_refused(folder, kind, body, complaint):
-    loose = "class Loose(type(fm.ideal())):\n    __hash__ = None\n    def __init__(self): pass\n    alive = 1\n"
+    loose = (
+        "class Loose(type(fm.ideal())):\n    __hash__ = None\n    def __init__(self): "
+        "pass\n    alive = 1\n"
+    )
     source = f"import folkman as fm\nimport numpy as np\n{loose}    bits_per_parameter = 1\n"
     (folder / "mine.py").write_text(f"{source}def built(nodes):\n    {body}\n")
     raw = {**SMALL, kind: {"name": f"{folder}/mine.py:built"}, "algorithm": [{"name": "fedavg"}]}
@@ -374,7 +377,10 @@ def test_a_file_may_import_from_its_own_folder_and_two_folders_do_not_mix(folder
 
 def test_identity_is_the_content_of_all_files_and_not_their_place(folder, tmp_path):
     (folder / "rules.py").write_text("STEP = 0.25\n")
-    source = "import folkman as fm\nimport rules\ndef gossip(step: float = 0.1): return fm.fedavg(step)\n"
+    source = (
+        "import folkman as fm\nimport rules\ndef gossip(step: float = 0.1): "
+        "return fm.fedavg(step)\n"
+    )
     here = by_content(named(folder, "gossip", source))
     shutil.copytree(folder, tmp_path / "moved")
 
@@ -406,7 +412,10 @@ def test_a_file_that_changes_during_a_run_is_read_again_only_when_it_is_asked_fo
 
 def test_files_travel_as_json_and_serve_where_their_path_does_not_exist(folder, monkeypatch):
     (folder / "rules.py").write_text("STEP = 0.25\n")
-    source = "import folkman as fm\nimport rules\ndef gossip(step: float = rules.STEP): return fm.fedavg(step)\n"
+    source = (
+        "import folkman as fm\nimport rules\ndef gossip(step: float = rules.STEP): "
+        "return fm.fedavg(step)\n"
+    )
     comparison = named(folder, "gossip", source)
     sent, raw = json.loads(json.dumps(parcel(comparison))), tomllib.loads(to_toml(comparison))
     shutil.rmtree(folder)

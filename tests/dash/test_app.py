@@ -106,7 +106,8 @@ def test_the_token_is_traded_for_a_cookie_and_leaves_the_address(closed_page):
 
 
 def test_who_does_not_listen_is_told_everything_anew_and_memory_stays():
-    """A queue never holds more than its bound; after an overflow the next thing told is the whole state."""
+    """A queue never holds more than its bound; after an overflow the next thing told is the whole
+    state."""
 
     class Busy(Quiet):
         count = 0

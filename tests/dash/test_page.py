@@ -1,4 +1,5 @@
-"""The page in a real browser: drawn, kept up to date, used by keyboard, light and dark, through kill and resume."""
+"""The page in a real browser: drawn, kept up to date, used by keyboard, light and dark, through
+kill and resume."""
 
 import itertools
 import json
@@ -84,7 +85,8 @@ def test_a_long_curve_stays_bounded_and_even(visit, address):
         """async () => {
             const { Series } = await import("/static/charts.js");
             const series = new Series();
-            for (let slot = 0; slot < 20001; slot++) series.add({ slots: [slot], train_loss: [1 / (1 + slot)] });
+            for (let slot = 0; slot < 20001; slot++)
+                series.add({ slots: [slot], train_loss: [1 / (1 + slot)] });
             return series.columns.slots;
         }"""
     )
@@ -135,8 +137,9 @@ def test_a_label_is_text_and_never_markup(serving, visit, tmp_path, radio_folder
 
 def test_a_sweep_is_shown_as_small_multiples(serving, visit, tmp_path, radio_folder):
     jobs = [
-        {"key": f"k{seed}", "folder": str(radio_folder), "arm": "FedAvg, gamma=5", "algorithm": "fedavg",
-         "label": "FedAvg", "seed": seed, "state": "finished", "settings": {}}
+        {"key": f"k{seed}", "folder": str(radio_folder), "arm": "FedAvg, gamma=5",
+         "algorithm": "fedavg", "label": "FedAvg", "seed": seed, "state": "finished",
+         "settings": {}}
         for seed in (0, 1)
     ]  # fmt: skip
     jobs.append(
@@ -194,7 +197,8 @@ def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_and_resumed_while_watched(visit, tmp_path):
-    """Real processes: `folkman run`, SIGKILL, `folkman run --resume`, and `folkman dash` all along."""
+    """Real processes: `folkman run`, SIGKILL, `folkman run --resume`, and `folkman dash` all
+    along."""
     run = [sys.executable, "-m", "folkman", "run"]
     quick = [
         "--set",
@@ -289,7 +293,8 @@ SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElemen
 
 
 def test_a_report_fits_the_desk_the_phone_and_the_printed_page(radio_folder, tmp_path, visit):
-    """Opened from disk. On a phone wide tables scroll within their boxes, and the page itself never sideways."""
+    """Opened from disk. On a phone wide tables scroll within their boxes, and the page itself never
+    sideways."""
     from folkman.report.write import write_report
 
     folder = shutil.copytree(radio_folder, tmp_path / "run")

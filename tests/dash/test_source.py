@@ -34,7 +34,8 @@ def write(path, *contents, mode="a"):
 @settings(max_examples=60, deadline=None)
 @given(cuts=st.lists(st.integers(0, 400), max_size=12), again=st.booleans())
 def test_a_tail_tells_every_line_once_wherever_it_is_cut(tmp_path_factory, cuts, again):
-    """Bytes come in pieces; a line is told when it is whole, and all are told when the file is replaced."""
+    """Bytes come in pieces; a line is told when it is whole, and all are told when the file is
+    replaced."""
     path = tmp_path_factory.mktemp("tail") / "run.jsonl"
     data = "".join(json.dumps(content) + "\n" for content in (HEAD, *map(row, range(6)))).encode()
     tail, told = Tail(path), []

@@ -1,4 +1,5 @@
-"""What a run tells of its network: true to the timeline, the schedule and the metrics, and never too much."""
+"""What a run tells of its network: true to the timeline, the schedule and the metrics, and never
+too much."""
 
 import json
 
@@ -36,7 +37,8 @@ def test_ages_are_those_of_the_timeline(radio_folder):
 
 
 def test_the_sinr_drawn_again_explains_the_schedule(radio_folder):
-    """Same key, same fading: every link on the air is above the threshold, and is one that was scheduled."""
+    """Same key, same fading: every link on the air is above the threshold, and is one that was
+    scheduled."""
     scene = scene_of(radio_folder, PEERS)
 
     assert scene.on_air.any()

@@ -39,7 +39,8 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Leave out figures and report, most of the time of a short run, where a test is not about them."""
+    """Leave out figures and report, most of the time of a short run, where a test is not about
+    them."""
     monkeypatch.setattr(module, "write_run_report", lambda *_, **__: None)
     monkeypatch.setattr(module, "_draw_labels", lambda *_: None)
 
@@ -185,7 +186,8 @@ def test_a_run_in_float64_gives_the_precision_back(undrawn, tmp_path):
 
 @pytest.fixture(scope="module")
 def objects():
-    """Return a function from changes of the configuration to what `compare` takes, built in Python."""
+    """Return a function from changes of the configuration to what `compare` takes, built in
+    Python."""
 
     def build(**changes):
         comparison = resolve(gather(CONFIG, changes))
@@ -322,7 +324,8 @@ def test_a_fingerprint_sees_values_code_and_closures_and_not_identity():
 
 
 def test_a_sweep_from_python_is_the_sweep_of_the_command(tmp_path, monkeypatch):
-    """The same arms, rows and folder, from a dictionary and a mapping of axes; what is finished is not run again."""
+    """The same arms, rows and folder, from a dictionary and a mapping of axes; what is finished is
+    not run again."""
     raw = {
         "slots": 4,
         "record_every": 2,
@@ -410,7 +413,8 @@ def test_a_sweep_that_cannot_be_leaves_nothing_behind(tmp_path, monkeypatch, arg
 
 
 def test_a_data_file_that_changed_is_read_again_in_the_same_process(tmp_path, monkeypatch):
-    """Two sweeps in this process name one path; between them its content changes, and so must the losses."""
+    """Two sweeps in this process name one path; between them its content changes, and so must the
+    losses."""
     monkeypatch.chdir(tmp_path)
     raw = {
         "slots": 2,

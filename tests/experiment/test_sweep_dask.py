@@ -1,4 +1,5 @@
-"""Sweeps on dask: the same table, by a local cluster or over three hosts with mutual TLS; strangers are refused."""
+"""Sweeps on dask: the same table, by a local cluster or over three hosts with mutual TLS; strangers
+are refused."""
 
 import datetime
 import ipaddress
@@ -46,7 +47,8 @@ def on_host(prefix, *arguments, cwd):
 
 
 def authority(folder, name, hosts):
-    """Make a certificate authority and one certificate of it; return the options that name the files."""
+    """Make a certificate authority and one certificate of it; return the options that name the
+    files."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -235,7 +237,8 @@ def test_limits_in_words(limits, words):
 
 @contextmanager
 def three_hosts():
-    """Make three network namespaces on one bridge, each with an address of its own; take them down after."""
+    """Make three network namespaces on one bridge, each with an address of its own; take them down
+    after."""
 
     def ip(*arguments):
         subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)

@@ -23,7 +23,8 @@ for line in sys.stdin:
     held = bytearray(150_000_000) if order["do"] == "grow" else b""
     if order["do"] == "grow": time.sleep(30)
     rss = 90.0 if order["do"] == "swell" else 10.0
-    say({"key": order["key"], "state": "finished", "message": "", "worker": str(os.getpid()), "rss_mb": rss})
+    worker = str(os.getpid())
+    say({"key": order["key"], "state": "finished", "message": "", "worker": worker, "rss_mb": rss})
 """
 
 
@@ -166,7 +167,8 @@ def test_orders_of_a_lower_rank_come_first_also_for_a_worker_with_programs_of_an
 
 @pytest.mark.process
 def test_processes_let_go_of_a_job_when_their_time_is_over(tmp_path):
-    """The worker sleeps for half a minute; the engine stops after a second and begins nothing more."""
+    """The worker sleeps for half a minute; the engine stops after a second and begins nothing
+    more."""
     orders = [
         {"key": str(i), "rank": 0, "group": "g", "do": "grow", "log": str(tmp_path / "log")}
         for i in range(2)

@@ -101,7 +101,8 @@ def test_seeds_are_paired_across_arms():
 
 
 def test_settings_that_come_to_the_same_are_one_arm():
-    """A step of one algorithm does not multiply the other, nor the network's delay one with links of its own."""
+    """A step of one algorithm does not multiply the other, nor the network's delay one with links
+    of its own."""
     free = {"name": "fedavg", "label": "free", "step": 0.2, "network": {"name": "ideal"}}
     raw = {**SMALL, "algorithm": [*TWO, free]}
 

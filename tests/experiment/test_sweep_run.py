@@ -1,4 +1,5 @@
-"""Sweeps as a person runs them: real processes, kill -9, a shared store, failing jobs, a full disk."""
+"""Sweeps as a person runs them: real processes, kill -9, a shared store, failing jobs, a full
+disk."""
 
 import json
 import os
@@ -244,7 +245,8 @@ def test_a_full_disk_is_told_loses_nothing_and_can_be_resumed(tmp_path):
     """A limit on the size of a written file stands in for the disk: below a model's."""
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("[0, 1]", "[0]").replace("[2, 3]", "[2]"))
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY));"
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, "
+        "resource.RLIM_INFINITY));"
         "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
     )
     arguments = [sys.executable, "-c", code, "sweep", "sweep.toml", "--out", "s", "--workers", "1"]
@@ -279,7 +281,8 @@ def test_what_is_finished_is_never_run_again(quiet, tmp_path):
 
 @pytest.mark.process
 def test_a_worker_that_does_not_see_the_store_sends_its_files(quiet, tmp_path):
-    """As on a host without the file system: it meets no store of that name, and works in a folder of its own."""
+    """As on a host without the file system: it meets no store of that name, and works in a folder
+    of its own."""
     from folkman.experiment.engines.dask import unpack
 
     sent = []
@@ -413,7 +416,8 @@ def test_axes_that_are_tables_or_columns_are_gathered_and_reported(tmp_path):
     from folkman.report.write import write_report
 
     text = SWEEP.split("[grid]")[0].replace("[0, 1]", "[0]")
-    text += '[grid]\nslots = [10, 20]\npartition = [{name = "iid"}, {name = "dirichlet", concentration = 0.9}]\n'
+    text += "[grid]\nslots = [10, 20]\n"
+    text += 'partition = [{name = "iid"}, {name = "dirichlet", concentration = 0.9}]\n'
     folder = SweepFolder.create(tmp_path / "s", text)
     outcome, _ = here(folder, text)
     with undrawn():

@@ -75,7 +75,8 @@ def test_mlflow_has_one_run_with_each_slot_once(tmp_path, monkeypatch):
 
 
 def records(log):
-    """Yield the records of a Weights & Biases file: LevelDB's log format, blocks of 32 KiB after a head of 7 bytes."""
+    """Yield the records of a Weights & Biases file: LevelDB's log format, blocks of 32 KiB after a
+    head of 7 bytes."""
     place, record = 7, b""
     while place + 7 <= len(log):
         if 32768 - place % 32768 < 7:
@@ -90,7 +91,8 @@ def records(log):
 
 
 def told_offline(log, patience_s=60.0):
-    """Return the records of a finished run: another process writes them, and may flush the last after `finish`."""
+    """Return the records of a finished run: another process writes them, and may flush the last
+    after `finish`."""
     from wandb.proto import wandb_internal_pb2
 
     for _ in range(int(patience_s / 0.1)):

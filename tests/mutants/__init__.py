@@ -1,1 +1,2 @@
-"""Break one spot of the source at a time and see whether a test notices: `python -m tests.mutants --help`."""
+"""Break one spot of the source at a time and see whether a test notices:
+`python -m tests.mutants --help`."""

@@ -1,7 +1,8 @@
 """Measure the power of the tests: `python -m tests.mutants --sample 300 --seed 1`.
 
-Each mutant is one broken spot of the source: an operator, a comparison, a constant, a condition, a dropped statement.
-It is killed if a test fails, or if the tests no longer end. What survives is a line whose tests see no difference.
+Each mutant is one broken spot of the source: an operator, a comparison, a constant, a condition, a
+dropped statement. It is killed if a test fails, or if the tests no longer end. What survives is a
+line whose tests see no difference.
 """
 
 import argparse
@@ -36,10 +37,11 @@ TARGETS = (
     *(f"src/folkman/runtime/{part}.py" for part in ("codec", "mailbox", "node")),
 )
 WARM = (
-    "jax jax.numpy jax.scipy.special numpy scipy.optimize scipy.stats scipy.sparse pytest hypothesis "
-    "hypothesis.extra.numpy optax networkx pydantic safetensors.numpy sklearn.datasets"
+    "jax jax.numpy jax.scipy.special numpy scipy.optimize scipy.stats scipy.sparse pytest "
+    "hypothesis hypothesis.extra.numpy optax networkx pydantic safetensors.numpy sklearn.datasets"
 )
-"""Imported before the forks; what is missing is left out. PyTorch is left to the few tests that need it."""
+"""Imported before the forks; what is missing is left out. PyTorch is left to the few tests that
+need it."""
 GRACE_S = 25.0
 """After `--until-s`, mutants that are under way have so long."""
 

@@ -1,7 +1,8 @@
 """A worker: a copy of the repository, and forks of a process that has its imports behind it.
 
-The process that forks has imported JAX, NumPy and pytest, but nothing of the repository, and has computed nothing: a
-fork then has one thread, and starts a test at once. Each fork runs pytest on some tests and writes a line per test.
+The process that forks has imported JAX, NumPy and pytest, but nothing of the repository, and has
+computed nothing: a fork then has one thread, and starts a test at once. Each fork runs pytest on
+some tests and writes a line per test.
 """
 
 import contextlib
@@ -28,7 +29,8 @@ EXAMPLES = 25
 
 
 def make_copy(root: Path, copy: Path) -> None:
-    """Copy the sources, the tests and the files beside them; link the other folders, which no mutant is in."""
+    """Copy the sources, the tests and the files beside them; link the other folders, which no
+    mutant is in."""
     copy.mkdir(parents=True)
     for path in root.iterdir():
         if path.name in ("src", "tests"):
@@ -40,7 +42,8 @@ def make_copy(root: Path, copy: Path) -> None:
 
 
 def known_flags(flags: Sequence[str]) -> list[str]:
-    """Return those of the flags that this XLA knows; it ends the process at one that it does not."""
+    """Return those of the flags that this XLA knows; it ends the process at one that it does
+    not."""
     return [flag for flag in flags if _starts(flag)]
 
 

@@ -45,7 +45,8 @@ class Case:
         return self.node.split("::")[0]
 
     def touches(self, site: Site) -> bool:
-        """Tell whether the test runs the statement; of one run on import, anything of its module."""
+        """Tell whether the test runs the statement; of one run on import, anything of its
+        module."""
         lines = self.lines.get(site.path, frozenset())
         if not site.within:
             return bool(lines)
@@ -69,8 +70,9 @@ class Plan:
 def plan(site: Site, tests: Sequence[Case], distances: Mapping[str, int], seconds: float) -> Plan:
     """Choose the tests for a mutant: cheap and near ones first, for so many seconds.
 
-    First come those that run the statement, then those that share a file with one (a value may be computed once, by
-    the first test that needs it). If none runs it, the tests that import the module get a quarter of the time.
+    First come those that run the statement, then those that share a file with one (a value may be
+    computed once, by the first test that needs it). If none runs it, the tests that import the
+    module get a quarter of the time.
     """
     touching = [test for test in tests if test.touches(site)]
     files = {test.file for test in touching}

@@ -13,7 +13,8 @@ from tests.mutants.sites import Site
 from tests.mutants.workers import Workers
 
 SHARD = 12
-"""Tests per fork of the first run: enough to be worth their imports, few enough to share the work."""
+"""Tests per fork of the first run: enough to be worth their imports, few enough to share the
+work."""
 
 
 def collect(
@@ -40,7 +41,8 @@ def collect(
 def baseline(
     workers: Workers, files: Sequence[str], watched: Sequence[str], marks: str, limit_s: float
 ) -> tuple[list[Case], dict[str, str]]:
-    """Run all tests on the source as it is; return those that pass, and why the others are left out."""
+    """Run all tests on the source as it is; return those that pass, and why the others are left
+    out."""
     begun = time.monotonic()
     left_out: dict[str, str] = {}
     items = collect(workers, files, marks, left_out)
@@ -48,7 +50,8 @@ def baseline(
     def shard(nodes: Sequence[str]) -> tuple[Any, Job]:
         return None, Job([nodes[0].split("::")[0]], nodes, 180.0, watched=watched, marks=marks)
 
-    jobs = [  # the first part of every file, then the second: if the time is short, each has been met
+    # the first part of every file, then the second: if the time is short, each has been met
+    jobs = [
         shard(nodes[start : start + SHARD])
         for start in range(0, max(map(len, items.values()), default=0), SHARD)
         for nodes in items.values()
@@ -79,7 +82,8 @@ def baseline(
 def first_run(
     chosen: argparse.Namespace, root: Path, workers: Workers, sites: Sequence[Site], limit_s: float
 ) -> list[Case]:
-    """Run the tests without a mutant, or read how they went in the run that this one goes on with."""
+    """Run the tests without a mutant, or read how they went in the run that this one goes on
+    with."""
     kept = chosen.json.with_suffix(".tests.json") if chosen.json is not None else None
     if kept is not None and kept.exists():
         entries = json.loads(kept.read_text())

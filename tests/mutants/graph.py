@@ -1,4 +1,5 @@
-"""Which tests import a module, and through how many others: read from the sources, without importing them."""
+"""Which tests import a module, and through how many others: read from the sources, without
+importing them."""
 
 import ast
 import re
@@ -50,12 +51,14 @@ class Imports:
         return {each for each in found if each in self.files} - {name}
 
     def _home(self, package: str, name: str) -> str:
-        """Return the module of a name that a package hands out: a submodule, or one imported on first use."""
+        """Return the module of a name that a package hands out: a submodule, or one imported on
+        first use."""
         inner = f"{package}.{name}"
         return inner if inner in self.files else self.homes.get(package, {}).get(name, package)
 
     def _named(self, text: str) -> set[str]:
-        """Return the modules that a text names: `a.b:attribute`, or all of `a.` where a format goes on."""
+        """Return the modules that a text names: `a.b:attribute`, or all of `a.` where a format goes
+        on."""
         name = text.split(":")[0]
         if not _DOTTED.fullmatch(name):
             return set()
@@ -64,7 +67,8 @@ class Imports:
         return {each for each in self.files if each.rpartition(".")[0] == name[:-1]}
 
     def distances(self, path: str) -> dict[str, int]:
-        """Return how far each test file is from the module at `path`: 0 if named after it, 1 if it imports it."""
+        """Return how far each test file is from the module at `path`: 0 if named after it, 1 if it
+        imports it."""
         target = next(name for name, file in self.files.items() if file == self.root / path)
         importers: dict[str, set[str]] = {}
         for name, imported in self.edges.items():
@@ -103,7 +107,8 @@ def _walk(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _lazy_names(tree: ast.Module) -> dict[str, str]:
-    """Return name -> module as a package tells type checkers; it imports them itself on first use."""
+    """Return name -> module as a package tells type checkers; it imports them itself on first
+    use."""
     return {
         alias.asname or alias.name: node.module
         for block in tree.body

@@ -93,4 +93,7 @@ def _place(site: Mapping[str, Any]) -> tuple[Any, ...]:
 def shown(site: Mapping[str, Any]) -> str:
     """Return a mutant in one line."""
     before, after = (" ".join(site[name].split())[:100] for name in ("before", "after"))
-    return f"{site['path']}:{site['line']}:{site['col']} {site['kind']}: {before} -> {after or 'nothing'}"
+    return (
+        f"{site['path']}:{site['line']}:{site['col']} {site['kind']}: "
+        f"{before} -> {after or 'nothing'}"
+    )

@@ -1,4 +1,5 @@
-"""Where a source can be broken, and how: one spot each, found in the syntax tree and spliced into the text."""
+"""Where a source can be broken, and how: one spot each, found in the syntax tree and spliced into
+the text."""
 
 import ast
 import io
@@ -152,7 +153,8 @@ class _Finder:
         )
 
     def token(self, start: int, end: int, symbol: str) -> tuple[int, int]:
-        """Find an operator of one or two words between two operands; comments are not looked into."""
+        """Find an operator of one or two words between two operands; comments are not looked
+        into."""
         words = symbol.split()
         inside = self.tokens[bisect_left(self.tokens, (start,)) : bisect_left(self.tokens, (end,))]
         for index in range(len(inside) - len(words) + 1):
@@ -315,7 +317,8 @@ class _Finder:
 
 
 def _has_value_already(target: ast.expr, value: ast.expr) -> bool:
-    """Tell whether what an assignment sets is an attribute, an element, or a name that the value is made of."""
+    """Tell whether what an assignment sets is an attribute, an element, or a name that the value is
+    made of."""
     if isinstance(target, ast.Name):
         names = (node.id for node in ast.walk(value) if isinstance(node, ast.Name))
         return target.id in names

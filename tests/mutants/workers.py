@@ -63,7 +63,8 @@ def _serve(bench: Bench, connection: Connection) -> None:
 
 
 def share_programs(benches: Sequence[Bench]) -> None:
-    """Give each worker what the others have compiled. They write apart: a half-written program breaks a reader."""
+    """Give each worker what the others have compiled. They write apart: a half-written program
+    breaks a reader."""
     programs = {path.name: path for bench in benches for path in bench.programs.iterdir()}
     for bench in benches:
         for name, path in programs.items():

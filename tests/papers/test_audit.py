@@ -71,7 +71,8 @@ def fedavg(loss, seed, effective=1.0):
 
 
 def story(theorem, figure, plain, fast):
-    """Return runs of Figure 5 with two and four nodes in which these are the last losses, up to a little noise."""
+    """Return runs of Figure 5 with two and four nodes in which these are the last losses, up to a
+    little noise."""
     runs = []
     for seed in range(SEEDS):
         noise = 1 + 0.002 * seed
@@ -108,7 +109,8 @@ def test_a_gain_that_is_the_steps_is_told_as_such():
 
 
 def test_a_gain_that_is_not_sure_is_not_explained_away():
-    """Draws that disagree leave open whether there is a gain; draws that agree on none leave nothing to explain."""
+    """Draws that disagree leave open whether there is a gain; draws that agree on none leave
+    nothing to explain."""
 
     def reading(*ours):
         sides = {"ours": ours, "other": (0.5,) * 3, "control": (0.3,) * 3}
@@ -312,7 +314,8 @@ def test_the_first_reach_is_between_records():
 
 
 def test_every_claim_is_well_formed_and_asks_for_runs_that_the_plan_has():
-    """At laptop and full size each reading finds at least one planned run on each side, but for CIFAR-10's grid."""
+    """At laptop and full size each reading finds at least one planned run on each side, but for
+    CIFAR-10's grid."""
     claims = XIE.claims()["claim"]
     names = [claim["name"] for claim in claims]
     assert len(set(names)) == len(names) >= 35
@@ -364,7 +367,8 @@ def test_what_lies_beyond_the_paper_asks_for_runs_that_its_plan_has(size):
 
 
 def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
-    """Nothing changes by itself; what FedAvg gains overturns readings; draws that one side lacks decide nothing."""
+    """Nothing changes by itself; what FedAvg gains overturns readings; draws that one side lacks
+    decide nothing."""
     before = story(**AS_MEASURED)
     ahead = story(**(AS_MEASURED | {"plain": 0.1}))
     torn = ahead._replace(runs=[f._replace(seed=f.seed + 9) if f.seed else f for f in ahead.runs])
@@ -384,7 +388,8 @@ def test_what_becomes_of_a_reading_is_told_by_the_draws_that_both_have():
 
 
 def test_a_reading_that_no_longer_fails_is_reopened_where_a_level_is_missing():
-    """Two nodes failed and four were never run: once two nodes no longer fail, what is left is open."""
+    """Two nodes failed and four were never run: once two nodes no longer fail, what is left is
+    open."""
 
     def without_four(plain):
         results = story(**(AS_MEASURED | {"plain": plain}))
@@ -425,7 +430,8 @@ def test_a_change_has_a_name_and_stands_out(was, now, kind):
     st.floats(0.01, 1.0), st.lists(st.floats(0.01, 5.0), min_size=2, max_size=9), st.integers(0, 8)
 )
 def test_a_trailing_mean_is_the_integral_over_the_window(part, losses, stall):
-    """Against quadrature of the broken line by a thousand points a piece; nothing is computed between two records."""
+    """Against quadrature of the broken line by a thousand points a piece; nothing is computed
+    between two records."""
     steps = np.arange(len(losses)) * 4.0
     steps[stall + 1 :] -= 4.0  # the record after the stall has no more gradients
     rows = [

@@ -1,4 +1,5 @@
-"""The figures of the paper's experiments: what a curve looks like, where it ends, how far it is drawn; intervals."""
+"""The figures of the paper's experiments: what a curve looks like, where it ends, how far it is
+drawn; intervals."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -138,7 +139,8 @@ def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
 
 @pytest.mark.parametrize("waiting", ["FedAvg that waits, Gamma", "FedAvg,"])
 def test_the_names_below_panels_do_not_meet(waiting):
-    """Three panels with as many names as Figure 6 has: in the larger size if they fit, in the smaller if not."""
+    """Three panels with as many names as Figure 6 has: in the larger size if they fit, in the
+    smaller if not."""
     names = [
         "Alg. 1, Gamma 5",
         "FedAvg",

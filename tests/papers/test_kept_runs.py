@@ -133,7 +133,8 @@ def test_a_folder_that_cannot_be_judged_is_told_why(tmp_path, name, text, messag
 
 @pytest.mark.parametrize("name", ["full", "laptop", "long", "laptop-long"])
 def test_the_verdicts_are_those_of_the_first_audit(name):
-    """Every verdict, reading and number on the kept runs is what it was when the runs were first judged."""
+    """Every verdict, reading and number on the kept runs is what it was when the runs were first
+    judged."""
     known = json.loads((Path(__file__).parents[1] / "data" / "verdicts.json").read_text())[name]
     found = {
         claim.name: [claim.verdict, [_numbers(each) for each in claim.readings]]
@@ -160,7 +161,8 @@ def _numbers(reading):
 
 
 def test_the_documents_tell_what_the_kept_runs_say():
-    """docs/reproduction.md has the verdicts of the metrics that are kept beside it, and README.md their score."""
+    """docs/reproduction.md has the verdicts of the metrics that are kept beside it, and README.md
+    their score."""
     docs = Path(__file__).parents[2] / "docs"
     text = (docs / "reproduction.md").read_text()
     rows = [line.replace("\\|", "/").strip("| ").split(" | ") for line in text.splitlines()]

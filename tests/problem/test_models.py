@@ -94,7 +94,8 @@ def test_the_cnn_has_the_papers_number_of_parameters(image, size):
 
 
 def test_the_cnn_is_a_direct_loop():
-    """One 8x8 image through convolutions, pools and normalisations written out as loops, float64."""
+    """One 8x8 image through convolutions, pools and normalisations written out as loops,
+    float64."""
     network = CNN((8, 8, 1), 10)
     w = network.init(jax.random.key(0))
     x = np.random.default_rng(5).normal(size=(1, 8, 8, 1)).astype(np.float32)
@@ -112,8 +113,10 @@ def test_the_cnn_is_a_direct_loop():
         return np.maximum(out, 0)
 
     def pool(image):
-        return np.array([[image[r : r + 2, c : c + 2].max(axis=(0, 1)) for c in range(0, image.shape[1], 2)]
-                         for r in range(0, image.shape[0], 2)])  # fmt: skip
+        rows, columns = range(0, image.shape[0], 2), range(0, image.shape[1], 2)
+        return np.array(
+            [[image[r : r + 2, c : c + 2].max(axis=(0, 1)) for c in columns] for r in rows]
+        )
 
     def normalise(image):
         squares = [

@@ -1,4 +1,5 @@
-"""The CNN through PyTorch's kernels is the CNN of JAX: gradients, mini-batches, penalties, padding, measures."""
+"""The CNN through PyTorch's kernels is the CNN of JAX: gradients, mini-batches, penalties, padding,
+measures."""
 
 import gc
 import weakref
@@ -38,7 +39,8 @@ def _on_two_cores_of_a_cpu():
 
 
 def images(height=8, width=12, channels=3, **options):
-    """Noise on the lower half of images over three nodes of unequal size: the black half makes equal maxima."""
+    """Noise on the lower half of images over three nodes of unequal size: the black half makes
+    equal maxima."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(sum(SIZES), height, width, channels)).astype(np.float32)
     x[:, : height // 2] = 0.0
@@ -58,8 +60,8 @@ def keys(step=0):
 def assert_same_gradient(problem, got, expected):
     """Hold to 1e-5 of the largest entry of each tensor.
 
-    Rounding may move a sample across a kink of ReLU or a maximum, and then the two differ by that sample's share;
-    the seeds of these tests have none so close.
+    Rounding may move a sample across a kink of ReLU or a maximum, and then the two differ by that
+    sample's share; the seeds of these tests have none so close.
     """
     np.testing.assert_allclose(got[0], expected[0], rtol=1e-5)
     for cut in problem.model.layout.segments.values():

@@ -140,7 +140,8 @@ def test_dirichlet_skews_more_as_the_concentration_falls():
 
 
 def test_dirichlet_shares_have_the_variance_of_the_distribution():
-    # The share of one label at one node is Beta(a, a (N - 1)): mean 1/N, variance (N - 1)/(N^2 (N a + 1)).
+    # The share of one label at one node is Beta(a, a (N - 1)): mean 1/N, variance (N - 1)/(N^2 (N
+    # a + 1)).
     nodes, concentration, num_labels = 4, 0.5, 3000
     labels = np.repeat(np.arange(num_labels), 100)
 

@@ -93,8 +93,9 @@ def test_mini_batches_are_unbiased_and_never_padding(uneven):
     expected = np.asarray(full.gradients(v, keys(4))[1])
     seen = error > 1e-9  # a pixel that is black in every sample has no gradient and no error
     z = (grads.mean(axis=0) - expected)[seen] / error[seen]
-    # near 1 on average, but pixels of one image move together: about forty independent directions in all. Padding in a
-    # batch, or a sample never drawn, is a bias that does not shrink with the draws: tens of standard errors
+    # near 1 on average, but pixels of one image move together: about forty independent directions
+    # in all. Padding in a batch, or a sample never drawn, is a bias that does not shrink with the
+    # draws: tens of standard errors
     assert 0.4 < np.mean(z**2) < 2.5
     assert np.abs(z).max() < 8
     assert np.abs(expected[~seen]).max() < 1e-9
@@ -136,7 +137,8 @@ def test_the_known_optimum_is_one(x64, data):
 
     _, grads = problem.gradients(w, keys(5))
 
-    # the samples are float32, so the optimum of their float64 values is met to float32 accuracy only
+    # the samples are float32, so the optimum of their float64 values is met to float32 accuracy
+    # only
     assert np.abs(np.asarray(problem.share) @ np.asarray(grads)).max() < 1e-6
     assert float(problem.evaluate(w[0]).optimum_distance) == 0.0
 

@@ -1,4 +1,5 @@
-"""Projections against their definition: the nearest point of the set, checked by an independent solver."""
+"""Projections against their definition: the nearest point of the set, checked by an independent
+solver."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,8 @@ def test_a_projection_lands_inside_once_and_for_all(ball, order, w, radius):
     np.testing.assert_allclose(project(jnp.asarray(y, jnp.float32), STEP), y, rtol=1e-4, atol=1e-5)
     if np.linalg.norm(w.astype(float), order) <= radius * (1 - 1e-6):
         np.testing.assert_array_equal(y, w)
-    else:  # nearest point of a convex set: the step back makes an obtuse angle with every way into the set
+    # nearest point of a convex set: the step back makes an obtuse angle with every way into the set
+    else:
         inside = np.eye(len(w)) * radius
         for vertex in [*inside, *-inside]:
             assert (w - y) @ (vertex - y) <= 1e-3 * radius * max(1.0, np.abs(w).max())

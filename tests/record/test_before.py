@@ -1,7 +1,7 @@
 """Folders that version 0.1.0 left, before `record` owned them, still open.
 
-`before.tar.xz` holds `run/`, interrupted in the third of its four runs at slot 10 of 20, and `sweep/`, a finished
-sweep of four jobs: softmax on sixty digits, three nodes, two seeds.
+`before.tar.xz` holds `run/`, interrupted in the third of its four runs at slot 10 of 20, and
+`sweep/`, a finished sweep of four jobs: softmax on sixty digits, three nodes, two seeds.
 """
 
 import tarfile
@@ -53,7 +53,8 @@ def test_an_interrupted_run_opens_as_it_stands(before):
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint_as_if_never_interrupted(before, tmp_path):
-    """To the bit where this machine computes the rows before the checkpoint to the bit; else to rounding."""
+    """To the bit where this machine computes the rows before the checkpoint to the bit; else to
+    rounding."""
     folder = RunFolder.open(before / "run")
     comparison = resolve(read(folder.configuration()))
     assert to_toml(comparison) == folder.config.read_text()

@@ -1,4 +1,5 @@
-"""The folder of a cluster: how a node stands by its health file, its process and the clock, for all who look."""
+"""The folder of a cluster: how a node stands by its health file, its process and the clock, for all
+who look."""
 
 import json
 import os

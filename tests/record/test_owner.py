@@ -57,7 +57,8 @@ OTHER_MEANINGS = {
 
 
 def spelt(tree: ast.AST) -> set[str]:
-    """Return the names of files, folders and statuses that a module spells; docstrings and sentences do not count."""
+    """Return the names of files, folders and statuses that a module spells; docstrings and
+    sentences do not count."""
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     found = set()
     for node in ast.walk(tree):

@@ -1,10 +1,12 @@
-"""Plain NumPy re-tellings, float64, by the equations alone: no JAX, nothing imported from the package."""
+"""Plain NumPy re-tellings, float64, by the equations alone: no JAX, nothing imported from the
+package."""
 
 import numpy as np
 
 
 def softmax_gradient(w, x, y, classes=10, l2=0.0):
-    """Return loss and gradient of softmax regression; w is the kernel (class, feature), then the bias (class)."""
+    """Return loss and gradient of softmax regression; w is the kernel (class, feature), then the
+    bias (class)."""
     x = np.asarray(x.reshape(len(x), -1), np.float64)  # no copy if it is float64 already
     kernel, bias = w[:-classes].reshape(classes, -1), w[-classes:]
     scores = x @ kernel.T + bias
@@ -30,9 +32,12 @@ def descend(gradient, w, step, steps):
 
 
 def share_asynchronously(gradients, w0, alpha, held, step, scale):
-    """Algorithm 1 along tau = held[t, i, j], keeping every w_j(t) that ever was: returns w (slot + 1, node, d).
+    """Algorithm 1 along tau = held[t, i, j], keeping every w_j(t) that ever was.
 
-    v_i(t) = sum_j alpha_j w_j(tau_ij(t)), tau_ii = t;  w_i(t+1) = w_i(t) - step scale_i grad F_i(v_i(t))
+    Returns w (slot + 1, node, d).
+
+    v_i(t) = sum_j alpha_j w_j(tau_ij(t)), tau_ii = t
+    w_i(t+1) = w_i(t) - step scale_i grad F_i(v_i(t))
     """
     nodes = len(alpha)
     history = [np.tile(w0, (nodes, 1))]

@@ -19,7 +19,8 @@ def make_nodes(problem, algorithm, seed):
 
 
 def play(problem, timeline, algorithm, seed=0):
-    """Return the nodes' parameters and the server's model (None between peers) at the end of the timeline."""
+    """Return the nodes' parameters and the server's model (None between peers) at the end of the
+    timeline."""
     nodes = make_nodes(problem, algorithm, seed)
     if isinstance(timeline, PeerTimeline):
         _play_peers(nodes, timeline)

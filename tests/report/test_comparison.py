@@ -1,4 +1,5 @@
-"""The table of arms: paired differences by their textbook formula, winners, ties, and three ways to print it."""
+"""The table of arms: paired differences by their textbook formula, winners, ties, and three ways to
+print it."""
 
 import re
 
@@ -15,7 +16,8 @@ NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)
 
 
 def arms(**values):
-    """Return arms whose runs end at the given losses, seed by seed; halfway they stand at twice that."""
+    """Return arms whose runs end at the given losses, seed by seed; halfway they stand at twice
+    that."""
     return {
         name: {
             seed: Run(
@@ -50,7 +52,8 @@ def test_differences_are_those_of_a_paired_t_test(pairs):
 
 
 def test_pairing_finds_what_the_arms_own_intervals_hide():
-    """Seeds that differ by 10 and arms that differ by 0.1: the arms' intervals overlap, the difference is plain."""
+    """Seeds that differ by 10 and arms that differ by 0.1: the arms' intervals overlap, the
+    difference is plain."""
     base = np.array([0.0, 10.0, 20.0, 30.0])
     found = compare_arms(
         arms(low=base, high=base + 0.1 + 0.01 * np.array([1, -1, 1, -1])), ["train_loss"]

@@ -13,8 +13,10 @@ from folkman.report.tables import final_table
 def runs(values, label="a"):
     return [
         Run("async_sharing", label, seed, [
-            {"slots": s, "seconds": 2.0 * s, "gradients": s, "rounds": s, "bits": s, "train_loss": v,
-             "test_accuracy": float("nan"), "optimum_distance": float("nan"), "mean_age": 0.0, "kappa": 1.0}
+            {"slots": s, "seconds": 2.0 * s, "gradients": s, "rounds": s, "bits": s,
+             "train_loss": v,
+             "test_accuracy": float("nan"), "optimum_distance": float("nan"), "mean_age": 0.0,
+             "kappa": 1.0}
             for s, v in enumerate(row)], "finished")
         for seed, row in enumerate(values)
     ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""The list of methods: every one has a paper, its formulas are its prices, its citation can be parsed."""
+"""The list of methods: every one has a paper, its formulas are its prices, its citation can be
+parsed."""
 
 import json
 import re

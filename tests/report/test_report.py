@@ -1,4 +1,5 @@
-"""The report stands alone: well-formed, nothing fetched, nothing executed, whatever a folder holds."""
+"""The report stands alone: well-formed, nothing fetched, nothing executed, whatever a folder
+holds."""
 
 import json
 import re
@@ -164,7 +165,8 @@ def make_sweep(root, *, state="finished", format_=1):
             key = f"{gamma}{seed}" * 5
             failed = (gamma, seed) == (8, 1)
             jobs.append({
-                "key": key, "folder": f"jobs/{key}", "arm": f"Algorithm 1, gamma={gamma}", "algorithm": "async_sharing",
+                "key": key, "folder": f"jobs/{key}", "arm": f"Algorithm 1, gamma={gamma}",
+                "algorithm": "async_sharing",
                 "label": "Algorithm 1", "seed": seed, "settings": {"network.gamma": gamma},
                 "state": "failed" if failed else "finished", "message": "no data" if failed else "",
                 "seconds": 1.5, "rss_mb": 300.0, "worker": "host:1",
@@ -172,12 +174,18 @@ def make_sweep(root, *, state="finished", format_=1):
             (root / "jobs" / key).mkdir(parents=True)
             (root / "jobs" / key / "job.log").write_text("reading\nerror: <no data>\n")
             for slot in range(0 if failed else 5):
-                rows.append({"arm": jobs[-1]["arm"], "network.gamma": gamma, "algorithm": "async_sharing", "label": "A",
-                             "seed": seed, "job": key, "slots": slot, "seconds": slot, "gradients": slot, "bits": slot,
-                             "rounds": slot, "train_loss": gamma / (1 + slot) + seed / 10, "test_accuracy": 0.5,
-                             "optimum_distance": None, "mean_age": 1.0, "kappa": 1.0, "consensus": 0.1})  # fmt: skip
-    index = {"format": format_, "name": "delays", "axes": ["network.gamma"], "metrics": ["train_loss"], "state": state,
-             "workers": [{"worker": "host:1", "jobs": 4, "rss_mb": 300.0, "peak_mb": 310.0}], "jobs": jobs}  # fmt: skip
+                rows.append({"arm": jobs[-1]["arm"], "network.gamma": gamma,
+                             "algorithm": "async_sharing", "label": "A",
+                             "seed": seed, "job": key, "slots": slot, "seconds": slot,
+                             "gradients": slot, "bits": slot,
+                             "rounds": slot, "train_loss": gamma / (1 + slot) + seed / 10,
+                             "test_accuracy": 0.5,
+                             "optimum_distance": None, "mean_age": 1.0, "kappa": 1.0,
+                             "consensus": 0.1})  # fmt: skip
+    index = {"format": format_, "name": "delays", "axes": ["network.gamma"],
+             "metrics": ["train_loss"], "state": state,
+             "workers": [{"worker": "host:1", "jobs": 4, "rss_mb": 300.0, "peak_mb": 310.0}],
+             "jobs": jobs}  # fmt: skip
     (root / "index.json").write_text(json.dumps(index))
     (root / "sweep.toml").write_text("[grid]\n'network.gamma' = [2, 8]\n")
     pq.write_table(pa.Table.from_pylist(rows), root / "results.parquet")
@@ -200,7 +208,8 @@ def test_a_sweep_shows_arms_axes_and_failures(tmp_path):
 def test_every_job_gets_its_report_once_and_the_sweeps_links_to_it(
     radio_folder, tmp_path, monkeypatch, capsys
 ):
-    """Three jobs ended: one is damaged and told, two are written; the second time only what ended since."""
+    """Three jobs ended: one is damaged and told, two are written; the second time only what ended
+    since."""
     from folkman.cli import main
 
     root = make_sweep(tmp_path)

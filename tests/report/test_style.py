@@ -1,4 +1,5 @@
-"""Figures for a paper: the width of a column, fonts that a submission accepts, labels with units, no lost words."""
+"""Figures for a paper: the width of a column, fonts that a submission accepts, labels with units,
+no lost words."""
 
 import re
 import sys
@@ -69,7 +70,8 @@ def test_wrong_words_are_answered_with_the_right_ones(
 
 
 def test_the_colours_differ_for_every_colour_vision():
-    """Machado et al. 2009 at full severity: the first six, in Lab, stay apart under all three dichromacies."""
+    """Machado et al. 2009 at full severity: the first six, in Lab, stay apart under all three
+    dichromacies."""
     dichromat = {
         "protan": [
             [0.152286, 1.052583, -0.204868],

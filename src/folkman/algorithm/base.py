@@ -24,20 +24,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float, Int
 
-from folkman.algorithm.travel import Broadcast, Travel
+from folkman.algorithm.travel import Broadcast, State, Travel
 
 if TYPE_CHECKING:
     from folkman.algorithm.method import Recipe
 
 __all__ = ["Algorithm", "Assumption", "Declares", "Inbox", "Place", "Price", "Prices", "State"]
-
-State: TypeAlias = Any  # a NamedTuple of arrays
 
 
 class Assumption(Enum):
@@ -51,7 +50,7 @@ class Assumption(Enum):
 class Place(NamedTuple):
     """Who a node is, told once at its start."""
 
-    node: Array  # () its number
+    node: Int[Array, ""]  # its number
     num_nodes: int
     key: Array  # of its own draws at the start
 
@@ -69,22 +68,22 @@ class Inbox:
     neighbour j's is. A weight of 0 hides a neighbour, and the node itself has weight 0 here.
     """
 
-    store: Array  # (row, message) payloads
-    row: Array  # (nbr,) row of the held payload of each neighbour
-    weight: Array  # (nbr,) alpha_j, or the mixing weight w_ij
-    own_weight: Array  # () alpha_i, or w_ii
-    heard: Array  # (nbr,) bool: did a new one arrive since the last slot?
-    age: Array  # (nbr,) slots since the payload was formed
-    finite: Array  # (nbr,) bool: False where the payload was not finite, and is zeros here
-    coming: Array | None = None  # (nbr,) bool: on its way, where the carrier can tell
+    store: Float[Array, "row message"]  # payloads
+    row: Int[Array, " nbr"]  # row of the held payload of each neighbour
+    weight: Float[Array, " nbr"]  # alpha_j, or the mixing weight w_ij
+    own_weight: Float[Array, ""]  # alpha_i, or w_ii
+    heard: Bool[Array, " nbr"]  # did a new one arrive since the last slot?
+    age: Int[Array, " nbr"]  # slots since the payload was formed
+    finite: Bool[Array, " nbr"]  # False where the payload was not finite, and is zeros here
+    coming: Bool[Array, " nbr"] | None = None  # on its way, where the carrier can tell
 
-    def mix(self, weights: Array | None = None) -> Array:
+    def mix(self, weights: Float[Array, " nbr"] | None = None) -> Float[Array, " message"]:
         """Return sum_j weights_j x_j over the held payloads x_j; None: the inbox's own weights."""
         weights = self.weight if weights is None else weights
         row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
         return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits
 
-    def payload(self, nbr: int | Array) -> Array:
+    def payload(self, nbr: int | Int[Array, ""]) -> Float[Array, " message"]:
         """Return the payload held of one neighbour."""
         return self.store[self.row[nbr]]
 
@@ -152,14 +151,14 @@ class Algorithm:
         return id(self) if self.recipe is None else hash(self.recipe)
 
 
-def _parts(algorithm: Algorithm) -> tuple[tuple[Any, ...], Any]:
+def _parts(algorithm: Algorithm) -> "tuple[tuple[object, ...], Algorithm | Recipe]":
     """Return the numbers of an algorithm, and what is fixed in a program that runs it."""
     if algorithm.recipe is None:
         return (), algorithm
     return algorithm.recipe.numbers, algorithm.recipe.without_numbers()
 
 
-def _joined(fixed: Any, numbers: tuple[Any, ...]) -> Algorithm:
+def _joined(fixed: "Algorithm | Recipe", numbers: tuple[object, ...]) -> Algorithm:
     return fixed if isinstance(fixed, Algorithm) else fixed.build(numbers)
 
 

@@ -15,13 +15,13 @@ method meant is this one.
     of Deep Networks from Decentralized Data. AISTATS 2017. arXiv:1602.05629
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
+from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -45,7 +45,7 @@ class FedAvgState(NamedTuple):
     """What a node remembers."""
 
     params: Array  # (d,) w_i
-    optimizer: Any  # state of the local optimiser, fresh in each round
+    optimizer: State  # state of the local optimiser, fresh in each round
     steps: Array  # () local steps done in this round
     updates: Array  # () updates done in all
 

@@ -34,15 +34,15 @@ class Recipe(NamedTuple):
     """How an algorithm was built: equal recipes make equal algorithms."""
 
     builder: Callable[..., Algorithm]
-    fixed: tuple[tuple[str, Any], ...]  # options by name
+    fixed: tuple[tuple[str, object], ...]  # options by name
     named: tuple[str, ...]  # the options that are numbers
-    numbers: tuple[Any, ...]
+    numbers: tuple[object, ...]
 
     def without_numbers(self) -> "Recipe":
         """Return what programs have in common that differ in numbers alone."""
         return self._replace(numbers=())
 
-    def build(self, numbers: tuple[Any, ...]) -> Algorithm:
+    def build(self, numbers: tuple[object, ...]) -> Algorithm:
         """Build the algorithm anew with other numbers, traced ones too."""
         options = dict(self.fixed) | dict(zip(self.named, numbers, strict=True))
         return _remembered(self.builder(**options), self._replace(numbers=tuple(numbers)))
@@ -55,14 +55,14 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     signature = inspect.Signature(parameters, return_annotation=Algorithm)
     named = tuple(each.name for each in parameters if TRACED in _extras(each.annotation))
 
-    def grouped(**given: Any) -> Algorithm:
+    def grouped(**given: object) -> Algorithm:
         options = dict(given)
         for name, kind in groups.items():
             options[name] = kind(**{field: options.pop(field) for field in kind._fields})
         return builder(**options)
 
     @wraps(builder)
-    def build(*args: Any, **kwargs: Any) -> Algorithm:
+    def build(*args: object, **kwargs: object) -> Algorithm:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         options = dict(bound.arguments)
@@ -97,13 +97,13 @@ def _flat(
     return found, groups
 
 
-def _extras(annotation: Any) -> tuple[Any, ...]:
+def _extras(annotation: object) -> tuple[object, ...]:
     """Return what is annotated to a type, or to one of the types of a union."""
     own = getattr(annotation, "__metadata__", ())
     return own + tuple(extra for part in get_args(annotation) for extra in _extras(part))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     """Return a whole number, or one of NumPy's, as a float: all are then one program."""
     return float(value) if isinstance(value, int | float | np.number) else value
 

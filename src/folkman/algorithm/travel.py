@@ -21,7 +21,7 @@ from jax import Array
 if TYPE_CHECKING:
     from folkman.algorithm.base import Inbox, Price
 
-__all__ = ["Broadcast", "Mixing", "Rounds", "Server", "Star", "Travel"]
+__all__ = ["Broadcast", "Mixing", "Rounds", "Server", "Star", "State", "Travel"]
 
 State: TypeAlias = Any  # a NamedTuple of arrays
 

@@ -75,7 +75,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
-    help="Decentralized federated learning with asynchronous parameter sharing: simulate, compare, plot.",
+    help=(
+        "Decentralized federated learning with asynchronous parameter sharing: "
+        "simulate, compare, plot."
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, options, messages, tables, one progress bar, and how a command ends.
+"""What the commands share: exit codes, options, messages, tables, a progress bar, how they end.
 
 Nothing heavy is imported here, and no other folder of folkman: `folkman --help` answers at once.
 """
@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 WRONG_INPUT, DIVERGED, DISK, FAILED, INTERRUPTED = 2, 3, 4, 5, 130
-"""Exit codes: wrong input; a run diverged; the disk refused; a job failed; interrupted, and can be resumed."""
+"""Exit codes: wrong input; a run diverged; the disk refused; a job failed; interrupted, and can be
+resumed."""
 
 
 def _known(names: list[str] | None) -> list[str] | None:
@@ -124,7 +125,9 @@ class Update(Protocol):
 
 @contextmanager
 def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
-    """Yield `show(done, doing, line)`: a bar on a terminal, plain lines elsewhere, both with the time left.
+    """Yield `show(done, doing, line)`: a bar on a terminal, plain lines elsewhere.
+
+    Both show the time left.
 
     `done` counts units (slots, runs, jobs) from 0 to `total`, and may be a fraction; what an
     earlier call did is given at the start. `doing` stands beside the bar. `line` is printed where
@@ -170,7 +173,10 @@ def _bar(unit: str) -> "Progress":
 
 
 def time_left(seconds: float | None) -> str:
-    """Return a duration in words: "90 s left", "12 min left", "3.5 h left"; nothing if it is not known."""
+    """Return a duration in words: "90 s left", "12 min left", "3.5 h left".
+
+    Nothing if it is not known.
+    """
     if seconds is None:
         return ""
     whole = round(seconds)

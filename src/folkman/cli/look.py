@@ -36,7 +36,10 @@ def plot(
     ] = None,
     colour: Annotated[str | None, typer.Option(help="Of a map: sinr, age or disagreement.")] = None,
 ) -> None:
-    """Draw a metric against an axis, with mean and 95 % interval over seeds; or what one run's network did."""
+    """Draw a metric against an axis, or what one run's network did.
+
+    Curves have the mean and the 95 % interval over seeds.
+    """
     from folkman.checks import nearest
     from folkman.record.folder import RunFolder
     from folkman.record.table import arms_of

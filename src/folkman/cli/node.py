@@ -25,7 +25,10 @@ def node(
         bool, typer.Option("--json", help="With --check: print one JSON object.")
     ] = False,
 ) -> None:
-    """Run one node until it is done or stopped by a signal. Logs are JSON lines on standard error."""
+    """Run one node until it is done or stopped by a signal.
+
+    Logs are JSON lines on standard error.
+    """
     if check:
         from folkman.runtime.preview import preview, sentences
 

@@ -86,7 +86,10 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a paper's experiments at a chosen size, most important first, and draw its figures; resumes by itself."""
+    """Run a paper's experiments at a chosen size, most important first, and draw its figures.
+
+    Resumes by itself.
+    """
     from folkman.papers.paper import find
 
     known = find(paper)
@@ -168,7 +171,8 @@ def _missing(made: "Made") -> Iterator[str]:
         where = f"{', '.join(job['figures'])} ({job['variant']})"
         counts[where] = counts.get(where, 0) + 1
     why = made.batch.stopped or made.batch.disk or "jobs failed"
-    yield f"stopped: {why}; {len(made.missing)} runs are missing, the same command goes on with them:"
+    missing = f"{len(made.missing)} runs are missing"
+    yield f"stopped: {why}; {missing}, the same command goes on with them:"
     yield from (f"  {where}: {count}" for where, count in counts.items())
 
 
@@ -212,13 +216,13 @@ def audit(
     against: Annotated[
         Path | None,
         typer.Option(
-            help="Other, say shorter, runs: tell what becomes of every reading, by the draws that both have."
+            help="Other, say shorter, runs: what becomes of every reading, by the draws of both."
         ),
     ] = None,
     window: Annotated[
         float | None,
         typer.Option(
-            help="Judge by means over this last part of the gradients, 0.25 say, not by the last value."
+            help="Judge by means over this last part of the gradients, say 0.25, not the end."
         ),
     ] = None,
     paper: Annotated[
@@ -229,7 +233,7 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge every claim of a paper by these runs: the test, the verdict, the effect and its interval."""
+    """Judge every claim of a paper by these runs: test, verdict, effect and its interval."""
     from folkman.files import write_whole
     from folkman.papers.audit import judge, reconsider
     from folkman.report import paper as page

@@ -40,7 +40,7 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
         Path | None, typer.Option("--plot", help="Draw a map here, and ages beside it.")
     ] = None,
 ) -> None:
-    """Plan a cell before any learning: who hears whom, how long transfers take, how old copies get."""
+    """Plan a cell before any learning: who hears whom, how long transfers take, copies' ages."""
     from folkman.experiment.survey import Question, survey
     from folkman.radio.planning import Drops
     from folkman.report.cells import draw_ages, draw_map, print_survey

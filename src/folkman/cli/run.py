@@ -33,7 +33,10 @@ def run(
     track: Track = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare algorithms over seeds on the same draws; ends in a table, figures and a run folder."""
+    """Compare algorithms over seeds on the same draws.
+
+    Ends in a table, figures and a run folder.
+    """
     with common.ending_at_once():
         from folkman.experiment.run import prepare_run
 

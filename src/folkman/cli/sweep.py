@@ -84,7 +84,10 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a configuration at many settings, each under the same seeds; what is finished is never run again."""
+    """Run a configuration at many settings, each under the same seeds.
+
+    What is finished is never run again.
+    """
     from folkman.experiment.sweep import prepare_sweep, resume_sweep
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
@@ -134,7 +137,10 @@ def ending_on_term() -> Iterator[None]:
 
 @contextmanager
 def job_progress(in_all: int) -> "Iterator[Watch]":
-    """Yield a watcher of jobs: a bar on a terminal, a plain line per job elsewhere; both with the time left."""
+    """Yield a watcher of jobs: a bar on a terminal, a plain line per job elsewhere.
+
+    Both with the time left.
+    """
     with common.progress(in_all, "jobs") as show:
 
         def watch(told: "Progress") -> None:
@@ -150,7 +156,10 @@ def job_progress(in_all: int) -> "Iterator[Watch]":
 
 
 def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: bool) -> None:
-    """Tell how it went: memory, failures with their logs, the table; jobs get pages from so many processes, or none."""
+    """Return how it went: memory, failures with their logs, the table.
+
+    Jobs get pages from so many processes, or none.
+    """
     place = stream(quiet=quiet)
     grown = [job["rss_mb"] for job in batch.jobs if job["rss_mb"]]
     memory = f"; memory of a worker {min(grown):.0f} to {max(grown):.0f} MB" if grown else ""
@@ -180,12 +189,16 @@ def tell_failed(batch: "Batch", folder: "SweepFolder", again: str) -> None:
         say(f"{len(failed)} of {len(batch.jobs)} jobs failed; run them again: {again}")
     for job in failed:
         say(
-            f"  {job['arm']}, seed {job['seed']}: {job['message']}\n    {job_folder(folder, job).log}"
+            f"  {job['arm']}, seed {job['seed']}: "
+            f"{job['message']}\n    {job_folder(folder, job).log}"
         )
 
 
 def write_pages(folder: "SweepFolder", page_makers: int, place: TextIO) -> None:
-    """Write report.html, first those of the jobs if asked for; a page that cannot be drawn costs no results."""
+    """Write report.html, first those of the jobs if asked for.
+
+    A page that cannot be drawn costs no results.
+    """
     from folkman.report.write import write_job_reports, write_report
 
     try:

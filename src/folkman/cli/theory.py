@@ -59,7 +59,10 @@ def bound(
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
-    """Check the convergence theory on the runs of Algorithm 1 in a folder; what it lacks is run again."""
+    """Check the convergence theory on the runs of Algorithm 1 in a folder.
+
+    What it lacks is run again.
+    """
     from folkman.experiment.theory import examine
     from folkman.report.figures import check_target, save
     from folkman.report.theory import bound_table, draw_bounds, efficiency_table
@@ -95,7 +98,10 @@ def step(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose a stable step for Algorithm 1 from the curvature of the losses and the ages of the network."""
+    """Propose a stable step for Algorithm 1.
+
+    It follows from the curvature of the losses and the ages of the network.
+    """
     from folkman.config.comparison import resolve
     from folkman.config.text import gather
     from folkman.experiment.theory import advise_steps

@@ -1,1 +1,4 @@
-"""From text to a checked comparison, and from there to problems, networks and algorithms: no engine."""
+"""From text to a checked comparison, and from there to problems, networks and algorithms.
+
+No engine is involved.
+"""

@@ -1,4 +1,4 @@
-"""From a checked comparison to what it is made of: the problem of a seed, the networks, the algorithms.
+"""From a checked comparison to its parts: the problem of a seed, the networks, the algorithms.
 
 Simulations and device nodes are built by the same functions. A builder, built in or one's own,
 takes what it asks for by the name of a parameter. Such a parameter is never an option of its table:
@@ -35,7 +35,10 @@ __all__ = [
 
 
 def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
-    """Load, split and model the data of a comparison under one seed; `prepare` as in `make_problem`."""
+    """Load, split and model the data of a comparison under one seed.
+
+    `prepare` as in `make_problem`.
+    """
     tables = comparison
     full = CHOICES["data"].build(tables.data, **_always(tables, seed))
     samples = shorten(full, tables.data["train_size"], tables.data["test_size"])
@@ -79,7 +82,7 @@ def model_problem(
 
 
 def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
-    """Return T: as given, or by the latency law for the node with the most samples in a gradient."""
+    """Return T: as given, or by the latency law for the node with the largest gradient batch."""
     law = comparison.slot_s
     if isinstance(law, float | int):
         return float(law)
@@ -102,7 +105,10 @@ def pairs(
 def pair(
     comparison: Comparison, problem: Learnable, number: int, seed: int | None = None
 ) -> tuple[Algorithm, Network]:
-    """Build one algorithm of a comparison, counted from 0, with its network, under a seed; default the first."""
+    """Build one algorithm of a comparison, counted from 0, with its network, under a seed.
+
+    Default the first.
+    """
     table = comparison.algorithm[number]
     given = _always(comparison, comparison.seeds[0] if seed is None else seed)
     given["slot_s"] = slot_seconds(comparison, problem)

@@ -30,12 +30,12 @@ class ConfigError(ValueError):
 
 
 class Choice(NamedTuple):
-    """One kind of table: its builders, what the experiment hands them, and keys that all of them take."""
+    """One kind of table: its builders, what the experiment gives them, and the keys of all."""
 
     table: str
     builders: Mapping[str, plugins.Builder]
     given: frozenset[str]  # parameters that come from elsewhere, never from the table
-    common: Mapping[str, tuple[Any, Any]] = {}  # key -> (type, default)
+    common: Mapping[str, tuple[object, object]] = {}  # key -> (type, default)
 
     def resolve(self, raw: object, where: str | None = None) -> Json:
         """Return the table with every default filled in, or raise `ConfigError`."""
@@ -69,7 +69,7 @@ class Choice(NamedTuple):
         except ValueError as error:
             raise ConfigError(f"[{where}] {error}") from None
 
-    def options(self, name: str) -> dict[str, tuple[Any, Any]]:
+    def options(self, name: str) -> dict[str, tuple[object, object]]:
         """Return the options of a builder: key -> (type, default); any type if it names none."""
         try:
             hints = get_type_hints(self._builder(name))
@@ -98,7 +98,7 @@ class Choice(NamedTuple):
             key for key, each in found if key in self.given and each.default is each.empty
         )
 
-    def build(self, table: Table, **given: Any) -> Any:
+    def build(self, table: Table, **given: object) -> Any:
         """Call the builder with the table's options and those of `given` that it takes."""
         name, takes = table["name"], self.takes(table["name"])
         options = {
@@ -146,7 +146,10 @@ def describe(error: ValidationError, where: str) -> str:
     )
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
-    return f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; got {first['input']!r}"
+    return (
+        f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; "
+        f"got {first['input']!r}"
+    )
 
 
 Check: TypeAlias = Callable[[object, Table], str]

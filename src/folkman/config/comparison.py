@@ -1,4 +1,6 @@
-"""The configuration of a comparison: one TOML file, overrides, defaults, all checked before anything runs.
+"""The configuration of a comparison: one TOML file, overrides, defaults.
+
+All of it is checked before anything runs.
 
     slots = 300
     seeds = [0, 1, 2]
@@ -77,7 +79,10 @@ LONGEST_LABEL = 80
 
 
 class Latency(BaseModel):
-    """The seconds of a slot by the training-latency law: T(D) = base_s + per_sample_s max(D - threshold, 0)."""
+    """The seconds of a slot by the training-latency law.
+
+    T(D) = base_s + per_sample_s max(D - threshold, 0).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -183,7 +188,10 @@ def _with_radio(raw: Table) -> Table:
 
 
 def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
-    """Resolve each algorithm and give each its own label; its own network, if of the same name, starts from `base`."""
+    """Resolve each algorithm and give each its own label.
+
+    Its own network, if of the same name, starts from `base`.
+    """
     found = [
         CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)
     ]

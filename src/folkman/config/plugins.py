@@ -174,7 +174,10 @@ def load(name: str, kind: str) -> Plugin:
 
 
 def import_file(path: Path) -> tuple[ModuleType, dict[str, str]]:
-    """Import a file of own code as it is now; return it with the digests of its files, or raise `ValueError`."""
+    """Import a file of own code as it is now.
+
+    Return it with the digests of its files, or raise `ValueError`.
+    """
     module, folder, files = _from_file(str(path.resolve()))
     return module, {str(folder / name): _digest(content) for name, content in files.items()}
 
@@ -238,7 +241,7 @@ def _from_file(place: str) -> _Source:
     with _importable(folder):
         sys.modules[name] = module
         try:
-            exec(compile(content, place, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - what is asked for
+            exec(compile(content, place, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise ValueError(

@@ -77,7 +77,9 @@ def gather(
 
 
 def override(raw: Table, settings: Sequence[str]) -> Json:
-    """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh; `algorithm.0.step` counts from 0.
+    """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh.
+
+    `algorithm.0.step` counts from 0.
 
     A file of own code in a setting is looked up in the working directory.
     """
@@ -92,14 +94,17 @@ def override(raw: Table, settings: Sequence[str]) -> Json:
 
 
 def put(raw: Table, values: Table) -> Json:
-    """Apply values by dotted key, as `override` does with settings; names first, as they start a table afresh."""
+    """Apply values by dotted key, as `override` does with settings.
+
+    Names first, as they start a table afresh.
+    """
     tables: Json = deepcopy(dict(raw))
     for path in sorted(values, key=lambda path: not path.endswith(".name")):
         _put(tables, path.split("."), deepcopy(values[path]), path)
     return tables
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> object:
     """Read a value as TOML does; bare words are strings."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

@@ -1,4 +1,7 @@
-"""The web application: one page, its parts, a stream of events, and the scenes of runs. Everything is read-only."""
+"""The web application: one page, its parts, a stream of events, and the scenes of runs.
+
+Everything is read-only.
+"""
 
 import hmac
 import json

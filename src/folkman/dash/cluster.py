@@ -1,4 +1,4 @@
-"""What the live page knows of a real cluster: the nodes' health files, and what their logs say went wrong.
+"""What the live page knows of a real cluster: the nodes' health files and the errors in their logs.
 
 Nodes are watched by their files alone (`folkman.record.cluster`).
 """

@@ -18,7 +18,8 @@ MOST_POINTS, LEAST_POINTS = 1500, 50
 MOST_KEPT = 20_000
 """Rows of one run that the page's server remembers; of more, every second is let go."""
 CHECK_S = 1.0
-"""Seconds between two looks at files that change rarely: parts, and whether the process still lives."""
+"""Seconds between two looks at files that change rarely: parts, and whether the process still
+lives."""
 
 
 class Watched:

@@ -1,4 +1,4 @@
-"""Serving the live page: on loopback to this machine alone, anywhere else only to who brings a token."""
+"""Serving the live page: on loopback to this machine alone, elsewhere only with a token."""
 
 import secrets
 import socket
@@ -19,7 +19,8 @@ __all__ = ["make_source", "serve"]
 
 LEAST_TOKEN = 16
 SEND_BYTES = 128 * 1024
-"""Kept small: a visitor who stalls is told everything anew, rather than a minute of old news when he wakes."""
+"""Kept small: a visitor who stalls is told everything anew, rather than a minute of old news when
+he wakes."""
 
 
 def serve(
@@ -113,7 +114,10 @@ def checked_token(host: str, token: str | None) -> str | None:
 def _warning(host: str) -> str:
     if is_loopback(host):
         return "note: visitors need the token above"
-    return "note: visitors need the token above; it travels unencrypted, so use this on a network you trust"
+    return (
+        "note: visitors need the token above; "
+        "it travels unencrypted, so use this on a network you trust"
+    )
 
 
 def _written(host: str) -> str:

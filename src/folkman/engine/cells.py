@@ -2,15 +2,16 @@
 
     run = simulate_cells(field, network, algorithm, slots=200, seed=0)
 
-Cells do not share parameters, so a few at a time run to the end as one compiled program over a leading cell axis
-(parted over the cores where `use_cores` made devices of them): time is linear in nodes, and memory does not depend on
-the number of cells. A row is the mean over cells; its bits are those of all cells, its extremes the largest.
+Cells do not share parameters, so a few at a time run to the end as one compiled program over a
+leading cell axis (parted over the cores where `use_cores` made devices of them): time is linear in
+nodes, and memory does not depend on the number of cells. A row is the mean over cells; its bits are
+those of all cells, its extremes the largest.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from math import nan
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ from folkman.engine.simulate import (
     note,
     one_slot,
 )
-from folkman.engine.slot import Carry, clear, first
+from folkman.engine.slot import Carry, Tally, clear, first
 from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
@@ -67,7 +68,8 @@ def simulate_cells(
     """
     require(
         not recording.timeline and not recording.nodes,
-        "many cells keep neither timelines nor the measures of single nodes; simulate one cell for those",
+        "many cells keep neither timelines nor the measures of single nodes; "
+        "simulate one cell for those",
     )
     check_length(slots, recording.every)
     check_horizon(network, slots)
@@ -79,7 +81,8 @@ def simulate_cells(
     models = []
     for cells in portions:
         rows, last = [], np.zeros(0)
-        for last, row in _march(simulation, field, cells, slots, seed):  # noqa: B007 - the last models are kept
+        # the last models are kept
+        for last, row in _march(simulation, field, cells, slots, seed):  # noqa: B007
             rows.append(row)
         table.append(rows)
         models.append(last)
@@ -105,7 +108,10 @@ def _portions(field: Field, at_once: int | None) -> list[range]:
 def _march(
     simulation: Simulation, field: Field, cells: range, slots: int, seed: int
 ) -> Iterator[tuple[np.ndarray, dict[str, float]]]:
-    """Yield the models (cell, d) and the row of some cells at slot 0, every recorded slot and the last."""
+    """Yield the models (cell, d) and the row of some cells.
+
+    At slot 0, at every recorded slot and at the last.
+    """
     problem = _placed(field.problem(cells))
     nodes = field.first.num_nodes
     network, algorithm, medium = simulation.network, simulation.algorithm, simulation.medium
@@ -133,7 +139,10 @@ def _march(
         carry, done = _clear(moved), done + length
 
 
-def _placed(tree: Any) -> Any:
+Placed = TypeVar("Placed", Problem, Array)
+
+
+def _placed(tree: Placed) -> Placed:
     """Part the arrays with a cell axis over the devices, if there are several."""
     devices = jax.devices()
     if len(devices) == 1:
@@ -206,7 +215,7 @@ def _measures(
     return jax.vmap(one, (_axes(problem), 0))(problem, carry)
 
 
-def _summed(tally: Any) -> Any:
+def _summed(tally: Tally) -> Tally:
     """Return the tally of all cells as one: nodes side by side, messages added."""
     return tally._replace(
         gradients=tally.gradients.reshape(-1),

@@ -1,14 +1,13 @@
 """A run, saved between two slots and taken up again with the same bits.
 
-A checkpoint is one safetensors file: the arrays of the carry by their path in it, and the host's totals and a
-fingerprint of what is being run as text. Nothing in it is executed on loading. It appears by rename, so a reader
-sees the last whole one or none.
+A checkpoint is one safetensors file: the arrays of the carry by their path in it, and the host's
+totals and a fingerprint of what is being run as text. Nothing in it is executed on loading. It
+appears by rename, so a reader sees the last whole one or none.
 """
 
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +16,10 @@ from safetensors import SafetensorError, safe_open
 
 from folkman.engine.metrics import Counts, Totals
 from folkman.engine.simulate import Mark
+from folkman.engine.slot import Carry
 from folkman.engine.snapshots import widen
 from folkman.files import save_tensors
+from folkman.record.json_file import Json
 
 __all__ = ["load", "save"]
 
@@ -37,11 +38,14 @@ def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> Non
 
 
 def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mark:
-    """Read the mark saved at `path`; `like` is a fresh one of the same run and gives the structure."""
+    """Read the mark saved at `path`.
+
+    `like` is a fresh one of the same run and gives the structure.
+    """
     try:
         with safe_open(path, framework="numpy") as file:
             notes = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
             f"expected a checkpoint, {path} is damaged: {error}; delete it to start this run again"
@@ -57,12 +61,14 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
     like = _as_roomy(like, arrays)
     expected = _named(like.carry)
     for name, leaf in expected.items():
-        found = arrays[name] = _lengthened(name, arrays.get(name), leaf)
+        found = _lengthened(name, arrays.get(name), leaf)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             raise ValueError(
                 f"checkpoint entry '{name}' should be {leaf.dtype}{list(leaf.shape)}, {path} has "
-                f"{'none' if found is None else f'{found.dtype}{list(found.shape)}'}; delete it to start this run again"
+                f"{'none' if found is None else f'{found.dtype}{list(found.shape)}'}; "
+                "delete it to start this run again"
             )
+        arrays[name] = found
     structure = jax.tree.structure(like.carry)
     carry = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in expected])
     return Mark(carry, _totals(json.loads(notes["totals"])))
@@ -78,8 +84,10 @@ def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
     return like._replace(carry=like.carry._replace(medium=roomy))
 
 
-def _lengthened(name: str, saved: Any, leaf: np.ndarray) -> Any:
-    """Return a delay law's trail as long as it is kept now; one of before ends where it was looked at.
+def _lengthened(name: str, saved: np.ndarray | None, leaf: np.ndarray) -> np.ndarray | None:
+    """Return a delay law's trail as long as it is kept now.
+
+    A trail of an earlier version ends where it was looked at.
 
     Its last row stands for all older ones.
     """
@@ -88,7 +96,7 @@ def _lengthened(name: str, saved: Any, leaf: np.ndarray) -> Any:
     return np.pad(saved, ((0, max(len(leaf) - len(saved), 0)), (0, 0)), mode="edge")
 
 
-def _named(carry: Any) -> dict[str, np.ndarray]:
+def _named(carry: Carry) -> dict[str, np.ndarray]:
     """Return the leaves of a carry by path, in the order of the tree."""
     return {
         jax.tree_util.keystr(path): np.asarray(leaf)
@@ -96,7 +104,7 @@ def _named(carry: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _totals(fields: dict[str, Any]) -> Totals:
+def _totals(fields: Json) -> Totals:
     traffic = Counts(*map(tuple, fields["traffic"]))
     return Totals(
         tuple(fields["gradients"]),

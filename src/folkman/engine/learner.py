@@ -1,10 +1,13 @@
 """One node at a time, by hand: what the slow twin of the simulator is made of."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, State
@@ -31,7 +34,7 @@ class World(NamedTuple):
     seed: int
     faults: Presence
 
-    def slot_key(self, slot: int) -> Any:
+    def slot_key(self, slot: int) -> Array:
         """Return the key of what is drawn for all nodes at once."""
         return jax.random.fold_in(make_key(self.seed, Stream.DELAY), slot)
 
@@ -76,7 +79,7 @@ class Learner:
         key = node_key(make_key(self.seed, Stream.START), self.index, 0)
         place = Place(jnp.asarray(self.index, jnp.int32), self.num_nodes, key)
         self.state: State = self.algorithm.init(self.problem.initial, place)
-        self.point: Any = None
+        self.point: Array | None = None
 
     def slot(self, inbox: Inbox, *, finishes: bool) -> None:
         """Hear; begin a gradient if idle; apply it if it finishes in this slot."""
@@ -110,14 +113,14 @@ class Learner:
 
 
 def written_out(
-    store: Any,
+    store: Sequence[ArrayLike] | NDArray,
     *,
-    weight: Any,
+    weight: ArrayLike,
     own_weight: float,
-    heard: Any,
-    age: Any,
-    finite: Any,
-    coming: Any = None,
+    heard: ArrayLike,
+    age: ArrayLike,
+    finite: ArrayLike,
+    coming: ArrayLike | None = None,
 ) -> Inbox:
     """Return an inbox with every copy written out: neighbour j is row j."""
     return Inbox(

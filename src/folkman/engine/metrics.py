@@ -1,7 +1,8 @@
 """The row of metrics at a recorded slot, from the carry and the host's totals."""
 
+from collections.abc import Hashable
 from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ __all__ = [
 
 
 MOST_KNOWN = 16
-_KNOWN_PRICES: dict[Any, list[list[float]]] = {}
+_KNOWN_PRICES: dict[Hashable, list[list[float]]] = {}
 """Prices of the last few simulations: every row asks for them, and tracing a message takes time."""
 
 

@@ -1,4 +1,4 @@
-"""Who is there in a slot: what the engine asks of faults, and of a recorded table of nodes that sleep."""
+"""Who is there in a slot: what the engine asks of faults, and of a recorded table of sleep."""
 
 from typing import Protocol
 
@@ -11,7 +11,10 @@ __all__ = ["Asleep", "Presence"]
 
 
 class Presence(Protocol):
-    """Who is there, who can be brought a message, who starts again; `folkman.faults.Faults` is one."""
+    """Who is there, who can be brought a message, who starts again.
+
+    `folkman.faults.Faults` is one.
+    """
 
     @property
     def away(self) -> tuple[tuple[int, int, int], ...]:
@@ -59,8 +62,8 @@ class Presence(Protocol):
 class Asleep:
     """Nodes that live only in some slots, as real ones do: what comes meanwhile waits for them.
 
-    `awake` (slot, node) tells in which slots a node hears, computes and sends. Two tables are compared by identity, so
-    that each gets a program of its own.
+    `awake` (slot, node) tells in which slots a node hears, computes and sends. Two tables are
+    compared by identity, so that each gets a program of its own.
     """
 
     away: tuple[tuple[int, int, int], ...] = ()

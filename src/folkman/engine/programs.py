@@ -1,15 +1,15 @@
 """Compiled programs, shared by all runs that are alike, and given back when they are many.
 
 `jax.jit` keeps what it has compiled for as long as the function lives, and what it was compiled for
-with it. A loop over thousands of hand-made algorithms would then fill the process with programs that
-are never used again: each takes megabytes and hundreds of the kernel's memory maps, of which a
+with it. A loop over thousands of hand-made algorithms would then fill the process with programs
+that are never used again: each takes megabytes and hundreds of the kernel's memory maps, of which a
 process has 65,530. Here only the programs that were used last are kept.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import jax
 
@@ -26,22 +26,28 @@ class Programs(Generic[Given, Result]):
     """A function that is compiled once for all arguments of one structure."""
 
     def __init__(
-        self, function: Callable[Given, Result], fixed: tuple[int, ...] = (), **options: Any
+        self,
+        function: Callable[Given, Result],
+        fixed: tuple[int, ...] = (),
+        donated: int | None = None,
     ) -> None:
         self._function = function
         self._fixed = fixed
-        self._options = options
-        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self._donated = donated
+        self._kept: OrderedDict[Hashable, Callable[Given, Result]] = OrderedDict()
         wraps(function)(self)
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         """Run the program of these arguments; compile it if it is not kept."""
         fixed = tuple(args[place] for place in self._fixed)
         traced = [arg for place, arg in enumerate(args) if place not in self._fixed]
-        alike = (jax.tree.structure((traced, kwargs)), fixed, jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+        precise = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        alike = (jax.tree.structure((traced, kwargs)), fixed, precise)
         program = self._kept.pop(alike, None)
         if program is None:
-            program = jax.jit(self._copy(), static_argnums=self._fixed, **self._options)
+            program = jax.jit(
+                self._copy(), static_argnums=self._fixed, donate_argnums=self._donated
+            )
         self._kept[alike] = program
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
@@ -61,7 +67,10 @@ class Programs(Generic[Given, Result]):
 
 
 def compiled(
-    fixed: tuple[int, ...] = (), **options: Any
+    fixed: tuple[int, ...] = (), donated: int | None = None
 ) -> Callable[[Callable[Given, Result]], Programs[Given, Result]]:
-    """Decorate a function: `fixed` are the places of arguments that a program is made for."""
-    return lambda function: Programs(function, fixed, **options)
+    """Decorate a function: `fixed` are the places of arguments that a program is made for.
+
+    `donated` is the place of one that is written over.
+    """
+    return lambda function: Programs(function, fixed, donated)

@@ -1,7 +1,7 @@
-"""The slow, obvious twin of the simulator: one node at a time, every held copy written out, float64.
+"""The slow, obvious twin of the simulator: node by node, every held copy written out, float64.
 
-For reading and for checking. It takes a recorded timeline, so that it says nothing about who hears whom when, and
-must end with the simulator's parameters:
+For reading and for checking. It takes a recorded timeline, so that it says nothing about who hears
+whom when, and must end with the simulator's parameters:
 
     for each slot
         for each node      hear, take one gradient, update
@@ -10,10 +10,9 @@ must end with the simulator's parameters:
 Nothing here is compiled across nodes, shared between them or stored by row number.
 """
 
-from typing import Any
-
 import jax
 import numpy as np
+from jax import Array
 
 from folkman.algorithm.base import Algorithm
 from folkman.engine.learner import FinalParameters, Learner, World
@@ -34,7 +33,7 @@ def reference(
     seed: int = 0,
     faults: Presence = NO_FAULTS,
 ) -> FinalParameters:
-    """Run `algorithm` on `problem` along `timeline`, in float64 whatever the problem's precision."""
+    """Run `algorithm` on `problem` along `timeline`, always in float64."""
     check_learnable(problem)
     if timeline.finished.shape[1] != problem.num_nodes:
         raise ValueError(
@@ -53,5 +52,5 @@ def reference(
         return way.by_hand(world, timeline, algorithm, nodes)
 
 
-def _doubled(leaf: Any) -> Any:
+def _doubled(leaf: Array) -> Array:
     return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf

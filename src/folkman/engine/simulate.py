@@ -2,14 +2,15 @@
 
     run = simulate(problem, network, algorithm, slots=300, seed=0)
 
-`march` is the same loop in the caller's hands: it yields a carry and a row of metrics at each recorded slot, so that
-a caller may show progress, save the carry, or stop. The slots between two records run as one compiled
-program, or from Python where the problem says its gradients are faster so.
+`march` is the same loop in the caller's hands: it yields a carry and a row of metrics at each
+recorded slot, so that a caller may show progress, save the carry, or stop. The slots between two
+records run as one compiled program, or from Python where the problem says its gradients are faster
+so.
 """
 
 from collections.abc import Iterator
 from operator import index
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, begin, clear, finish, first
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Medium
+from folkman.engine.travel.medium import Events, Medium
 from folkman.faults import NO_FAULTS
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.delivery import Network, check_horizon, let_pass
@@ -36,6 +37,7 @@ __all__ = [
     "Mark",
     "Recording",
     "Simulation",
+    "Stretch",
     "Totals",
     "check_clock",
     "check_fit",
@@ -49,6 +51,9 @@ __all__ = [
     "start",
 ]
 
+
+Stretch: TypeAlias = tuple[Array, Array, Events]
+"""Rows of a timeline: stamps, who finished a gradient, and what the medium noted."""
 
 MOST_COUNTED = 2**30
 """Copies that may be counted in int32 between two additions on the host."""
@@ -73,8 +78,8 @@ class Clock(NamedTuple):
             times = ()
         if len(times) != num_nodes or min(times) < 1:
             raise ValueError(
-                f"compute_slots must be one whole number of at least 1, or one for each of the {num_nodes} nodes; "
-                f"got {given}"
+                "compute_slots must be one whole number of at least 1, or one for each of the "
+                f"{num_nodes} nodes; got {given}"
             )
         return times
 
@@ -124,12 +129,13 @@ def simulate(  # noqa: PLR0913 - all but three by name
 ) -> Run:
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
 
-    A run whose loss is no longer finite stops there: its status is "diverged" and its rows are kept.
+    A run whose loss is no longer finite stops there: its status is "diverged" and its rows are
+    kept.
     """
     run = Run(algorithm.name, label or algorithm.name, seed)
     simulation = Simulation(problem, network, algorithm, clock, recording, faults)
     mark: Mark = start(simulation, seed)
-    events: list[Any] = []
+    events: list[Stretch] = []
     for reached, row in march(simulation, mark, slots, events):
         note(run, row)
         mark = reached
@@ -145,8 +151,8 @@ def note(run: Run, row: dict[str, float]) -> None:
     if not np.isfinite(row["train_loss"]):
         run.status = DIVERGED
         run.message = (
-            f"the training loss of '{run.label}' (seed {run.seed}) was no longer finite at slot {row['slots']:.0f}; "
-            "the rows before it are kept; try a smaller step or less delay"
+            f"the training loss of '{run.label}' (seed {run.seed}) was no longer finite at slot "
+            f"{row['slots']:.0f}; the rows before it are kept; try a smaller step or less delay"
         )
 
 
@@ -184,7 +190,8 @@ def check_clock(network: Network, clock: Clock) -> None:
     own_s = getattr(network, "slot_s", clock.slot_s)
     require(
         own_s == clock.slot_s,
-        f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; give both the same slot_s",
+        f"the network's slots last {own_s} s and the clock's {clock.slot_s} s; "
+        "give both the same slot_s",
     )
 
 
@@ -228,7 +235,7 @@ def check_fit(
 
 
 def march(
-    simulation: Simulation, mark: Mark, slots: int, events: list[Any] | None = None
+    simulation: Simulation, mark: Mark, slots: int, events: list[Stretch] | None = None
 ) -> Iterator[tuple[Mark, dict[str, float]]]:
     """Go on from `mark` until `slots` slots are done in all.
 
@@ -282,7 +289,7 @@ def _advance(
     length: int,
     keep: bool,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch | None]:
     """Run `length` slots as one program."""
     if keep:
         return _scan(problem, network, algorithm, compute, faults, length, carry)
@@ -296,7 +303,7 @@ def one_slot(
     compute: tuple[int, ...],
     faults: Presence,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch]:
     """Return the carry one slot later, and the slot's row of the timeline."""
     stamps = medium_of(algorithm, network).stamps(carry.medium)
     carry, point, keys = begin(problem, network, algorithm, compute, faults, carry)
@@ -338,10 +345,10 @@ def _scan(
     faults: Presence,
     length: int,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch]:
     """Run `length` slots and stack their rows of the timeline."""
 
-    def go(carry: Carry, _: None) -> tuple[Carry, Any]:
+    def go(carry: Carry, _: None) -> tuple[Carry, Stretch]:
         return one_slot(problem, network, algorithm, compute, faults, carry)
 
     return lax.scan(go, carry, None, length)
@@ -349,8 +356,8 @@ def _scan(
 
 _first = compiled(fixed=(3,))(first)
 _clear = jax.jit(clear)
-_begin = compiled(fixed=(3, 4), donate_argnums=5)(begin)  # a carry is written over the one before
-_finish = compiled(fixed=(3,), donate_argnums=4)(finish)
+_begin = compiled(fixed=(3, 4), donated=5)(begin)  # a carry is written over the one before
+_finish = compiled(fixed=(3,), donated=4)(finish)
 
 
 def _advance_in_python(
@@ -362,7 +369,7 @@ def _advance_in_python(
     length: int,
     keep: bool,
     carry: Carry,
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, Stretch | None]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     medium = medium_of(algorithm, network)
     rows = []
@@ -379,7 +386,7 @@ def _advance_in_python(
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows) if keep else None
 
 
-def join_timeline(medium: Medium, chunks: list[Any]) -> Timeline:
+def join_timeline(medium: Medium, chunks: list[Stretch]) -> Timeline:
     """Join the events of the chunks."""
     stamps, finished, events = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
     return medium.timeline(stamps, finished, events)

@@ -1,21 +1,23 @@
 """One slot of all nodes: begin, take the gradients, finish.
 
-`begin` and `finish` are pure and compile; the gradients between them may run inside the same program or, for a
-model that is faster so, from Python. A node with compute time c begins a gradient at the point it sees in its first
-slot and applies it at the end of its c-th; meanwhile it goes on sending what it has.
+`begin` and `finish` are pure and compile; the gradients between them may run inside the same
+program or, for a model that is faster so, from Python. A node with compute time c begins a gradient
+at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it goes on
+sending what it has.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float, Int
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Traffic, first_states
+from folkman.engine.travel.medium import Events, Held, Traffic, first_states
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
@@ -26,25 +28,27 @@ __all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
 class Tally(NamedTuple):
     """Counts since the last clearing, in int32; the host adds them up before they can wrap."""
 
-    gradients: Array  # (node,) gradients finished
-    busy: Array  # (node,) slots spent computing
+    gradients: Int[Array, " node"]  # gradients finished
+    busy: Int[Array, " node"]  # slots spent computing
     traffic: Traffic
-    age_sum: Array  # () of the mean age of the copies a node holds, over the gradients finished
-    age_max: Array  # ()
+    # of the mean age of the copies a node holds, over the gradients finished
+    age_sum: Float[Array, ""]
+    age_max: Int[Array, ""]
 
 
 class Carry(NamedTuple):
     """All that a run is, between two slots. Resuming from a saved carry gives the same bits."""
 
     seed: Array  # ()
-    slot: Array  # () slots done
+    slot: Int[Array, ""]  # slots done
     states: State  # (node, ...) each
-    medium: Any
-    steps: Array  # (node,) gradients finished since the start: they key a node's draws
-    left: Array  # (node,) slots until the gradient in work is finished, 0 for none
-    point: Array  # (node, d) where that gradient is taken; (node, 0) if all compute times are 1
-    age_mean: Array  # (node,) mean age of the copies in that point, when it was taken
-    age_max: Array  # (node,)
+    medium: Held
+    steps: Int[Array, " node"]  # gradients finished since the start: they key a node's draws
+    left: Int[Array, " node"]  # slots until the gradient in work is finished, 0 for none
+    # where that gradient is taken; d is 0 if all compute times are 1
+    point: Float[Array, "node d"]
+    age_mean: Float[Array, " node"]  # mean age of the copies in that point, when it was taken
+    age_max: Int[Array, " node"]
     tally: Tally
 
 
@@ -95,7 +99,10 @@ def begin(
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Array, Array]:
-    """Let nodes hear; return where each wants its gradient (node, d), and the mini-batches' keys."""
+    """Let nodes hear.
+
+    Return where each wants its gradient (node, d), and the mini-batches' keys.
+    """
     travel = algorithm.travel
     carry = _with_new_starts(problem, algorithm, faults, carry)
     present = faults.present(problem.num_nodes, carry.slot)
@@ -130,7 +137,7 @@ def finish(
     faults: Presence,
     carry: Carry,
     gradients: tuple[Array, Array],
-) -> tuple[Carry, Any]:
+) -> tuple[Carry, tuple[Array, Events]]:
     """Apply the finished gradients, then exchange messages; also return the timeline's row."""
     medium = medium_of(algorithm, network)
     inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)

@@ -1,10 +1,11 @@
 """The payloads in use, each kept once.
 
-Receivers hold copies of different age, but few versions of a sender's payload are in use at a time. Each stands in one
-row of a store that all senders share, and an inbox is row numbers: all nodes' sums are then one product of a
-(node, row) matrix with the (row, d) store, and nothing of size node x node x d ever exists. A row is free again when
-nobody holds it and it can no longer be delivered. Where the weights never change the sums are kept, and formed anew
-only in slots in which a copy arrives.
+Receivers hold copies of different age, but few versions of a sender's payload are in use at a time.
+Each stands in one row of a store that all senders share, and an inbox is row numbers: all nodes'
+sums are then one product of a (node, row) matrix with the (row, d) store, and nothing of size node
+x node x d ever exists. A row is free again when nobody holds it and it can no longer be delivered.
+Where the weights never change the sums are kept, and formed anew only in slots in which a copy
+arrives.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jaxtyping import Bool, Float, Int
 
 from folkman.algorithm.base import Inbox
 
@@ -27,17 +29,22 @@ BLOCK = 256
 class Snapshots(NamedTuple):
     """The payloads, where the newest of each sender stand, and who holds which."""
 
-    payload: Array  # (row, message)
-    newest: Array  # (tx, recent) rows of what may still be delivered, newest first; -1 for none
-    newest_stamp: Array  # (tx, recent) int32, -1 for none
-    held: Array  # (rx, tx) stamp held
-    row: Array  # (rx, tx) where it stands
-    heard: Array  # (rx, tx) bool: is it a new one?
-    missing: Array  # () bool: there was no row for a payload, or a network brought one that it had called old
+    payload: Float[Array, "row message"]
+    # rows of what may still be delivered, newest first; -1 for none
+    newest: Int[Array, "tx recent"]
+    newest_stamp: Int[Array, "tx recent"]  # -1 for none
+    held: Int[Array, "rx tx"]  # stamp held
+    row: Int[Array, "rx tx"]  # where it stands
+    heard: Bool[Array, "rx tx"]  # is it a new one?
+    # there was no row for a payload, or a network brought one that it had called old
+    missing: Bool[Array, ""]
 
 
-def start(messages: Array, versions: int, recent: int = 1) -> Snapshots:
-    """Begin with every node's first message, stamp 0, known to all; room for `versions` payloads a sender."""
+def start(messages: Float[Array, "tx message"], versions: int, recent: int = 1) -> Snapshots:
+    """Begin with every node's first message, stamp 0, known to all.
+
+    Room for `versions` payloads per sender.
+    """
     nodes = messages.shape[0]
     payload = (
         jnp.zeros((_whole_blocks(nodes * versions), messages.shape[1]), messages.dtype)
@@ -68,10 +75,10 @@ def put(
     held: Array,
     present: Array | None = None,
 ) -> Snapshots:
-    """Freeze the messages of the senders under `stamp`, then let every node hold the copies `held` (rx, tx).
+    """Freeze the messages of the senders under `stamp`, then let every node hold `held` (rx, tx).
 
-    A copy that is new to a node is one of its sender's `recent` newest so far, or the one just frozen. What is new to a
-    node stays so while it is not `present` (rx,).
+    A copy that is new to a node is one of its sender's `recent` newest so far, or the one just
+    frozen. What is new to a node stays so while it is not `present` (rx,).
     """
     nodes, recent = snapshots.newest.shape
     others = ~jnp.eye(nodes, dtype=bool)
@@ -110,17 +117,23 @@ def put(
 
 
 def _free(rows: int, held: Array, kept: Array, sends: Array) -> Array:
-    """Return a free row for each sender, (tx,); `rows`, which a scatter drops, for the others and if there is none."""
+    """Return a free row for each sender, (tx,).
+
+    `rows`, which a scatter drops, for the others and if there is none.
+    """
     used = jnp.concatenate([held.ravel(), kept.ravel()])
     in_use = jnp.zeros(rows, bool).at[jnp.where(used >= 0, used, rows)].set(True, mode="drop")
     (free,) = jnp.nonzero(~in_use, size=len(sends), fill_value=rows)
     return jnp.where(sends, free[jnp.cumsum(sends) - 1], rows).astype(jnp.int32)
 
 
-def mixture(snapshots: Snapshots, mixing: Array) -> Array:
-    """Return what each node's copies sum up to under `mixing` (rx, tx), without its own: (rx, message).
+def mixture(snapshots: Snapshots, mixing: Float[Array, "rx tx"]) -> Float[Array, "rx message"]:
+    """Return what each node's copies sum up to under `mixing` (rx, tx), its own left out.
 
-    Rows are taken from the first free one on, so a large store is summed block by block, as far as it is used.
+    The shape is (rx, message).
+
+    Rows are taken from the first free one on, so a large store is summed block by block, as far as
+    it is used.
     """
     nodes, rows = snapshots.held.shape[0], snapshots.payload.shape[0]
     weight = jnp.where(_others(nodes), mixing, 0.0)
@@ -167,8 +180,11 @@ class SummedInbox(Inbox):
 
 
 def inboxes(
-    snapshots: Snapshots, mixing: Array, slot: Array, mixed: Array | None = None
-) -> tuple[Inbox, Any]:
+    snapshots: Snapshots,
+    mixing: Float[Array, "rx tx"],
+    slot: Int[Array, ""],
+    mixed: Float[Array, "rx message"] | None = None,
+) -> tuple[Inbox, Inbox]:
     """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over.
 
     `mixing` (rx, tx) are the weights, the nodes' own on the diagonal; `mixed` their `mixture`, if

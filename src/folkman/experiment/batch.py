@@ -26,7 +26,8 @@ __all__ = ["Asked", "Batch", "Progress", "Watch", "run_batch"]
 
 INDEX_EVERY_S = 1.0
 INDEX_SHARE = 0.02
-"""Most of a batch's time that writing its index may take; that of a very large one is renewed less often."""
+"""Most of a batch's time that writing its index may take; that of a very large one is renewed less
+often."""
 BUSY_WAIT_S = 1.0
 
 
@@ -242,7 +243,10 @@ class _Board:
         self._next_s = ended_s + max(INDEX_EVERY_S, (ended_s - begun_s) / INDEX_SHARE)
 
     def close(self, state: str) -> None:
-        """Leave an index that says how the batch ended; jobs in the middle wait for the next one."""
+        """Leave an index that says how the batch ended.
+
+        Jobs in the middle wait for the next one.
+        """
         for entry in self.entries.values():
             if entry["state"] == RUNNING:
                 entry["state"] = WAITING

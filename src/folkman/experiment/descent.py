@@ -24,7 +24,7 @@ METHOD = "centralised"
 
 
 def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None) -> Run:
-    """Run the slots of a comparison as steps of gradient descent, with the step of its algorithm."""
+    """Run the slots of a comparison as steps of gradient descent, with its algorithm's step."""
     seed, table = comparison.seeds[0], comparison.algorithm[0]
     run = Run(METHOD, table["label"], seed)
     keys, slot_s = make_key(seed, Stream.BATCH)[None], slot_seconds(comparison, problem)

@@ -1,4 +1,4 @@
-"""A digest of objects that were built in Python, so that a folder is not continued with something else.
+"""A digest of objects that were built in Python: a folder is continued with the same ones only.
 
 Numbers, texts, arrays, containers and the fields of objects count by value; a function by its code,
 its defaults and the values that it closes over. Module globals and files that a function reads are
@@ -29,7 +29,10 @@ def fingerprint(*things: object) -> str:
 
 
 def _pieces(thing: object, above: tuple[int, ...]) -> Iterator[bytes]:
-    """Yield what a thing is made of; `above` are those that hold it, for an object that holds itself."""
+    """Yield what a thing is made of.
+
+    `above` are those that hold it, for an object that holds itself.
+    """
     if id(thing) in above:
         yield b"again"
         return
@@ -62,13 +65,13 @@ _PARTS: tuple[tuple[Kind, Callable[[Any], Iterable[object]]], ...] = (
 """What things are made of, by kind."""
 
 
-def _parts(thing: Any) -> Iterable[object]:
+def _parts(thing: object) -> Iterable[object]:
     """Return the parts of a thing that is no plain value."""
     for kind, parts in _PARTS:
         if isinstance(thing, kind):
             return parts(thing)
     if hasattr(thing, "__wrapped__"):  # a compiled function
-        return (thing.__wrapped__,)
+        return (getattr(thing, "__wrapped__"),)  # noqa: B009 - no type has it
     if is_dataclass(thing):
         return [getattr(thing, field.name) for field in fields(thing)]
     return (getattr(thing, "__qualname__", ""), getattr(thing, "__dict__", {}))

@@ -1,11 +1,11 @@
 """One frame of a scene, read off a mark of the simulator: it looks and never touches.
 
-Positions, links, shares and ages are what the network's state says. The SINR of what is on the air is drawn again from
-the same key; it is kept where it explains the schedule, and is NaN otherwise (nodes may have walked since).
+Positions, links, shares and ages are what the network's state says. The SINR of what is on the air
+is drawn again from the same key; it is kept where it explains the schedule, and is NaN otherwise
+(nodes may have walked since).
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from folkman.engine.metrics import node_models
 from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
-from folkman.radio.network import LockstepRadio, RadioNetwork, RadioState
+from folkman.radio.delivery import NetworkState
+from folkman.radio.network import Air, LockstepRadio, RadioNetwork, RadioState
 from folkman.radio.star import StarRadio
 from folkman.record.scene import MOST_NODES, STATIC, Scene
 from folkman.units import db_to_linear
@@ -75,13 +76,13 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     )
 
 
-def _below(state: Any) -> Any:
+def _below(state: NetworkState) -> NetworkState:
     """Return the network's own state, under losses and lock-step."""
     state = getattr(state, "inner", state)
     return state.radio if isinstance(state, LockstepRadio) else state
 
 
-def _positions(air: Any, size: int, servers: int) -> NDArray[np.float32]:
+def _positions(air: Air | None, size: int, servers: int) -> NDArray[np.float32]:
     if air is None:
         return np.full((size, 2), np.nan, np.float32)
     nodes = np.asarray(air.nodes.positions_m, np.float32)
@@ -90,7 +91,7 @@ def _positions(air: Any, size: int, servers: int) -> NDArray[np.float32]:
     )  # the base station is at the origin
 
 
-def _interferers(air: Any, radio: RadioNetwork | None) -> NDArray[np.float32]:
+def _interferers(air: Air | None, radio: RadioNetwork | None) -> NDArray[np.float32]:
     if air is None or radio is None:
         return np.zeros((0, 2), np.float32)
     points = np.asarray(air.interferers.positions_m, np.float32)[
@@ -100,9 +101,9 @@ def _interferers(air: Any, radio: RadioNetwork | None) -> NDArray[np.float32]:
 
 
 def _on_air(
-    state: Any, radio: RadioNetwork | None, nodes: int, servers: int
+    state: NetworkState, radio: RadioNetwork | None, nodes: int, servers: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.float32]]:
-    """Return what is on its way (rx, tx), the slots left of it and the share of the bandwidth (tx,)."""
+    """Return what is on its way (rx, tx), its remaining slots, and the bandwidth shares (tx,)."""
     size = nodes + servers
     on_air, left = np.zeros((size, size), bool), np.full(size, -1, np.int32)
     share = np.full(size, np.nan, np.float32)
@@ -119,7 +120,7 @@ def _on_air(
     return on_air, left, share
 
 
-def _least_db(state: Any, radio: RadioNetwork | None) -> float:
+def _least_db(state: NetworkState, radio: RadioNetwork | None) -> float:
     """Return the SINR above which links are scheduled; in lock-step everyone is waited for."""
     if radio is None:
         return float("nan")
@@ -128,9 +129,13 @@ def _least_db(state: Any, radio: RadioNetwork | None) -> float:
 
 
 def _sinr_db(
-    state: Any, radio: RadioNetwork | None, on_air: NDArray[np.bool_], seed: Array, least_db: float
+    state: NetworkState,
+    radio: RadioNetwork | None,
+    on_air: NDArray[np.bool_],
+    seed: Array,
+    least_db: float,
 ) -> NDArray[np.float64]:
-    """Return the SINR of what is on the air, drawn again for each block in which a broadcast began."""
+    """Return the SINR of what is on the air, redrawn for each block in which a broadcast began."""
     found = np.full(on_air.shape, np.nan)
     if radio is None or not isinstance(state, RadioState):
         return found
@@ -144,6 +149,6 @@ def _sinr_db(
 
 
 @partial(jax.jit, static_argnums=0)
-def _draw(radio: RadioNetwork, air: Any, seed: Array, slot: Array) -> Array:
+def _draw(radio: RadioNetwork, air: Air, seed: Array, slot: Array) -> Array:
     key = jax.random.fold_in(make_key(seed, Stream.DELAY), slot)
     return radio.sinr(air, jax.random.fold_in(key, int(Stream.FADING)))

@@ -1,4 +1,4 @@
-"""One job, on whatever worker: taken under a lock, run from its checkpoint or from the start, and told.
+"""One job, on whatever worker: taken under a lock, run from its checkpoint or the start, reported.
 
 An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves
 this process, other processes of this machine and the workers of a cluster. Jobs that meet the same
@@ -57,7 +57,10 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The budget of time is spent. As an interrupt it makes the run that it stops save its checkpoint."""
+    """The budget of time is spent.
+
+    As an interrupt it makes the run that it stops save its checkpoint.
+    """
 
 
 def set_up_worker() -> None:
@@ -85,7 +88,10 @@ def order_for(
     *,
     lean: bool = False,
 ) -> Json:
-    """Return the order of a job: what a worker is sent. A `lean` job keeps its metrics and drops its model."""
+    """Return the order of a job: what a worker is sent.
+
+    A `lean` job keeps its metrics and drops its model.
+    """
     from folkman.config.build import seedless
     from folkman.config.comparison import by_content, to_toml
     from folkman.config.own_code import parcel
@@ -110,7 +116,9 @@ def order_for(
 
 
 def run_order(order: Table, until_s: float | None = None, *, here: bool = False) -> Json:
-    """Run a job in its folder unless it ended before; return its `job.json`, or state `busy` if another runs it.
+    """Run a job in its folder unless it ended before.
+
+    Return its `job.json`, or state `busy` if another runs it.
 
     `here`: in the process of the caller, whose output is left alone and whose programs are kept.
     From `until_s` on (of `time.monotonic`) the job is saved and `OutOfTime` raised.
@@ -135,7 +143,10 @@ def run_order(order: Table, until_s: float | None = None, *, here: bool = False)
 
 
 def run_anywhere(order: Table) -> Json:
-    """Run a job on a machine that may not see the store: it then works in a folder of its own and sends the files."""
+    """Run a job on a machine that may not see the store.
+
+    It then works in a folder of its own and sends the files.
+    """
     try:
         seen = store_id(Path(order["store"]))
     except OSError:  # a path of another user's
@@ -240,7 +251,10 @@ def _until(watch: "Watch", until_s: float | None) -> "Watch":
 
 
 class _Workshop:
-    """What the jobs of one worker share: the last problems; and of an arm, algorithms with their compiled programs."""
+    """What the jobs of one worker share.
+
+    The last problems and, of an arm, algorithms with their compiled programs.
+    """
 
     def __init__(self) -> None:
         self._group = ""
@@ -279,7 +293,10 @@ class _Workshop:
     def pairs(
         self, group: str, comparison: "Comparison", problem: "Problem", seed: int
     ) -> "list[tuple[Algorithm, Network]]":
-        """Build as `config.build.pairs` does, once per arm; where a slot's seconds follow the split, once for each."""
+        """Build as `config.build.pairs` does, once per arm.
+
+        Where the seconds of a slot depend on the split, once per split.
+        """
         from folkman.config.build import pairs, slot_seconds
 
         place = (group, slot_seconds(comparison, problem))

@@ -1,12 +1,14 @@
 """`folkman algorithms`: what each registered method is, read off the method itself."""
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from folkman.algorithm import ALGORITHMS
 from folkman.algorithm.base import Algorithm, Assumption, Place, Price
+from folkman.algorithm.travel import Server
+from folkman.record.json_file import Json
 from folkman.report.methods import describe_price
 
 __all__ = ["methods"]
@@ -14,12 +16,15 @@ __all__ = ["methods"]
 NODES = 4
 
 
-def methods() -> list[dict[str, Any]]:
-    """Return name, role, assumptions and the bits of a message, by form, of every method with its defaults."""
+def methods() -> list[Json]:
+    """Return what is known of every method with its defaults.
+
+    Name, role, assumptions and the bits of a message, by form.
+    """
     return [_row(name, build()) for name, build in ALGORITHMS.items()]
 
 
-def _row(name: str, algorithm: Algorithm) -> dict[str, Any]:
+def _row(name: str, algorithm: Algorithm) -> Json:
     travel, declares = algorithm.travel, algorithm.declares
     up = _formula(declares.price, lambda d: _entries(algorithm, d))
     down = " + ".join(
@@ -49,7 +54,7 @@ def _round(algorithm: Algorithm, up: str, down: str) -> str:
     return algorithm.travel.a_round.format(up=up, down=down)
 
 
-def _formula(price: Price | None, entries: Any) -> str:
+def _formula(price: Price | None, entries: Callable[[int], int]) -> str:
     """Return the price of each form as a formula; of many forms, the first ones."""
     if price is None:
         return describe_price(lambda d, bits: entries(d) * bits)
@@ -70,5 +75,5 @@ def _entries(algorithm: Algorithm, dim: int) -> int:
     return jax.eval_shape(message).size
 
 
-def _server_entries(server: Any, dim: int) -> int:
+def _server_entries(server: Server, dim: int) -> int:
     return jax.eval_shape(lambda: server.message(server.init(jnp.zeros(dim), NODES))).size

@@ -1,4 +1,4 @@
-"""The runs of a comparison: every algorithm under every seed, on the same draws, into one run folder.
+"""The runs of a comparison: every algorithm under every seed, same draws, into one run folder.
 
     runs = make_all(parts(resolve(read("mine.toml"))), RunFolder.create(...), watch)
 
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -22,7 +22,7 @@ from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, Latency, by_content, resolve, to_toml
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
-from folkman.engine.simulate import Clock, Mark, Recording, Simulation
+from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
 from folkman.experiment.frames import frame_of
@@ -42,7 +42,8 @@ __all__ = ["Part", "Watch", "check", "comparison_of", "make", "make_all", "parts
 CHECKPOINT_EVERY_S = 10.0
 
 Build: TypeAlias = Callable[[Comparison, Problem, int], list[tuple[Algorithm, Network]]]
-"""Makes what `pairs` makes; one that returns the same objects again lets runs share compiled programs."""
+"""Makes what `pairs` makes; one that returns the same objects again lets runs share compiled
+programs."""
 
 
 class Part(NamedTuple):
@@ -55,13 +56,16 @@ class Part(NamedTuple):
 
 
 def comparison_of(folder: RunFolder) -> Comparison:
-    """Return the comparison that a run folder was made from; refuse one made in Python, which no file describes."""
+    """Return the comparison that a run folder was made from.
+
+    Refuse one made in Python, which no file describes.
+    """
     # checked when it was made
     return resolve(read(folder.configuration(), warn=False), try_builders=False)
 
 
 def check(first_seed: Iterable[Part]) -> None:
-    """Refuse, before anything is written, an algorithm that its network or the faults do not suit."""
+    """Refuse, before anything is written, an algorithm that does not suit its network or faults."""
     for part in first_seed:
         problem, network, algorithm, _, _, faults = part.simulation
         try:
@@ -80,7 +84,9 @@ def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -
 def parts(
     comparison: Comparison, problems: Mapping[int, Problem] | None = None, build: Build = pairs
 ) -> Iterator[Part]:
-    """Yield the runs of a comparison, seed by seed; algorithms and networks are shared as far as no seed enters.
+    """Yield the runs of a comparison, seed by seed.
+
+    Algorithms and networks are shared as far as no seed enters.
 
     `problems` are those that were built already, by seed.
     """
@@ -120,7 +126,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     folder.make_folders()
     place = folder.checkpoint(run)
     mark = simulate.start(simulation, run.seed)
-    events: list[Any] = []
+    events: list[Stretch] = []
     # a timeline is kept in memory: start it again
     if place.is_file() and not simulation.recording.timeline:
         mark = _resumed(
@@ -153,7 +159,10 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
 
 
 def _resumed(part: Part, saved: Mark, fresh: Mark) -> Mark:
-    """Cut the rows to those before the checkpoint; without all of them, or at slot 0, start again."""
+    """Cut the rows to those before the checkpoint.
+
+    Without all of them, or at slot 0, start again.
+    """
     run, done = part.run, int(saved.carry.slot)
     rows = [row for row in run.rows if row["slots"] <= done]
     whole = bool(rows) and rows[0]["slots"] == 0 and rows[-1]["slots"] == done
@@ -170,7 +179,7 @@ def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
     )
 
 
-def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Any]) -> None:
+def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Stretch]) -> None:
     """Write the last model as named tensors, and the timeline if it was kept."""
     run, simulation = part.run, part.simulation
     run.model, run.nodes = simulate.outcome(simulation, mark)

@@ -2,7 +2,8 @@
 
 A plan is a configuration as `folkman run` takes it, with more tables:
 
-    [levels]                        # values by name: "@gammas" stands for them, "1/@gammas" for their reciprocals
+    [levels]                        # values by name: "@gammas" stands for them, "1/@gammas" for
+                                    # their reciprocals
     gammas = [5, 10, 15]
 
     [grid]                          # every combination
@@ -13,7 +14,8 @@ A plan is a configuration as `folkman run` takes it, with more tables:
     model.name = ["softmax", "mlp"]
     algorithm.0.step = [0.5, 0.2]
 
-    [[arm]]                         # tables that replace those of the configuration, once for each value of `each`
+    [[arm]]                         # tables that replace those of the configuration, once for each
+                                    # value of `each`
     each = { gamma = "@gammas" }
     network = { name = "snapshot", gamma = "@gamma" }
 
@@ -53,7 +55,8 @@ __all__ = [
 ]
 
 JOB_FORMAT = 1
-"""Raised when the same configuration would give other results; finished jobs of another format are run again."""
+"""Raised when the same configuration would give other results; finished jobs of another format are
+run again."""
 
 
 class Axes(NamedTuple):
@@ -240,7 +243,9 @@ def _parted(text: str) -> list[str]:
 
 
 def plan(raw: Table, axes: Axes) -> Plan:
-    """Resolve every arm under every seed; whatever is wrong with any of them is told before anything runs.
+    """Resolve every arm under every seed.
+
+    Whatever is wrong with any of them is said before anything runs.
 
     Settings that come to the same configuration are one arm, named by what they agree in: an axis
     `algorithm.0.step` does not multiply the second algorithm, nor `network.gamma` one that has a
@@ -303,7 +308,7 @@ def _alone(whole: Comparison, table: Table) -> Comparison:
 
 
 def _fixed(table: Table) -> Json:
-    """Return a table with the files it names by their absolute path: a worker may stand elsewhere."""
+    """Return a table with the files it names by absolute path: a worker may stand elsewhere."""
     place = {
         key: str(Path(table[key]).resolve())
         for key in ("path", "folder")
@@ -315,7 +320,10 @@ def _fixed(table: Table) -> Json:
 def _settings(
     points_of: Mapping[str, Sequence[Table]], label_of: Mapping[str, str]
 ) -> dict[str, Json]:
-    """Return what the points of each arm agree in; all of it where that would not tell two arms apart."""
+    """Return what the points of each arm agree in.
+
+    All of it where that would not tell two arms apart.
+    """
     agreed = {
         arm: {
             key: value
@@ -364,7 +372,10 @@ def _show(value: object) -> str:
 
 
 def job_key(config: Comparison, kind: str = "run") -> str:
-    """Return the name of a job in a store: a hash of its configuration, with files by content and not by path."""
+    """Return the name of a job in a store.
+
+    It is a hash of its configuration, with files by content and not by path.
+    """
     identity = {"format": JOB_FORMAT, "config": contents(config)}
     identity |= {} if kind == "run" else {"kind": kind}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
@@ -372,7 +383,7 @@ def job_key(config: Comparison, kind: str = "run") -> str:
 
 
 def contents(config: Comparison) -> Json:
-    """Return the fields of a configuration, with files and own code by their content and not by their path.
+    """Return the fields of a configuration, files and own code by content and not by path.
 
     The folder of a fetched data set is left out: its arrays are checked by SHA-256 whenever they
     are read.

@@ -1,7 +1,6 @@
 """`folkman replay`: what real nodes did, done again by the simulator."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from folkman.engine.presence import Asleep
 from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.radio import trace
 from folkman.record.cluster import ClusterFolder, NodeFolder
+from folkman.record.json_file import Json
 from folkman.runtime import journal
 from folkman.runtime.cluster import last_params, read_cluster
 from folkman.runtime.codec import SERVER
@@ -20,7 +20,7 @@ __all__ = ["replay"]
 TOLERANCE = 1e-5
 
 
-def replay(root: Path) -> dict[str, Any]:
+def replay(root: Path) -> Json:
     """Replay the recorded timeline of a cluster and compare every node's last parameters."""
     configs, task, problem, algorithm = read_cluster(root)
     logs = {}

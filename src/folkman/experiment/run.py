@@ -3,7 +3,8 @@
     import folkman as fm
 
     results = fm.run("mine.toml", settings={"network.gamma": 10})
-    results = fm.compare(problem, network, {"ours": fm.async_sharing(0.2), "FedAvg": fm.fedavg(0.2)}, slots=300)
+    methods = {"ours": fm.async_sharing(0.2), "FedAvg": fm.fedavg(0.2)}
+    results = fm.compare(problem, network, methods, slots=300)
     results.folder, results.plot("bits", "test_accuracy")
 
 Both are two steps, which the command line takes one by one. `prepare_run` checks everything,
@@ -97,7 +98,10 @@ def prepare_run(
     resume: str | Path | None = None,
     track: Sequence[str] = (),
 ) -> PreparedRun:
-    """Check a configuration, build what the first seed needs, and make or open the folder; see `run`."""
+    """Check a configuration, build what the first seed needs, and make or open the folder.
+
+    See `run`.
+    """
     check_packages(track)
     folder = None
     if resume is not None:
@@ -176,7 +180,9 @@ def compare(  # noqa: PLR0913 - all but three by name
     track: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> Results:
-    """Compare algorithms that were built in Python, and return the runs; the folder is as `run` makes it.
+    """Compare algorithms that were built in Python, and return the runs.
+
+    The folder is as `run` makes it.
 
     `problem` is one for all seeds, or a function from a seed to its problem. `network` is one for
     all algorithms, or one for each label. `algorithms` are named by their labels, or in a list by
@@ -226,7 +232,8 @@ def compare(  # noqa: PLR0913 - all but three by name
     first = list(islice(wanted, len(named)))
     _check_built(first)
     config = _described(first, name, seeds)
-    precision = "float64" if jax.config.jax_enable_x64 else "float32"  # pyright: ignore[reportAttributeAccessIssue]
+    precise = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+    precision = "float64" if precise else "float32"
     prepared = PreparedRun(
         _folder_for(out, name, dump(config)), config, first, wanted, precision, []
     )
@@ -255,7 +262,7 @@ def _check_built(first: Sequence[Part]) -> None:
 
 
 def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
-    """Return what can be said of objects in the words of a configuration, with their fingerprint."""
+    """Return what a configuration could say of these objects, with their fingerprint."""
     problem, _, _, clock, recording, _ = first[0].simulation
     tables = [
         {"name": run.algorithm, "label": run.label, "network": _named(simulation.network)}
@@ -284,7 +291,7 @@ def _named(network: Network) -> dict[str, str]:
 
 
 def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:
-    """Make the folder of a comparison of objects, or open the one that an earlier call with the same objects made."""
+    """Make the folder of a comparison of objects, or open an earlier one of the same objects."""
     place = _place(out, name)
     if not RunFolder(place).config.is_file():
         return RunFolder.create(place, config, in_python=True)

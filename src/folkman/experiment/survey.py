@@ -173,7 +173,10 @@ def _half(values: NDArray[np.float64]) -> float | None:
 
 
 def _bootstrap(values: NDArray, q: float, repeats: int = 200) -> float | None:
-    """Return half the width of the central 95 % of a quantile over drops drawn again, (drop, sample)."""
+    """Return half the width of the central 95 % of a quantile over redrawn drops.
+
+    Samples are (drop, sample).
+    """
     known = values[np.isfinite(values).all(axis=1)]
     if len(known) < 2:
         return None

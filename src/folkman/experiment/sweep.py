@@ -78,7 +78,10 @@ def resume_sweep(root: str | Path) -> PreparedSweep:
 def crew_for(
     engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None
 ) -> Crew:
-    """Return where jobs are to run: by default one worker per core, each with an even share of the memory."""
+    """Return where jobs are to run.
+
+    By default one worker per core, each with an even share of the memory.
+    """
     number = usable_cores() if workers is None else workers
     # a cluster that is there has limits of its own
     if memory_mb is None and engine in (
@@ -119,7 +122,9 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     workers: int | None = None,
     track: Sequence[str] = (),
 ) -> Results:
-    """Run a configuration at many settings and return the runs, labelled by arm; what is finished is not run again.
+    """Run a configuration at many settings and return the runs, labelled by arm.
+
+    What is finished is not run again.
 
     `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values;
     `together`: lists that advance together. `engine`: here, processes, dask, or the address of a

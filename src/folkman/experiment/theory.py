@@ -1,4 +1,4 @@
-"""The theory held against a comparison: bounds on the runs of a folder, stable steps, warnings before a run.
+"""The theory held against a comparison: bounds on its runs, stable steps, warnings before a run.
 
     found = examine("runs/first")              # what `folkman theory bound` prints
     rows = advise_steps(resolve(read("mine.toml")))
@@ -34,7 +34,8 @@ from folkman.theory.trajectory import METHOD, Trajectory, follow
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
 
 MOST_NODES_WARNED = 200
-"""Nodes up to which the stability limit is looked at: a timeline has nodes x nodes entries per slot."""
+"""Nodes up to which the stability limit is looked at: a timeline has nodes x nodes entries per
+slot."""
 
 
 class Examined(NamedTuple):
@@ -47,7 +48,10 @@ class Examined(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """The runs of Algorithm 1 in a folder, Table I's quantities of all its runs, and what was left out and why."""
+    """The runs of Algorithm 1 in a folder, and Table I's quantities of all its runs.
+
+    Also what was left out, and why.
+    """
 
     runs: list[Examined]
     efficiency: list[Json]
@@ -55,7 +59,9 @@ class Examination(NamedTuple):
 
 
 def examine(root: str | Path, label: str | None = None, seed: int | None = None) -> Examination:
-    """Check the convergence theory on the runs of a folder under one seed; what the folder lacks is run again.
+    """Check the convergence theory on the runs of a folder under one seed.
+
+    What the folder lacks is run again.
 
     Without a label all of Algorithm 1 are examined, without a seed those of the first.
     """
@@ -83,7 +89,7 @@ def advise_steps(comparison: Comparison) -> tuple[list[Json], str]:
 
 
 def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterator[str]:
-    """Yield a sentence for each step of Algorithm 1 that is beyond the stability limit of its losses and ages."""
+    """Yield a sentence for each step of Algorithm 1 beyond the limit of its losses and ages."""
     if comparison.nodes > MOST_NODES_WARNED or comparison.faults != FaultTable():
         return
     for part in first_seed:
@@ -208,7 +214,10 @@ def _finite(values: Json) -> Json:
 
 
 def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | None]:
-    """Return the stamps of a run, from its saved timeline or by running it again, and how its loss then differs."""
+    """Return the stamps of a run, and how the loss of a second run differs.
+
+    They come from its saved timeline or from running it again.
+    """
     saved = folder.timeline(part.run)
     if saved.is_file():
         timeline = load(saved)

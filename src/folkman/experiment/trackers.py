@@ -1,4 +1,6 @@
-"""Runs shown elsewhere as they grow: TensorBoard, MLflow, Weights & Biases. None is needed, any may be asked for.
+"""Runs shown elsewhere as they grow: TensorBoard, MLflow, Weights & Biases.
+
+None is needed, any may be asked for.
 
     folkman run --track tensorboard --track mlflow
 
@@ -57,7 +59,10 @@ class Sink(Protocol):
 
 
 class TensorBoard:
-    """Scalars in `tensorboard/NAME/`; what an earlier attempt wrote is purged when a run is told again."""
+    """Scalars in `tensorboard/NAME/`.
+
+    What an earlier attempt wrote is purged when a run is reported again.
+    """
 
     def __init__(self, scene: Tracked) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -86,7 +91,10 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run of the experiment PROJECT; one that is told again is the same run, from where it stood."""
+    """A run of the experiment PROJECT.
+
+    A run that is reported again is the same one, from where it stood.
+    """
 
     def __init__(self, scene: Tracked) -> None:
         from mlflow.tracking import MlflowClient
@@ -127,7 +135,10 @@ class MLflow:
 
 
 class WeightsAndBiases:
-    """A run of PROJECT under `wandb/`; one that is told again has the same id, so that `wandb sync` joins them."""
+    """A run of PROJECT under `wandb/`.
+
+    A run that is reported again has the same id, so that `wandb sync` joins them.
+    """
 
     def __init__(self, scene: Tracked) -> None:
         import wandb
@@ -140,7 +151,7 @@ class WeightsAndBiases:
             id=_identity(scene),
             dir=str(scene.root),
             config=dict(_flat(scene.config)),
-            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type] - wandb checks it
+            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
             resume="allow",
             reinit="create_new",
             settings=wandb.Settings(silent=True, console="off"),
@@ -161,7 +172,8 @@ TRACKERS: dict[str, tuple[Callable[[Tracked], Sink], tuple[str, ...]]] = {
     "mlflow": (MLflow, ("mlflow", "sqlalchemy", "alembic")),
     "wandb": (WeightsAndBiases, ("wandb",)),
 }
-"""Name -> (its sink, the packages it needs). The name is also that of the extra which brings them."""
+"""Name -> (its sink, the packages it needs). The name is also that of the extra which brings
+them."""
 
 
 def check_packages(names: Sequence[str]) -> None:
@@ -177,7 +189,10 @@ def check_packages(names: Sequence[str]) -> None:
 
 
 def make_shared(names: Sequence[str], root: Path, project: str) -> None:
-    """Make what the workers of a sweep share and could only make one at a time: MLflow's database and experiment."""
+    """Make what the workers of a sweep share and could only make one at a time.
+
+    That is MLflow's database and experiment.
+    """
     if "mlflow" in names:
         from mlflow.tracking import MlflowClient
 
@@ -194,7 +209,10 @@ def tracking(
     arm: str | None = None,
     then: Watch = ignore,
 ) -> Iterator[Watch]:
-    """Yield a watcher that tells trackers of every recorded slot, then `then`; `arm` names a run, else its label."""
+    """Yield a watcher that tells trackers of every recorded slot, then `then`.
+
+    `arm` names a run, else its label.
+    """
     if not names:
         yield then
         return
@@ -232,7 +250,7 @@ def tracking(
 
 @contextmanager
 def _at_a_distance(name: str, given_up: set[str]) -> Iterator[None]:
-    """Keep what a tracker does wrong away from the run: say it once, and ask that tracker no more."""
+    """Keep the errors of a tracker away from the run: say it once, then ask it no more."""
     try:
         yield
     except Exception as error:
@@ -248,7 +266,10 @@ def mlflow_address(root: Path) -> str:
 
 
 def _experiment(client: Any, name: str) -> str:
-    """Return the experiment of that name, made if it is not there; another may make it at the same time."""
+    """Return the experiment of that name, made if it is not there.
+
+    Another may make it at the same time.
+    """
     from mlflow.exceptions import MlflowException
 
     known = client.get_experiment_by_name(name)

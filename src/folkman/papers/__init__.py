@@ -1,1 +1,1 @@
-"""Papers as data: their figures, claims and readings, and the generic code that reproduces and audits them."""
+"""Papers as data: figures, claims and readings, and the code that reproduces and audits them."""

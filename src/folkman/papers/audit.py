@@ -1,4 +1,4 @@
-"""Verdicts on a paper's claims: its claims.toml says what is claimed and how it is read, the runs decide.
+"""Verdicts on a paper's claims: claims.toml says what is claimed and how it is read, runs decide.
 
     judged = judge(read_reproduction(Path("runs/paper-full")))
 
@@ -67,7 +67,7 @@ def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
 
 
 def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
-    """Decide every reading by the draws that both have, as they were `before` and as they are in `results`.
+    """Decide every reading by the draws that both have: as `before`, and as in `results`.
 
     Readings for which neither has draws enough for an interval are left out, and so is what needs
     no runs.
@@ -111,7 +111,7 @@ def _identity(found: Found) -> tuple[str, int, str]:
 
 
 def _variants(paper: Paper, claim: Table, size: str) -> list[str]:
-    """Return the data and model a claim is decided on, then others whose readings are shown beside."""
+    """Return the data and model a claim is decided on, then others whose readings are shown too."""
     if "variant" in claim:
         return [claim["variant"]]
     if claim.get("figure", "") not in (*paper.figures, *paper.beyond):
@@ -177,7 +177,7 @@ def _test(paper: Paper, claim: Table) -> str:
 
 
 def _figure(paper: Paper, claim: Table, variant: str) -> str:
-    """Return where to look: the drawing of the claim's figure, or its name where nothing is drawn."""
+    """Return where to look: the drawing of the claim's figure, or its name if nothing is drawn."""
     name = claim.get("figure", "")
     if name not in (*paper.figures, *paper.beyond) or not paper.figure(name).get("panel"):
         return name
@@ -224,8 +224,8 @@ def _decide(
     pairs = {}
     for level, facts in _levels(claim, levels).items():
         left = select(ours, **facts)
-        pairs[level] = {key: _partners(runs, reading[key], left) for key in ("other", "control", "control_other")
-                        if key in reading} | {"ours": left}  # fmt: skip
+        others = [key for key in ("other", "control", "control_other") if key in reading]
+        pairs[level] = {key: _partners(runs, reading[key], left) for key in others} | {"ours": left}
     if test == "explained":
         return deciders.least_favourable(
             name, [deciders.explained(pair, level) for level, pair in pairs.items()]
@@ -235,7 +235,10 @@ def _decide(
 
 
 def _targets(runs: Sequence[Found], target: Table | None) -> dict[int, float] | None:
-    """Return, for each draw, how low a loss has to be reached: so near to the last one of the run that is named."""
+    """Return, for each draw, how low a loss has to be reached.
+
+    It must be so near to the last loss of the run that is named.
+    """
     if target is None:
         return None
     return {
@@ -245,7 +248,10 @@ def _targets(runs: Sequence[Found], target: Table | None) -> dict[int, float] | 
 
 
 def _levels(claim: Table, levels: Table) -> dict[str, Json]:
-    """Return the levels that a claim must hold at, by name, and the fact that each is; one without facts if at none."""
+    """Return the levels that a claim must hold at, by name, and the fact that each is.
+
+    A single level without facts if there are none.
+    """
     across = settle(dict(claim.get("across", {})), levels)
     if not across:
         return {"": {}}
@@ -273,7 +279,9 @@ def _partners(runs: Sequence[Found], wanted: Table, left: Sequence[Found]) -> li
 
 
 def _best(runs: Sequence[Found], reading: Table, ask: Table) -> tuple[list[Found], list[Found]]:
-    """Return each side at the step of the grid with the lowest mean loss, over the draws that all steps have.
+    """Return each side at its best step of the grid.
+
+    The best has the lowest mean loss over the draws that all steps have.
 
     The grid is the fact of a side that has a list of values. Nothing where a step of the grid was
     not run.
@@ -304,11 +312,13 @@ def _best(runs: Sequence[Found], reading: Table, ask: Table) -> tuple[list[Found
         return sum(at(f.run, axis, where, "train_loss") for f in kept) / max(len(kept), 1)
 
     best = [min(steps.values(), key=worth) for steps in sides]
-    return tuple([f for f in group if f.seed in shared] for group in best)  # type: ignore[return-value]
+    return tuple(  # type: ignore[return-value]
+        [f for f in group if f.seed in shared] for group in best
+    )
 
 
 def _measured(name: str, figure: str, measure: str, rows: Sequence[Table]) -> Reading:
-    """Decide by the measurements of one kind: each has a value and a limit that it must not exceed."""
+    """Decide by the measurements of one kind: none may have a value beyond its limit."""
     cases = [row for row in rows if row["measure"] == measure]
     if not cases:
         return Reading(name, OPEN, f"not measured; run: folkman reproduce {figure}")

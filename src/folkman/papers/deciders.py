@@ -6,10 +6,12 @@ other), for accuracies ours - other. Over the draws Student's 95 % interval of t
 from three draws on; the effect d is the mean over the standard deviation. Nothing is corrected for
 the number of tests.
 
-    lower, higher   the interval lies on the claimed side of 0, and is not all within the margin of what counts as equal
+    lower, higher   the interval lies on the claimed side of 0, and is not all within the margin of
+                    what counts as equal
     ordered         the same for every step from one level to the next
     similar         the interval lies within the margin
-    explained       which part of a gain a control shows that lacks what the claim gives as the cause
+    explained       which part of a gain a control shows that lacks what the claim gives as the
+                    cause
     formula         a measured quantity agrees with a printed formula within 2 %
     measured        what the paper's own code measured (`Own.measure`)
 """
@@ -37,7 +39,8 @@ MARGIN = 0.01
 FORMULA_MARGIN = 0.02
 
 DIVERGED = log(1e6)
-"""The most that one run counts as behind another, diverged or not: it decides nothing unless other draws agree."""
+"""The most that one run counts as behind another, diverged or not: it decides nothing unless other
+draws agree."""
 
 WITHOUT_AXIS = ("gamma_t", "mean_age")
 """Metrics that are told without the point of the axis: they are means over the whole run."""
@@ -56,7 +59,8 @@ class Reading(NamedTuple):
     low: float = nan
     high: float = nan
     effect: float = nan  # mean over standard deviation of the paired differences
-    levels: "tuple[Reading, ...]" = ()  # of several levels each; the reading is the least favourable of them
+    # of several levels each; the reading is the least favourable of them
+    levels: "tuple[Reading, ...]" = ()
 
 
 class Spread(NamedTuple):
@@ -83,7 +87,10 @@ def paired(differences: Sequence[float]) -> Spread:
 
 
 def difference(ours: float, other: float, metric: str) -> float:
-    """Return log(ours / other), or ours - other for accuracies; a run that diverged is a million times worse."""
+    """Return log(ours / other), or ours - other for accuracies.
+
+    A run that diverged is a million times worse.
+    """
     if metric == "test_accuracy":
         return ours - other
     if not (ours > 0 and other > 0):
@@ -96,14 +103,20 @@ def difference(ours: float, other: float, metric: str) -> float:
 def value_at(
     found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float] | None
 ) -> float:
-    """Return a metric of a run at a point; with `targets`, the gradients until it first reaches that of its draw."""
+    """Return a metric of a run at a point.
+
+    With `targets`, the gradients until it first reaches that of its draw.
+    """
     if targets is None:
         return at(found.run, axis, where, metric)
     return first_reach(found.run, targets.get(found.seed, nan))
 
 
 def first_reach(run: Run, target: float) -> float:
-    """Return the gradients after which the loss is first at most `target`; not a number if it never is."""
+    """Return the gradients after which the loss is first at most `target`.
+
+    Not a number if it never is.
+    """
     losses, steps = run.column("train_loss"), run.column("gradients")
     for index, loss in enumerate(losses):
         if loss <= target * (1 + 1e-9):
@@ -116,7 +129,10 @@ def first_reach(run: Run, target: float) -> float:
 
 
 def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
-    """Return one run a draw; refuse two different ones, which a claim that says too little would mix."""
+    """Return one run per draw.
+
+    Refuse two different ones, which a claim that says too little would mix.
+    """
     chosen: dict[int, Found] = {}
     for found in runs:
         known = chosen.setdefault(found.seed, found)
@@ -130,7 +146,10 @@ def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
 
 
 def reach(runs: Sequence[Found], axis: str) -> float:
-    """Return the largest value of an axis that all runs reach; those that diverged are not waited for."""
+    """Return the largest value of an axis that all runs reach.
+
+    Runs that diverged are not waited for.
+    """
     ends = [found.run.last(axis) for found in runs if found.run.status != record.DIVERGED]
     return min(ends, default=nan)
 
@@ -161,7 +180,10 @@ def compare_pairs(
     ask: Table,
     targets: Mapping[int, float] | None = None,
 ) -> Reading:
-    """Decide lower, higher or similar for the pair of groups at each level; the least favourable is reported."""
+    """Decide lower, higher or similar for the pair of groups at each level.
+
+    The least favourable is reported.
+    """
     metric, axis = ask.get("metric", "train_loss"), ask.get("axis", "gradients")
     margin = ask.get("margin", MARGINS.get(metric, MARGIN))
     outcomes = []
@@ -182,7 +204,10 @@ def compare_pairs(
 
 
 def least_favourable(name: str, outcomes: Sequence[Outcome]) -> Reading:
-    """Return the outcome that speaks least for a claim: one that fails, else one that is open, else the weakest."""
+    """Return the outcome that speaks least for a claim.
+
+    One that fails, else one that is open, else the weakest.
+    """
     if all(each.spread.n == 0 for each in outcomes):
         return Reading(name, OPEN, "there are no such runs")
     order = {FAILS: 0, OPEN: 1, HOLDS: 2}
@@ -198,7 +223,10 @@ def least_favourable(name: str, outcomes: Sequence[Outcome]) -> Reading:
 
 
 def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
-    """Return the verdict on one spread, and how much the less favourable end of its interval speaks for the claim."""
+    """Return the verdict on one spread, and how much it speaks for the claim.
+
+    The less favourable end of its interval counts.
+    """
     if test != "similar":
         sign = 1.0 if test == "higher" else -1.0
         return verdict_of(spread, margin, sign), spread.low if sign > 0 else -spread.high
@@ -226,7 +254,10 @@ def _say(
     first, last = f"{min(wheres):.4g}", f"{max(wheres):.4g}"
     where = first if first == last else f"{first} to {last}"
     at_point = f" at {where} {axis}" if metric not in WITHOUT_AXIS and not reached else ""
-    return f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n = {spread.n}{equal}"
+    return (
+        f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n "
+        f"= {spread.n}{equal}"
+    )
 
 
 def ordered(
@@ -264,7 +295,10 @@ def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome
     if gain.n < FEWEST_FOR_AN_INTERVAL or not isfinite(gain.mean):
         says = "too few draws, or one that diverged" if gain.n else "there are no such runs"
         return Outcome(level, OPEN, -np.inf, gain, says)
-    told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n = {gain.n}"
+    told = (
+        f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n "
+        f"= {gain.n}"
+    )
     if gain.low <= MARGIN:
         known = gain.high <= MARGIN
         says = "there is no gain to explain" if known else "it is open whether there is a gain"
@@ -276,7 +310,10 @@ def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome
 
 
 def formula(name: str, asked: Formula, runs: Sequence[Found]) -> Reading:
-    """Decide whether a quantity agrees with its printed formula in every run, within 2 % or one count."""
+    """Decide whether a quantity agrees with its printed formula in every run.
+
+    Within 2 % or one count.
+    """
     if not runs:
         return Reading(name, OPEN, "there are no such runs")
     pairs = [asked.values(found.run, found.facts) for found in runs]
@@ -289,7 +326,10 @@ def formula(name: str, asked: Formula, runs: Sequence[Found]) -> Reading:
     measured, wanted = pairs[worst]
     if asked.truth:
         kappa = runs[worst].run.last("kappa")
-        says = f"computes in {100 * kappa:.3g} % of the slots, {runs[worst].run.last('gradients'):g} gradients"
+        says = (
+            f"computes in {100 * kappa:.3g} % of the slots, {runs[worst].run.last('gradients'):g} "
+            "gradients"
+        )
     else:
         says = f"measured {measured:.4g}, printed {asked.printed} = {wanted:.4g}, n = {len(runs)}"
     return Reading(name, HOLDS if off[worst] <= loose[worst] else FAILS, says, len(runs))

@@ -1,4 +1,7 @@
-"""From the results of a reproduction to a paper's figures: which runs a panel shows is said in the figure's file."""
+"""From the results of a reproduction to a paper's figures.
+
+Which runs a panel shows is said in the figure's file.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,7 +41,7 @@ def final_values(results: Reproduction, names: Sequence[str]) -> str:
 def _each(
     results: Reproduction, name: str, axes: Sequence[str]
 ) -> Iterator[tuple[str, str, str, list[Panel]]]:
-    """Yield title, variant, axis and panels of every picture of a figure that has something to compare."""
+    """Yield title, variant, axis and panels of every picture that has something to compare."""
     paper, own = results.paper, results.paper.head["method"]
     declared = drawn_figure(paper, name, results.size)
     known = [
@@ -61,7 +64,7 @@ def _each(
 def panel_runs(
     paper: Paper, runs: Sequence[Found], variant: str, panel: Table, axis: str
 ) -> list[Run]:
-    """Return the runs of a panel that reach somewhere along the axis, each labelled with its curve's name.
+    """Return the runs of a panel that reach somewhere along the axis, labelled by curve.
 
     The cases of a curve are ordered by the facts that the paper names, whichever was run first.
     """

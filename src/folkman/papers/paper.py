@@ -1,7 +1,9 @@
-"""A paper is a folder of TOML files: found by name, by entry point or by path, read, and checked key by key.
+"""A paper is a folder of TOML files: found by name, entry point or path, and checked key by key.
 
-    paper.toml      title and reference; its figures; the facts by which runs are chosen; how curves look
-    sizes.toml      how much is run: draws, nodes, ..., and the variants (data, model, step) of every size
+    paper.toml      title and reference; its figures; the facts by which runs are chosen; how curves
+                    look
+    sizes.toml      how much is run: draws, nodes, ..., and the variants (data, model, step) of
+                    every size
     FIGURE.toml     the runs of a figure, in the plan language, and its panels
     claims.toml     what the paper claims, and what decides each claim (`folkman.papers.deciders`)
     findings.toml   the same for the figures beyond the paper, if it has any
@@ -16,7 +18,7 @@ from functools import wraps
 from importlib import import_module, metadata, resources
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from folkman.checks import nearest, pick, require
 from folkman.config.comparison import Comparison
@@ -77,7 +79,8 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Test -> what a claim, and each of its readings, must have."""
 
 FACTS = ("method", "nodes", "factor", "network", "partition", "compute")
-"""Known of every run: algorithm, nodes, step over the variant's, network, partition, equal or unequal speeds."""
+"""Known of every run: algorithm, nodes, step over the variant's, network, partition, equal or
+unequal speeds."""
 
 
 class Found(NamedTuple):
@@ -245,9 +248,9 @@ class Paper:
             )
 
     def _check(
-        self, where: str, table: Any, known: Iterable[str] | Keys, needed: Iterable[str] = ()
+        self, where: str, table: Table, known: Iterable[str] | Keys, needed: Iterable[str] = ()
     ) -> None:
-        """Refuse a key that nobody would read, one of the wrong type, and a table that lacks one."""
+        """Refuse a key that nobody would read, a wrong type, and a table that lacks a key."""
         place = self.folder / where
         require(isinstance(table, dict), f"{place}: expected a table, got {table!r}")
         for key, value in table.items():
@@ -290,9 +293,12 @@ def _hooks(code: ModuleType | None, place: str) -> Own:
     return Own(**found)
 
 
-def _guarded(hook: Callable[..., Any], place: str) -> Callable[..., Any]:
+Answer = TypeVar("Answer")
+
+
+def _guarded(hook: Callable[..., Answer], place: str) -> Callable[..., Answer]:
     @wraps(hook)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Answer:
         try:
             return hook(*arguments)
         except Exception as error:
@@ -304,7 +310,10 @@ def _guarded(hook: Callable[..., Any], place: str) -> Callable[..., Any]:
 
 
 def _code(folder: Path, name: str | None) -> tuple[ModuleType | None, dict[str, str]]:
-    """Load the Python file of a paper, if it has one; return also the digests of the files, unless folkman's own."""
+    """Load the Python file of a paper, if it has one.
+
+    Return also the digests of the files, unless folkman's own.
+    """
     if name is None:
         return None, {}
     path = folder / name
@@ -317,7 +326,7 @@ def _code(folder: Path, name: str | None) -> tuple[ModuleType | None, dict[str, 
 
 
 def known_papers() -> dict[str, Path]:
-    """Return the papers that can be named: those that come with folkman, then those of installed packages."""
+    """Return the papers that can be named: those of folkman, then those of installed packages."""
     found = {path.parent.name: path.parent for path in sorted(HOME.glob("*/paper.toml"))}
     for entry in metadata.entry_points(group="folkman.paper"):
         found.setdefault(entry.name, Path(str(resources.files(entry.value))))

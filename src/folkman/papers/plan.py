@@ -22,7 +22,8 @@ from folkman.record.json_file import Json, Table
 __all__ = ["Drawn", "drawn_figure", "plan", "program_of", "share_of"]
 
 CLOCK = "clock"
-"""The kind of a run that keeps time and learns nothing: a stand-in of few parameters in messages of the same size."""
+"""The kind of a run that keeps time and learns nothing: a stand-in of few parameters in messages of
+the same size."""
 
 
 class Drawn(NamedTuple):
@@ -54,7 +55,9 @@ def plan(
     seeds: int | None = None,
     slots: int | None = None,
 ) -> Plan:
-    """Return the jobs of some figures, those that matter most first; `seeds` and `slots` replace the size's.
+    """Return the jobs of some figures, those that matter most first.
+
+    `seeds` and `slots` replace the size's.
 
     Each job's notes say which figures of the paper need it, also those that were not asked for.
     """
@@ -76,7 +79,10 @@ def plan(
 
 
 def _named(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs with names that tell arms apart: where facts do not, by a part of the key of their first draw."""
+    """Return the jobs with names that distinguish arms.
+
+    Where facts do not, by a part of the key of their first draw.
+    """
     programs: dict[str, dict[str, str]] = {}
     for job in jobs:
         programs.setdefault(job.arm, {}).setdefault(program_of(job), job.key[:6])
@@ -89,7 +95,10 @@ def _named(jobs: Sequence[Job]) -> list[Job]:
 
 
 def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
-    """Return the jobs of one of several processes: "2/4" is the second of four. Seeds of a program stay together."""
+    """Return the jobs of one of several processes: "2/4" is the second of four.
+
+    Seeds of a program stay together.
+    """
     part, _, parts = text.partition("/")
     number = int(part) if part.isdecimal() else 0
     of = int(parts) if parts.isdecimal() else 0
@@ -171,7 +180,10 @@ def _comparison(paper: Paper, variant: str, own: Table, group: Table, levels: Ta
 
 
 def _clock(variant: str, own: Table, raw: Table, levels: Table) -> Json:
-    """Return the tables of a run that only keeps time, with messages of as many bits as the variant's model has."""
+    """Return the tables of a run that only keeps time.
+
+    Its messages have as many bits as the variant's model.
+    """
     require(
         "parameters" in own,
         f"variant '{variant}' needs `parameters` for its clocks; add it to sizes.toml",

@@ -1,4 +1,4 @@
-"""A paper's experiments, made at a chosen size: the jobs of its figures as one batch, then what is measured and drawn.
+"""A paper's experiments at a chosen size: its figures' jobs as one batch, then the drawings.
 
     reproduce(find("xie2024"), ["fig5"], "smoke", out=Path("runs/mine"))
 
@@ -74,7 +74,7 @@ def default_folder(paper: Paper, size: str) -> Path:
 
 
 def planned(paper: Paper, names: Sequence[str], amount: Amount) -> tuple[Plan, list[Job]]:
-    """Return the plan of the experiments that were asked for, and this process's share of its jobs."""
+    """Return the plan of the experiments that were asked for, and this process's share of jobs."""
     figures = [name for name in chosen(paper, names) if name not in paper.measured]
     whole = plan(paper, figures, amount.size, amount.seeds, amount.slots)
     return whole, list(whole.jobs) if amount.share is None else share_of(whole.jobs, amount.share)
@@ -89,7 +89,10 @@ def reproduce(
     watch: Watch = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Made:
-    """Make the runs that are missing, measure, and draw; stop when they are made or the budget is spent."""
+    """Make the runs that are missing, measure, and draw.
+
+    Stop when they are made or the budget is spent.
+    """
     wanted = chosen(paper, names)
     whole, mine = planned(paper, names, amount)
     folder = _create(paper, amount, out or default_folder(paper, amount.size))
@@ -152,7 +155,9 @@ def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = No
 
 
 def verify(jobs: Sequence[Job], root: Path) -> tuple[Job, float]:
-    """Make the first of these jobs that has ended a second time, from nothing; return it and how much it differs.
+    """Make the first of these jobs that has ended a second time, from nothing.
+
+    Return it and how much it differs.
 
     The number is the largest relative difference of any metric; the folder notes it.
     """

@@ -1,4 +1,4 @@
-"""The results of a reproduction: every run with what it is, read from the folder's index and its one table.
+"""The results of a reproduction: every run, read from the folder's index and its one table.
 
 Figures and verdicts are made from these alone. What follows from other runs without being run is
 added by the paper's own code (`Own.derive`).
@@ -95,7 +95,10 @@ def _fits(value: object, wanted: object) -> bool:
 
 
 def at(run: Run, axis: str, where: float, metric: str) -> float:
-    """Return a metric at a point of an axis, between two records in proportion; not a number beyond the last one."""
+    """Return a metric at a point of an axis, between two records in proportion.
+
+    Not a number beyond the last one.
+    """
     x, y = np.array(run.column(axis)), np.array(run.column(metric))
     if not len(x) or where > x[-1] * (1 + 1e-9):
         return float("inf") if run.status == DIVERGED and metric == "train_loss" else float("nan")
@@ -109,7 +112,7 @@ def _moved(x: np.ndarray) -> np.ndarray:
 
 
 def trailing(results: Reproduction, part: float) -> Reproduction:
-    """Replace losses and accuracies by their means over the last `part` of the gradients up to each record.
+    """Replace losses and accuracies by means over the last `part` of the gradients so far.
 
     Losses are averaged by their logarithms. What is decided by the result does not rest on one
     instant.
@@ -140,7 +143,7 @@ def _trailing(run: Run, part: float) -> Run:
 
 
 def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -> np.ndarray:
-    """Return the mean of y, in proportion between its values, over the last `part` of the way to each end.
+    """Return the mean of y, linear between its values, over the last `part` of the way to each end.
 
     From the first value on that is not finite it is the value at the end.
     """

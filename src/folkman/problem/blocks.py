@@ -1,15 +1,16 @@
-"""The CNN in blocks of 2x2 outputs: the same function, in the shapes that a GPU's matrix units want.
+"""The CNN in blocks of 2x2 outputs: the same function, in the shapes of a GPU's matrix units.
 
-A 2x2 max-pool takes one number of four neighbouring outputs, so both convolutions are computed four outputs at a time:
+A 2x2 max-pool takes one number of four neighbouring outputs, so both convolutions are computed four
+outputs at a time:
 
-    conv0   a window of 6x6 inputs times a (36 c, 4 x 32) matrix, the 5x5 kernel in four places and zeros
-            elsewhere. The windows of a fixed input are laid out once, with a 1 for the bias; pooling is a maximum
-            of four columns.
-    conv1   the 4 x 32 channels of a block are one position of a grid half as fine, on which 5x5 is 3x3: 128
-            channels in, 128 out, instead of 32 and 32.
+    conv0   a window of 6x6 inputs times a (36 c, 4 x 32) matrix, the 5x5 kernel in four places and
+            zeros elsewhere. The windows of a fixed input are laid out once, with a 1 for the bias;
+            pooling is a maximum of four columns.
+    conv1   the 4 x 32 channels of a block are one position of a grid half as fine, on which 5x5 is
+            3x3: 128 channels in, 128 out, instead of 32 and 32.
 
-That is 1.44 times the arithmetic, in products several times as fast (`docs/performance.md`). In bfloat16 on a GPU
-everything between the products runs fused (`folkman.problem.fused`).
+That is 1.44 times the arithmetic, in products several times as fast (`docs/performance.md`). In
+bfloat16 on a GPU everything between the products runs fused (`folkman.problem.fused`).
 """
 
 import jax
@@ -26,9 +27,12 @@ QUARTERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # (row, column) of the four outputs
 
 
 def windows(images: Array) -> Array:
-    """Return the 6x6 inputs of each pooled position, and a 1: (n, h, w, c) -> (n, h/4, w/4, 4, width).
+    """Return the 6x6 inputs of each pooled position, and a 1.
 
-    Positions are grouped as the blocks of conv1. The width is the next power of two above 36 c, padded with zeros.
+    (n, h, w, c) -> (n, h/4, w/4, 4, width).
+
+    Positions are grouped as the blocks of conv1. The width is the next power of two above 36 c,
+    padded with zeros.
     """
     n, height, width, channels = images.shape
     padded = jnp.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)))
@@ -44,7 +48,10 @@ def windows(images: Array) -> Array:
 
 
 def block_scores(tensors: dict[str, Array], x: Array) -> Array:
-    """Return the class scores (n, classes) of samples as `windows` lays them out; computes in the type of `x`."""
+    """Return the class scores (n, classes) of samples as `windows` lays them out.
+
+    Computes in the type of `x`.
+    """
     t = {name: tensor.astype(x.dtype) for name, tensor in tensors.items()}
     n, height, width = x.shape[:3]
     stages = fused if fused.fits(x) else _Plain
@@ -65,7 +72,10 @@ def block_scores(tensors: dict[str, Array], x: Array) -> Array:
 
 
 def _first_kernel(kernel: Array, bias: Array, room: int) -> Array:
-    """Return the (4, width, 32) matrices from a window to the four outputs of a block, the bias in row 36 c."""
+    """Return the matrices from a window to the four outputs of a block, (4, width, 32).
+
+    The bias stands in row 36 c.
+    """
     placed = [
         jnp.pad(kernel, ((a, 1 - a), (b, 1 - b), (0, 0), (0, 0))).reshape(-1, CHANNELS)
         for a, b in QUARTERS
@@ -87,11 +97,17 @@ def _second_kernel(kernel: Array) -> Array:
 
 
 class _Plain:
-    """The two stages around conv1 as XLA compiles them, any type, any device; at least float32 after the products."""
+    """The two stages around conv1 as XLA compiles them, any type, any device.
+
+    At least float32 after the products.
+    """
 
     @staticmethod
     def first(rows: Array, kernel: Array) -> Array:
-        """Return conv0, bias, ReLU, max-pool and LRN: (row, width) and (4, width, 32) -> (row, 32)."""
+        """Return conv0, bias, ReLU, max-pool and LRN, (row, 32).
+
+        Of (row, width) and (4, width, 32).
+        """
         matrix = kernel.transpose(1, 0, 2).reshape(rows.shape[1], -1)
         outputs = jnp.dot(rows, matrix, preferred_element_type=_wide(rows))
         return local_response_norm(jax.nn.relu(_largest(outputs))).astype(rows.dtype)

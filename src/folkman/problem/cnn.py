@@ -1,4 +1,6 @@
-"""The nine-layer CNN of the paper: from a flat vector and images to scores. Imported by those who train it alone.
+"""The nine-layer CNN of the paper: from a flat vector and images to scores.
+
+Imported by those who train it alone.
 
 [1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
     IEEE JSAC 37(6), 2019, and its released code.
@@ -26,8 +28,9 @@ class CNN:
 
     conv 5x5x32, ReLU, max-pool, LRN, conv 5x5x32, ReLU, LRN, max-pool, dense 256, ReLU, dense.
 
-    Differs from [2]: it prints neither ReLU, padding, LRN constants nor initialisation; all are those of the
-    released code of [1] (kernels normal with sigma 0.1, redrawn beyond two sigma; biases 0.1).
+    Differs from [2]: it prints neither ReLU, padding, LRN constants nor initialisation; all are
+    those of the released code of [1] (kernels normal with sigma 0.1, redrawn beyond two sigma;
+    biases 0.1).
     """
 
     image: tuple[int, int, int]  # height, width, channels
@@ -80,7 +83,10 @@ class CNN:
         return self.precision == "bfloat16" or jax.default_backend() == "gpu"
 
     def prepare(self, x: Array) -> Array:
-        """Return images in the form that `scores` is fastest at; worth keeping where the images stay."""
+        """Return images in the form that `scores` is fastest at.
+
+        Worth keeping where the images stay.
+        """
         return self._typed(windows(x)) if self.in_blocks else x
 
     def _typed(self, x: Array) -> Array:

@@ -1,30 +1,36 @@
 """Nodes over the cores of a CPU.
 
-XLA runs the products of many small models one after the other, on one core. `use_cores` makes a device of every core,
-and `over_cores` then gives each an equal part of the nodes. A node's gradient is the same; sums over nodes (a server's
-average) may round otherwise than on one core. It pays for many nodes around a server and for many cells; not with the
-radio, whose work is not parted.
+XLA runs the products of many small models one after the other, on one core. `use_cores` makes a
+device of every core, and `over_cores` then gives each an equal part of the nodes. A node's gradient
+is the same; sums over nodes (a server's average) may round otherwise than on one core. It pays for
+many nodes around a server and for many cells; not with the radio, whose work is not parted.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
+from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from folkman.machine import usable_cores
 
 __all__ = ["over_cores", "unparted", "use_cores"]
 
+Result = TypeVar("Result")
+
 WORTH = 20_000_000
 """Multiplications below which handing out and gathering takes longer than it saves."""
 
 
 def use_cores(cores: int | None = None) -> None:
-    """Make a device of each core that this process may use; call it before JAX computes anything."""
+    """Make a device of each core that this process may use.
+
+    Call it before JAX computes anything.
+    """
     jax.config.update("jax_num_cpu_devices", usable_cores() if cores is None else cores)
 
 
@@ -41,10 +47,13 @@ def unparted() -> Iterator[None]:
         _parted.reset(token)
 
 
-def over_cores(function: Callable[..., Any], work: int) -> Callable[..., Any]:
-    """Return `function` of arrays (node, ...), computed in equal parts on as many devices as divide the nodes."""
+def over_cores(function: Callable[..., Result], work: int) -> Callable[..., Result]:
+    """Return `function` of arrays (node, ...), computed in equal parts.
 
-    def parted(*arrays: Any) -> Any:
+    On as many devices as divide the nodes.
+    """
+
+    def parted(*arrays: Array) -> Result:
         nodes = len(arrays[0])
         devices = jax.devices()
         parts = max(k for k in range(1, len(devices) + 1) if nodes % k == 0)

@@ -1,15 +1,17 @@
 """Data sets: name -> float32 samples and their targets, scaled and split once and for all.
 
-`digits` comes with scikit-learn; `mnist` and `cifar10` are read from a folder that `folkman data fetch`
-fills, and every array is checked against its SHA-256 on every load; `quadratic` and `gaussian` are drawn,
-with their exact optimum; `npz` is the user's own file. Nothing here opens a connection or unpickles anything.
+`digits` comes with scikit-learn; `mnist` and `cifar10` are read from a folder that
+`folkman data fetch` fills, and every array is checked against its SHA-256 on every load;
+`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file.
+Nothing here opens a connection or unpickles anything.
 
     quadratic   f(w; x, y) = 1/2 sum_k y_k (w_k - x_k)^2,   optimum_k = sum y_k x_k / sum y_k
     gaussian    f(w; x, y) = 1/2 (x . w - y)^2,             optimum = exact least squares
-    cifar10     (x - mean) / max(std, 1/sqrt(3072)) for each image over all its raw values, as AdaFL [1]
+    cifar10     (x - mean) / max(std, 1/sqrt(3072)) for each image over all its raw values, as
+                AdaFL [1]
 
-[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. JSAC 2019.
-    arXiv:1804.05271
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
+    JSAC 2019. arXiv:1804.05271
 """
 
 import gzip
@@ -21,7 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +53,16 @@ class DataSet(NamedTuple):
 
     name: str
     x_train: NDArray[np.float32]  # (sample, ...): images keep (height, width, channel)
-    y_train: NDArray[Any]  # int32 labels, or float32 targets
+    y_train: NDArray  # int32 labels, or float32 targets
     x_test: NDArray[np.float32]
-    y_test: NDArray[Any]
+    y_test: NDArray
     num_classes: int  # 0: regression
     group: NDArray[np.int64] | None = None  # the node each training sample was made for
     optimum: NDArray[np.float64] | None = None  # minimiser of the pooled training loss
 
 
-# Array -> shape and SHA-256 of the C-order uint8 bytes; the hash alone would let a reshaped array pass.
+# Array -> shape and SHA-256 of the C-order uint8 bytes; the hash alone would let a reshaped array
+# pass.
 Spec = Mapping[str, tuple[tuple[int, ...], str]]
 
 
@@ -85,7 +88,8 @@ SPECS: dict[str, Spec] = {
     ),
 }
 
-# The authors' own files, in the order of ARRAYS; a MNIST file may also lie there unpacked, without ".gz".
+# The authors' own files, in the order of ARRAYS; a MNIST file may also lie there unpacked, without
+# ".gz".
 MNIST_FILES = (
     *("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
     *("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
@@ -96,13 +100,19 @@ MEMBER_LIMIT_BYTES = 10**8  # three times the largest honest file; a hostile arc
 
 
 def default_folder() -> Path:
-    """Return where fetched data sets live: $XDG_CACHE_HOME/folkman/data, else ~/.cache/folkman/data."""
+    """Return where fetched data sets live.
+
+    $XDG_CACHE_HOME/folkman/data, else ~/.cache/folkman/data.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "folkman" / "data"
 
 
-def verify(arrays: Mapping[str, NDArray[Any]], spec: Spec, origin: str) -> Raw:
-    """Return the arrays of `spec`, refusing any whose dtype, shape or SHA-256 is not the published one."""
+def verify(arrays: Mapping[str, NDArray], spec: Spec, origin: str) -> Raw:
+    """Return the arrays of `spec`.
+
+    Refuse any whose dtype, shape or SHA-256 is not the published one.
+    """
     checked: Raw = {}
     for key, (shape, sha256) in spec.items():
         require(
@@ -122,14 +132,15 @@ def verify(arrays: Mapping[str, NDArray[Any]], spec: Spec, origin: str) -> Raw:
     return checked
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path) -> dict[str, NDArray]:
     """Return every array of an .npz file. Object arrays would need unpickling and are refused."""
     if not path.is_file():
         raise FileNotFoundError(f"expected an .npz file, found none at {path}; correct the path")
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    # TypeError: a lone .npy loads as an array, no context manager; RuntimeError: an encrypted or odd zip.
+    # TypeError: a lone .npy loads as an array, no context manager; RuntimeError: an encrypted or
+    # odd zip.
     except (
         ValueError,
         TypeError,
@@ -140,8 +151,8 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         zlib.error,
     ) as error:
         raise ValueError(
-            f"expected an .npz archive of plain numeric arrays, could not read {path} ({error}); write it "
-            "with numpy.savez and no object arrays"
+            f"expected an .npz archive of plain numeric arrays, could not read {path} ({error}); "
+            "write it with numpy.savez and no object arrays"
         ) from error
 
 
@@ -159,7 +170,10 @@ def read_archives(name: str, folder: Path, spec: Spec) -> Raw:
 
 
 def read_raw(name: str, folder: Path | str | None = None, spec: Spec | None = None) -> Raw:
-    """Return the verified arrays of a fetched data set, from its cache, else from archives put there."""
+    """Return the verified arrays of a fetched data set.
+
+    From its cache, else from archives put there.
+    """
     place = default_folder() if folder is None else Path(folder)
     cache = place / f"{name}.npz"
     spec = SPECS[name] if spec is None else spec
@@ -169,13 +183,16 @@ def read_raw(name: str, folder: Path | str | None = None, spec: Spec | None = No
         return read_archives(name, place, spec)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"expected the {name} data in {place}, found neither {cache.name} nor the original archives "
-            f"({Path(error.filename).name} is missing); run `folkman data fetch {name}`"
+            f"expected the {name} data in {place}, found neither {cache.name} nor the original "
+            f"archives ({Path(error.filename).name} is missing); run `folkman data fetch {name}`"
         ) from error
 
 
 def decode_idx(blob: bytes, shape: tuple[int, ...], origin: str) -> NDArray[np.uint8]:
-    """Decode one IDX file: two zero bytes, type 8 (uint8), rank, big-endian sizes, then the values."""
+    """Decode one IDX file.
+
+    Two zero bytes, type 8 (uint8), rank, big-endian sizes, then the values.
+    """
     header = bytes([0, 0, 8, len(shape)]) + np.asarray(shape, ">u4").tobytes()
     fits = blob.startswith(header) and len(blob) == len(header) + math.prod(shape)
     came = f"{len(blob)} bytes starting with {blob[: len(header)].hex()}"
@@ -186,7 +203,10 @@ def decode_idx(blob: bytes, shape: tuple[int, ...], origin: str) -> NDArray[np.u
 
 
 def read_members(archive: Path, names: Sequence[str], limit_bytes: int) -> dict[str, bytes]:
-    """Read members of a tar archive into memory by exact name; nothing is ever extracted to disk."""
+    """Read members of a tar archive into memory by exact name.
+
+    Nothing is ever extracted to disk.
+    """
     found = {}
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -267,7 +287,10 @@ def mnist(folder: Path | str | None = None) -> DataSet:
 
 
 def cifar10(folder: Path | str | None = None) -> DataSet:
-    """Load CIFAR-10 (50,000 + 10,000 images of 32x32x3) from `folder`, each image standardised [1]."""
+    """Load CIFAR-10 from `folder`, each image standardised [1].
+
+    50,000 + 10,000 images of 32x32x3.
+    """
     return _images("cifar10", read_raw("cifar10", folder), scale_each_image)
 
 
@@ -290,18 +313,20 @@ def quadratic(
     noise: float = 0.0,
     seed: int = 0,
 ) -> DataSet:
-    """Draw separable quadratics: x holds centres, y curvatures in [1/condition, 1], `group` the nodes.
+    """Draw separable quadratics: x holds centres, y curvatures, `group` the nodes.
 
-    `heterogeneity` is the standard deviation of the nodes' centres; up to 1 it also mixes each node's own
-    curvatures into the common ones, so at 0 all nodes are identical. `noise` is the standard deviation of a
-    sample's centre around its node's: gradient noise for mini-batches. The test samples are the training
-    samples: what is asked of a quadratic is its optimum.
+    Curvatures lie in [1/condition, 1].
+
+    `heterogeneity` is the standard deviation of the nodes' centres; up to 1 it also mixes each
+    node's own curvatures into the common ones, so at 0 all nodes are identical. `noise` is the
+    standard deviation of a sample's centre around its node's: gradient noise for mini-batches. The
+    test samples are the training samples: what is asked of a quadratic is its optimum.
     """
     _require_positive(nodes=nodes, dim=dim, samples_per_node=samples_per_node)
     require(
         0 <= heterogeneity < math.inf and 0 <= noise < math.inf and 1 <= condition < math.inf,
-        f"expected heterogeneity >= 0, noise >= 0 and condition >= 1, all finite, got {heterogeneity}, "
-        f"{noise} and {condition}; correct the options of the quadratic data",
+        "expected heterogeneity >= 0, noise >= 0 and condition >= 1, all finite, got "
+        f"{heterogeneity}, {noise} and {condition}; correct the options of the quadratic data",
     )
     rng = np.random.default_rng([seed, int(Stream.DATA)])
     centre = rng.normal(size=dim) + heterogeneity * rng.normal(size=(nodes, dim))
@@ -327,8 +352,8 @@ def gaussian(
     _require_positive(samples=samples, dim=dim, test_samples=test_samples)
     require(
         samples >= dim and 0 <= noise < math.inf,
-        f"expected samples >= dim (else the optimum is not unique) and noise >= 0, got samples={samples}, "
-        f"dim={dim}, noise={noise}; correct the options of the gaussian data",
+        "expected samples >= dim (else the optimum is not unique) and noise >= 0, got "
+        f"samples={samples}, dim={dim}, noise={noise}; correct the options of the gaussian data",
     )
     rng = np.random.default_rng([seed, int(Stream.DATA)])
     true_weights = rng.normal(size=dim)
@@ -345,8 +370,9 @@ def gaussian(
 def npz(path: Path | str, *, regression: bool = False) -> DataSet:
     """Load the user's own file: x_train, y_train and, if there, x_test, y_test; or x, y.
 
-    Values are taken as they are (no scaling). Without test arrays the last fifth of a fixed permutation is
-    held out. Labels are integers 0..C-1; `regression` takes y as float targets instead.
+    Values are taken as they are (no scaling). Without test arrays the last fifth of a fixed
+    permutation is held out. Labels are integers 0..C-1; `regression` takes y as float targets
+    instead.
     """
     arrays = read_npz(Path(path))
     prefix = "" if "x" in arrays else "_train"
@@ -375,23 +401,23 @@ def npz(path: Path | str, *, regression: bool = False) -> DataSet:
 
 
 def _samples(
-    arrays: Mapping[str, NDArray[Any]], origin: str, x_key: str, y_key: str, regression: bool
-) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    arrays: Mapping[str, NDArray], origin: str, x_key: str, y_key: str, regression: bool
+) -> tuple[NDArray[np.float32], NDArray]:
     x, y = arrays[x_key], arrays[y_key]
     require(
         x.ndim >= 2 and x.shape[:1] == y.shape[:1] and x.size > 0 and y.size > 0,
-        f"{origin}: expected {x_key} (sample, feature, ...) and {y_key} (sample, ...) of one length, got "
-        f"{x.shape} and {y.shape}; give each sample one row in both",
+        f"{origin}: expected {x_key} (sample, feature, ...) and {y_key} (sample, ...) of one "
+        f"length, got {x.shape} and {y.shape}; give each sample one row in both",
     )
     require(
         regression or (y.ndim == 1 and y.dtype.kind in "iu"),
-        f"{origin}: expected {y_key} to be a vector of integer labels, got {y.dtype} {y.shape}; store "
-        "y.astype(int), or set regression = true",
+        f"{origin}: expected {y_key} to be a vector of integer labels, got {y.dtype} {y.shape}; "
+        "store y.astype(int), or set regression = true",
     )
     return _finite(x, origin, x_key), _finite(y, origin, y_key) if regression else y
 
 
-def _finite(array: NDArray[Any], origin: str, key: str) -> NDArray[np.float32]:
+def _finite(array: NDArray, origin: str, key: str) -> NDArray[np.float32]:
     real = array.dtype.kind in "biuf"
     require(real, f"{origin}: expected real numbers in {key}, got {array.dtype}; convert them")
     with np.errstate(over="ignore"):  # too large for float32: becomes inf, and is refused below
@@ -400,15 +426,13 @@ def _finite(array: NDArray[Any], origin: str, key: str) -> NDArray[np.float32]:
     if len(bad):
         index = tuple(bad[0].tolist())
         raise ValueError(
-            f"{origin}: expected finite float32 values in {key}, got {array[index]} at index {index} "
-            f"({len(bad)} in all); clean the data"
+            f"{origin}: expected finite float32 values in {key}, got {array[index]} at index "
+            f"{index} ({len(bad)} in all); clean the data"
         )
     return values
 
 
-def _hold_out(
-    x: NDArray[Any], y: NDArray[Any], origin: str
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+def _hold_out(x: NDArray, y: NDArray, origin: str) -> list[tuple[NDArray, NDArray]]:
     require(
         len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples"
     )
@@ -417,7 +441,7 @@ def _hold_out(
     return [(x[part], y[part]) for part in (order[:cut], order[cut:])]
 
 
-def _count_classes(labels: NDArray[Any], origin: str) -> int:
+def _count_classes(labels: NDArray, origin: str) -> int:
     used = np.unique(labels)
     fits = bool(np.array_equal(used, np.arange(len(used))))
     came = f"{used[:12].tolist()}{'...' if len(used) > 12 else ''}"
@@ -440,11 +464,12 @@ DRAWN = {"digits": "comes with scikit-learn", "quadratic": "drawn", "gaussian": 
 
 
 def load(
-    name: str, *, train_size: int | None = None, test_size: int | None = None, **options: Any
+    name: str, *, train_size: int | None = None, test_size: int | None = None, **options: object
 ) -> DataSet:
     """Load the data set `name`; `options` are those of its builder, None meaning its default.
 
-    `train_size` and `test_size` keep only the first samples; a drawn data set has its own size options.
+    `train_size` and `test_size` keep only the first samples; a drawn data set has its own size
+    options.
 
     >>> load("digits", train_size=100).x_train.shape
     (100, 8, 8, 1)

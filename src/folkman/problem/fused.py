@@ -1,12 +1,13 @@
 """The stages around conv1 as two pairs of GPU kernels (Pallas), in bfloat16 with float32 sums.
 
-Each kernel reads its input once, keeps everything between in registers, and computes it again on the way back
-instead of storing it: conv0's outputs, four times the size of all else, never reach memory. Of equal outputs in
-a block the first takes the gradient.
+Each kernel reads its input once, keeps everything between in registers, and computes it again on
+the way back instead of storing it: conv0's outputs, four times the size of all else, never reach
+memory. Of equal outputs in a block the first takes the gradient.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,26 @@ from jax import Array, lax
 
 from folkman.problem.normalisation import SCALE, band, power
 
+if TYPE_CHECKING:
+    from jax.experimental.pallas.triton import CompilerParams
+
 __all__ = ["first", "fits", "second"]
+
+
+class Settings(TypedDict, total=False):
+    """How a kernel is compiled."""
+
+    interpret: bool
+    compiler_params: "CompilerParams"
+
+
+class Ref(Protocol):
+    """A block of an array, as a kernel reads and writes it."""
+
+    def __getitem__(self, at: object, /) -> Array: ...
+
+    def __setitem__(self, at: object, value: Array, /) -> None: ...
+
 
 CHANNELS = 32
 TILE = 64  # rows a step
@@ -98,7 +118,7 @@ def _to_largest(four: list[Array], largest: Array, g: Array) -> list[Array]:
     return given
 
 
-def _first_kernel(rows: Any, kernel: Any, window: Any, out: Any) -> None:
+def _first_kernel(rows: Ref, kernel: Ref, window: Ref, out: Ref) -> None:
     x = rows[...]
     four = [jnp.dot(x, kernel[q], preferred_element_type=jnp.float32) for q in range(4)]
     positive = jnp.maximum(_largest(four), 0.0)
@@ -106,8 +126,8 @@ def _first_kernel(rows: Any, kernel: Any, window: Any, out: Any) -> None:
 
 
 def _first_back_kernel(
-    at: Array, rows: Any, g: Any, kernel: Any, window: Any, sums: tuple[Array, ...]
-) -> Any:
+    at: Array, rows: Ref, g: Ref, kernel: Ref, window: Ref, sums: tuple[Array, ...]
+) -> tuple[Array, ...]:
     """Add one tile's part of the kernel's gradient."""
     from jax.experimental import pallas as pl
 
@@ -123,8 +143,8 @@ def _first_back_kernel(
     )
 
 
-def _four(rows: Any, bias: Any, window: Array) -> list[tuple[Array, Array, Array, Array]]:
-    """Return positive, u, u^(-3/4) and the normalised value of the four outputs of each row's block."""
+def _four(rows: Ref, bias: Ref, window: Array) -> list[tuple[Array, Array, Array, Array]]:
+    """Return positive, u, u^(-3/4) and the normalised value of the four outputs per row's block."""
     four = []
     for q in range(4):
         columns = rows[:, q * CHANNELS : (q + 1) * CHANNELS].astype(jnp.float32)
@@ -134,12 +154,12 @@ def _four(rows: Any, bias: Any, window: Array) -> list[tuple[Array, Array, Array
     return four
 
 
-def _second_kernel(rows: Any, bias: Any, window: Any, out: Any) -> None:
+def _second_kernel(rows: Ref, bias: Ref, window: Ref, out: Ref) -> None:
     four = _four(rows, bias, window[...])
     out[...] = _largest([y for *_, y in four]).astype(jnp.bfloat16)
 
 
-def _second_back_kernel(rows: Any, g: Any, bias: Any, window: Any, out: Any) -> None:
+def _second_back_kernel(rows: Ref, g: Ref, bias: Ref, window: Ref, out: Ref) -> None:
     four = _four(rows, bias, window[...])
     values = [y for *_, y in four]
     given = _to_largest(values, _largest(values), g[...].astype(jnp.float32))
@@ -152,7 +172,7 @@ def _whole_tiles(rows: Array) -> Array:
     return jnp.pad(rows, ((0, -len(rows) % TILE), (0, 0)))
 
 
-def _settings() -> dict[str, Any]:
+def _settings() -> Settings:
     """Return how the kernels are compiled; without a GPU they are interpreted, for tests."""
     if jax.default_backend() != "gpu":
         return {"interpret": True}
@@ -161,15 +181,26 @@ def _settings() -> dict[str, Any]:
     return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=2)}
 
 
+def _first_block(ndim: int, _: object) -> tuple[int, ...]:
+    return (0,) * ndim
+
+
 def _call(
-    kernel: Any, rows: Array, fixed: tuple[Array, ...], width: tuple[int], *more: Array
+    kernel: Callable[..., None],
+    rows: Array,
+    fixed: tuple[Array, ...],
+    width: tuple[int],
+    *more: Array,
 ) -> Array:
-    """Run a kernel tile by tile over the rows (and `more` arrays with as many); `fixed` are whole in every tile."""
+    """Run a kernel tile by tile over the rows (and `more` arrays with as many).
+
+    `fixed` are whole in every tile.
+    """
     from jax.experimental import pallas as pl
 
     tiled = [_whole_tiles(a) for a in (rows, *more)]
     by_tile = [pl.BlockSpec((TILE, a.shape[1]), lambda i: (i, 0)) for a in tiled]
-    whole = [pl.BlockSpec(a.shape, partial(lambda ndim, i: (0,) * ndim, a.ndim)) for a in fixed]  # noqa: ARG005
+    whole = [pl.BlockSpec(a.shape, partial(_first_block, a.ndim)) for a in fixed]
     shape = (len(tiled[0]), *width)
     return pl.pallas_call(
         kernel,
@@ -182,9 +213,15 @@ def _call(
 
 
 def _sums(
-    kernel: Any, rows: tuple[Array, ...], fixed: tuple[Array, ...], shape: tuple[int, ...]
+    kernel: Callable[..., tuple[Array, ...]],
+    rows: tuple[Array, ...],
+    fixed: tuple[Array, ...],
+    shape: tuple[int, ...],
 ) -> Array:
-    """Let each of `PROGRAMS` add up its tiles' parts of an array of `shape`; return all of them, in float32."""
+    """Let each of `PROGRAMS` add up its tiles' parts of an array of `shape`.
+
+    Return all of them, in float32.
+    """
     from jax.experimental import pallas as pl
 
     tiled = [_whole_tiles(a) for a in rows]
@@ -192,7 +229,7 @@ def _sums(
     programs = min(PROGRAMS, tiles)
     each = -(-tiles // programs)
 
-    def body(*refs: Any) -> None:
+    def body(*refs: Ref) -> None:
         *inputs, out = refs
         start = pl.program_id(0) * each
         zeros = tuple(jnp.zeros(shape[1:], jnp.float32) for _ in range(shape[0]))
@@ -201,7 +238,7 @@ def _sums(
         for part in range(shape[0]):
             out[0, part] = sums[part]
 
-    whole = [pl.BlockSpec(a.shape, partial(lambda ndim, i: (0,) * ndim, a.ndim)) for a in fixed]  # noqa: ARG005
+    whole = [pl.BlockSpec(a.shape, partial(_first_block, a.ndim)) for a in fixed]
     return pl.pallas_call(
         body,
         out_shape=jax.ShapeDtypeStruct((programs, *shape), jnp.float32),

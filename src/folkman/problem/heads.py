@@ -23,7 +23,10 @@ class Head(NamedTuple):
 
 
 def _sign(scores: Array, y: Array) -> Array:
-    """Return labels as -1 / +1: by value for two classes, by parity for more, as [1] does for its SVM."""
+    """Return labels as -1 / +1.
+
+    By value for two classes, by parity for more, as [1] does for its SVM.
+    """
     return (2 * (y % 2) - 1).astype(scores.dtype)
 
 
@@ -69,7 +72,8 @@ LOGISTIC = Head(_logistic, _right_side, "labels")
 """log(1 + exp(-y s)), y = +-1."""
 
 HINGE = Head(_half_square_hinge, _right_side, "labels")
-"""0.5 max(0, 1 - y s)^2, y = +-1: the smooth SVM of [1, Table I], its lambda being the problem's `l2`."""
+"""0.5 max(0, 1 - y s)^2, y = +-1: the smooth SVM of [1, Table I], its lambda being the problem's
+`l2`."""
 
 CROSS_ENTROPY = Head(_cross_entropy, _highest, "labels")
 """-log softmax(s)_y."""

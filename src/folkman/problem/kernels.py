@@ -1,7 +1,10 @@
-"""Which kernel takes a problem's gradients: the traced JAX one, or a faster one for the same model and machine.
+"""Which kernel takes a problem's gradients.
 
-XLA's CPU convolutions reach a third of what oneDNN's do, so on a CPU the paper's CNN goes through PyTorch where it is
-installed (`pip install 'folkman[torch]'`). The environment variable FOLKMAN_TORCH=0 switches that off.
+The traced JAX one, or a faster one for the same model and machine.
+
+XLA's CPU convolutions reach a third of what oneDNN's do, so on a CPU the paper's CNN goes through
+PyTorch where it is installed (`pip install 'folkman[torch]'`). The environment variable
+FOLKMAN_TORCH=0 switches that off.
 """
 
 import os
@@ -25,7 +28,10 @@ class Kernel(Protocol):
     """What stands in for the JAX functions of the same shapes; called outside of any trace."""
 
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
-        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d), penalties and mini-batches as the problem says."""
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
+
+        Penalties and mini-batches are as the problem says.
+        """
         ...
 
     def measure(self, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
@@ -34,7 +40,10 @@ class Kernel(Protocol):
 
 
 def kernel_for(problem: "Problem", point: Array) -> Kernel | None:
-    """Return a kernel that beats JAX at this problem's gradients and agrees with it to rounding, or None."""
+    """Return a kernel that beats JAX at this problem's gradients, or None.
+
+    It agrees with JAX to rounding.
+    """
     network, head = problem.model.network, problem.model.head
     if not problem.model.convolutional:
         return None

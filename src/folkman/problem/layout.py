@@ -1,7 +1,7 @@
 """A flat vector and the named tensors inside it.
 
-Every seam of the package (algorithms, mixing, wire, checkpoints) sees a model as one vector of length d;
-only `problem` opens it. A `Layout` is the map between the two.
+Every seam of the package (algorithms, mixing, wire, checkpoints) sees a model as one vector of
+length d; only `problem` opens it. A `Layout` is the map between the two.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from math import prod
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 __all__ = ["Layout"]
 
@@ -33,11 +34,11 @@ class Layout:
             start += prod(shape)
         return slices
 
-    def unflatten(self, vector: Array) -> dict[str, Array]:
+    def unflatten(self, vector: Float[Array, " d"]) -> dict[str, Array]:
         """Cut a flat vector into its named tensors."""
         segments = self.segments
         return {name: vector[segments[name]].reshape(shape) for name, shape in self.shapes}
 
-    def flatten(self, tensors: dict[str, Array]) -> Array:
+    def flatten(self, tensors: dict[str, Array]) -> Float[Array, " d"]:
         """Join named tensors into the flat vector."""
         return jnp.concatenate([jnp.reshape(tensors[name], -1) for name, _ in self.shapes])

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 from jax import Array
+from jaxtyping import Float, Int
 
 from folkman.problem.layout import Layout
 
@@ -24,10 +25,10 @@ __all__ = ["Analysable", "Evaluation", "Learnable", "analysable", "check_learnab
 class Evaluation(NamedTuple):
     """What a model is worth; NaN where a problem has no such measure."""
 
-    train_loss: Array
-    test_loss: Array
-    test_accuracy: Array
-    optimum_distance: Array  # ||w - w*||_2
+    train_loss: Float[Array, ""]
+    test_loss: Float[Array, ""]
+    test_accuracy: Float[Array, ""]
+    optimum_distance: Float[Array, ""]  # ||w - w*||_2
 
 
 @runtime_checkable
@@ -56,22 +57,22 @@ class Learnable(Protocol):
         ...
 
     @property
-    def initial(self) -> Array:
+    def initial(self) -> Float[Array, " d"]:
         """Return the common first model w(0), (d,)."""
         ...
 
     @property
-    def count(self) -> Array:
+    def count(self) -> Int[Array, " node"]:
         """Return the number of samples of each node, (node,) int32."""
         ...
 
     @property
-    def share(self) -> Array:
+    def share(self) -> Float[Array, " node"]:
         """Return alpha_i = |D_i| / sum_j |D_j|, (node,). The shares of all nodes sum to 1."""
         ...
 
     @property
-    def node(self) -> Array:
+    def node(self) -> Int[Array, " node"]:
         """Return the identity of each node, (node,) int32: it keys the node's random draws."""
         ...
 
@@ -94,14 +95,16 @@ class Learnable(Protocol):
         """Return the problem of node `index` alone: its samples, its share, its identity."""
         ...
 
-    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+    def gradients(
+        self, v: Float[Array, "node d"], keys: Array
+    ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d) at the points v (node, d).
 
         `keys` (node,) draw the mini-batches, if there are any.
         """
         ...
 
-    def evaluate(self, w: Array) -> Evaluation:
+    def evaluate(self, w: Float[Array, " d"]) -> Evaluation:
         """Return the measures of the model w (d,); `train_loss` is F(w) = sum_i alpha_i F_i(w)."""
         ...
 
@@ -135,8 +138,8 @@ def check_learnable(problem: Learnable) -> None:
 def analysable(problem: Learnable, purpose: str, *, differentiable: bool = False) -> Analysable:
     """Return the problem as the theory sees it.
 
-    Raise `TypeError` if it lacks a member of `Analysable`, or if `purpose` needs derivatives that JAX
-    cannot take.
+    Raise `TypeError` if it lacks a member of `Analysable`, or if `purpose` needs derivatives that
+    JAX cannot take.
     """
     if not isinstance(problem, Analysable):
         raise TypeError(_lack(problem, Analysable))

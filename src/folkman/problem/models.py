@@ -1,7 +1,7 @@
 """The models: a network and a head, from a flat vector and samples to one loss a sample.
 
-A model is a frozen value (equal settings, equal hash), so that a compiled program is reused wherever the
-same model is trained.
+A model is a frozen value (equal settings, equal hash), so that a compiled program is reused
+wherever the same model is trained.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,10 @@ class Model:
 
 
 def quadratic(sample: tuple[int, ...], classes: int) -> Model:
-    """Build a quadratic: a sample is a centre x, its target a curvature y, loss 0.5 sum_k y_k (w_k - x_k)^2."""
+    """Build a quadratic, loss 0.5 sum_k y_k (w_k - x_k)^2.
+
+    A sample is a centre x, its target a curvature y.
+    """
     del classes
     return Model(Offset(prod(sample)), ENERGY)
 
@@ -86,7 +89,10 @@ def mlp(sample: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (64,
 
 
 def cnn(sample: tuple[int, ...], classes: int, *, precision: Precision = "float32") -> Model:
-    """Build the paper's nine-layer CNN; `precision` "bfloat16" computes in 16 bits and keeps float32 parameters."""
+    """Build the paper's nine-layer CNN.
+
+    `precision` "bfloat16" computes in 16 bits and keeps float32 parameters.
+    """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if len(sample) != 3:

@@ -68,8 +68,9 @@ class Offset:
 class Dense:
     """Dense layers with ReLU between.
 
-    One layer starts at zero (its loss is convex); more start with He-normal kernels and zero biases. Kernels are
-    (outputs, inputs): the gradient is then one fast product on the CPU, three times as fast as its transpose.
+    One layer starts at zero (its loss is convex); more start with He-normal kernels and zero
+    biases. Kernels are (outputs, inputs): the gradient is then one fast product on the CPU, three
+    times as fast as its transpose.
     """
 
     widths: tuple[int, ...]  # features, hidden ..., outputs

@@ -1,12 +1,13 @@
 """Local response normalisation over channels, with the gradient written out.
 
-    y_c = x_c / u_c^(3/4),   u_c = 1 + s sum_{|c' - c| <= 4} x_c'^2,   s = 0.001 / 9                       [1]
+    y_c = x_c / u_c^(3/4),   u_c = 1 + s sum_{|c' - c| <= 4} x_c'^2,   s = 0.001 / 9             [1]
 
-`s` is not divided by the window (TensorFlow's convention; PyTorch's alpha is 9 times it). The window sum is a product
-with a band matrix: one small GEMM instead of nine shifted adds; the power is two square roots.
+`s` is not divided by the window (TensorFlow's convention; PyTorch's alpha is 9 times it). The
+window sum is a product with a band matrix: one small GEMM instead of nine shifted adds; the power
+is two square roots.
 
-[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. IEEE JSAC 37(6), 2019,
-    and its released code.
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. IEEE
+    JSAC 37(6), 2019, and its released code.
 """
 
 import jax
@@ -48,7 +49,10 @@ def _forward(x: Array) -> tuple[Array, Array]:
 
 
 def _backward(x: Array, dy: Array) -> tuple[Array]:
-    """Return dL/dx_c = dy_c p_c - (3/2) s x_c sum_{|c' - c| <= 4} dy_c' x_c' p_c' / u_c', with p = u^(-3/4)."""
+    """Return the gradient of the loss with respect to the input.
+
+    dL/dx_c = dy_c p_c - (3/2) s x_c sum_{|c' - c| <= 4} dy_c' x_c' p_c' / u_c', with p = u^(-3/4).
+    """
     u = 1.0 + SCALE * _window_sum(x * x)
     p = power(u)
     across = _window_sum((dy * x * p / u).astype(x.dtype))

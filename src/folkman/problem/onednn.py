@@ -1,13 +1,20 @@
-"""The paper's CNN on a CPU, through PyTorch's oneDNN and MKL kernels: forward and backward written out.
+"""The paper's CNN on a CPU, through PyTorch's oneDNN and MKL kernels.
 
-The function is `networks.CNN` with cross-entropy, and the gradient the one that JAX takes of it. What makes it fast:
+Forward and backward are written out.
 
-- images and activations lie channels-last from end to end, so that convolutions, pools and products over channels
-  read them as they are; JAX's arrays are used in place, and the gradients are handed back in place;
-- the first pool comes before bias and ReLU, which commute with a maximum, at a quarter of their work;
-- the window sums of the response norm are products with a band matrix, its power is two square roots;
+The function is `networks.CNN` with cross-entropy, and the gradient the one that JAX takes of it.
+What makes it fast:
+
+- images and activations lie channels-last from end to end, so that convolutions, pools and products
+  over channels read them as they are; JAX's arrays are used in place, and the gradients are handed
+  back in place;
+- the first pool comes before bias and ReLU, which commute with a maximum, at a quarter of their
+  work;
+- the window sums of the response norm are products with a band matrix, its power is two square
+  roots;
 - no graph is recorded, and buffers are written again while they are in the cache;
-- every core takes nodes, or parts of a node's batch, for itself: cores that share one kernel wait for each other.
+- every core takes nodes, or parts of a node's batch, for itself: cores that share one kernel wait
+  for each other.
 """
 
 import os
@@ -49,7 +56,10 @@ class OneDnn:
         self.problem = problem
 
     def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
-        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); the mini-batches are those that JAX draws."""
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
+
+        The mini-batches are those that JAX draws.
+        """
         problem, layout = self.problem, self.problem.model.layout
         points, x, y = (_tensor(array) for array in (v, problem.x, problem.y))
         sizes = np.asarray(problem.count).tolist()
@@ -79,7 +89,10 @@ class OneDnn:
         return jnp.from_dlpack(losses[: len(sizes)]), jnp.from_dlpack(grads[: len(sizes)])
 
     def measure(self, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
-        """Return the weighted sums of losses and of hits over samples; those of weight 0 are left out."""
+        """Return the weighted sums of losses and of hits over samples.
+
+        Samples of weight 0 are left out.
+        """
         tensors = _named(self.problem.model.layout, _tensor(w))
         images, labels, weights = (_tensor(array) for array in (x, y, weight))
         used = torch.nonzero(weights > 0)[:, 0]
@@ -127,7 +140,9 @@ class BatchRows(NamedTuple):
 
 
 def _parts(sizes: Sequence[int], cores: int) -> list[BatchRows]:
-    """Divide the batches so that all cores are busy: the nodes that do not fill a last turn are cut among the cores.
+    """Divide the batches so that all cores are busy.
+
+    The nodes that do not fill a last turn are cut among the cores.
 
     Part i begins node i; what is cut off follows after the last node.
     """
@@ -151,8 +166,9 @@ def _on_all_cores(work: Callable[[int], None], number: int) -> None:
 def _workers(number: int, process: int) -> ThreadPoolExecutor:
     """Return threads in which PyTorch uses one core each; a forked process gets its own.
 
-    PyTorch counts threads per calling thread, but a thread that sets its count also sets that of threads whose count
-    was never looked at: so all start here, each looks at its own, and the caller's is put back.
+    PyTorch counts threads per calling thread, but a thread that sets its count also sets that of
+    threads whose count was never looked at: so all start here, each looks at its own, and the
+    caller's is put back.
     """
     del process
     together = Barrier(number + 1)
@@ -170,8 +186,8 @@ def _workers(number: int, process: int) -> ThreadPoolExecutor:
     return workers
 
 
-# The network. Activations are rows (pixel, channel) for what goes over channels, and images seen channels-last by
-# convolutions and pools: the same memory.
+# The network. Activations are rows (pixel, channel) for what goes over channels, and images seen
+# channels-last by convolutions and pools: the same memory.
 
 _RADIUS, _SCALE = 4, 0.001 / 9  # of `normalisation.local_response_norm`, whose power is 0.75
 _FILTERS = 32
@@ -231,7 +247,10 @@ def _normalise(x: Tensor) -> Norm:
 
 
 def _normalise_back(grad: Tensor, norm: Norm) -> Tensor:
-    """Return the gradient before the norm and the ReLU under it, written over `grad` and `norm.d`."""
+    """Return the gradient before the norm and the ReLU under it.
+
+    Written over `grad` and `norm.d`.
+    """
     weighted = torch.mul(grad, norm.y).div_(norm.d)
     sums = torch.mm(weighted, _BAND, out=norm.d)
     grad.mul_(norm.factor).addcmul_(norm.x, sums, value=-1.5)
@@ -289,7 +308,10 @@ def _gradient(tensors: Named, x: Tensor, y: Tensor, size: int, into: Named) -> f
 def _features_back(
     tensors: Named, grad: Tensor, saved: Saved, into: Named, put: Callable[[Tensor, Tensor], None]
 ) -> None:
-    """Give the gradients of the two convolutional layers to `put`; what was saved is written over."""
+    """Give the gradients of the two convolutional layers to `put`.
+
+    What was saved is written over.
+    """
     images, wide, pool0, norm0, norm1, pool1 = saved
     height, width = images.shape[2] // 2, images.shape[3] // 2
     shape = ([2, 2], [2, 2], [0, 0], [1, 1], False)

@@ -1,29 +1,29 @@
 """Partitions: labels -> the sample indices that each node holds.
 
-With N nodes, C = l_max - l_min + 1 labels, and a sample of label l at position idx [1, and its code]:
+With N nodes, C = l_max - l_min + 1 labels, and a sample of label l at position
+idx [1, and its code]:
 
     case 1  iid            node idx mod N
     case 2  sorted_labels  node (l - l_min) mod N
     case 3  everything     every node holds every sample
-    case 4  half           with h = ceil(min(N, C)/2): labels below (l_min + l_max)/2 go to node idx mod h,
-                           the others to node h + (l - l_min) mod (min(N, C) - h)
-    spill-over (2 and 4)   if N > C, among the nodes n with n mod C = the node above, the one with fewest
-                           samples so far, the lowest on ties
+    case 4  half           with h = ceil(min(N, C)/2): labels below (l_min + l_max)/2 go to node
+                           idx mod h, the others to node h + (l - l_min) mod (min(N, C) - h)
+    spill-over (2 and 4)   if N > C, among the nodes n with n mod C = the node above, the one with
+                           fewest samples so far, the lowest on ties
 
-`dirichlet` is the label skew of [2], `shards` that of [3]; `given` takes the nodes from the data itself. A
-node left without samples is an error, never a silent empty array.
+`dirichlet` is the label skew of [2], `shards` that of [3]; `given` takes the nodes from the data
+itself. A node left without samples is an error, never a silent empty array.
 
-[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems. JSAC 2019.
-    arXiv:1804.05271
+[1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
+    JSAC 2019. arXiv:1804.05271
 [2] Hsu, Qi, Brown. Measuring the Effects of Non-Identical Data Distribution for Federated Visual
     Classification. 2019. arXiv:1909.06335
-[3] McMahan et al. Communication-Efficient Learning of Deep Networks from Decentralized Data. AISTATS 2017.
-    arXiv:1602.05629
+[3] McMahan et al. Communication-Efficient Learning of Deep Networks from Decentralized Data.
+    AISTATS 2017. arXiv:1602.05629
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ __all__ = [
 ]
 __all__ += ["sorted_labels", "split", "take"]
 
-Labels = NDArray[Any]
+Labels = NDArray
 Parts = list[NDArray[np.int64]]
 
 DIRICHLET_DRAWS = 100
@@ -59,7 +59,7 @@ def iid(labels: Labels, nodes: int) -> Parts:
 
 
 def sorted_labels(labels: Labels, nodes: int) -> Parts:
-    """Give every label to one node (case 2), or to several when there are more nodes than labels."""
+    """Give every label to one node (case 2), or to several if nodes outnumber labels."""
     _checked(labels, nodes)
     shifted, num_labels = _shift(labels)
     return _by_node(_spill(shifted % nodes, nodes, num_labels), nodes, "case2")
@@ -73,8 +73,9 @@ def everything(labels: Labels, nodes: int) -> Parts:
 def half(labels: Labels, nodes: int) -> Parts:
     """Mix the lower labels over half the nodes and sort the upper labels over the rest (case 4).
 
-    Differs from [1]: with one node or one label the divisor min(N, C) - h is zero, and the upper labels
-    belong to node 0 (before the spill-over); the code of [1] keeps case 2's node there, or fails.
+    Differs from [1]: with one node or one label the divisor min(N, C) - h is zero, and the upper
+    labels belong to node 0 (before the spill-over); the code of [1] keeps case 2's node there, or
+    fails.
     """
     _checked(labels, nodes)
     shifted, num_labels = _shift(labels)
@@ -94,7 +95,8 @@ def dirichlet(labels: Labels, nodes: int, *, concentration: float = 0.3, seed: i
     _checked(labels, nodes)
     require(
         0 < concentration < math.inf,
-        f"expected a finite concentration > 0, got {concentration}; 0.3 is a common skew, 100 is nearly iid",
+        f"expected a finite concentration > 0, got {concentration}; "
+        "0.3 is a common skew, 100 is nearly iid",
     )
     rng = np.random.default_rng([seed, int(Stream.PARTITION)])
     shifted, num_labels = _shift(labels)
@@ -118,8 +120,8 @@ def shards(labels: Labels, nodes: int, *, shards_per_node: int = 2, seed: int = 
     num_shards = nodes * shards_per_node
     require(
         shards_per_node >= 1 and num_shards <= len(labels),
-        f"expected 1 <= nodes * shards_per_node <= {len(labels)} samples, got {nodes} * {shards_per_node}; "
-        "lower shards_per_node",
+        f"expected 1 <= nodes * shards_per_node <= {len(labels)} samples, got {nodes} * "
+        f"{shards_per_node}; lower shards_per_node",
     )
     rng = np.random.default_rng([seed, int(Stream.PARTITION)])
     cut = np.array_split(np.argsort(labels, kind="stable"), num_shards)
@@ -128,7 +130,7 @@ def shards(labels: Labels, nodes: int, *, shards_per_node: int = 2, seed: int = 
 
 
 def given(group: Labels, nodes: int | None = None) -> Parts:
-    """Give each sample to the node that `group` names: the partition a drawn data set brings along."""
+    """Give each sample to the node that `group` names: the partition of a drawn data set."""
     nodes = int(np.max(group)) + 1 if nodes is None else nodes
     _checked(group, nodes)
     low, high = int(np.min(group)), int(np.max(group))
@@ -186,9 +188,12 @@ def split(
     group: Labels | None = None,
     total: int | None = None,
     per_node: int | None = None,
-    **options: Any,
+    **options: object,
 ) -> Parts:
-    """Partition by name, then thin as `take` does; `options` are those of the partition's function."""
+    """Partition by name, then thin as `take` does.
+
+    `options` are those of the partition's function.
+    """
     builder = pick(PARTITIONS, kind)
     if builder is given:
         require(
@@ -227,7 +232,10 @@ def _shift(labels: Labels) -> tuple[NDArray[np.int64], int]:
 
 
 def _spill(target: NDArray[np.int64], nodes: int, num_labels: int) -> NDArray[np.int64]:
-    """Apply the rule for N > C: as one target alone fills its nodes, "fewest so far" means in turn."""
+    """Apply the rule for N > C.
+
+    As one target alone fills its nodes, "fewest so far" means in turn.
+    """
     if nodes <= num_labels:
         return target
     node = target.copy()
@@ -246,7 +254,7 @@ def _apportion(total: int, sizes: Sequence[int]) -> list[int]:
     return [quota + (node in first) for node, (quota, _) in enumerate(quotas)]
 
 
-def _by_node(node: NDArray[np.int64], nodes: int, kind: str) -> Parts:
+def _by_node(node: Labels, nodes: int, kind: str) -> Parts:
     parts = [np.flatnonzero(node == which) for which in range(nodes)]
     for which, part in enumerate(parts):
         advice = "use fewer nodes, more samples or a milder partition"

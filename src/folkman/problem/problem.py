@@ -1,11 +1,11 @@
 """A problem: what is learnt, and who holds which data.
 
-    F_i(w) = 1/|D_i| sum_{xi in D_i} f(w | xi) + l2/2 ||kernels of w||^2                [1, eq. (2)]
-    F(w)   = sum_i alpha_i F_i(w),   alpha_i = |D_i| / sum_j |D_j|                      [1, eq. (14)]
+    F_i(w) = 1/|D_i| sum_{xi in D_i} f(w | xi) + l2/2 ||kernels of w||^2               [1, eq. (2)]
+    F(w)   = sum_i alpha_i F_i(w),   alpha_i = |D_i| / sum_j |D_j|                     [1, eq. (14)]
 
-The seam towards the engines is the protocol `Learnable` (`problem/learnable.py`), above all `gradients`: points
-(node, d) in, losses (node,) and gradients (node, d) out. Samples are padded to the longest node, and padding never
-enters a sum.
+The seam towards the engines is the protocol `Learnable` (`problem/learnable.py`), above all
+`gradients`: points (node, d) in, losses (node,) and gradients (node, d) out. Samples are padded to
+the longest node, and padding never enters a sum.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from folkman.checks import pick
@@ -35,7 +36,8 @@ from folkman.problem.partition import iid
 __all__ = ["Problem", "make_problem"]
 
 CONVOLUTION_CHUNK = {"cpu": 500, "gpu": 20_000}
-"""Samples a convolutional kernel sees at once: bounds the memory of activations at about 200 MB, 5 GB on a GPU."""
+"""Samples a convolutional kernel sees at once: bounds the memory of activations at about 200 MB, 5
+GB on a GPU."""
 
 PREPARED_SHARE = 0.25
 """Share of a device's memory that samples may take in the form that the model is fastest at."""
@@ -48,17 +50,20 @@ PREPARED_SHARE = 0.25
 )
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Data on nodes, a model and a common start. Immutable; passes through `jax.jit` as an argument."""
+    """Data on nodes, a model and a common start. Immutable.
+
+    Passes through `jax.jit` as an argument.
+    """
 
     x: Array  # (node, sample, *feature), padded
     y: Array  # (node, sample, ...), padded
-    count: Array  # (node,) samples that are real
-    share: Array  # (node,) alpha_i
-    node: Array  # (node,) identity of each node: it keys the mini-batches
-    initial: Array  # (d,) common w(0)
+    count: Int[Array, " node"]  # samples that are real
+    share: Float[Array, " node"]  # alpha_i
+    node: Int[Array, " node"]  # identity of each node: it keys the mini-batches
+    initial: Float[Array, " d"]  # common w(0)
     x_test: Array
     y_test: Array
-    optimum: Array | None  # (d,) where known
+    optimum: Float[Array, " d"] | None  # where known
     name: str
     model: Model
     l2: float
@@ -83,8 +88,9 @@ class Problem:
     def called_from_python(self) -> bool:
         """Tell whether `gradients` and `evaluate` run from Python, outside every compiled program.
 
-        On the CPU XLA runs convolutions without its threaded kernels inside loops and under vmap (ten and
-        three times slower), so there a convolutional model is called node by node from Python.
+        On the CPU XLA runs convolutions without its threaded kernels inside loops and under vmap
+        (ten and three times slower), so there a convolutional model is called node by node from
+        Python.
         """
         return self.model.convolutional and jax.default_backend() == "cpu"
 
@@ -99,7 +105,10 @@ class Problem:
         return self.num_nodes * (self.batch or self.x.shape[1]) * self.dim
 
     def of_node(self, index: int) -> "Problem":
-        """Return the problem as node `index` sees it: its own samples, its own share, no test data of others."""
+        """Return the problem as node `index` sees it.
+
+        Its own samples, its own share, no test data of others.
+        """
         rows = slice(index, index + 1)
         return replace(
             self,
@@ -114,8 +123,13 @@ class Problem:
         """Return the same problem with gradients over all samples."""
         return replace(self, batch=None)
 
-    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
-        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d); `keys` (node,) draw the mini-batches, if any."""
+    def gradients(
+        self, v: Float[Array, "node d"], keys: Array
+    ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
+        """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
+
+        `keys` (node,) draw the mini-batches, if any.
+        """
         if not self.called_from_python:
             nodes = (v, self.x, self.y, self.count, keys)
             if (
@@ -132,8 +146,11 @@ class Problem:
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
 
-    def evaluate(self, w: Array) -> Evaluation:
-        """Return the measures of the model w (d,) on the union of the training data and on the test data."""
+    def evaluate(self, w: Float[Array, " d"]) -> Evaluation:
+        """Return the measures of the model w (d,).
+
+        On the union of the training data and on the test data.
+        """
         nan = jnp.full((), jnp.nan, w.dtype)
         weight = _sample_weights(self)
         x, y = (a.reshape(-1, *a.shape[2:]) for a in (self.x, self.y))
@@ -163,7 +180,10 @@ def _penalty(problem: Problem, w: Array) -> Array:
 
 
 def _weighted_loss(model: Model, w: Array, x: Array, y: Array, weight: Array) -> Array:
-    """Return the weighted sum of losses; a weight of 0 silences a sample even where its loss is not finite."""
+    """Return the weighted sum of losses.
+
+    A weight of 0 silences a sample even where its loss is not finite.
+    """
     return jnp.sum(jnp.where(weight > 0, weight * model.losses(w, x, y), 0.0))
 
 
@@ -210,7 +230,7 @@ def _in_chunks(
     y: Array,
     weight: Array,
 ) -> Sums:
-    """Sum `kernel(x, y, weight)` over chunks of samples, where the model needs its memory bounded."""
+    """Sum `kernel(x, y, weight)` over chunks of samples, if the model needs bounded memory."""
     most = (
         CONVOLUTION_CHUNK.get(jax.default_backend(), 500) if problem.model.convolutional else len(x)
     )
@@ -246,9 +266,10 @@ def make_problem(
 ) -> Problem:
     """Put the samples `parts[i]` of `data` on node i, and draw the common first model.
 
-    `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly over that many nodes.
-    With `prepare` samples are kept in the form that the model is fastest at; without, as they are.
-    Raises `ValueError` for an empty node, a batch below 1, a negative l2 or samples that are not finite.
+    `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly
+    over that many nodes. With `prepare` samples are kept in the form that the model is fastest at;
+    without, as they are. Raises `ValueError` for an empty node, a batch below 1, a negative l2 or
+    samples that are not finite.
 
     >>> from folkman.problem.data import digits
     >>> make_problem(digits(), "softmax", 5).dim
@@ -290,7 +311,10 @@ def make_problem(
 def _optimum(
     data: DataSet, model: Model, parts: Sequence[NDArray], l2: float, dtype: str
 ) -> Array | None:
-    """Return the known optimum if it is this problem's: all samples used equally often, its model, no penalty."""
+    """Return the known optimum if it is this problem's.
+
+    That is: all samples used equally often, its model, no penalty.
+    """
     used = np.bincount(np.concatenate(parts), minlength=len(data.x_train))
     if (
         data.optimum is None
@@ -308,7 +332,7 @@ def _first_model(model: Model, key: Array) -> Array:
 
 
 def _prepared(model: Model, x: Array) -> Array:
-    """Return samples (node, n, ...) in the form that the model is fastest at, if the device has room for it."""
+    """Return samples (node, n, ...) in the model's fastest form, if the device has room for it."""
     shape = jax.eval_shape(jax.vmap(model.prepare), x)
     device = next(iter(x.devices()))
     room = (device.memory_stats() or {}).get("bytes_limit", 0) if device.platform == "gpu" else 0
@@ -343,7 +367,8 @@ def _check_targets(data: DataSet, model: Model) -> None:
         )
         raise ValueError(
             f"this model's loss expects {kind} as targets, '{data.name}' has {came}; "
-            "labels go with softmax, mlp, cnn, logistic and svm, numbers with linear, the quadratic data with quadratic"
+            "labels go with softmax, mlp, cnn, logistic and svm, numbers with linear, the "
+            "quadratic data with quadratic"
         )
 
 
@@ -377,7 +402,8 @@ def _check(
         raise ValueError(
             f"batch must be at least 1, got {batch}; leave it out for full-batch gradients"
         )
-    if dtype == "float64" and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+    precise = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+    if dtype == "float64" and not precise:
         raise ValueError(
             "float64 needs JAX's 64-bit mode, which is off; "
             "call jax.config.update('jax_enable_x64', True) before any array is made"

@@ -1,6 +1,6 @@
 """The mapping [.]+ of the update: what keeps each node's parameters in its constraint set.
 
-    [w]+ = argmin_y ||y - w||_2  subject to  r(y) <= K                                  [1, eq. (11)]
+    [w]+ = argmin_y ||y - w||_2  subject to  r(y) <= K                                 [1, eq. (11)]
 
 A projection is a pure function (w, step) -> w of one flat vector; `step` matters only to the two
 regularised forms, which are proximal steps and not projections.
@@ -8,7 +8,8 @@ regularised forms, which are proximal steps and not projections.
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
 [2] Duchi et al. Efficient Projections onto the l1-Ball for Learning in High Dimensions. ICML 2008.
-[3] Beck, Teboulle. A Fast Iterative Shrinkage-Thresholding Algorithm. SIAM J. Imaging Sci. 2(1), 2009.
+[3] Beck, Teboulle. A Fast Iterative Shrinkage-Thresholding Algorithm. SIAM J. Imaging Sci.
+    2(1), 2009.
 [4] Loshchilov, Hutter. Decoupled Weight Decay Regularization. ICLR 2019.
 """
 
@@ -17,10 +18,11 @@ from typing import TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 __all__ = ["PROJECTIONS", "Projection", "decay", "l1_ball", "l2_ball", "none", "soft_threshold"]
 
-Projection: TypeAlias = Callable[[Array, Array], Array]
+Projection: TypeAlias = Callable[[Float[Array, " d"], Float[Array, ""]], Float[Array, " d"]]
 
 
 def _positive(name: str, value: float) -> float:
@@ -36,7 +38,7 @@ def none() -> Projection:
     return _identity
 
 
-def _identity(w: Array, step: Array) -> Array:
+def _identity(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
     del step
     return w
 
@@ -45,7 +47,7 @@ def l2_ball(radius: float) -> Projection:
     """Build the projection on ||w||_2 <= radius; r(w) = ||w||^2/2 <= K is radius = sqrt(2K)."""
     radius = _positive("radius", radius)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         del step
         norm = jnp.linalg.norm(w)
         return w * jnp.where(norm > radius, radius / jnp.maximum(norm, radius), 1.0)
@@ -57,7 +59,7 @@ def l1_ball(radius: float) -> Projection:
     """Build the exact projection on ||w||_1 <= radius, by sorting [2, Fig. 1]."""
     radius = _positive("radius", radius)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         del step
         magnitude = jnp.abs(w)
         descending = jnp.sort(magnitude)[::-1]
@@ -73,20 +75,26 @@ def l1_ball(radius: float) -> Projection:
 
 
 def soft_threshold(penalty: float) -> Projection:
-    """Build the proximal step of penalty * ||w||_1: shrink every entry by step * penalty [3, eq. (1.5)]."""
+    """Build the proximal step of penalty * ||w||_1.
+
+    It shrinks every entry by step * penalty [3, eq. (1.5)].
+    """
     penalty = _positive("penalty", penalty)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         return jnp.sign(w) * jnp.maximum(jnp.abs(w) - step * penalty, 0.0)
 
     return project
 
 
 def decay(rate: float) -> Projection:
-    """Build decoupled weight decay, w <- (1 - step * rate) w [4]. On w_i, which is not decay on v_i."""
+    """Build decoupled weight decay, w <- (1 - step * rate) w [4].
+
+    On w_i, which is not decay on v_i.
+    """
     rate = _positive("rate", rate)
 
-    def project(w: Array, step: Array) -> Array:
+    def project(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d"]:
         return (1.0 - step * rate) * w
 
     return project

@@ -2,22 +2,25 @@
 
     SINR_ji = P h_ji d_ji^-a / (sum_{x in Phi_j} P h_jx d_jx^-a + sigma^2)          [1, eq. (24)]
 
-from transmitter i to receiver j, arrays [rx, tx] (docs/decisions.md, C1). Nodes of a cell have bands of their own
-and do not disturb each other; band i is used again by the interferers of band i, so the sum over Phi depends
-on the transmitter's band as well as on the receiver: [rx, band, interferer], band = tx.
+from transmitter i to receiver j, arrays [rx, tx] (docs/decisions.md, C1). Nodes of a cell have
+bands of their own and do not disturb each other; band i is used again by the interferers of band i,
+so the sum over Phi depends on the transmitter's band as well as on the receiver: [rx, band,
+interferer], band = tx.
 
-Differs from [1]: h is a power gain, Exp(1), although [1] writes E|h|^2 = 1 (D3); distances are clamped at
-1 m, where d^-a would blow up (D6); the noise is taken over the whole band B and not over B_i, which keeps the
-SINR, and with it Proposition 1, free of the allocation (D2); half-duplex is ignored (D5).
+Differs from [1]: h is a power gain, Exp(1), although [1] writes E|h|^2 = 1 (D3); distances are
+clamped at 1 m, where d^-a would blow up (D6); the noise is taken over the whole band B and not over
+B_i, which keeps the SINR, and with it Proposition 1, free of the allocation (D2); half-duplex is
+ignored (D5).
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Float, PRNGKeyArray
 
 from folkman.checks import require_positive
 from folkman.radio.geometry import Points, distances
@@ -36,18 +39,20 @@ __all__ = [
 MIN_DISTANCE_M = 1.0  # D6
 
 
-def path_gain(distance_m: ArrayLike, exponent: ArrayLike = 4.0) -> Array:
+def path_gain(distance_m: ArrayLike, exponent: ArrayLike = 4.0) -> Float[Array, "..."]:
     """Return d^-a, distances below 1 m counting as 1 m."""
     clamped_m = jnp.maximum(jnp.asarray(distance_m), MIN_DISTANCE_M)
     return clamped_m ** -jnp.asarray(exponent, clamped_m.dtype)
 
 
-def rayleigh_gain(shape: tuple[int, ...], key: Array, *, dtype: DTypeLike = jnp.float32) -> Array:
+def rayleigh_gain(
+    shape: tuple[int, ...], key: PRNGKeyArray, *, dtype: DTypeLike = jnp.float32
+) -> Float[Array, "..."]:
     """Return independent power gains h ~ Exp(1) of Rayleigh fading (D3)."""
     return jax.random.exponential(key, shape, dtype)
 
 
-def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Array:
+def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Float[Array, "..."]:
     """Return sigma^2 = N0 B: -174 dBm/Hz over 10 MHz is -104 dBm, 4e-14 W."""
     require_positive(
         "bandwidth_hz", bandwidth_hz, "give the noise bandwidth in hertz, such as 10e6"
@@ -55,13 +60,20 @@ def noise_power_w(density_dbm_per_hz: ArrayLike, bandwidth_hz: ArrayLike) -> Arr
     return dbm_to_watt(density_dbm_per_hz) * bandwidth_hz
 
 
-def link_gain(rx_m: Array, tx_m: Array, exponent: ArrayLike = 4.0) -> Array:
-    """Return path gains d_ji^-a, (rx, tx). Where both are the same nodes, the diagonal is the clamp's 1."""
+def link_gain(
+    rx_m: Float[Array, "*batch rx 2"], tx_m: Float[Array, "*batch tx 2"], exponent: ArrayLike = 4.0
+) -> Float[Array, "*batch rx tx"]:
+    """Return path gains d_ji^-a.
+
+    Where both are the same nodes, the diagonal is the clamp's 1.
+    """
     return path_gain(distances(rx_m, tx_m), exponent)
 
 
-def interferer_gain(rx_m: Array, interferers: Points, exponent: ArrayLike = 4.0) -> Array:
-    """Return path gains d_jx^-a, (rx, band, interferer), 0 for padding."""
+def interferer_gain(
+    rx_m: Float[Array, "rx 2"], interferers: Points, exponent: ArrayLike = 4.0
+) -> Float[Array, "rx band interferer"]:
+    """Return path gains d_jx^-a, 0 for padding."""
     num_bands, num_points = interferers.present.shape
     gain = link_gain(rx_m, interferers.positions_m.reshape(-1, 2), exponent)
     present = jnp.broadcast_to(interferers.present, (rx_m.shape[0], num_bands, num_points))
@@ -69,18 +81,18 @@ def interferer_gain(rx_m: Array, interferers: Points, exponent: ArrayLike = 4.0)
 
 
 def sinr(
-    link: Array,
-    interferer: Array,
-    link_fading: Array,
-    interferer_fading: Array,
+    link: Float[Array, "... rx tx"],
+    interferer: Float[Array, "... rx tx interferer"],
+    link_fading: Float[Array, "... rx tx"],
+    interferer_fading: Float[Array, "... rx tx interferer"],
     *,
     power_w: ArrayLike = 1.0,
     noise_w: ArrayLike,
-) -> Array:
-    """Return eq. (24), (..., rx, tx), from path gains and fading (..., rx, tx), (..., rx, band, interferer).
+) -> Float[Array, "... rx tx"]:
+    """Return eq. (24) from path gains and fading; the band of an interferer is the transmitter's.
 
-    With neither noise nor interference the SINR is infinite. The diagonal of a square array is a node's own
-    signal and means nothing; `schedule.links` leaves it out.
+    With neither noise nor interference the SINR is infinite. The diagonal of a square array is a
+    node's own signal and means nothing; `schedule.links` leaves it out.
     """
     signal_w = link_fading * link * power_w
     interference_w = (
@@ -90,16 +102,22 @@ def sinr(
 
 
 def sinr_draw(
-    link: Array, interferer: Array, key: Array, *, power_w: ArrayLike = 1.0, noise_w: ArrayLike
-) -> Array:
-    """Return one fading block's SINR, (rx, tx): all gains redrawn, every ordered pair independent (C5).
+    link: Float[Array, "rx tx"],
+    interferer: Float[Array, "rx tx interferer"],
+    key: PRNGKeyArray,
+    *,
+    power_w: ArrayLike = 1.0,
+    noise_w: ArrayLike,
+) -> Float[Array, "rx tx"]:
+    """Return one fading block's SINR: every ordered pair redrawn on its own (C5).
 
     >>> import jax, jax.numpy as jnp
     >>> from folkman.radio import channel, geometry
     >>> place, others, fade = jax.random.split(jax.random.key(0), 3)
     >>> nodes_m = geometry.cell(5, 500.0, place)
     >>> phi = geometry.interferers(5, geometry.cell_density_per_m2(500.0), others)
-    >>> link, interferer = channel.link_gain(nodes_m, nodes_m), channel.interferer_gain(nodes_m, phi)
+    >>> link = channel.link_gain(nodes_m, nodes_m)
+    >>> interferer = channel.interferer_gain(nodes_m, phi)
     >>> channel.sinr_draw(link, interferer, fade, noise_w=channel.noise_power_w(-174.0, 10e6)).shape
     (5, 5)
     """

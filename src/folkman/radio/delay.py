@@ -3,19 +3,23 @@
 With n the coming slot, Gamma the aggregated duration and phase_j uniform in 0..Gamma-1,
 
     ideal        tau_ij(n) = n
-    constant     tau_ij(n) = max(n - D, 0)                             every held copy exactly D slots old
-    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma             ages 0 .. Gamma-1
-    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}                 drawn anew for each pair and slot
-    pipelined    a transfer begun at s is usable at s + Gamma, the next begins then    ages Gamma .. 2 Gamma-1
+    constant     tau_ij(n) = max(n - D, 0)                 every held copy exactly D slots old
+    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma    ages 0 .. Gamma-1
+    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}   drawn anew for each pair and slot
+    pipelined    a transfer begun at s is usable at s + Gamma, the next begins then;
+                 ages Gamma .. 2 Gamma-1
 
-Snapshot is the default of the figures: Assumption 1 of [1] then holds to the letter, with J/Gamma sharing rounds as
-its Table I says. `held` starts at 0 for all: the common first model is known to everyone and costs nothing.
+Snapshot is the default of the figures: Assumption 1 of [1] then holds to the letter, with J/Gamma
+sharing rounds as its Table I says. `held` starts at 0 for all: the common first model is known to
+everyone and costs nothing.
 
-Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma} drawn for each
-node and transfer under `iid`, which makes stragglers. A round in lock-step takes as long as the slowest of these.
+Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma}
+drawn for each node and transfer under `iid`, which makes stragglers. A round in lock-step takes as
+long as the slowest of these.
 
-Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is held while the next
-travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two laws.
+Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is
+held while the next travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two
+laws.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024. Assumption 1, eq. (8).
@@ -29,6 +33,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Int, PRNGKeyArray
 
 from folkman.checks import require
 from folkman.radio.delivery import Delivery, Network, NetworkState, Transfer, as_value
@@ -59,26 +64,26 @@ LEAST_BACK = 64
 class DelayState(NamedTuple):
     """Between peers."""
 
-    slot: Array  # () slots ended so far
-    phase: Array  # (node,) first slot of each node's sharing rounds
-    trail: Array  # (back, node) the stamp last sent, as of this slot, the one before, ...
+    slot: Int[Array, ""]  # slots ended so far
+    phase: Int[Array, " node"]  # first slot of each node's sharing rounds
+    trail: Int[Array, "back node"]  # the stamp last sent, as of this slot, the one before, ...
 
 
 class LockstepState(NamedTuple):
     """Between peers in lock-step."""
 
-    slot: Array  # () slots ended so far
-    left: Array  # () slots left of the round, -1 for none
-    since: Array  # () stamp of the round
-    held: Array  # (rx, tx)
+    slot: Int[Array, ""]  # slots ended so far
+    left: Int[Array, ""]  # slots left of the round, -1 for none
+    since: Int[Array, ""]  # stamp of the round
+    held: Int[Array, "rx tx"]
 
 
 class StarState(NamedTuple):
     """Around a server: slots left of each transfer, -1 for none."""
 
-    up_left: Array  # (node,)
-    down_left: Array  # (node,)
-    waiting: Array  # (node,) bool: has uploaded, and has not been answered
+    up_left: Int[Array, " node"]
+    down_left: Int[Array, " node"]
+    waiting: Bool[Array, " node"]  # has uploaded, and has not been answered
 
 
 Law = Callable[
@@ -149,7 +154,7 @@ class DelayPeers(_Unmeasured):
         del num_nodes
         return self.network.alive
 
-    def init(self, num_nodes: int, key: Array) -> DelayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> DelayState:
         """Draw the phases."""
         latest = jnp.maximum(self.network.gamma, 1)
         phase = jax.random.randint(key, (num_nodes,), 0, latest, jnp.int32)
@@ -157,7 +162,11 @@ class DelayPeers(_Unmeasured):
         return DelayState(jnp.zeros((), jnp.int32), phase, trail)
 
     def step(
-        self, state: DelayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: DelayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[DelayState, Delivery]:
         """Return the copies held when the next slot begins.
 
@@ -181,7 +190,7 @@ class DelayRounds(_Unmeasured):
 
     network: DelayNetwork
 
-    def init(self, num_nodes: int, key: Array) -> LockstepState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> LockstepState:
         """Return everyone at rest, holding the first messages."""
         del key
         zero = jnp.zeros((), jnp.int32)
@@ -191,10 +200,10 @@ class DelayRounds(_Unmeasured):
     def step(
         self,
         state: LockstepState,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[LockstepState, Delivery]:
         """Begin a round when all offer; it ends when the slowest message has arrived at all."""
         del wanted, message_bits
@@ -214,14 +223,18 @@ class DelayStar(_Unmeasured):
 
     network: DelayNetwork
 
-    def init(self, num_nodes: int, key: Array) -> StarState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> StarState:
         """Return a star at rest."""
         del key
         idle = jnp.full(num_nodes, -1, jnp.int32)
         return StarState(idle, idle, jnp.zeros(num_nodes, bool))
 
     def uplink(
-        self, state: StarState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarState, Transfer]:
         """Start an upload at every node that offers one and is not waiting for an answer."""
         del message_bits
@@ -232,7 +245,11 @@ class DelayStar(_Unmeasured):
         return moved, Transfer(started, arrived, jnp.zeros_like(arrived))
 
     def downlink(
-        self, state: StarState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarState, Transfer]:
         """Answer at once, ending what the node was uploading."""
         del message_bits, key
@@ -305,7 +322,8 @@ def _drawn_trip(gamma: int, num_nodes: int, key: Array) -> Array:
 def _at_least(name: str, value: int, least: int) -> int:
     if value != int(value) or not least <= value <= LONGEST_SLOTS:
         raise ValueError(
-            f"{name} must be a whole number of slots of at least {least} and at most {LONGEST_SLOTS}, got {value}"
+            f"{name} must be a whole number of slots of at least {least} and at most "
+            f"{LONGEST_SLOTS}, got {value}"
         )
     return int(value)
 

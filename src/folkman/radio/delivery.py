@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import jax
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Int, PRNGKeyArray
 
 __all__ = [
     "Delivery",
@@ -45,21 +46,21 @@ class Delivery(NamedTuple):
     The stamp s of a copy means: the message formed before slot s.
     """
 
-    held: Array  # (rx, tx) int32: tau(t+1), the stamp of the copy held when slot t+1 begins
-    sends: Array  # (tx,) bool: the payload is frozen now, with stamp t+1
-    linked: Array  # (rx, tx) bool: a broadcast from tx to rx starts now; a round may repeat one
+    held: Int[Array, "rx tx"]  # tau(t+1), the stamp of the copy held when slot t+1 begins
+    sends: Bool[Array, " tx"]  # the payload is frozen now, with stamp t+1
+    linked: Bool[Array, "rx tx"]  # a broadcast from tx to rx starts now; a round may repeat one
 
 
 class Transfer(NamedTuple):
     """Between nodes and a server, in one direction, at the end of a slot."""
 
-    started: Array  # (node,) bool: the payload is frozen now
-    arrived: Array  # (node,) bool: it can be used now
-    lost: Array  # (node,) bool: it ended now, in vain
+    started: Bool[Array, " node"]  # the payload is frozen now
+    arrived: Bool[Array, " node"]  # it can be used now
+    lost: Bool[Array, " node"]  # it ended now, in vain
 
 
 class PeerNetwork(Protocol):
-    """Between peers on their own beat. `offers` (node,) bool: who has something to send."""
+    """Between peers on their own beat. `offers`: who has something to send."""
 
     @property
     def recent(self) -> int:
@@ -70,12 +71,16 @@ class PeerNetwork(Protocol):
         """Return how many payloads of one sender may be in use at once; an engine may need more."""
         ...
 
-    def init(self, num_nodes: int, key: Array) -> NetworkState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> NetworkState:
         """Return the state before slot 0."""
         ...
 
     def step(
-        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: NetworkState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[NetworkState, Delivery]:
         """Advance to the end of a slot."""
         ...
@@ -88,21 +93,21 @@ class PeerNetwork(Protocol):
 class RoundNetwork(Protocol):
     """Between peers in lock-step."""
 
-    def init(self, num_nodes: int, key: Array) -> NetworkState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> NetworkState:
         """Return the state before slot 0."""
         ...
 
     def step(
         self,
         state: NetworkState,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[NetworkState, Delivery]:
         """Advance a round to the end of a slot.
 
-        It begins when all nodes offer and ends when every pair of `wanted` (rx, tx) is served, or,
+        It begins when all nodes offer and ends when every pair of `wanted` is served, or,
         if that is None, when each node has been on the air once; `held` changes at its end alone,
         on the diagonal too.
         """
@@ -116,18 +121,26 @@ class RoundNetwork(Protocol):
 class StarNetwork(Protocol):
     """Around a server."""
 
-    def init(self, num_nodes: int, key: Array) -> NetworkState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> NetworkState:
         """Return the state before slot 0, with a field `waiting` (node,) bool."""
         ...
 
     def uplink(
-        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: NetworkState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[NetworkState, Transfer]:
         """Advance the transfers to the server to the end of a slot."""
         ...
 
     def downlink(
-        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: NetworkState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[NetworkState, Transfer]:
         """Advance the transfers from the server; one that starts ends the node's upload."""
         ...
@@ -173,7 +186,7 @@ class Network:
 
 
 def as_value(*numbers: str) -> Callable[[Kind], Kind]:
-    """Let a frozen dataclass pass through `jax.jit`: its `numbers` traced, its other fields fixed."""
+    """Let a frozen dataclass pass through `jax.jit`: `numbers` traced, other fields fixed."""
 
     def register(kind: Kind) -> Kind:
         fixed = [field.name for field in fields(kind) if field.name not in numbers]
@@ -184,7 +197,7 @@ def as_value(*numbers: str) -> Callable[[Kind], Kind]:
 
 
 def let_pass(network: Network) -> None:
-    """Let a network of one's own pass through `jax.jit`, all of it fixed, if it says nothing else."""
+    """Let a network of one's own pass through `jax.jit`, all fixed unless it says otherwise."""
     if not jax.tree_util.all_leaves([network]):
         return
     if type(network).__hash__ is None:

@@ -1,18 +1,20 @@
 """Where base stations, nodes and interferers are, and how nodes move.
 
-    N ~ Poisson(lambda |A|), then N points i.i.d. uniform in A        (homogeneous Poisson process)
-    station(i) = argmin_b ||x_i - y_b||                               (Voronoi association, [1, Sec. V])
+    N ~ Poisson(lambda |A|), then N points i.i.d. uniform in A    (homogeneous Poisson process)
+    station(i) = argmin_b ||x_i - y_b||                           (Voronoi association, [1, Sec. V])
 
-A random number of points has no static shape, so a Poisson draw is a padded array and a mask (`Points`):
-everything up to "many cells" below is clean under `jit` and `vmap`. The many-cell part looks for neighbours
-with a k-d tree on the host, once a layout; its memory is linear in the number of cells.
+A random number of points has no static shape, so a Poisson draw is a padded array and a mask
+(`Points`): everything up to "many cells" below is clean under `jit` and `vmap`. The many-cell part
+looks for neighbours with a k-d tree on the host, once a layout; its memory is linear in the number
+of cells.
 
-Differs from [1]: the cell is a disc holding a given number of nodes, a Poisson process conditioned on its
-count, because the paper fixes both the radius and I (docs/decisions.md, D4); and "out-of-cell nodes" are one node
-a band in every other cell, density 1 / (pi R^2), because the paper gives no density (D1).
+Differs from [1]: the cell is a disc holding a given number of nodes, a Poisson process conditioned
+on its count, because the paper fixes both the radius and I (docs/decisions.md, D4); and
+"out-of-cell nodes" are one node a band in every other cell, density 1 / (pi R^2), because the paper
+gives no density (D1).
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import math
@@ -23,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.checks import require_positive
 
@@ -55,27 +58,27 @@ __all__ = [
 class Points(NamedTuple):
     """A padded draw of points: rows with `present` False are padding and stand for nothing."""
 
-    positions_m: Array  # (..., point, 2)
-    present: Array  # (..., point), bool
+    positions_m: Float[Array, "*batch point 2"]
+    present: Bool[Array, "*batch point"]
 
 
 class Placement(NamedTuple):
     """Many cells. Node i of every cell sends in band i."""
 
-    stations_m: Array  # (cell, 2)
-    nodes_m: Array  # (cell, node, 2)
-    neighbours: Array  # (cell, nbr), int32: the nearest other cells, nearest first
+    stations_m: Float[Array, "cell 2"]
+    nodes_m: Float[Array, "cell node 2"]
+    neighbours: Int[Array, "cell nbr"]  # the nearest other cells, nearest first
 
 
 class Waypoint(NamedTuple):
     """Random waypoint motion: where each node is and where it is going."""
 
-    positions_m: Array  # (node, 2)
-    targets_m: Array  # (node, 2)
+    positions_m: Float[Array, "node 2"]
+    targets_m: Float[Array, "node 2"]
 
 
 def cell_density_per_m2(radius_m: float) -> float:
-    """Return 1 / (pi R^2), the density at which a disc of `radius_m` holds one point on average (D1)."""
+    """Return 1 / (pi R^2), the density of one point on average in a disc of `radius_m` (D1)."""
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     return 1.0 / (math.pi * radius_m**2)
 
@@ -83,7 +86,8 @@ def cell_density_per_m2(radius_m: float) -> float:
 def padding(mean_count: float) -> int:
     """Return a length that a Poisson count of `mean_count` exceeds with probability below 1e-9.
 
-    Bernstein's inequality for the Poisson law, P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))), solved for x.
+    Bernstein's inequality for the Poisson law, P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))), solved
+    for x.
     """
     log_odds = math.log(1e9)
     return math.ceil(
@@ -106,16 +110,16 @@ def _uniform_annulus(
 def _present(mean_count: ArrayLike, max_points: int, key: Array) -> Array:
     """Return a mask with a Poisson number of leading True.
 
-    Arrivals of unit rate up to time `mean_count`. `jax.random.poisson` compiles twice as long, which is what
-    counts for one draw a run, and refuses keys that are not threefry.
+    Arrivals of unit rate up to time `mean_count`. `jax.random.poisson` compiles twice as long,
+    which is what counts for one draw a run, and refuses keys that are not threefry.
     """
     return jnp.cumsum(jax.random.exponential(key, (max_points,), jnp.float32)) <= mean_count
 
 
 def cell(
-    num_nodes: int, radius_m: ArrayLike, key: Array, *, dtype: DTypeLike = jnp.float32
-) -> Array:
-    """Return `num_nodes` positions i.i.d. uniform in the disc around the origin, (node, 2) (D4)."""
+    num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray, *, dtype: DTypeLike = jnp.float32
+) -> Float[Array, "node 2"]:
+    """Return `num_nodes` positions i.i.d. uniform in the disc around the origin (D4)."""
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     return _uniform_annulus(num_nodes, 0.0, radius_m, key, dtype)
 
@@ -124,15 +128,16 @@ def poisson_points(
     density_per_m2: ArrayLike,
     radius_m: ArrayLike,
     max_points: int,
-    key: Array,
+    key: PRNGKeyArray,
     *,
     window: Literal["disc", "square"] = "disc",
     dtype: DTypeLike = jnp.float32,
 ) -> Points:
     """Return a homogeneous Poisson process in a window around the origin, padded to `max_points`.
 
-    `radius_m` is the disc's radius, or half the square's side. A count beyond `max_points` is cut off, which
-    would bias the process: `padding(mean_count)` is a length at which that does not happen in practice.
+    `radius_m` is the disc's radius, or half the square's side. A count beyond `max_points` is cut
+    off, which would bias the process: `padding(mean_count)` is a length at which that does not
+    happen in practice.
     """
     require_positive("radius_m", radius_m, "give half the window's width in metres")
     count_key, place_key = jax.random.split(key)
@@ -148,20 +153,23 @@ def poisson_points(
 def interferers(
     num_bands: int,
     density_per_m2: float,
-    key: Array,
+    key: PRNGKeyArray,
     *,
     inner_radius_m: float = 500.0,
     outer_radius_m: float = 8000.0,
     dtype: DTypeLike = jnp.float32,
 ) -> Points:
-    """Return Phi of eq. (24): a Poisson process a band outside the cell, (band, point, 2) and mask (D1).
+    """Return Phi of eq. (24), (band, point, 2), and its mask (D1).
 
-    The outer radius of 8 km keeps, at exponent 4, all but (500 / 8000)^2 = 0.4 % of the mean interference
-    that the centre of the cell would see from the whole plane.
+    One Poisson process per band, outside the cell.
+
+    The outer radius of 8 km keeps, at exponent 4, all but (500 / 8000)^2 = 0.4 % of the mean
+    interference that the centre of the cell would see from the whole plane.
     """
     if not 0 <= inner_radius_m < outer_radius_m:
         raise ValueError(
-            f"expected 0 <= inner_radius_m < outer_radius_m, got {inner_radius_m} and {outer_radius_m}; "
+            f"expected 0 <= inner_radius_m < outer_radius_m, got {inner_radius_m} and "
+            f"{outer_radius_m}; "
             "the inner radius is the cell's, the outer one bounds the simulated interference"
         )
     mean_count = density_per_m2 * math.pi * (outer_radius_m**2 - inner_radius_m**2)
@@ -175,22 +183,28 @@ def interferers(
     return jax.vmap(one_band)(jax.random.split(key, num_bands))
 
 
-def distances(rx_m: Array, tx_m: Array) -> Array:
-    """Return Euclidean distances d_ji, (..., rx, tx), of positions (..., rx, 2) and (..., tx, 2)."""
-    # Differences, not dot products: at 8 km float32 squares would lose every distance under a metre.
+def distances(
+    rx_m: Float[Array, "... rx 2"], tx_m: Float[Array, "... tx 2"]
+) -> Float[Array, "... rx tx"]:
+    """Return Euclidean distances d_ji."""
+    # Differences, not dot products: at 8 km float32 squares would lose every distance under a
+    # metre.
     offset_m = rx_m[..., :, None, :] - tx_m[..., None, :, :]
     return jnp.sqrt(jnp.sum(jnp.square(offset_m), axis=-1))
 
 
-def associate(nodes_m: Array, stations: Points) -> Array:
-    """Return the index of each node's nearest base station present, (node,): Voronoi cells, [1, Sec. V]."""
+def associate(nodes_m: Float[Array, "... node 2"], stations: Points) -> Int[Array, "... node"]:
+    """Return the index of each node's nearest base station present.
+
+    These are Voronoi cells, [1, Sec. V].
+    """
     reach_m = jnp.where(
         stations.present[..., None, :], distances(nodes_m, stations.positions_m), jnp.inf
     )
     return jnp.argmin(reach_m, axis=-1)
 
 
-def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: Array) -> Waypoint:
+def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray) -> Waypoint:
     """Return nodes uniform in the disc, each with a first target uniform in the disc."""
     place_key, target_key = jax.random.split(key)
     return Waypoint(cell(num_nodes, radius_m, place_key), cell(num_nodes, radius_m, target_key))
@@ -200,14 +214,16 @@ def waypoint_step(
     state: Waypoint,
     speed_m_per_s: ArrayLike,
     step_s: ArrayLike,
-    key: Array,
+    key: PRNGKeyArray,
     *,
     radius_m: ArrayLike = 500.0,
 ) -> Waypoint:
-    """Move every node towards its target for `step_s`; who arrives turns to a new target in the disc.
+    """Move every node towards its target for `step_s`.
 
-    The way left over after an arrival is walked towards the new target, at most up to it, so a step should be
-    shorter than the time across the cell.
+    Who arrives turns to a new target in the disc.
+
+    The way left over after an arrival is walked towards the new target, at most up to it, so a step
+    should be shorter than the time across the cell.
     """
     dtype = state.positions_m.dtype
     fresh_m = cell(state.positions_m.shape[0], radius_m, key, dtype=dtype)
@@ -234,14 +250,18 @@ def _walk(from_m: Array, to_m: Array, reach_m: Array) -> tuple[Array, Array]:
 # Many cells: host code, run once before the simulation.
 
 
-def hexagonal_stations(num_cells: int, radius_m: float) -> Array:
-    """Return the `num_cells` points of a hexagonal lattice nearest the origin, (cell, 2), nearest first.
+def hexagonal_stations(num_cells: int, radius_m: float) -> Float[Array, "cell 2"]:
+    """Return the `num_cells` points of a hexagonal lattice nearest the origin.
 
-    A hexagon has the area pi R^2 of the disc it stands for: spacing R sqrt(2 pi / sqrt(3)) = 1.905 R.
+    Nearest first.
+
+    A hexagon has the area pi R^2 of the disc it stands for: spacing R sqrt(2 pi / sqrt(3)) = 1.905
+    R.
     """
     require_positive("radius_m", radius_m, "give the cell radius in metres, such as 500.0")
     spacing_m = radius_m * math.sqrt(2 * math.pi / math.sqrt(3))
-    # A disc of n cells has radius sqrt(n sqrt(3) / 2 pi) spacings; the skew lattice needs 2 / sqrt(3) more.
+    # A disc of n cells has radius sqrt(n sqrt(3) / 2 pi) spacings; the skew lattice needs
+    # 2 / sqrt(3) more.
     half = math.ceil(math.sqrt(num_cells) * 0.7) + 2
     steps = np.arange(-half, half + 1)
     column, row = (axis.ravel() for axis in np.meshgrid(steps, steps))
@@ -251,16 +271,21 @@ def hexagonal_stations(num_cells: int, radius_m: float) -> Array:
     return jnp.asarray(points[order[:num_cells]], jnp.float32)
 
 
-def poisson_stations(num_cells: int, density_per_m2: float, key: Array) -> Array:
-    """Return a Poisson process given its count, (cell, 2): uniform in a disc of `num_cells` mean areas."""
+def poisson_stations(
+    num_cells: int, density_per_m2: float, key: PRNGKeyArray
+) -> Float[Array, "cell 2"]:
+    """Return a Poisson process given its count.
+
+    Uniform in a disc of `num_cells` mean areas.
+    """
     require_positive("density_per_m2", density_per_m2, "use cell_density_per_m2(radius_m)")
     return cell(num_cells, math.sqrt(num_cells / (math.pi * density_per_m2)), key)
 
 
 def nodes_in_discs(
-    stations_m: Array, nodes_per_cell: int, radius_m: ArrayLike, key: Array
-) -> Array:
-    """Return nodes uniform in the disc around each station, (cell, node, 2)."""
+    stations_m: Float[Array, "cell 2"], nodes_per_cell: int, radius_m: ArrayLike, key: PRNGKeyArray
+) -> Float[Array, "cell node 2"]:
+    """Return nodes uniform in the disc around each station."""
     num_cells = stations_m.shape[0]
     offsets_m = cell(num_cells * nodes_per_cell, radius_m, key, dtype=stations_m.dtype)
     return stations_m[:, None, :] + offsets_m.reshape(num_cells, nodes_per_cell, 2)
@@ -273,12 +298,12 @@ def _tree(sites_m: np.ndarray) -> "KDTree":
 
 
 def nodes_in_voronoi_cells(
-    stations_m: Array, nodes_per_cell: int, radius_m: float, key: Array
-) -> Array:
-    """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`, (cell, node, 2).
+    stations_m: Float[Array, "cell 2"], nodes_per_cell: int, radius_m: float, key: PRNGKeyArray
+) -> Float[Array, "cell node 2"]:
+    """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`.
 
-    By rejection, on the host: propose in the disc, keep what has this station as its nearest. The disc bounds
-    the cells at the rim, which are infinite. Stations may not coincide.
+    By rejection, on the host: propose in the disc, keep what has this station as its nearest. The
+    disc bounds the cells at the rim, which are infinite. Stations may not coincide.
     """
     require_positive("radius_m", radius_m, "give the largest distance served in metres")
     sites_m = np.asarray(stations_m, np.float64)
@@ -293,15 +318,18 @@ def nodes_in_voronoi_cells(
             return jnp.asarray(kept_m, stations_m.dtype)
         owner = np.repeat(open_cells, max(1, budget // open_cells.size))
         accepted_m, owner = _accept(tree, sites_m, owner, radius_m, rng)
-        # Proposals are grouped by owner, so the rank inside the group says which free place each takes.
+        # Proposals are grouped by owner, so the rank inside the group says which free place each
+        # takes.
         rank = np.arange(owner.size) - np.searchsorted(owner, owner)
         place = num_kept[owner] + rank
         fits = place < nodes_per_cell
         kept_m[owner[fits], place[fits]] = accepted_m[fits]
         num_kept = np.minimum(num_kept + np.bincount(owner, minlength=len(sites_m)), nodes_per_cell)
     raise ValueError(
-        f"expected cells with room for nodes, got {np.sum(num_kept < nodes_per_cell)} whose Voronoi cell is "
-        f"a vanishing part of the disc of {radius_m} m; remove coinciding stations or lower radius_m"
+        f"expected cells with room for nodes, got {np.sum(num_kept < nodes_per_cell)} whose "
+        "Voronoi cell is "
+        f"a vanishing part of the disc of {radius_m} m; "
+        "remove coinciding stations or lower radius_m"
     )
 
 
@@ -321,8 +349,13 @@ def _accept(
     return proposed_m[own], owner[own]
 
 
-def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
-    """Return the nearest other cells of each cell, (cell, nbr), nearest first; at most all the others."""
+def neighbour_cells(
+    stations_m: Float[Array, "cell 2"], num_neighbours: int
+) -> Int[Array, "cell nbr"]:
+    """Return the nearest other cells of each cell, nearest first.
+
+    At most all the others.
+    """
     sites_m = np.asarray(stations_m, np.float64)
     count = min(num_neighbours, len(sites_m) - 1)
     if count == 0:
@@ -336,18 +369,27 @@ def neighbour_cells(stations_m: Array, num_neighbours: int) -> Array:
     return jnp.asarray(found[~is_self].reshape(len(sites_m), count), jnp.int32)
 
 
-def placement(stations_m: Array, nodes_m: Array, *, num_neighbours: int = 36) -> Placement:
+def placement(
+    stations_m: Float[Array, "cell 2"],
+    nodes_m: Float[Array, "cell node 2"],
+    *,
+    num_neighbours: int = 36,
+) -> Placement:
     """Return stations and nodes with the neighbours that interfere; 36 is three hexagonal rings.
 
-    Cells at the rim have interferers on one side only: measure on the inner cells when that matters.
+    Cells at the rim have interferers on one side only: measure on the inner cells when that
+    matters.
     """
     return Placement(stations_m, nodes_m, neighbour_cells(stations_m, num_neighbours))
 
 
 def placed_interferers(placed: Placement) -> Points:
-    """Return Phi of eq. (24) for every cell: the same-band nodes of its neighbours, (cell, band, nbr, 2).
+    """Return Phi of eq. (24) for every cell, (cell, band, nbr, 2).
 
-    Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the network's.
+    It holds the same-band nodes of its neighbours.
+
+    Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the
+    network's.
     """
     positions_m = jnp.swapaxes(
         placed.nodes_m[placed.neighbours], 1, 2

@@ -1,8 +1,11 @@
-"""Messages that are lost: any network, with each message lost with probability p, for each receiver on its own.
+"""Messages that are lost: any network, each message lost with probability p.
 
-Between peers on their own beat a lost message is gone: the receiver keeps the copy it has. In lock-step and around a
-server, where someone waits for it, it is sent again (every repetition takes its time and its bits): a round in
-lock-step is repeated, by all, until each pair that must hear has heard once; an upload or an answer, until it arrives.
+Each receiver loses on its own.
+
+Between peers on their own beat a lost message is gone: the receiver keeps the copy it has. In
+lock-step and around a server, where someone waits for it, it is sent again (every repetition takes
+its time and its bits): a round in lock-step is repeated, by all, until each pair that must hear has
+heard once; an upload or an answer, until it arrives.
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, PRNGKeyArray
 
 from folkman.checks import require, within
 from folkman.keys import Stream
@@ -109,12 +113,16 @@ class LossyPeers:
         """Return a first guess: copies stay in use for longer; an engine may need more."""
         return self.beneath.versions(num_nodes) + 2
 
-    def init(self, num_nodes: int, key: Array) -> LossState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> LossState:
         """Return the state before slot 0."""
         return _begin(self.beneath.init(num_nodes, key), num_nodes)
 
     def step(
-        self, state: LossState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: LossState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[LossState, Delivery]:
         """Let the network below deliver, and lose some of what is new."""
         inner, delivery = self.beneath.step(state.inner, offers, message_bits, key)
@@ -134,17 +142,17 @@ class LossyRounds:
     beneath: RoundNetwork
     loss: float
 
-    def init(self, num_nodes: int, key: Array) -> LossState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> LossState:
         """Return the state before slot 0."""
         return _begin(self.beneath.init(num_nodes, key), num_nodes)
 
     def step(
         self,
         state: LossState,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[LossState, Delivery]:
         """Repeat the round below until every pair of `wanted` has heard; None: once."""
         inner, delivery = self.beneath.step(state.inner, offers, wanted, message_bits, key)
@@ -170,12 +178,16 @@ class LossyStar:
     beneath: StarNetwork
     loss: float
 
-    def init(self, num_nodes: int, key: Array) -> NetworkState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> NetworkState:
         """Return the state before slot 0."""
         return self.beneath.init(num_nodes, key)
 
     def uplink(
-        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: NetworkState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[NetworkState, Transfer]:
         """Let a node whose upload was lost send it again."""
         state, transfer = self.beneath.uplink(state, offers, message_bits, key)
@@ -184,7 +196,11 @@ class LossyStar:
         return moved, Transfer(transfer.started, transfer.arrived & ~lost, lost)
 
     def downlink(
-        self, state: NetworkState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: NetworkState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[NetworkState, Transfer]:
         """Let a node whose answer was lost go on waiting for it."""
         state, transfer = self.beneath.downlink(state, offers, message_bits, key)

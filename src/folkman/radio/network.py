@@ -1,29 +1,31 @@
 """The radio as a network: positions -> SINR -> schedule -> bandwidth -> which copy each node holds.
 
-Between peers this is the box of Algorithm 1, lines 10-15, with lines 16-20 [1]. At the end of a slot, for every node
-whose period is over,
+Between peers this is the box of Algorithm 1, lines 10-15, with lines 16-20 [1]. At the end of a
+slot, for every node whose period is over,
 
-    SINR_ji          all fading drawn anew                                            line 17, eq. (24)
-    Y_i, Q_ji        receivers j with SINR_ji > gamma                                 line 11, eq. (25)
-    R_i              worst receiver's log2(1 + SINR)                                  line 13
-    B_i              Proposition 1, uniform or random                                 line 14, eq. (29)
-    Gamma_i          slots until the broadcast of the frozen w_i(t+1) has arrived     line 19, eq. (27)
+    SINR_ji          all fading drawn anew                                         line 17, eq. (24)
+    Y_i, Q_ji        receivers j with SINR_ji > gamma                              line 11, eq. (25)
+    R_i              worst receiver's log2(1 + SINR)                               line 13
+    B_i              Proposition 1, uniform or random                              line 14, eq. (29)
+    Gamma_i          slots until the broadcast of the frozen w_i(t+1) has arrived  line 19, eq. (27)
 
-after which the receivers hold it (the acknowledgement J_ji, latched). A pair that is not linked keeps the last copy
-delivered. Two rules say when a period is over (`period`):
+after which the receivers hold it (the acknowledgement J_ji, latched). A pair that is not linked
+keeps the last copy delivered. Two rules say when a period is over (`period`):
 
     epoch   for all nodes together, when the last broadcast has arrived (default; decision C6)
-    node    for each node when its own broadcast has arrived, as line 10 is printed. The nodes that start divide the
-            bandwidth that is free, none taking more than its share of B among all nodes on the air; one that would
-            get less than a tenth of that share waits. The bandwidth in use never exceeds B.
+    node    for each node when its own broadcast has arrived, as line 10 is printed. The nodes that
+            start divide the bandwidth that is free, none taking more than its share of B among all
+            nodes on the air; one that would get less than a tenth of that share waits. The
+            bandwidth in use never exceeds B.
 
-A period in which nobody hears a node lasts one slot. Methods in lock-step wait for everyone: their threshold is
-`least_sinr_db`, and nodes are on the air again, block after block, until all who must hear them have (unless they ask
-to follow the schedule: then one epoch is a round). Around a server see `folkman.radio.star`. What the paper leaves
-open is decided in docs/decisions.md, whose labels (B3, C6, D2 ...) are cited at the lines.
+A period in which nobody hears a node lasts one slot. Methods in lock-step wait for everyone: their
+threshold is `least_sinr_db`, and nodes are on the air again, block after block, until all who must
+hear them have (unless they ask to follow the schedule: then one epoch is a round). Around a server
+see `folkman.radio.star`. What the paper leaves open is decided in docs/decisions.md, whose labels
+(B3, C6, D2 ...) are cited at the lines.
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 from dataclasses import dataclass, replace
@@ -34,6 +36,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.checks import require
 from folkman.keys import Stream
@@ -55,10 +58,13 @@ __all__ = [
 ]
 
 NUM_FADING = 32
-"""Interferers of a band, nearest to the centre first, that fade; the others are taken at their mean power.
+"""Interferers of a band, nearest to the centre first, that fade.
 
-With density lambda and exponent 4 the k-th nearest contributes like k^-2, so those beyond the 32nd make up about 2 % of
-the interference and their fading moves it by 0.2 %: 0.01 dB, for a tenth of the random numbers.
+The others are taken at their mean power.
+
+With density lambda and exponent 4 the k-th nearest contributes like k^-2, so those beyond the 32nd
+make up about 2 % of the interference and their fading moves it by 0.2 %: 0.01 dB, for a tenth of
+the random numbers.
 """
 
 LEAST_PART = 0.1
@@ -81,25 +87,27 @@ class Air(NamedTuple):
 
     nodes: Waypoint
     interferers: Points  # (band, point), nearest to the centre first
-    link: Array  # (rx, tx) d^-a
-    interferer: Array  # (rx, band, near) d^-a of the nearest, which fade; 0 for padding
-    background: Array  # (rx, band) sum of d^-a of all the others, which are taken at their mean
-    moved_at: Array  # () slot of these positions
+    link: Float[Array, "rx tx"]  # d^-a
+    interferer: Float[Array, "rx band near"]  # d^-a of the nearest, which fade; 0 for padding
+    # sum of d^-a of all the others, which are taken at their mean
+    background: Float[Array, "rx band"]
+    moved_at: Int[Array, ""]  # slot of these positions
 
 
 class RadioState(NamedTuple):
     """Between peers. Index order [rx, tx]."""
 
-    slot: Array  # () slots ended so far
+    slot: Int[Array, ""]  # slots ended so far
     air: Air
-    held: Array  # (rx, tx) stamp of the copy held
-    linked: Array  # (rx, tx) bool: receivers of each node's last broadcast (Y_i, Q_ji)
-    left: Array  # (tx,) slots until its broadcast has arrived, 0 if not on the air
-    stamp: Array  # (tx,) of its broadcast
-    in_use_hz: Array  # (tx,) B_i on the air
-    se_min: Array  # (tx,) R_i on the air
-    unnoted: Array  # (tx,) bool: sent in the current period
-    since: Array  # (rx, tx) slot at which the pair's last period ended: Gamma_W counts from here
+    held: Int[Array, "rx tx"]  # stamp of the copy held
+    linked: Bool[Array, "rx tx"]  # receivers of each node's last broadcast (Y_i, Q_ji)
+    left: Int[Array, " tx"]  # slots until its broadcast has arrived, 0 if not on the air
+    stamp: Int[Array, " tx"]  # of its broadcast
+    in_use_hz: Float[Array, " tx"]  # B_i on the air
+    se_min: Float[Array, " tx"]  # R_i on the air
+    unnoted: Bool[Array, " tx"]  # sent in the current period
+    # slot at which the pair's last period ended: Gamma_W counts from here
+    since: Int[Array, "rx tx"]
     durations: Durations
 
 
@@ -107,15 +115,18 @@ class LockstepRadio(NamedTuple):
     """Between peers in lock-step."""
 
     radio: RadioState
-    running: Array  # () bool: is a round on?
-    since: Array  # () its stamp
-    held: Array  # (rx, tx) what the nodes may use
+    running: Bool[Array, ""]  # is a round on?
+    since: Int[Array, ""]  # its stamp
+    held: Int[Array, "rx tx"]  # what the nodes may use
 
 
 @as_value("threshold_db")
 @dataclass(frozen=True)
 class RadioNetwork(Network):
-    """A cell; the defaults are the paper's Table III, and the decisions D1-D11 where it is silent."""
+    """A cell.
+
+    The defaults are the paper's Table III, and the decisions D1-D11 where it is silent.
+    """
 
     threshold_db: float = 0.0
     allocation: Literal["optimal", "uniform", "random"] = "optimal"
@@ -187,7 +198,8 @@ class RadioNetwork(Network):
         )
         require(
             self.interferer_radius_m > self.cell_radius_m,
-            f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got {self.interferer_radius_m}",
+            f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got "
+            f"{self.interferer_radius_m}",
         )
 
     @property
@@ -196,14 +208,14 @@ class RadioNetwork(Network):
         return channel.noise_power_w(self.noise_dbm_per_hz, self.bandwidth_hz)
 
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return what a message of `message_bits` costs on the air: sparsity and index bits (D9)."""
+        """Return the cost on the air of `message_bits`: sparsity and index bits (D9)."""
         if self.kept_fraction == 1:
             return message_bits
         entries = jnp.ceil(jnp.asarray(message_bits) / self.bits_per_parameter)
         index_bits = jnp.ceil(jnp.log2(jnp.maximum(entries, 2.0)))
         return self.kept_fraction * (message_bits + entries * index_bits)
 
-    def sinr(self, air: Air, key: Array) -> Array:
+    def sinr(self, air: Air, key: PRNGKeyArray) -> Float[Array, "rx tx"]:
         """Draw one block's SINR between the nodes, eq. (24)."""
         power_w = dbm_to_watt(self.power_dbm)
         noise_w = self.noise_w + power_w * air.background
@@ -224,7 +236,9 @@ class RadioNetwork(Network):
     def start(
         self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
     ) -> tuple[RadioState, Array]:
-        """Start the broadcasts of the nodes whose period is over and who have one for others; tell who starts.
+        """Start the broadcasts of the nodes whose period is over and who have one for others.
+
+        Return who starts.
 
         `offers` (rx, tx) or (1, tx): for whom. The rate is that of the worst of those who hear.
         """
@@ -276,7 +290,9 @@ class RadioNetwork(Network):
         ), over
 
     def _move(self, state: RadioState, over: Array, key: Array) -> Air:
-        """Move the nodes, at the end of an epoch or, under the rule `node`, of every slot; off at speed 0.
+        """Move the nodes, at the end of an epoch or, under the rule `node`, of every slot.
+
+        Off at speed 0.
 
         What is on the air keeps the rate it started with.
         """
@@ -312,7 +328,10 @@ class RadioNetwork(Network):
         return starts, jnp.where(starts, wanted_hz * part, 0.0)
 
     def _note(self, state: RadioState, linked: Array, slots: Array) -> Durations:
-        """Add the durations of the broadcasts that start: Gamma_T of eq. (26), and Gamma_W up to now (C5)."""
+        """Add the durations of the broadcasts that start.
+
+        Gamma_T of eq. (26), and Gamma_W up to now (C5).
+        """
         sums, starts = state.durations, slots > 0
         if self.period == "epoch":
             transmission, number = jnp.max(slots, initial=0.0), jnp.any(starts)
@@ -347,12 +366,16 @@ class RadioPeers:
         """Return a first guess: held, on the air, and two for pairs that have waited."""
         return min(4, max(2, num_nodes))
 
-    def init(self, num_nodes: int, key: Array) -> RadioState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> RadioState:
         """Drop the nodes and interferers; everyone holds the first models."""
         return rest(place(self.radio, num_nodes, key))
 
     def step(
-        self, state: RadioState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: RadioState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[RadioState, Delivery]:
         """Deliver what has arrived, then start the periods that are due."""
         state, over = self.radio.arrive(state)
@@ -373,11 +396,14 @@ class RadioPeers:
 
 @dataclass(frozen=True)
 class RadioRounds:
-    """The radio between peers in lock-step: a node is on the air until all who must hear it have."""
+    """The radio between peers in lock-step: a node is on the air until all have heard it.
+
+    All who must hear it, that is.
+    """
 
     radio: RadioNetwork
 
-    def init(self, num_nodes: int, key: Array) -> LockstepRadio:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> LockstepRadio:
         """Drop the same nodes and interferers, at rest."""
         radio = rest(place(self.radio, num_nodes, key))
         return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
@@ -385,10 +411,10 @@ class RadioRounds:
     def step(
         self,
         state: LockstepRadio,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[LockstepRadio, Delivery]:
         """Advance a round; with `wanted` None it is one epoch."""
         if wanted is None:
@@ -452,14 +478,17 @@ def look(network: RadioNetwork, nodes: Waypoint, interferers: Points, slot: Arra
 
 
 def place_cells(network: RadioNetwork, placed: geometry.Placement) -> Air:
-    """Return the air of every placed cell, (cell, ...): each node's band is used again in the nearest cells.
+    """Return the air of every placed cell, (cell, ...).
+
+    Each node's band is used again in the nearest cells.
 
     `jax.vmap` the network's `step` over it; memory is linear in cells.
     """
     speed = network.speed_m_per_s
     require(
         speed == 0,
-        f"nodes of many cells stand still, as they interfere; got a speed of {speed} m/s, set it to 0",
+        "nodes of many cells stand still, as they interfere; "
+        f"got a speed of {speed} m/s, set it to 0",
     )
     nodes = Waypoint(placed.nodes_m, placed.nodes_m)
     begun = jnp.zeros((), jnp.int32)

@@ -1,12 +1,14 @@
-"""What a planner asks before any learning: who will hear whom, for how long, and how old will copies be.
+"""What a planner asks before any learning: who hears whom, for how long, and how old copies are.
 
-Monte Carlo over drops (geometry and interferers drawn anew). The first block of each drop gives the SINR, the link
-and node probabilities and Gamma_T, as a snapshot; the network itself, run from there without learning, gives Gamma_W
-and the ages. All thresholds and allocations meet the same drops and fading.
+Monte Carlo over drops (geometry and interferers drawn anew). The first block of each drop gives the
+SINR, the link and node probabilities and Gamma_T, as a snapshot; the network itself, run from there
+without learning, gives Gamma_W and the ages. All thresholds and allocations meet the same drops and
+fading.
 
-A run ends after `slots` slots, and some pairs may not have met by then. Waits still running count as long as they have
-lasted, and copies are as old as they are: with `unheard` above 0, Gamma_W and age are lower bounds that grow with
-`slots`. A pair in a bad place can wait for ever; no finite mean exists then.
+A run ends after `slots` slots, and some pairs may not have met by then. Waits still running count
+as long as they have lasted, and copies are as old as they are: with `unheard` above 0, Gamma_W and
+age are lower bounds that grow with `slots`. A pair in a bad place can wait for ever; no finite mean
+exists then.
 """
 
 from dataclasses import replace
@@ -27,7 +29,8 @@ from folkman.units import db_to_linear
 __all__ = ["Drops", "Forecast", "Sawtooth", "best_threshold", "forecast", "sawtooth"]
 
 BATCH_GAINS = 4_000_000
-"""Path gains to interferers that are worked on at once; bounds memory, whatever the number of drops."""
+"""Path gains to interferers that are worked on at once; bounds memory, whatever the number of
+drops."""
 
 
 class Forecast(NamedTuple):
@@ -130,7 +133,10 @@ def _first_block(
 def _roll(
     network: RadioNetwork, air: Air, message_bits: int, slots: int, key: Array
 ) -> tuple[Array, ...]:
-    """Return mean Gamma_W, the histogram of ages after the warm-up, and the share of pairs that never met."""
+    """Return mean Gamma_W, the histogram of ages, and the share of pairs that never met.
+
+    Ages count after the warm-up.
+    """
     num_nodes = air.link.shape[0]
     others = ~jnp.eye(num_nodes, dtype=bool)
     offers = jnp.ones(num_nodes, bool)
@@ -165,10 +171,12 @@ def best_threshold(
     low_db: float = -20.0,
     high_db: float = 20.0,
 ) -> schedule.Search:
-    """Return the threshold with the least expected Gamma_W + Gamma_T, or age, on SINR draws (drop, rx, tx).
+    """Return the threshold with the least expected Gamma_W + Gamma_T, or age.
 
-    Epochs with fresh geometry: the answer for nodes that move far between epochs, or for an average cell. Random
-    shares are judged as optimal ones, their own mean being infinite (D11).
+    SINR draws are (drop, rx, tx).
+
+    Epochs with fresh geometry: the answer for nodes that move far between epochs, or for an average
+    cell. Random shares are judged as optimal ones, their own mean being infinite (D11).
     """
     value = jax.jit(
         partial(

@@ -1,4 +1,4 @@
-"""Networks that repeat a recorded timeline: deliveries between peers, rounds between peers, transfers around a server.
+"""Networks that repeat a recorded timeline: deliveries or rounds of peers, transfers to a server.
 
 What happened is data (`folkman.radio.trace`). Nobody is waited for, since everything has happened.
 """
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, PRNGKeyArray
 
 from folkman.radio.delivery import Delivery, Network, Transfer, as_value
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, load
@@ -27,7 +28,8 @@ __all__ = [
 FEW = 64
 """Payloads of a sender that a replay keeps at most for the sake of the same bits."""
 MOST_AT_FIRST = 4
-"""Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps one for ever."""
+"""Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps
+one for ever."""
 
 
 class ReplayState(NamedTuple):
@@ -84,13 +86,17 @@ class ReplayedPeers:
         _check_nodes(self.network.timeline, num_nodes)
         return self.network.at_once
 
-    def init(self, num_nodes: int, key: Array) -> ReplayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> ReplayState:
         """Return the beginning of the recording."""
         del key
         return _beginning(self.network.timeline, num_nodes)
 
     def step(
-        self, state: ReplayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: ReplayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery."""
         del offers, message_bits, key
@@ -130,7 +136,7 @@ class ReplayedRounds:
 
     network: RoundReplay
 
-    def init(self, num_nodes: int, key: Array) -> ReplayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> ReplayState:
         """Return the beginning of the recording."""
         del key
         return _beginning(self.network.timeline, num_nodes)
@@ -138,10 +144,10 @@ class ReplayedRounds:
     def step(
         self,
         state: ReplayState,
-        offers: Array,
-        wanted: Array | None,
+        offers: Bool[Array, " node"],
+        wanted: Bool[Array, "rx tx"] | None,
         message_bits: ArrayLike,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> tuple[ReplayState, Delivery]:
         """Return the next recorded delivery."""
         del offers, wanted, message_bits, key
@@ -178,14 +184,18 @@ class ReplayedStar:
 
     network: StarReplay
 
-    def init(self, num_nodes: int, key: Array) -> StarReplayState:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> StarReplayState:
         """Return the beginning of the recording."""
         del key
         zero = jnp.zeros((), jnp.int32)
         return StarReplayState(zero, zero, jnp.zeros(num_nodes, bool))
 
     def uplink(
-        self, state: StarReplayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarReplayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarReplayState, Transfer]:
         """Return the uploads of the next slot."""
         del message_bits, key
@@ -195,7 +205,11 @@ class ReplayedStar:
         return state._replace(up_slot=at + 1), Transfer(started, arrived, jnp.zeros_like(offers))
 
     def downlink(
-        self, state: StarReplayState, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarReplayState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarReplayState, Transfer]:
         """Return the answers of the next slot."""
         del message_bits, key
@@ -269,7 +283,10 @@ def _check_nodes(timeline: PeerTimeline, num_nodes: int) -> None:
 
 
 def _recent(timeline: PeerTimeline) -> int:
-    """Return of how many of its newest payloads a sender may still deliver one: the oldest that newly arrives."""
+    """Return from how many of its newest payloads per sender may still deliver.
+
+    The oldest that newly arrives decides.
+    """
     nodes = timeline.sends.shape[1]
     sent = np.concatenate(
         [np.ones((1, nodes), int), 1 + np.cumsum(timeline.sends, axis=0)[:-1]]
@@ -283,7 +300,7 @@ def _recent(timeline: PeerTimeline) -> int:
 
 
 def _versions(timeline: PeerTimeline) -> int:
-    """Return the most payloads of one sender that are needed at once: sent, and held now or later."""
+    """Return the most payloads of one sender needed at once: sent, and held now or later."""
     slots, nodes = timeline.sends.shape
     held = np.where(np.eye(nodes, dtype=bool), np.iinfo(np.int32).max, timeline.held)
     oldest = np.minimum.accumulate(held.min(axis=1)[::-1])[

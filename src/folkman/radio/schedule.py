@@ -1,18 +1,20 @@
 """Who is heard by whom, and which SINR threshold makes that worth the wait.
 
-    Y_i = { j != i : SINR_ji > gamma }                        receivers of node i       [1, eq. (25a)]
-    I_bar = { i : Y_i not empty }                             scheduled nodes           [1, eq. (25b)]
-    R_i = min_{j in Y_i} log2(1 + SINR_ji)                    `se_min`                  [1, Prop. 1]
+    Y_i = { j != i : SINR_ji > gamma }                        receivers of node i     [1, eq. (25a)]
+    I_bar = { i : Y_i not empty }                             scheduled nodes         [1, eq. (25b)]
+    R_i = min_{j in Y_i} log2(1 + SINR_ji)                    `se_min`                [1, Prop. 1]
 
-Arrays are [rx, tx] (docs/decisions.md, C1). R_i is called an average data rate in [1]; it is the spectral
-efficiency at the worst receiver, hence its name (D7). Unscheduled nodes have R_i = +inf: 1 / R_i = 0.
+Arrays are [rx, tx] (docs/decisions.md, C1). R_i is called an average data rate in [1]; it is the
+spectral efficiency at the worst receiver, hence its name (D7). Unscheduled nodes have R_i = +inf:
+1 / R_i = 0.
 
-[1] finds the threshold "numerically by a grid search" for the duration Gamma = Gamma_W + Gamma_T, waiting
-plus transmission. `grid_search` and the faster `bracket_search` minimise any callable of a threshold in dB,
-such as `expected_duration` or `expected_age` below on SINR draws held fixed (common random numbers).
+[1] finds the threshold "numerically by a grid search" for the duration Gamma = Gamma_W + Gamma_T,
+waiting plus transmission. `grid_search` and the faster `bracket_search` minimise any callable of a
+threshold in dB, such as `expected_duration` or `expected_age` below on SINR draws held fixed
+(common random numbers).
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import math
@@ -24,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
 
 from folkman.radio import bandwidth, latency
 
@@ -51,8 +54,11 @@ class Search(NamedTuple):
     values: np.ndarray
 
 
-def links(sinr: Array, threshold: ArrayLike) -> Array:
-    """Return Y of eq. (25a) as bool, (..., rx, tx): strictly above the linear `threshold`, never itself."""
+def links(sinr: Float[Array, "*draw rx tx"], threshold: ArrayLike) -> Bool[Array, "*draw rx tx"]:
+    """Return Y of eq. (25a).
+
+    Strictly above the linear `threshold`, never the node itself.
+    """
     num_rx, num_tx = sinr.shape[-2:]
     if num_rx != num_tx:
         raise ValueError(
@@ -63,24 +69,29 @@ def links(sinr: Array, threshold: ArrayLike) -> Array:
     return (sinr > threshold) & apart  # [1, eq. (25a)], strict (D10)
 
 
-def scheduled(linked: Array) -> Array:
-    """Return I_bar of eq. (25b), (..., tx): nodes that somebody hears."""
+def scheduled(linked: Bool[Array, "*draw rx tx"]) -> Bool[Array, "*draw tx"]:
+    """Return I_bar of eq. (25b): nodes that somebody hears."""
     return jnp.any(linked, axis=-2)  # [1, eq. (25b)]
 
 
-def spectral_efficiency(sinr: ArrayLike) -> Array:
+def spectral_efficiency(sinr: ArrayLike) -> Float[Array, "..."]:
     """Return log2(1 + SINR), bit/s/Hz."""
     # log1p: at -80 dB float32 rounds 1 + SINR to 1, and a rate of 0 would never deliver.
     return jnp.log1p(jnp.asarray(sinr)) / math.log(2.0)
 
 
-def se_min(sinr: Array, linked: Array) -> Array:
-    """Return R_i, (..., tx): spectral efficiency at the worst receiver in Y_i, +inf for the unscheduled."""
+def se_min(
+    sinr: Float[Array, "*draw rx tx"], linked: Bool[Array, "*draw rx tx"]
+) -> Float[Array, "*draw tx"]:
+    """Return R_i: spectral efficiency at the worst receiver in Y_i.
+
+    It is +inf for the unscheduled.
+    """
     return jnp.min(jnp.where(linked, spectral_efficiency(sinr), jnp.inf), axis=-2)
 
 
 def expected_duration(
-    sinr_draws: Array,
+    sinr_draws: Float[Array, "draw rx tx"],
     threshold: ArrayLike,
     *,
     payload_bits: ArrayLike,
@@ -88,18 +99,20 @@ def expected_duration(
     slot_s: ArrayLike,
     whole: bool = True,
     allocate: Callable[[Array, Array, ArrayLike], Array] = bandwidth.optimal,
-) -> Array:
-    """Return E[Gamma_W + Gamma_T] in slots over SINR draws (draw, rx, tx), mean over ordered pairs.
+) -> Float[Array, ""]:
+    """Return E[Gamma_W + Gamma_T] in slots over SINR draws, mean over ordered pairs.
 
-    Epochs follow each other (C6). An epoch lasts L = Gamma_T, in whole slots if `whole`, and
-    one slot when nobody is scheduled; node j gets node i's parameters at the end of the first epoch with
-    SINR_ji > gamma. If epochs are i.i.d., their number N is geometric with p_ji and Wald's identity is exact:
+    Epochs follow each other (C6). An epoch lasts L = Gamma_T, in whole slots if `whole`, and one
+    slot when nobody is scheduled; node j gets node i's parameters at the end of the first epoch
+    with SINR_ji > gamma. If epochs are i.i.d., their number N is geometric with p_ji and Wald's
+    identity is exact:
 
         E[Gamma_W + Gamma_T] = E[L_1 + ... + L_N] = E[L] / p_ji.
 
-    Both factors are estimated on the same draws. A pair that never met in n draws counts as met in half of
-    one, 1/p = 2n: finite, so that thresholds still compare. Fixed geometry in the draws gives each pair its
-    own p_ji; fresh geometry a draw describes nodes that move far between epochs.
+    Both factors are estimated on the same draws. A pair that never met in n draws counts as met in
+    half of one, 1/p = 2n: finite, so that thresholds still compare. Fixed geometry in the draws
+    gives each pair its own p_ji; fresh geometry a draw describes nodes that move far between
+    epochs.
     """
     num_draws, num_nodes, _ = sinr_draws.shape
     linked = links(sinr_draws, threshold)  # (draw, rx, tx)
@@ -111,19 +124,20 @@ def expected_duration(
 
 
 def expected_age(
-    sinr_draws: Array,
+    sinr_draws: Float[Array, "draw rx tx"],
     threshold: ArrayLike,
     *,
     payload_bits: ArrayLike,
     total_hz: ArrayLike,
     slot_s: ArrayLike,
     allocate: Callable[[Array, Array, ArrayLike], Array] = bandwidth.optimal,
-) -> Array:
-    """Return the mean age of a held copy in slots over SINR draws (draw, rx, tx), mean over ordered pairs.
+) -> Float[Array, ""]:
+    """Return the mean age of a held copy in slots, over SINR draws and ordered pairs.
 
-    Epochs as in `expected_duration`, i.i.d.; S is the length of one in which the pair is linked, F of one in which it
-    is not. Copies are stamped D = S + F_1 + ... + F_N slots apart, N geometric, and arrive after the n slots of the
-    sender's own broadcast, which are independent of the D before them, so that
+    Epochs as in `expected_duration`, i.i.d.; S is the length of one in which the pair is linked, F
+    of one in which it is not. Copies are stamped D = S + F_1 + ... + F_N slots apart, N geometric,
+    and arrive after the n slots of the sender's own broadcast, which are independent of the D
+    before them, so that
 
         age = E[n] + (E[D^2] / E[D] - 1) / 2.
     """
@@ -165,7 +179,10 @@ class Epochs(NamedTuple):
 
 
 def _epoch_slots(sinr_draws: Array, linked: Array, epochs: Epochs) -> tuple[Array, Array]:
-    """Return the length of the epoch of each draw, (draw,), one slot when nobody is scheduled, and each sender's."""
+    """Return the length of the epoch of each draw, (draw,), and that of each sender.
+
+    One slot when nobody is scheduled.
+    """
 
     def of_one(one_sinr: Array, one_linked: Array) -> tuple[Array, Array]:
         sending = scheduled(one_linked)
@@ -208,15 +225,16 @@ def bracket_search(
 ) -> Search:
     """Return a minimiser of `objective` in [low_db, high_db] by a coarse grid, then golden section.
 
-    The coarse grid brackets the best basin, golden section shrinks the bracket to `tolerance_db`; the best
-    point ever tried is returned. Exact for an objective with one local minimum; a Monte-Carlo objective is a
-    step function of the threshold, so expect its floor up to the ripple, and hold the draws fixed between
-    calls: with fresh ones the comparisons would be noise. From 40 dB to 0.25 dB: 19 calls, not a grid's 161.
+    The coarse grid brackets the best basin, golden section shrinks the bracket to `tolerance_db`;
+    the best point ever tried is returned. Exact for an objective with one local minimum; a
+    Monte-Carlo objective is a step function of the threshold, so expect its floor up to the ripple,
+    and hold the draws fixed between calls: with fresh ones the comparisons would be noise. From 40
+    dB to 0.25 dB: 19 calls, not a grid's 161.
     """
     if not (low_db < high_db and num_coarse >= 3):
         raise ValueError(
-            f"expected low_db < high_db and num_coarse >= 3, got {low_db}, {high_db} and {num_coarse}; "
-            "give an interval in dB such as -20.0, 20.0"
+            f"expected low_db < high_db and num_coarse >= 3, got {low_db}, {high_db} and "
+            f"{num_coarse}; give an interval in dB such as -20.0, 20.0"
         )
     coarse = grid_search(objective, np.linspace(low_db, high_db, num_coarse))
     centre = int(np.argmin(coarse.values))

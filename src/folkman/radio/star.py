@@ -1,18 +1,22 @@
 """The same radio around a server: uploads to a base station at the centre, its answers back.
 
-    upload    SINR_i at the base station by eq. (24), in node i's band; Proposition 1 with R_i = log2(1 + SINR_i)
-    answer    one broadcast at a time over a band of B of its own, with the power of a node, at the rate of the worst
-              of those who are to be answered and can hear in this block; the others are answered next
+    upload    SINR_i at the base station by eq. (24), in node i's band; Proposition 1 with
+              R_i = log2(1 + SINR_i)
+    answer    one broadcast at a time over a band of B of its own, with the power of a node, at the
+              rate of the worst of those who are to be answered and can hear in this block; the
+              others are answered next
 
-There is no threshold: a server waits for everyone it needs. A node below `least_sinr_db` does not start in this
-block; the fading is drawn anew in the next slot, rather than a transfer begun that would last for hours. Uploads that
-start together divide the bandwidth that is free by Proposition 1, whatever `allocation` says of peers. The base
-station's broadcast meets the interferers of band 0. Nodes that move do so in every slot.
+There is no threshold: a server waits for everyone it needs. A node below `least_sinr_db` does not
+start in this block; the fading is drawn anew in the next slot, rather than a transfer begun that
+would last for hours. Uploads that start together divide the bandwidth that is free by Proposition
+1, whatever `allocation` says of peers. The base station's broadcast meets the interferers of
+band 0. Nodes that move do so in every slot.
 
-Differs from [1]: it plots FedAvg without communication time; this is what its comparison on the radio needs.
+Differs from [1]: it plots FedAvg without communication time; this is what its comparison on the
+radio needs.
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, PRNGKeyArray
 
 from folkman.keys import Stream
 from folkman.radio import bandwidth, channel, latency, schedule
@@ -51,21 +56,29 @@ class RadioStar:
 
     radio: "RadioNetwork"
 
-    def init(self, num_nodes: int, key: Array) -> StarRadio:
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> StarRadio:
         """Drop the same nodes and interferers as between peers."""
         from folkman.radio.network import place  # here: the radio names this class
 
         return _at_rest(place(self.radio, num_nodes, key))
 
     def uplink(
-        self, state: StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarRadio,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarRadio, Transfer]:
         """Advance the uploads to the base station."""
         bits = self.radio.payload_bits(message_bits)
         return _uplink(self.radio, state, offers, bits, key)
 
     def downlink(
-        self, state: StarRadio, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: StarRadio,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
     ) -> tuple[StarRadio, Transfer]:
         """Advance the base station's broadcast."""
         bits = self.radio.payload_bits(message_bits)
@@ -136,7 +149,7 @@ def _uplink(
 def _downlink(
     network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarRadio, Transfer]:
-    """End a slot of the answers, and start a broadcast to those who are to be answered and can hear it."""
+    """End a slot of the answers, and start a broadcast to those who wait and can hear it."""
     if network.answers == "free":
         return _quiet(state, offers)._replace(waiting=state.waiting & ~offers), Transfer(
             offers, offers, jnp.zeros_like(offers)

@@ -1,10 +1,10 @@
 """The timeline of a run as data: recorded, saved and loaded.
 
-In Algorithm 1 timing does not depend on parameter values, so a timeline can be taken from a delay law, the radio,
-a simulation or real devices, written down, and given to any engine; `folkman.radio.replay` makes
-a network of it. A peer timeline is
+In Algorithm 1 timing does not depend on parameter values, so a timeline can be taken from a delay
+law, the radio, a simulation or real devices, written down, and given to any engine;
+`folkman.radio.replay` makes a network of it. A peer timeline is
 
-    held[t, i, j] = tau_ij(t),  t = 0 .. slots-1        the copy of j that i holds in slot t   [1, eq. (8)]
+    held[t, i, j] = tau_ij(t), t = 0 .. slots-1  the copy of j that i holds in slot t [1, eq. (8)]
     sends[t, j]                                  does j freeze its message at the end of slot t?
     finished[t, i]                               does i finish a gradient in slot t?
 
@@ -51,7 +51,7 @@ class Timeline(Protocol):
         """Return who finished a gradient in which slot, (slot, node)."""
         ...
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[NDArray]: ...
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -94,9 +94,12 @@ KINDS: list[Any] = [PeerTimeline, StarTimeline]
 def record_timeline(
     network: Network, num_nodes: int, slots: int, seed: int = 0, message_bits: int = 16
 ) -> PeerTimeline:
-    """Roll a peer network out alone for `slots` slots, every node computing and offering in each of them.
+    """Roll a peer network out alone for `slots` slots.
 
-    `message_bits` matters to a radio, whose transfers take as long as their size asks; delay laws ignore it.
+    Every node computes and offers in each of them.
+
+    `message_bits` matters to a radio, whose transfers take as long as their size asks; delay laws
+    ignore it.
     """
     peers = network.peers()
 
@@ -150,7 +153,8 @@ def load(path: str | os.PathLike[str]) -> Timeline:
             return timeline
     raise ValueError(
         f"a timeline holds {' or '.join(', '.join(kind._fields) for kind in KINDS)}; "
-        f"{path} holds {', '.join(sorted(tables)) or 'nothing'}; was it written by folkman.radio.trace.save?"
+        f"{path} holds {', '.join(sorted(tables)) or 'nothing'}; "
+        "was it written by folkman.radio.trace.save?"
     )
 
 

@@ -1,1 +1,1 @@
-"""Every byte on disk is written and read here: run folders, sweeps, live files, scenes, provenance."""
+"""Every byte on disk is written and read here: runs, sweeps, live files, scenes, provenance."""

@@ -106,7 +106,7 @@ class ClusterFolder:
 
 
 def refuse_cluster(root: Path) -> None:
-    """Refuse the folder of a cluster where a run or a sweep is wanted, and name the commands that fit."""
+    """Refuse a cluster's folder where a run or a sweep is wanted, and name the right commands."""
     if ClusterFolder(root).is_there():
         raise ValueError(
             f"expected a run or a sweep folder, {root} is a cluster that `folkman up` made; "

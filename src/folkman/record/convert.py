@@ -1,4 +1,6 @@
-"""Convert the packed results of folkman 0.1 (arms.json, metrics.parquet, theory.json) to a reproduction's folder.
+"""Convert the packed results of folkman 0.1 to a reproduction's folder.
+
+They are arms.json, metrics.parquet and theory.json.
 
     python -m folkman.record.convert FOLDER
 
@@ -60,7 +62,10 @@ def convert(root: Path) -> int:
 
 
 def _tidy(rows: pa.Table, jobs: Mapping[str, Mapping[str, object]]) -> pa.Table:
-    """Return the old table as the one of a sweep: arm, algorithm, label, seed and job before the metrics."""
+    """Return the old table as that of a sweep.
+
+    Arm, algorithm, label, seed and job before the metrics.
+    """
     keys = rows["key"].to_pylist()
     heads = {
         name: [jobs[key][name] for key in keys] for name in ("arm", "algorithm", "label", "seed")

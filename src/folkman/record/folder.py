@@ -2,13 +2,15 @@
 
     config.toml          the resolved configuration
     provenance.json      versions, machine, commit, command, times
-    metrics.parquet      one row a recorded slot: algorithm, label, seed, then the columns of `record`
+    metrics.parquet      one row a recorded slot: algorithm, label, seed, then the columns of
+                         `record`
     summary.json         the last row of each run, as `folkman run --json` prints it
     figures/             PNG and SVG
     models/              the last model of each run, named tensors, safetensors
     timelines/           who held what when, if asked for
     parts/               the rows of each run, and the checkpoint of one that is not finished
-    network/             where nodes were, how old copies, who was on the air: at most sixty frames of each run
+    network/             where nodes were, how old copies, who was on the air: at most sixty frames
+                         of each run
     live/                what a run writes while it goes on (`folkman.record.live`)
     report.html          all of it on one page
 
@@ -168,12 +170,15 @@ class RunFolder:
         return LiveFiles(self.root / "live" / f"{name}.jsonl", self.root / "live" / f"{name}.json")
 
     def save_part(self, run: Run, fingerprint: str) -> None:
-        """Write the rows of one run and how it stands, under the fingerprint of its configuration."""
+        """Write the rows of one run and its status, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
-        """Fill a run with the rows written so far, if any; refuse those of another configuration."""
+        """Fill a run with the rows written so far, if any.
+
+        Refuse those of another configuration.
+        """
         found = self._read_part(run)
         if found is None:
             return

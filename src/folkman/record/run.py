@@ -108,7 +108,10 @@ class Run:
         return self.column(name)[-1] if self.rows else nan
 
     def summary(self) -> "Json":
-        """Return the run's line of `summary.json`; a value that is not finite becomes None, as JSON has no NaN."""
+        """Return the run's line of `summary.json`.
+
+        A value that is not finite becomes None, as JSON has no NaN.
+        """
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa")
         head = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
@@ -127,7 +130,10 @@ class Run:
         return notebook.to_pandas([self])
 
     def animate(self, paint: str | None = None, frames: int = 30) -> "Animation":
-        """Return the map of the network over time; a notebook shows it, `.save("map.gif")` writes it."""
+        """Return the map of the network over time.
+
+        A notebook shows it, `.save("map.gif")` writes it.
+        """
         from folkman.report import notebook
 
         return notebook.animate(self, paint, frames)
@@ -165,7 +171,10 @@ def slug(label: str, seed: int) -> str:
 
 
 def jsonable(value: float) -> float | int | None:
-    """Return a number that JSON can hold: whole numbers as integers, not-a-number and infinity as None."""
+    """Return a number that JSON can hold.
+
+    Whole numbers as integers, not-a-number and infinity as None.
+    """
     if not isfinite(value):
         return None
     return int(value) if float(value).is_integer() else float(value)
@@ -196,7 +205,7 @@ def rows_of(runs: Iterable[Run]) -> "list[Json]":
 
 
 def runs_of(rows: "Iterable[Json]") -> list[Run]:
-    """Return finished runs of the rows of `metrics.parquet`, in the order of their first appearance."""
+    """Return finished runs of the rows of `metrics.parquet`, by their first appearance."""
     runs: dict[tuple[str, int], Run] = {}
     for row in rows:
         name, label, seed = (row.pop(key) for key in ("algorithm", "label", "seed"))

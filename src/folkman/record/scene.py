@@ -1,4 +1,4 @@
-"""The scene of a run: where its nodes were, who held how old a copy of whom, and who was on the air, frame by frame.
+"""The scene of a run, frame by frame: positions, the ages of held copies, who is on the air.
 
 A run keeps at most `MOST_FRAMES` frames, evenly over its recorded slots, in `network/RUN.npz` of
 its folder. Index order is [receiver, sender]. Around a server the last index is the server. What a
@@ -81,7 +81,10 @@ class Scene(NamedTuple):
         return "server" if self.server and index == self.size - 1 else str(index)
 
     def where(self, frame: int) -> NDArray[np.float32]:
-        """Return positions to draw at, (node, 2): as they are, or on a circle with the server in the middle."""
+        """Return positions to draw at, (node, 2).
+
+        As they are, or on a circle with the server in the middle.
+        """
         if self.placed:
             return self.positions_m[frame]
         around = self.size - self.server
@@ -116,7 +119,10 @@ def frame_json(scene: Scene, frame: int) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold: not-a-number and infinity become None, other numbers are kept to six digits."""
+    """Return what JSON can hold.
+
+    Not-a-number and infinity become None, other numbers are kept to six digits.
+    """
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -136,7 +142,10 @@ def save_scene(scene: Scene, path: Path) -> None:
 
 
 def load_scene(path: Path) -> Scene | None:
-    """Read a scene; None where there is none, or where it is of another version: it is never needed to go on."""
+    """Read a scene.
+
+    None where there is none, or where it is of another version: it is never needed to go on.
+    """
     if not path.is_file():
         return None
     try:
@@ -159,7 +168,10 @@ def scene_of(run: Run) -> Scene | None:
 def from_timeline(
     held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: float = 1.0
 ) -> Scene:
-    """Return the scene that a timeline between peers tells: ages and gradients, evenly over at most `MOST_FRAMES`."""
+    """Return the scene of a timeline between peers.
+
+    Ages and gradients, evenly over at most `MOST_FRAMES`.
+    """
     slots, nodes = finished.shape
     slot = np.unique(np.linspace(0, slots - 1, min(slots, MOST_FRAMES)).astype(np.int32))
     frames, unknown = len(slot), np.float32(np.nan)

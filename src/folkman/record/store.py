@@ -1,4 +1,4 @@
-"""Where jobs live: a store that many workers and many sweeps may share, and the folder of one sweep.
+"""Where jobs live: a store that many workers and sweeps may share, and the folder of one sweep.
 
 A job's folder is named by its key, so two sweeps that ask for the same thing meet at the same
 place. Whoever runs a job holds an operating-system lock on it, which ends with the process however
@@ -33,7 +33,9 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def claim(lock: Path, patience_s: float = 0.0, *, shared: bool = False) -> Iterator[bool]:
-    """Try to hold a lock file; yield whether it is ours. It is let go on the way out, and when the process ends.
+    """Try to hold a lock file; yield whether it is ours.
+
+    It is let go on the way out, and when the process ends.
 
     A `shared` claim suffers others of its kind.
 
@@ -141,13 +143,19 @@ class SweepFolder:
 
     @classmethod
     def create(cls, root: Path, definition: str, store: Path | None = None) -> "SweepFolder":
-        """Make the folder of a sweep, or take up the one of the same definition; refuse any other content."""
+        """Make the folder of a sweep, or take up the one of the same definition.
+
+        Refuse any other content.
+        """
         folder = cls(root, store)
         if root.exists() and not root.is_dir():
             raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
         if folder.definition.is_file():
             if folder.definition.read_text(encoding="utf-8") != definition:
-                share = f", and add --store {folder.store_root} so that what is finished there is not run again"
+                share = (
+                    f", and add --store {folder.store_root} so that what is finished there is not "
+                    "run again"
+                )
                 share = "" if "paper" in folder.asked() else share
                 raise FileExistsError(f"{root} holds another sweep; choose another --out{share}")
             return folder
@@ -179,7 +187,7 @@ class SweepFolder:
 
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
-        """Let one process alone work in this folder, or several that have all said that they share it."""
+        """Let one process alone work in this folder, or several that all say they share it."""
         with claim(
             self.lock, patience_s=0.5, shared=shared
         ) as mine:  # a page that looks holds it for a moment
@@ -233,7 +241,10 @@ class SweepFolder:
         if "paper" not in asked:
             return f"folkman sweep --resume {self.root}"
         more = f" --iterations {asked['iterations']}" if "iterations" in asked else ""
-        return f"folkman reproduce all --paper {asked['paper']} --size {asked['size']}{more} --out {self.root}"
+        return (
+            f"folkman reproduce all --paper {asked['paper']} --size {asked['size']}{more} --out "
+            f"{self.root}"
+        )
 
     def read_measured(self) -> list[Json]:
         """Read what a paper's own code measured; nothing if it has not."""
@@ -244,5 +255,8 @@ class SweepFolder:
         write_json(self.measured, {"rows": list(rows)})
 
     def note_verified(self, key: str, worst: float) -> None:
-        """Note that a job was made a second time, and the largest relative difference of any of its numbers."""
+        """Note that a job was made a second time, and how much it differs.
+
+        That is the largest relative difference of any of its numbers.
+        """
         write_json(self.verified, (read_json(self.verified) or {}) | {key: worst})

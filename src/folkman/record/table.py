@@ -91,7 +91,10 @@ def _tidy(rows: pa.Table, job: Table) -> pa.Table:
 
 
 def _column(values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
-    """Return an axis as a column: numbers and truths as such, whatever is mixed or a table as JSON text."""
+    """Return an axis as a column.
+
+    Numbers and truths as such, whatever is mixed or a table as JSON text.
+    """
     kinds = {type(value) for value in values if value is not None}
     plain: Sequence[object] = values
     if kinds == {int, float}:
@@ -120,7 +123,10 @@ def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
 
 
 def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
-    """Read sweep and run folders: arm -> seed -> run. With several folders, an arm is named with its folder."""
+    """Read sweep and run folders: arm -> seed -> run.
+
+    With several folders, an arm is named with its folder.
+    """
     require(
         len({root.resolve() for root in roots}) == len(roots),
         "each folder can be given once; one came twice",

@@ -37,7 +37,10 @@ class Picture(Protocol):
 
 
 def print_survey(survey: Any, *, quiet: bool) -> None:
-    """Print a line a threshold and allocation: mean and 95 % half-width; on the error stream if `quiet`."""
+    """Print a line per threshold and allocation: mean and 95 % half-width.
+
+    On the error stream if `quiet`.
+    """
     from rich.console import Console
 
     headings = ("threshold", "allocation", "P(link)", "P(node)", "Gamma_T", "median", "p95")
@@ -60,7 +63,10 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
 
 
 def _cells(row: Json) -> list[str]:
-    """Return a line of the survey; where some pairs have not met, waiting and ages are at least so long."""
+    """Return a line of the survey.
+
+    Where some pairs have not met, waiting and ages are at least so long.
+    """
     half, threshold = row["ci95"], row["threshold_db"]
     bound = "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""
     return [
@@ -110,7 +116,10 @@ def _span(values: NDArray[np.float32]) -> tuple[float, float]:
 
 
 def draw_ages(picture: Picture) -> "Figure":
-    """Draw the age of a few held copies over time: it grows by one a slot, and falls when a copy arrives."""
+    """Draw the age of a few held copies over time.
+
+    It grows by one per slot, and falls when a copy arrives.
+    """
     figure, axes = new_figure(4.6, 2.8)
     count = picture.ages.shape[1]
     others = [(rx, tx) for rx in range(count) for tx in range(count) if rx != tx]

@@ -1,4 +1,6 @@
-"""Arms side by side: mean and interval of each metric, paired differences, and the winner, as text, Markdown or LaTeX.
+"""Arms side by side: each metric's mean and interval, paired differences, and the winner.
+
+As text, Markdown or LaTeX.
 
 A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is
 that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
@@ -63,7 +65,10 @@ def compare_arms(
     against: str | None = None,
     at: tuple[str, float] | None = None,
 ) -> ArmTable:
-    """Compare arms (arm -> seed -> run) at the last recorded slot, or at the last one with axis `at[0]` <= `at[1]`."""
+    """Compare arms (arm -> seed -> run) at the last recorded slot.
+
+    Or at the last one with axis `at[0]` <= `at[1]`.
+    """
     known = [*METRICS, *AXES]
     for metric in metrics:
         require(metric in known, f"there is no metric '{metric}'; {nearest(metric, known)}")
@@ -95,7 +100,7 @@ def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
 
 
 def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
-    """Return the arm of the best mean over the seeds that all have, or over its own where there is none.
+    """Return the arm of the best mean over the common seeds, or over its own if there are none.
 
     One with a value that is not finite cannot win, unless all have.
     """

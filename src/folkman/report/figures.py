@@ -106,7 +106,10 @@ def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) 
 
 
 def name_curves(figure: "Figure", axes: "Axes", count: int) -> None:
-    """Write the names among few curves; those of many beside them, in a figure high enough for all."""
+    """Write the names among few curves.
+
+    The names of many stand beside them, in a figure high enough for all.
+    """
     if count <= FEW:
         axes.legend(frameon=False, fontsize="small")
         return
@@ -122,7 +125,10 @@ def room_for_names_in(figure: "Figure") -> float:
 
 
 def _bound(axes: "Axes", found: Sequence[Curve], metric: str) -> None:
-    """Let wide intervals of few seeds leave the figure, rather than press its curves flat or pass what can be."""
+    """Let wide intervals of few seeds leave the figure.
+
+    Otherwise they would press its curves flat or pass what can be.
+    """
     means = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
     room = 0.5 * float(np.ptp(means)) or 1.0
     low, high = axes.get_ylim()
@@ -170,7 +176,10 @@ def check_target(path: Path) -> None:
 
 
 def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) -> list[Path]:
-    """Write a figure as the one kind that `path` names, or, if it names none, as each of `kinds` beside each other."""
+    """Write a figure as the one kind that `path` names.
+
+    If it names none, as each of `kinds` beside each other.
+    """
     from matplotlib import rc_context
 
     kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else kinds

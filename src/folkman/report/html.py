@@ -32,7 +32,10 @@ __all__ = [
     "table",
 ]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
 
 
 Keep: TypeAlias = Callable[[str, "Figure", str], None]
@@ -104,7 +107,10 @@ def table(
     *,
     words: bool = False,
 ) -> str:
-    """Return a table that scrolls sideways where it does not fit; row `best` is marked, `words` are set left."""
+    """Return a table that scrolls sideways where it does not fit.
+
+    Row `best` is marked, `words` are set left.
+    """
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
     lines = [
         ('<tr class="best">' if index == best else "<tr>")
@@ -114,7 +120,10 @@ def table(
     ]
     body = "".join(lines)
     kind = ' class="words"' if words else ""
-    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def grid(blocks: Sequence[str]) -> str:
@@ -140,11 +149,15 @@ def details(title: str, body: str, *, opened: bool = False) -> str:
 
 def figure_block(name: str, figure: "Figure", caption: str, keep: Keep | None = None) -> str:
     """Return a figure with its caption."""
-    return f"<figure>{drawing(name, figure, caption, keep)}<figcaption>{escape(caption)}</figcaption></figure>"
+    drawn = drawing(name, figure, caption, keep)
+    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def drawing(name: str, figure: "Figure", description: str, keep: Keep | None = None) -> str:
-    """Return a figure as SVG for the inside of a page, without margins; `name` tells it from the others there."""
+    """Return a figure as SVG for the inside of a page, without margins.
+
+    `name` tells it from the others there.
+    """
     from matplotlib import rc_context
 
     text = io.StringIO()

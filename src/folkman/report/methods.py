@@ -39,7 +39,9 @@ def _authors(entry: str) -> str:
 
 
 def describe_price(price: Callable[[int, int], int]) -> str:
-    """Return a price (d, bits a parameter) -> bits as a formula in S = bits d, d and bits b, from four of its values.
+    """Return a price (d, bits per parameter) -> bits as a formula, from four of its values.
+
+    The formula is in S = bits d, d and bits b.
 
     >>> describe_price(lambda d, b: d * b // 2 + d + 32)
     '0.5 S + d + 32'

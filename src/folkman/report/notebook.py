@@ -64,7 +64,8 @@ class Drawing:
         return save(self.figure, Path(path))
 
     def _repr_html_(self) -> str:
-        return f'<div style="max-width: 36em">{drawing(f"f{id(self):x}", self.figure, self.caption)}</div>'
+        drawn = drawing(f"f{id(self):x}", self.figure, self.caption)
+        return f'<div style="max-width: 36em">{drawn}</div>'
 
 
 class Animation:

@@ -33,7 +33,10 @@ VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
 
 
 class Panel(NamedTuple):
-    """One column of a figure: a title, and the runs of each curve; the label of a run is its curve's name."""
+    """One column of a figure: a title, and the runs of each curve.
+
+    The label of a run is its curve's name.
+    """
 
     title: str
     runs: Sequence[Run]
@@ -101,11 +104,14 @@ MOST_LOSS = 100.0
 
 
 Lines: TypeAlias = Mapping[str, str | Sequence[float]]
-"""The line of each method, by how its curves' names begin: a style, or lengths of dashes and gaps."""
+"""The line of each method, by how its curves' names begin: a style, or lengths of dashes and
+gaps."""
 
 
 def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lines) -> "Figure":
-    """Draw training loss and test accuracy against one axis, a column a panel: mean over draws, 95 % interval.
+    """Draw training loss and test accuracy against one axis, one column per panel.
+
+    Mean over draws, 95 % interval.
 
     Losses are averaged as the audit compares them, by their logarithms. A curve looks the same in
     every panel, and is drawn as far as those of the method `own` reach.
@@ -138,7 +144,10 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
 
 
 def _legend_size(row: "Sequence[Axes]") -> str:
-    """Return the larger of two sizes in which the names of every panel, in two columns, are no wider than it."""
+    """Return the larger of two sizes that is wide enough for the names of every panel.
+
+    The names stand in two columns.
+    """
     widths = []
     for axes in row:
         letters = [len(str(line.get_label())) for line in axes.lines]
@@ -148,7 +157,9 @@ def _legend_size(row: "Sequence[Axes]") -> str:
 
 
 def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, Json]:
-    """Return colour and line of every label, "method, case": a method has its line, and its cases have colours.
+    """Return colour and line of every label, "method, case".
+
+    A method has its line, and its cases have colours.
 
     The cases of a method are numbered where they first appear, so that those of two methods that
     belong together (ten nodes, ten times the step) have one colour. A method without cases is
@@ -184,7 +195,10 @@ def _draw_one(axes: "Axes", panel: Panel, x: str, metric: str, looks: Mapping[st
 
 
 def _bound(row: "Sequence[Axes]") -> None:
-    """Show all means, on a logarithmic axis where they span much; an interval may be wider than there is to see."""
+    """Show all means, on a logarithmic axis where they span much.
+
+    An interval may be wider than there is to see.
+    """
     from matplotlib.ticker import LogLocator, NullFormatter
 
     lines = [np.asarray(line.get_ydata(), float) for axes in row for line in axes.lines]
@@ -200,7 +214,10 @@ def _bound(row: "Sequence[Axes]") -> None:
 
 
 def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
-    """Return a table of where each curve ends: mean and half of the 95 % interval, losses by their logarithms."""
+    """Return a table of where each curve ends.
+
+    Mean and half of the 95 % interval, losses by their logarithms.
+    """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
         for panel in panels:

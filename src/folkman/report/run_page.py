@@ -1,4 +1,7 @@
-"""The report of a run folder: headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat."""
+"""The report of a run folder.
+
+Headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat.
+"""
 
 import shlex
 from collections import Counter
@@ -34,7 +37,10 @@ MOST_SCENES = 3
 
 
 def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
-    """Return the page of a run folder as it stands; `keep` is given every curve that is drawn for it."""
+    """Return the page of a run folder as it stands.
+
+    `keep` is given every curve that is drawn for it.
+    """
     begun = [run for run in contents.runs if run.rows]
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
@@ -164,7 +170,10 @@ def _results(runs: Sequence[Run]) -> str:
     headings, rows = final_rows(runs)
     means = list(_last_means(runs, "train_loss").values())
     best = int(np.nanargmin(means)) if np.isfinite(means).any() else None
-    note = "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest loss is marked.</p>"
+    note = (
+        "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest "
+        "loss is marked.</p>"
+    )
     return html.table(headings, rows, best) + note
 
 
@@ -253,7 +262,9 @@ def _commands(contents: Contents) -> str:
         {
             "The command that made it": made,
             "The same bits again, from the resolved configuration": again,
-            "Figures for a paper": f"folkman plot {place} --x bits --y test_accuracy --style ieee\n",
+            "Figures for a paper": (
+                f"folkman plot {place} --x bits --y test_accuracy --style ieee\n"
+            ),
             "This run, to look around in": f"folkman dash {place}\n",
         }
     )

@@ -1,4 +1,4 @@
-"""Figures of a scene: the map, how old the copies are, who has which share of the bandwidth, who disagrees."""
+"""Figures of a scene: the map, the ages of copies, shares of the bandwidth, who disagrees."""
 
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,10 @@ def draw_scene(scene: Scene, frame: int | None = None, paint: str | None = None)
 
 
 def best_paint(scene: Scene) -> str:
-    """Return what says most on a map: SINR if it is known, else ages, or disagreement where pairs were not kept."""
+    """Return what says most on a map.
+
+    SINR if it is known, else ages, or disagreement where pairs were not kept.
+    """
     if np.isfinite(scene.sinr_db).any():
         return "sinr"
     return "age" if scene.paired else "disagreement"
@@ -130,7 +133,10 @@ def frame_map(axes: "Axes", reach: float, *, placed: bool) -> None:
 
 
 def _arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]]:
-    """Return (rx, tx, value) of the links to draw: those on the air, or, of a law without air, all by age."""
+    """Return (rx, tx, value) of the links to draw.
+
+    Those on the air, or, of a law without air, all by age.
+    """
     if not scene.paired:
         return []
     held = paint == "age" and not scene.on_air.any()

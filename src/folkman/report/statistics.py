@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed, gathered: mean and 95 % interval of a metric along an axis."""
+"""Runs that differ only in their seed: mean and 95 % interval of a metric along an axis."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,8 @@ __all__ = ["FEWEST_FOR_AN_INTERVAL", "Curve", "curves", "half_width"]
 
 
 FEWEST_FOR_AN_INTERVAL = 3
-"""Draws from which an interval is drawn or decides: that of two is thirteen times their distance to the mean."""
+"""Draws from which an interval is drawn or decides: that of two is thirteen times their distance to
+the mean."""
 
 
 class Curve(NamedTuple):
@@ -26,7 +27,10 @@ class Curve(NamedTuple):
 
 
 def half_width(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the half-width of Student's 95 % interval of the mean over axis 0; NaN for one value."""
+    """Return the half-width of Student's 95 % interval of the mean over axis 0.
+
+    NaN for one value.
+    """
     from scipy.stats import t
 
     values = np.asarray(values, float)
@@ -37,7 +41,9 @@ def half_width(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) -> list[Curve]:
-    """Gather the runs by label, in the order of their first appearance; mean and interval are those of `scale(y)`.
+    """Gather the runs by label, in the order of their first appearance.
+
+    Mean and interval are those of `scale(y)`.
 
     Seeds are aligned by recorded slot; a label is drawn as far as its shortest run reaches, so that
     no mean is ever over fewer seeds than its neighbours.

@@ -18,7 +18,7 @@ __all__ = ["STYLES", "Style", "caption", "dressed"]
 
 
 class Style(NamedTuple):
-    """Fonts, the width in inches (None: as drawn), the height as a share of it, and the weight of lines."""
+    """Fonts, width in inches (None: as drawn), height as a share of it, and weight of lines."""
 
     rc: Any  # matplotlib's settings
     width_in: float | None

@@ -1,4 +1,4 @@
-"""The report of a sweep folder: how it stands, the arms side by side, what its axes do, and what failed."""
+"""The report of a sweep folder: its state, the arms side by side, its axes, what failed."""
 
 import json
 import shlex
@@ -96,7 +96,7 @@ def _responses(sweep: Sweep) -> str:
 
 
 def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
-    """Draw the last value of a metric against one axis: a curve for each setting of everything else.
+    """Draw the last value of a metric against one axis: one curve per setting of everything else.
 
     None where fewer than two settings of the axis have ended.
     """
@@ -126,8 +126,8 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
         mean = [float(np.mean(group[x])) for x in xs]
         half = [_half(group[x]) for x in xs]
         axes.errorbar([place[x] for x in xs], mean, yerr=half, color=COLOURS[index % len(COLOURS)],
-                      linestyle=STYLES[index % len(STYLES)], marker="o", markersize=3.5, linewidth=1.4, capsize=2.5,
-                      label=name)  # fmt: skip
+                      linestyle=STYLES[index % len(STYLES)], marker="o", markersize=3.5,
+                      linewidth=1.4, capsize=2.5, label=name)  # fmt: skip
     axes.set_xticks([place[x] for x in points], [str(x) for x in points])
     if numeric and min(points) > 0 and max(points) / min(points) > 30:
         axes.set_xscale("log")
@@ -143,7 +143,10 @@ def _half(values: Sequence[float]) -> float:
 
 
 def _curves(runs: Sequence[Run]) -> list[html.Section]:
-    """Return the curves of all arms; of many, those of the best on all axes, and a small figure of each."""
+    """Return the curves of all arms.
+
+    Of many arms, those of the best on all axes, and a small figure of each.
+    """
     best = _best(runs)
     if len(best) <= MOST_TOGETHER:
         return [curves_section(runs)]
@@ -194,7 +197,10 @@ def _failures(sweep: Sweep) -> str:
         if job.get("state") in (FAILED, DIVERGED):
             log = job_folder(sweep.folder, job).log
             text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-            title = f"{job.get('arm')}, seed {job.get('seed')}: {job.get('message') or job.get('state')}"
+            title = (
+                f"{job.get('arm')}, seed {job.get('seed')}: "
+                f"{job.get('message') or job.get('state')}"
+            )
             parts.append(
                 html.details(
                     title, html.preformatted("\n".join(text.splitlines()[-LOG_LINES:]) or "no log")

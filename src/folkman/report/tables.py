@@ -1,4 +1,4 @@
-"""Tables for a terminal and for Markdown, and that at the end of a comparison: one line per label."""
+"""Tables for a terminal and for Markdown, and a comparison's last one: one line per label."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +29,10 @@ COLUMNS = {
 def screen_table(
     kinds: str, headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 ) -> "Table":
-    """Return a table for a terminal; each column is l (left), r (right) or p (text that may be folded)."""
+    """Return a table for a terminal.
+
+    Each column is l (left), r (right) or p (text that may be folded).
+    """
     from rich import box
     from rich.markup import escape
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Figures and tables of the theory: gaps against the number of nodes, bounds over the measured curve."""
+"""Figures and tables of the theory: gaps over the number of nodes, bounds over a measured curve."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ def number(value: float | None) -> str:
 
 
 def draw_gaps(rows: Sequence[Json], model: str) -> "Figure":
-    """Draw the normalised gap, its bounds and the printed form's gap against the number of nodes."""
+    """Draw the normalised gap, its bounds and the printed form's gap over the number of nodes."""
     figure, axes = new_figure(4.8, 3.4)
     nodes = np.array([row["nodes"] for row in rows])
     own = rows[0]["printed_breaks_bound"] is None
@@ -68,7 +68,10 @@ def draw_gaps(rows: Sequence[Json], model: str) -> "Figure":
 
 
 def draw_bounds(measured: NDArray, bounds: Mapping[str, NDArray], title: str) -> "Figure":
-    """Draw the mean squared gradient over the first J slots and the bounds on it, without those that do not apply."""
+    """Draw the mean squared gradient over the first J slots and the bounds on it.
+
+    Bounds that do not apply are left out.
+    """
     figure, axes = new_figure(4.8, 3.4)
     slots = np.arange(1, len(measured) + 1)
     axes.plot(slots, measured, color=COLOURS[6], linewidth=2.0, label="measured")
@@ -117,7 +120,7 @@ def gap_table(rows: Sequence[Json], model: str) -> "Table":
 
 
 def bound_table(found: Json) -> "Table":
-    """Return everything known of one run: constants, bounds, the printed theorem, the assumptions."""
+    """Return all that is known of one run: constants, bounds, printed theorem, assumptions."""
     rows = [("measured", number(found["measured"]), "")]
     for kind, bounds in found["bounds"].items():
         for bound in bounds or []:

@@ -20,7 +20,7 @@ __all__ = ["JobReports", "write_job_reports", "write_report", "write_run_report"
 
 
 class JobReports(NamedTuple):
-    """The reports of a sweep's jobs: the pages written, and for each folder without one what was wrong."""
+    """The reports of a sweep's jobs: the pages written, and the error of each missing one."""
 
     written: list[Path]
     failed: dict[Path, str]
@@ -36,7 +36,7 @@ class JobReports(NamedTuple):
 
 
 def write_report(root: Path, target: Path | None = None) -> Path:
-    """Write the report of a folder as it stands, into it unless told otherwise, and return where."""
+    """Write the report of a folder as it stands, into it by default, and return where."""
     if not is_sweep(root):
         return write_run_report(RunFolder.open(root), target)
     from folkman.report.sweep_page import sweep_page
@@ -76,7 +76,7 @@ def _keep(place: Path, name: str, figure: "Figure", svg: str) -> None:
 
 
 def write_job_reports(root: Path, workers: int = 1) -> JobReports:
-    """Write the report of every ended job of a sweep that has none since it ended, on so many processes.
+    """Write the reports of a sweep's ended jobs that lack a current one, on so many processes.
 
     Returns the pages written, in the order of the index, and what was wrong with the others.
     """

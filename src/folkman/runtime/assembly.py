@@ -1,4 +1,4 @@
-"""One node from its file: what `folkman node` reads, what it builds from it, and the process that it becomes.
+"""One node from its file: what `folkman node` reads, what it builds, and the process it becomes.
 
     node = 0                          # or "server"
     config = "config.toml"            # what is learnt: the very file that `folkman run` takes
@@ -170,7 +170,8 @@ def task_of(comparison: Comparison, label: str | None = None, seed: int | None =
     require(name in labels, f"there is no label '{name}'; {nearest(name, labels)}")
     seed = comparison.seeds[0] if seed is None else seed
     require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
-    text = f"{to_toml(by_content(comparison))}\n{name}\n{seed}"  # own code may lie elsewhere on another machine
+    # own code may lie elsewhere on another machine
+    text = f"{to_toml(by_content(comparison))}\n{name}\n{seed}"
     fingerprint = hashlib.sha256(text.encode()).hexdigest()
     return Task(comparison, name, seed, int(fingerprint[:16], 16), fingerprint)
 
@@ -194,7 +195,10 @@ def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
 
 
 def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Loop]:
-    """Build a node with everything around it, and the loop of its learner. Nothing is opened or written yet."""
+    """Build a node with everything around it, and the loop of its learner.
+
+    Nothing is opened or written yet.
+    """
     problem = _problem(config, task)
     algorithm, network = build(task, problem)
     security = _security(config)

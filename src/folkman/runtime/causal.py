@@ -1,11 +1,13 @@
 """The journals of real nodes in causal order: a timeline that a simulator can repeat.
 
-Nodes have no common slots, so each slot that a node lived gets a number of its own here, as small as possible with
+Nodes have no common slots, so each slot that a node lived gets a number of its own here, as small
+as possible with
 
     after the slot before it, and not before the number it had itself under an emulated channel;
     after the slots that formed the messages it saw.
 
-For a method whose messages do not carry time such a timeline loses nothing: who saw what of whom is all there is.
+For a method whose messages do not carry time such a timeline loses nothing: who saw what of whom is
+all there is.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,8 +47,10 @@ def _life(node: int, log: Log) -> _Life:
     for record in records:
         if record["kind"] == START and record["slot"] < last:
             raise ValueError(
-                f"node {node} began again in slot {record['slot']} after it had lived {last}: what it lost was heard "
-                "by others, and no single timeline tells that; replay a run in which no node was killed"
+                f"node {node} began again in slot {record['slot']} after it had lived {last}: "
+                "what it lost was heard "
+                "by others, and no single timeline tells that; "
+                "replay a run in which no node was killed"
             )
         last = max(last, int(record["slot"]) + 1) if record["kind"] == WAKE else last
     sends = records[records["kind"] == SEND]
@@ -66,7 +70,8 @@ def _formed(lives: Mapping[int, _Life], sender: int, sequence: int) -> int:
     found = lives[sender].formed.get(sequence)
     if found is None:
         raise ValueError(
-            f"a message {sequence} of node {sender} was heard that its journal lacks; it was cut short"
+            f"a message {sequence} of node {sender} was heard that its journal lacks; "
+            "it was cut short"
         )
     return found
 
@@ -74,13 +79,19 @@ def _formed(lives: Mapping[int, _Life], sender: int, sequence: int) -> int:
 def between_peers(
     logs: Mapping[int, Log], neighbours: NDArray[np.bool_], *, paced: bool, rounds: bool
 ) -> CausalTimeline:
-    """Build the timeline of peers; `paced`: slots keep the numbers that nodes gave them; `rounds`: in lock-step."""
+    """Build the timeline of peers; `paced`: slots keep the numbers that nodes gave them.
+
+    `rounds`: in lock-step.
+    """
     lives = {node: _life(node, log) for node, log in logs.items()}
     count = len(lives)
     times: dict[int, list[int]] = {node: [] for node in lives}
 
     def ready(node: int) -> int | None:
-        """Return the earliest slot of a node's next wake, or None if it saw what is not placed yet."""
+        """Return the earliest slot of a node's next wake.
+
+        None if it saw what is not placed yet.
+        """
         life, own = lives[node], times[node]
         at = len(own)
         earliest = max(own[-1] + 1 if own else 0, int(life.slots[at]) if paced else 0)
@@ -171,5 +182,6 @@ def _place(
     stuck = [node for node, life in lives.items() if len(times[node]) < len(life.slots)]
     if stuck:
         raise ValueError(
-            f"the journals of nodes {stuck} and their neighbours contradict each other; one is damaged"
+            f"the journals of nodes {stuck} and their neighbours contradict each other; "
+            "one is damaged"
         )

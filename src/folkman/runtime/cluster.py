@@ -1,4 +1,4 @@
-"""Many nodes on this machine: `folkman up`, `status`, `down`, and what the model of a cluster is worth."""
+"""Many nodes on this machine: `folkman up`, `status`, `down`, and the model's measures."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,7 @@ from folkman.config.text import dump
 from folkman.problem.problem import Problem
 from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
-from folkman.record.json_file import write_text
+from folkman.record.json_file import Json, write_text
 from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task, use_precision
 from folkman.runtime.codec import SERVER
 from folkman.runtime.identity import init, issue, name_of
@@ -37,10 +37,10 @@ PORT = 7440
 """Where nodes on machines of their own listen."""
 
 
-def make_cluster(
-    root: Path, task: Task, options: dict[str, Any], hosts: Sequence[str] = ()
-) -> list[Path]:
-    """Write a run folder with a file, a shard and certificates for each node; return the nodes' folders.
+def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = ()) -> list[Path]:
+    """Write a run folder with a file, a shard and certificates for each node.
+
+    Return the nodes' folders.
 
     `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
     """
@@ -110,7 +110,10 @@ def _free_ports(count: int) -> list[int]:
 def start(
     home: Path, environment: dict[str, str] | None = None, within: Sequence[str] = ()
 ) -> "subprocess.Popen[bytes]":
-    """Start the node of a folder as a process of its own, by a command `within` if given; its log goes to node.log."""
+    """Start the node of a folder as a process of its own, by a command `within` if given.
+
+    Its log goes to node.log.
+    """
     files = NodeFolder(home)
     with files.log.open("ab") as log:
         process = subprocess.Popen(
@@ -125,7 +128,7 @@ def start(
     return process
 
 
-def down(root: Path, patience_s: float = 15.0) -> list[dict[str, Any]]:
+def down(root: Path, patience_s: float = 15.0) -> list[Json]:
     """Ask the nodes of a cluster to stop; end those that do not."""
     cluster = ClusterFolder(root)
     standing = cluster.standing()
@@ -159,7 +162,7 @@ def read_cluster(root: Path) -> Cluster:
     return Cluster(configs, task, problem, build(task, problem)[0])
 
 
-def last_params(config: NodeConfig, task: Task) -> NDArray[Any]:
+def last_params(config: NodeConfig, task: Task) -> NDArray:
     """Return a node's last parameters: its result, or where it was stopped."""
     files = NodeFolder(config.folder)
     for path in (files.final, files.state):
@@ -171,7 +174,10 @@ def last_params(config: NodeConfig, task: Task) -> NDArray[Any]:
 
 
 def evaluate(root: Path) -> dict[str, float | None]:
-    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's. What is not finite is None."""
+    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's.
+
+    What is not finite is None.
+    """
     configs, task, problem, _ = read_cluster(root)
     last = {config.number: last_params(config, task) for config in configs}
     share = np.asarray(problem.share)

@@ -108,7 +108,8 @@ def encode(message: Message, sign: Sign | None = None) -> bytes:
     if code is None or params.ndim != 1:
         raise CodecError(
             "dtype",
-            f"expected a flat vector of float16, 32 or 64, got {params.dtype}{list(params.shape)}; convert it",
+            f"expected a flat vector of float16, 32 or 64, got {params.dtype}{list(params.shape)}; "
+            "convert it",
         )
     body = params.astype(_DTYPES[code], copy=False).tobytes()
     run, node, sequence, slot = message[:4]
@@ -120,9 +121,12 @@ def encode(message: Message, sign: Sign | None = None) -> bytes:
 
 
 def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Message:
-    """Return the message in `data`, which must belong to `run`, hold `size` finite parameters and be its sender's.
+    """Return the message in `data`.
 
-    Raises `CodecError`, and nothing else, whatever the bytes. Without `verify` signatures are not looked at.
+    It must belong to `run`, hold `size` finite parameters and be its sender's.
+
+    Raises `CodecError`, and nothing else, whatever the bytes. Without `verify` signatures are not
+    looked at.
     """
     if len(data) < HEADER_BYTES:
         raise CodecError(
@@ -147,7 +151,8 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
     if count != size or len(body) != size * dtype.itemsize:
         raise CodecError(
             "length",
-            f"expected {size} parameters in {size * dtype.itemsize} bytes, got {count} in {len(body)}",
+            f"expected {size} parameters in {size * dtype.itemsize} bytes, got {count} in "
+            f"{len(body)}",
         )
     digest = bytes(view[_FIELDS.size : _DIGEST_END])
     if _digest(head, body) != digest:

@@ -1,24 +1,28 @@
 """Control messages: small, typed, signed, reliable, apart from parameters.
 
-On the wire: 64 bytes of Ed25519 signature of CONTEXT and the body (zeros if unsigned), then the body, msgpack:
+On the wire: 64 bytes of Ed25519 signature of CONTEXT and the body (zeros if unsigned), then the
+body, msgpack:
 
     {"run": ..., "node": ..., "sequence": ..., "body": {"type": "Ack", ...}}
 
-Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for it), R_i, Y_i, J_ji.
-A member's message is taken once: its sequence must grow.
+Algorithm 1's control traffic [1, lines 10-15] is here: link qualities (SINR or what stands in for
+it), R_i, Y_i, J_ji. A member's message is taken once: its sequence must grow.
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import threading
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from folkman.checks import need
 from folkman.runtime.codec import CodecError, Sign, Verify
+
+if TYPE_CHECKING:
+    from msgspec import msgpack
 
 __all__ = [
     "Ack",
@@ -38,9 +42,10 @@ CONTEXT = b"folkman control 1\0"
 LARGEST_BYTES = 65536
 SIGNATURE_BYTES = 64
 LIFE_BITS = 32
-"""A sequence number is the node's life above these bits and a count below: it grows though the count may be lost."""
+"""A sequence number is the node's life above these bits and a count below: it grows though the
+count may be lost."""
 MOST_AHEAD_S = 86_400.0
-"""A neighbour's clock that is further ahead than this is not followed."""
+"""A neighbour\'s clock that is further ahead than this is not followed."""
 
 
 class Hello(NamedTuple):
@@ -95,7 +100,10 @@ def seal(control: Control, sign: Sign | None = None) -> bytes:
 
 
 def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
-    """Return the control message in `data`; raises `CodecError`, and nothing else, whatever the bytes."""
+    """Return the control message in `data`.
+
+    Raises `CodecError`, and nothing else, whatever the bytes.
+    """
     if not SIGNATURE_BYTES < len(data) <= LARGEST_BYTES:
         raise CodecError(
             "length", f"expected {SIGNATURE_BYTES + 1} to {LARGEST_BYTES} bytes, got {len(data)}"
@@ -123,16 +131,21 @@ def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
     )
 
 
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)}
+_KINDS: dict[str, Callable[..., Body]] = {
+    kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)
+}
 
 
-def _tagged(body: Body) -> dict[str, Any]:
+def _tagged(body: Body) -> dict[str, object]:
     return {"type": type(body).__name__, **body._asdict()}
 
 
 @cache
-def _decoder() -> Any:
-    """Build the typed decoder: a struct of msgspec for each kind, told apart by `type`, all numbers bounded."""
+def _decoder() -> "msgpack.Decoder":
+    """Build the typed decoder.
+
+    A struct of msgspec for each kind, recognised by `type`, all numbers bounded.
+    """
     from typing import Annotated
 
     msgspec = need("msgspec")
@@ -160,7 +173,10 @@ def _decoder() -> Any:
 
 
 class Voice:
-    """A node's side of the control traffic: numbers what it says, and takes of others what is theirs and new."""
+    """A node's side of the control traffic.
+
+    It numbers what it says, and takes of others what is theirs and new.
+    """
 
     def __init__(
         self,
@@ -224,7 +240,7 @@ class SlotClock:
         return slot * self.slot_s - self.elapsed_s()
 
     def follow(self, elapsed_s: float) -> None:
-        """Catch up with a neighbour whose clock is ahead: slots are lost rather than lived twice."""
+        """Catch up with a neighbour whose clock is ahead: slots are lost, not lived twice."""
         with self._lock:
             ahead_s = elapsed_s - (time.monotonic() - self._origin_s)
             if 0 < ahead_s < MOST_AHEAD_S:

@@ -1,4 +1,6 @@
-"""A node as a process: learner, receiver, sender and saver side by side; learning never waits for the network.
+"""A node as a process: learner, receiver, sender and saver side by side.
+
+Learning never waits for the network.
 
     learner      wakes the node, slot after slot (`folkman.runtime.loops`)
     receiver     takes what has come, newest first of each neighbour, and acknowledges it
@@ -6,8 +8,8 @@
     saver        writes the newest state; a slow or full disk costs saves, never slots
     keeper       says hello, reads the list of members again, writes health, flushes the journal
 
-Exit codes: 0 done or stopped, 1 a fault of ours, 3 diverged, 4 the disk did not take the result; wrong input is the
-command line's 2.
+Exit codes: 0 done or stopped, 1 a fault of ours, 3 diverged, 4 the disk did not take the result;
+wrong input is the command line's 2.
 """
 
 import math
@@ -112,7 +114,10 @@ class Daemon:
         self.began_s = time.monotonic()
 
     def saved_now(self) -> bool:
-        """Save before going on, as often as the disk needs; tell whether it was done before the node was stopped."""
+        """Save before going on, as often as the disk needs.
+
+        Return whether it was done before the node was stopped.
+        """
         while not self.saver.now(self.node):
             if not np.isfinite(self.node.params()).all():
                 self.stop("the parameters are no longer finite; try a smaller step", DIVERGED)
@@ -120,7 +125,7 @@ class Daemon:
                 return False
         return True
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def run(self, loop: Callable[["Daemon"], None]) -> int:
         """Live until done, stopped or diverged; `loop` is the learner's."""
@@ -150,7 +155,10 @@ class Daemon:
         return self.code
 
     def stop(self, why: str, code: int = 0) -> None:
-        """Ask everything to end; may be called from any thread (a signal handler sets `asked` instead: no locks)."""
+        """Ask everything to end.
+
+        May be called from any thread (a signal handler sets `asked` instead: no locks).
+        """
         if not self.stopping.is_set():
             self.code = self.code or code
             self.logger.say("stopping", why=why, code=code)
@@ -260,7 +268,7 @@ class Daemon:
         self.arrived.set()
         self.moved.set()
 
-    # -- what the transport tells ---------------------------------------------------------------------------------
+    # -- what the transport tells ------------------------------------------------------------------
 
     def received(self, peer: int, data: bytes) -> None:
         """Keep the newest of each peer until the receiver gets to it."""
@@ -292,7 +300,7 @@ class Daemon:
         self.node.mailbox.refused[f"link_{reason}"] += 1
         self.logger.say("refused", level="warning", reason=reason, text=text)
 
-    # -- the receiver ---------------------------------------------------------------------------------------------
+    # -- the receiver ------------------------------------------------------------------------------
 
     def _receive(self) -> None:
         while not self.stopping.is_set():
@@ -400,7 +408,7 @@ class Daemon:
             self.links.note_arrival(peer, waited[2], time.monotonic() - waited[1])
             self.moved.set()
 
-    # -- sending --------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def broadcast(self, receivers: list[int], number: int = 0) -> int:
         """Send the newest parameters to some neighbours; return the bits of a message."""
@@ -414,7 +422,7 @@ class Daemon:
         return bits
 
     def pending(self) -> bool:
-        """Tell whether a receiver that is there still owes an acknowledgement, and has time to give it."""
+        """Return whether a present receiver still owes an acknowledgement, and has time for it."""
         now = time.monotonic()
         for peer, (_, since_s, _) in list(self._pending.items()):
             if now - since_s > self.config.period_timeout_s and self._pending.pop(peer, None):
@@ -434,7 +442,7 @@ class Daemon:
         clock_s = self.clock.elapsed_s() if self.state == LEARNING else 0.0
         return control.Hello(max(clock_s, 0.0), self.node.steps, self.incarnation)
 
-    # -- keeping --------------------------------------------------------------------------------------------------
+    # -- keeping -----------------------------------------------------------------------------------
 
     def _keep(self) -> None:
         if self.members is not None:

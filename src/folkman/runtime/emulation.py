@@ -1,20 +1,22 @@
 """The simulated channel, imposed in user space between real nodes.
 
-In Algorithm 1 timing does not depend on parameter values, so every node rolls out the same network from the same seed
-and knows by itself when it is on the air, who hears it, and when what it receives may be used:
+In Algorithm 1 timing does not depend on parameter values, so every node rolls out the same network
+from the same seed and knows by itself when it is on the air, who hears it, and when what it
+receives may be used:
 
-    sends[t, i]     at the end of slot t node i freezes its newest parameters and sends them, numbered t+1, to those
-                    who are linked; the real transfer runs at once
-    held[t, i, j]   node i may use what j sent under number s from the first slot t with held[t, i, j] >= s
+    sends[t, i]     at the end of slot t node i freezes its newest parameters and sends them,
+                    numbered t+1, to those who are linked; the real transfer runs at once
+    held[t, i, j]   node i may use what j sent under number s from the first slot t with held[t, i,
+                    j] >= s
 
-Slots are counted on a clock that nodes agree on by taking the furthest of their neighbours' (Hello); no wall clock is
-looked at.
+Slots are counted on a clock that nodes agree on by taking the furthest of their neighbours'
+(Hello); no wall clock is looked at.
 """
 
 import threading
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +25,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.keys import Stream, make_key
-from folkman.radio.delivery import PeerNetwork, RoundNetwork, StarNetwork
+from folkman.radio.delivery import NetworkState, PeerNetwork, RoundNetwork, StarNetwork
 
 __all__ = ["Emulation", "RoundTrips", "SlotPlan", "StarTrips", "Trips"]
 
@@ -99,7 +101,10 @@ class Emulation:
                 del air[min(air)]
 
     def due(self, slot: int) -> list[tuple[int, bytes]]:
-        """Return who brought what may be used from this slot on, the newest of each, and take it off the air."""
+        """Return who brought what may be used from this slot on, and take it off the air.
+
+        Only the newest of each counts.
+        """
         held, found = self.plan(slot).held, []
         with self._lock:
             for sender, air in self._air.items():
@@ -111,7 +116,10 @@ class Emulation:
         return found
 
     def missing(self, slot: int, there: frozenset[int]) -> bool:
-        """Tell whether a message that may be used from this slot on has not come yet, from someone who is there."""
+        """Return whether a message that may be used now has not come yet.
+
+        Only senders that are there count.
+        """
         now, before = self.plan(slot).held, self.plan(max(slot - 1, 0)).held
         with self._lock:
             fresh = [j for j in np.flatnonzero(now != before) if j in there]
@@ -122,11 +130,17 @@ class Emulation:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _stretch(
-    network: PeerNetwork, nodes: int, bits: int, state: Any, key: Array, first: Array, me: Array
-) -> tuple[Any, Any]:
+    network: PeerNetwork,
+    nodes: int,
+    bits: int,
+    state: NetworkState,
+    key: Array,
+    first: Array,
+    me: Array,
+) -> tuple[NetworkState, tuple[Array, Array, Array]]:
     """Roll a stretch out, every node offering; keep the rows that concern one node."""
 
-    def slot(carry: Any, t: Array) -> tuple[Any, tuple[Array, Array, Array]]:
+    def slot(carry: NetworkState, t: Array) -> tuple[NetworkState, tuple[Array, Array, Array]]:
         carry, delivery = network.step(
             carry, jnp.ones(nodes, bool), bits, jax.random.fold_in(key, t)
         )
@@ -141,7 +155,9 @@ class Trips(ABC):
     Every round begins with all nodes offering at once, as methods that wait for everyone have it.
     """
 
-    def __init__(self, first: Any, num_nodes: int, *, key: Array, message_bits: int) -> None:
+    def __init__(
+        self, first: NetworkState, num_nodes: int, *, key: Array, message_bits: int
+    ) -> None:
         self._nodes = num_nodes
         self._bits = message_bits
         self._key = key

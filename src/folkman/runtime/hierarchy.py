@@ -6,7 +6,7 @@ do not run this way yet.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import jax
 import numpy as np
@@ -89,7 +89,7 @@ class HierarchyWay(Way):
         del logs, num_nodes, paced
         self.check(self.algorithm.name)
 
-    def replayed(self, timeline: Any) -> NoReturn:
+    def replayed(self, timeline: object) -> NoReturn:
         """Refuse."""
         del timeline
         self.check(self.algorithm.name)

@@ -1,13 +1,15 @@
-"""Who a node is: a small authority, short-lived certificates, signing keys, and the list of members.
+"""Who a node is: a small authority, short-lived certificates, signing keys, the list of members.
 
     ca.crt, ca.key            the authority, EC P-256; its key stays where certificates are issued
-    NAME.crt, NAME.key        for TLS: EC P-256, both usages, the name as CN, DNS name and spiffe://folkman/NAME
+    NAME.crt, NAME.key        for TLS: EC P-256, both usages, the name as CN, DNS name and
+                              spiffe://folkman/NAME
     NAME.sign.key             Ed25519: signs each parameter and control message
-    members.json              who may take part: number, name, signing key, end of validity, revoked or not;
-                              signed by the authority. Nodes read it again whenever it changes.
+    members.json              who may take part: number, name, signing key, end of validity, revoked
+                              or not; signed by the authority. Nodes read it again whenever it
+                              changes.
 
-Keys are written with mode 0600, and a key that others can read is refused. Certificates begin a day before they are
-made, so that a device whose clock is an hour slow can use them.
+Keys are written with mode 0600, and a key that others can read is refused. Certificates begin a day
+before they are made, so that a device whose clock is an hour slow can use them.
 """
 
 import json
@@ -19,11 +21,20 @@ import time
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.checks import need, require
 from folkman.files import write_whole
+from folkman.record.json_file import Json
 from folkman.runtime.codec import SERVER
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
 __all__ = [
     "Identity",
@@ -101,7 +112,10 @@ def init(folder: Path, days: int = 3650) -> None:
 def issue(
     folder: Path, node: int, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), days: float = 90
 ) -> Path:
-    """Make keys and a certificate for a node and enter it in the list of members, in place of an older entry."""
+    """Make keys and a certificate for a node and enter it in the list of members.
+
+    It takes the place of an older entry.
+    """
     serialization = need("cryptography.hazmat.primitives.serialization")
     x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
     ed25519 = need("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -157,7 +171,7 @@ def revoke(folder: Path, node: int) -> None:
     )
 
 
-def show(folder: Path) -> list[dict[str, Any]]:
+def show(folder: Path) -> list[Json]:
     """Return the members with how they stand."""
     now = datetime.now(UTC)
     rows = []
@@ -212,7 +226,10 @@ class Identity:
         )
 
     def certificate_until(self) -> datetime:
-        """Return when the certificate ends; refuse one that has ended, is not there, or is not that of the key."""
+        """Return when the certificate ends.
+
+        Refuse one that has ended, is not there, or is not that of the key.
+        """
         anew = f"make it anew: folkman certs issue {self.name}"
         require(
             self.certificate.is_file(),
@@ -241,18 +258,24 @@ class Identity:
 
 
 class Members:
-    """The list of members, read again when the file changes; a list that is damaged leaves the last one in force."""
+    """The list of members, read again when the file changes.
+
+    A list that is damaged leaves the last one in force.
+    """
 
     def __init__(self, path: Path, ca: Path) -> None:
         self._path, self._ca = path, ca
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
-        self._keys: dict[int, Any] = {}
+        self._keys: dict[int, Ed25519PublicKey] = {}
         self.members: dict[int, Member] = {}
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file if it changed; tell whether it did. A list that is not the authority's is a ValueError."""
+        """Read the file if it changed; tell whether it did.
+
+        A list that is not the authority's is a ValueError.
+        """
         status = self._path.stat()
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp == self._stamp:
@@ -279,7 +302,10 @@ class Members:
         return now < datetime.fromisoformat(member.not_after) + CLOCK_SLACK
 
     def is_current(self, node: int, serial: str) -> bool:
-        """Tell whether a certificate is the one last issued to a node: an older one, stolen perhaps, is not."""
+        """Return whether a certificate is the one last issued to a node.
+
+        An older one, stolen perhaps, is not.
+        """
         member = self.members.get(node)
         return member is not None and int(serial, 16) == int(member.serial, 16)
 
@@ -301,12 +327,12 @@ class Members:
         return found if found is not None and self.allowed(found) else None
 
 
-def _subject(name: str) -> Any:
+def _subject(name: str) -> "x509.Name":
     x509 = need("cryptography.x509")
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
-def _host(host: str) -> Any:
+def _host(host: str) -> "x509.GeneralName":
     x509 = need("cryptography.x509")
     try:
         return x509.IPAddress(ip_address(host))
@@ -318,7 +344,7 @@ def _host(host: str) -> Any:
         return x509.DNSName(host)
 
 
-def _dated(builder: Any, days: float) -> Any:
+def _dated(builder: "x509.CertificateBuilder", days: float) -> "x509.CertificateBuilder":
     now = datetime.now(UTC)
     x509 = need("cryptography.x509")
     begins = min(
@@ -331,7 +357,7 @@ def _dated(builder: Any, days: float) -> Any:
     )
 
 
-def _load_authority(folder: Path) -> tuple[Any, Any]:
+def _load_authority(folder: Path) -> "tuple[EllipticCurvePrivateKey, x509.Certificate]":
     serialization, x509 = (
         need("cryptography.hazmat.primitives.serialization"),
         need("cryptography.x509"),
@@ -351,7 +377,9 @@ def _canonical(members: list[Member]) -> bytes:
     ).encode()
 
 
-def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
+def _write_members(
+    folder: Path, members: list[Member], authority: "EllipticCurvePrivateKey"
+) -> None:
     ec, hashes = (
         need("cryptography.hazmat.primitives.asymmetric.ec"),
         need("cryptography.hazmat.primitives.hashes"),
@@ -363,7 +391,7 @@ def _write_members(folder: Path, members: list[Member], authority: Any) -> None:
     write_whole(folder / "members.json", lambda part: part.write_text(text, encoding="utf-8"))
 
 
-def _write_key(path: Path, key: Any) -> None:
+def _write_key(path: Path, key: "EllipticCurvePrivateKey | Ed25519PrivateKey") -> None:
     """Write a private key that only its owner can read, from its first byte on."""
     serialization = need("cryptography.hazmat.primitives.serialization")
     pem = key.private_bytes(
@@ -377,7 +405,7 @@ def _write_key(path: Path, key: Any) -> None:
     write_whole(path, write)
 
 
-def _write_certificate(path: Path, certificate: Any) -> None:
+def _write_certificate(path: Path, certificate: "x509.Certificate") -> None:
     pem = certificate.public_bytes(
         need("cryptography.hazmat.primitives.serialization").Encoding.PEM
     )

@@ -1,19 +1,23 @@
 """A node's timeline as it happens: which messages each slot saw, and what was sent when.
 
-One file a node, records of a fixed size after a header of 16 bytes, so that a cut tail is simply left out:
+One file a node, records of a fixed size after a header of 16 bytes, so that a cut tail is simply
+left out:
 
     header    magic "FLKT", version u16 (1), senders u16, node u32, zero u32
     record    kind u8, computed u8, zero u16, slot i32, one i64 a sender
 
     1 start   the node begins, or begins again; slot: where; the sequence numbers of what it holds
     2 wake    a slot: its number, whether a gradient was taken, the sequence numbers of what it saw
-    3 send    slot: after how many slots the message was formed; the first entry is its sequence number
-    4 answer  a server's send; the entries are 1 for the nodes it is for, its sequence number is that of the wake
+    3 send    slot: after how many slots the message was formed; the first entry is its sequence
+              number
+    4 answer  a server's send; the entries are 1 for the nodes it is for, its sequence number is
+              that of the wake
 """
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +37,10 @@ def _record(senders: int) -> np.dtype:
 
 
 class Journal:
-    """An append-only file; a disk that refuses, or the end of its room, ends the journal and not the node."""
+    """An append-only file.
+
+    A disk that refuses, or the end of its room, ends the journal and not the node.
+    """
 
     def __init__(
         self, path: Path | None, node: int, senders: int, most_bytes: int = 256 << 20
@@ -41,7 +48,7 @@ class Journal:
         self._type = _record(senders)
         self._left = most_bytes
         self._lock = threading.RLock()  # learner, sender and keeper write
-        self._file: Any = None
+        self._file: BinaryIO | None = None
         self.ended = "not asked for" if path is None else ""
         if path is None:
             return
@@ -66,12 +73,12 @@ class Journal:
 
     def flush(self) -> None:
         """Hand what is buffered to the system."""
-        self._try(lambda: self._file.flush())
+        self._try(lambda file: file.flush())
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._try(lambda: self._file.close())
+            self._try(lambda file: file.close())
             self._file = None
 
     def _put(self, row: NDArray) -> None:
@@ -80,14 +87,14 @@ class Journal:
             if self._left < 0 and self._file is not None:
                 self.close()
                 self.ended = "full"
-            self._try(lambda: self._file.write(row.tobytes()))
+            self._try(lambda file: file.write(row.tobytes()))
 
-    def _try(self, work: Any) -> None:
+    def _try(self, work: Callable[[BinaryIO], object]) -> None:
         with self._lock:
             if self._file is None:
                 return
             try:
-                work()
+                work(self._file)
             except OSError as error:
                 self._file, self.ended = None, str(error)
 

@@ -1,12 +1,17 @@
-"""Links as they are measured, in the place of the channel: goodput and loss decide schedule and bandwidth.
+"""Links as they are measured, instead of the channel.
 
-    R_ji        goodput from i to j, bit/s: message bits over the time to its acknowledgement, averaged
-    Y_i         receivers with R_ji above a threshold [1, eq. (25a)]; the others are tried again now and then
+Goodput and loss decide schedule and bandwidth.
+
+    R_ji        goodput from i to j, bit/s: message bits over the time to its acknowledgement,
+                averaged
+    Y_i         receivers with R_ji above a threshold [1, eq. (25a)]; the others are tried again now
+                and then
     R_i         the worst of them [1, Algorithm 1, line 13]
-    B_i / B     Proposition 1 over the R that neighbours report [1, eq. (29)]: the sender paces itself to this share
+    B_i / B     Proposition 1 over the R that neighbours report [1, eq. (29)]: the sender paces
+                itself to this share
 
-[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing for
-    Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
+[1] Xie, Xia, Wu, Wang, Huang. Decentralized Federated Learning with Asynchronous Parameter Sharing
+    for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
 import threading
@@ -27,7 +32,10 @@ PROBE_EVERY = 10
 
 
 class Links:
-    """What a sender knows of its links and of its neighbours' rates. May be called from several threads."""
+    """What a sender knows of its links and of its neighbours' rates.
+
+    May be called from several threads.
+    """
 
     def __init__(self, neighbours: Iterable[int], threshold_bit_s: float = 0.0) -> None:
         self.goodput_bit_s: dict[int, float] = {}
@@ -67,7 +75,10 @@ class Links:
             self._rates.pop(peer, None)
 
     def receivers(self, there: Iterable[int]) -> list[int]:
-        """Return Y_i for the next period: who is there and has been good enough, is unknown, or is due for a trial."""
+        """Return Y_i for the next period.
+
+        Those who are there and have been good enough, are unknown, or are due for a trial.
+        """
         with self._lock:
             self._periods += 1
             trial = self._periods % PROBE_EVERY == 0
@@ -86,7 +97,7 @@ class Links:
             )
 
     def period_s(self, receivers: Iterable[int], bits: int) -> float:
-        """Return how long a broadcast may take on this node's share of the medium: bits / (B_i/B R_i)."""
+        """Return how long a broadcast may take on this node's share: bits / (B_i/B R_i)."""
         own = self.rate_bit_s(receivers)
         if not np.isfinite(own):
             return 0.0

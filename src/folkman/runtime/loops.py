@@ -1,4 +1,4 @@
-"""What a learner does, slot after slot: on its own beat, in rounds with its neighbours, around a server.
+"""What a learner does, slot after slot: on its own beat, in rounds, or around a server.
 
 Each function lives until the daemon stops or the gradients asked for are taken.
 """
@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["alone", "emulated", "in_rounds", "serving"]
 
 MOST_MISSED = 64
-"""Slots that a node looks back at when it was asleep or slow: older broadcasts have been overtaken anyway."""
+"""Slots that a node looks back at when it was asleep or slow: older broadcasts have been overtaken
+anyway."""
 GRACE = 0.3
-"""Part of a slot that a node waits for messages which the emulated channel has already delivered."""
+"""Part of a slot that a node waits for messages which the emulated channel has already
+delivered."""
 
 
 def alone(daemon: Daemon) -> None:
-    """Learn on the node's own beat; a sender beside it follows Algorithm 1, line 10, on measured links."""
+    """Learn on the node's own beat.
+
+    A sender beside it follows Algorithm 1, line 10, on measured links.
+    """
     sender = threading.Thread(
         target=daemon.guarded, args=(lambda: _send(daemon),), name="sender", daemon=True
     )
@@ -46,7 +51,10 @@ def alone(daemon: Daemon) -> None:
 
 
 def _send(daemon: Daemon) -> None:
-    """Start a broadcast when there is something new, the last period is over, and our share of the medium allows."""
+    """Start a broadcast when there is something new and the medium allows.
+
+    The last period must be over, and our share of the medium free.
+    """
     sent_after, due_s = -1, 0.0
     while not daemon.stopping.is_set() and daemon.state == LEARNING:
         daemon.moved.wait(0.05)
@@ -67,7 +75,10 @@ def _send(daemon: Daemon) -> None:
 
 
 def emulated(daemon: Daemon) -> None:
-    """Learn in the slots of the emulated channel: one gradient a slot, messages when it delivers them."""
+    """Learn in the slots of the emulated channel: one gradient per slot.
+
+    Messages come when it delivers them.
+    """
     emulation, node, clock = daemon.emulation, daemon.node, daemon.clock
     assert emulation is not None  # noqa: S101 - the command line chose this loop for it
     assert isinstance(node, Node)  # noqa: S101
@@ -104,8 +115,8 @@ def _await_due(daemon: Daemon, emulation: "Emulation", slot: int) -> None:
 def in_rounds(daemon: Daemon) -> None:
     """Learn until the node has something to send; then send it, wait for what it needs, and hear.
 
-    The state is saved before anything is sent, and with it the message before: a node that begins again repeats itself
-    word for word, and whoever missed that message still gets it.
+    The state is saved before anything is sent, and with it the message before: a node that begins
+    again repeats itself word for word, and whoever missed that message still gets it.
     """
     node, sent_at = daemon.node, None
     assert isinstance(node, Node)  # noqa: S101 - a server has a loop of its own
@@ -170,7 +181,10 @@ def _goes_on(daemon: Daemon) -> bool:
 
 
 def _wake(daemon: Daemon) -> None:
-    """Live a slot and note it; a loss that is not finite ends the node, its last good state kept."""
+    """Live a slot and note it.
+
+    A loss that is not finite ends the node, its last good state kept.
+    """
     node = daemon.node
     computed = node.wake()
     daemon.journal.note(WAKE, node.slot - 1, node.used, computed=computed)

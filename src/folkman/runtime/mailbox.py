@@ -1,8 +1,8 @@
-"""What a node holds of the others: of each sender one message, and in lock-step the next round's too.
+"""What a node holds of the others: one message per sender, and in lock-step the next round's too.
 
-Memory is bounded by construction. A message is kept if it is whole, from a known sender, newer than what is held and
-sane; any other is refused, counted by reason and otherwise without effect. A receiver and a learner may call from
-different threads.
+Memory is bounded by construction. A message is kept if it is whole, from a known sender, newer than
+what is held and sane; any other is refused, counted by reason and otherwise without effect. A
+receiver and a learner may call from different threads.
 """
 
 import threading
@@ -29,9 +29,9 @@ class Checks(NamedTuple):
 class Mailbox:
     """The freshest message of each of `num_senders` senders, numbered from `first_sender`.
 
-    With `note_broken` a message that is whole but not finite still counts as heard, so that a server that waits for
-    everyone can drop it and go on; its payload is zeros and marked. With `in_rounds` a sender is heard once a round,
-    and may be one round ahead.
+    With `note_broken` a message that is whole but not finite still counts as heard, so that a
+    server that waits for everyone can drop it and go on; its payload is zeros and marked. With
+    `in_rounds` a sender is heard once a round, and may be one round ahead.
     """
 
     def __init__(
@@ -101,12 +101,15 @@ class Mailbox:
                 message.sequence,
             )
         if np.abs(params).max(initial=0.0) > self.checks.largest:
-            text = f"expected parameters of at most {self.checks.largest:g}; node {message.node} has gone bad"
+            text = (
+                f"expected parameters of at most {self.checks.largest:g}; "
+                f"node {message.node} has gone bad"
+            )
             raise CodecError("absurd", text, message.node, message.sequence)
         return message._replace(params=params)
 
     def _check_new(self, message: Message) -> None:
-        """Refuse a repeat, a replay, what was overtaken on its way, and in lock-step what is not due."""
+        """Refuse a repeat, a replay, what was overtaken, and in lock-step what is not due."""
         row, known = (
             message.node - self._first_sender,
             f"message {message.sequence} of node {message.node}",
@@ -150,8 +153,8 @@ class Mailbox:
     ) -> Inbox:
         """Return what is held as an inbox, and mark it as heard.
 
-        In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all neighbours are, and then
-        the node itself is marked too, and the next round begins.
+        In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all
+        neighbours are, and then the node itself is marked too, and the next round begins.
         """
         with self.lock:
             heard = self.heard.copy()
@@ -164,7 +167,7 @@ class Mailbox:
         return box
 
     def peek(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
-        """Return what is held as an inbox in which nothing is new, and leave everything as it is."""
+        """Return what is held as an inbox in which nothing is new, and change nothing."""
         with self.lock:
             return self._shown(weight, own_weight, slot, np.zeros_like(self.heard))
 

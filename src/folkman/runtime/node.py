@@ -1,17 +1,18 @@
 """A node without sockets: bytes in, bytes out, the very functions that the simulator runs.
 
-    node.receive(data)      a message came; keep it if it is whole, known and newer than what is held
+    node.receive(data)      a message came; keep it if it is whole, known and newer than what is
+                            held
     node.wake()             one slot: hear, take one gradient, update
     node.send() -> bytes    what to broadcast now
 
-Memory is bounded by construction: one message a neighbour. Whoever owns time and sockets calls these, the three from
-three threads if it likes; a bad message is refused, counted in `refused` by reason, and otherwise without effect.
-`ServerNode` is the other role.
+Memory is bounded by construction: one message a neighbour. Whoever owns time and sockets calls
+these, the three from three threads if it likes; a bad message is refused, counted in `refused` by
+reason, and otherwise without effect. `ServerNode` is the other role.
 """
 
 import threading
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -78,7 +79,10 @@ def _traced_gradient(problem: Learnable, point: Array, key: Array) -> tuple[Arra
 
 
 class Node:
-    """One learner. `problem` is its own part (`Learnable.of_node`), `shares` the data shares of all nodes."""
+    """One learner.
+
+    `problem` is its own part (`Learnable.of_node`), `shares` the data shares of all nodes.
+    """
 
     def __init__(
         self,
@@ -93,7 +97,8 @@ class Node:
     ) -> None:
         if problem.num_nodes != 1:
             raise ValueError(
-                f"a node holds one part of the data, got {problem.num_nodes}; use problem.of_node({index})"
+                f"a node holds one part of the data, got {problem.num_nodes}; "
+                f"use problem.of_node({index})"
             )
         if not 0 <= index < len(shares):
             raise ValueError(
@@ -178,7 +183,10 @@ class Node:
         return losses[0], grads[0]
 
     def _round_of(self) -> int | None:
-        """Return the node's own number if it lives in lock-step: it then hears all its neighbours at once, or none."""
+        """Return the node's own number if it lives in lock-step.
+
+        It then hears all its neighbours at once, or none.
+        """
         return self.index if self.way.waits else None
 
     def offers(self) -> bool:
@@ -190,7 +198,9 @@ class Node:
         return self.formed()[0]
 
     def formed(self, number: int = 0) -> tuple[bytes, int, int]:
-        """Return the message to broadcast now, its sequence number, and the slot it was formed after.
+        """Return the message to broadcast now, its sequence number, and its slot.
+
+        It was formed after that slot.
 
         `number` goes into the field of the round, for those who do not live in rounds.
         """
@@ -213,11 +223,11 @@ class Node:
             _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
         )
 
-    def params(self) -> NDArray[Any]:
+    def params(self) -> NDArray:
         """Return the node's parameters w_i."""
         return np.asarray(self.algorithm.params(self.state))
 
-    def model(self) -> NDArray[Any]:
+    def model(self) -> NDArray:
         """Return what the node would deploy: its own v_i, or its params."""
         if self.algorithm.model is None:
             return self.params()
@@ -335,7 +345,10 @@ class ServerNode:
             return bool(self.mailbox.heard.any())
 
     def formed(self, number: int = 0) -> tuple[bytes, int, int]:
-        """Return the message to broadcast now, its sequence number, and the slot it was formed after."""
+        """Return the message to broadcast now, its sequence number, and its slot.
+
+        It was formed after that slot.
+        """
         del number
         self.sequence += 1
         params = np.asarray(self.server.message(self.state))
@@ -348,10 +361,10 @@ class ServerNode:
     def warm(self) -> None:
         """Do nothing: a server computes little."""
 
-    def params(self) -> NDArray[Any]:
+    def params(self) -> NDArray:
         """Return the server's model."""
         return np.asarray(self.server.params(self.state))
 
-    def model(self) -> NDArray[Any]:
+    def model(self) -> NDArray:
         """Return the server's model."""
         return self.params()

@@ -1,6 +1,9 @@
-"""Messages that must arrive: for each neighbour the last two, the next sent when the one before is acknowledged.
+"""Messages that must arrive: for each neighbour the last two.
 
-In lock-step a neighbour is at most one round behind, and after a restart it may need both of the last two again.
+The next is sent when the one before is acknowledged.
+
+In lock-step a neighbour is at most one round behind, and after a restart it may need both of the
+last two again.
 """
 
 import threading

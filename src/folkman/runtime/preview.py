@@ -1,15 +1,16 @@
-"""`folkman node --check`: what the node of a file would do, without a socket opened or a file written.
+"""`folkman node --check`: what the node of a file would do, with no socket opened or file written.
 
-Everything is read and built as for the node itself: its file, the configuration, the samples, keys and certificates, a
-saved state. Whatever would stop the node at its start stops the check, with the same words.
+Everything is read and built as for the node itself: its file, the configuration, the samples, keys
+and certificates, a saved state. Whatever would stop the node at its start stops the check, with the
+same words.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from folkman.checks import need, require
+from folkman.record.json_file import Json
 from folkman.runtime.assembly import NodeConfig, Task, assemble, read_node, read_task, use_precision
 from folkman.runtime.codec import HEADER_BYTES
 from folkman.runtime.daemon import Daemon
@@ -21,7 +22,7 @@ from folkman.runtime.telemetry import Logger
 __all__ = ["preview", "sentences"]
 
 
-def preview(path: Path) -> dict[str, Any]:
+def preview(path: Path) -> Json:
     """Return what the node of a file would do; every key is stable. Wrong input is a ValueError."""
     config = read_node(path)
     task = read_task(config.config, config.label, config.seed)
@@ -67,7 +68,7 @@ def _peers(config: NodeConfig) -> dict[int, str]:
     return {number_of(name): name for name in config.peers}
 
 
-def _algorithm(task: Task, part: str | None = None) -> dict[str, Any]:
+def _algorithm(task: Task, part: str | None = None) -> Json:
     """Return the table of the task's algorithm, or of its network: name and options."""
     table = next(table for table in task.comparison.algorithm if table["label"] == task.label)
     if part == "network":
@@ -75,7 +76,7 @@ def _algorithm(task: Task, part: str | None = None) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key != "network"}
 
 
-def _model(config: NodeConfig, task: Task, daemon: Daemon) -> dict[str, Any]:
+def _model(config: NodeConfig, task: Task, daemon: Daemon) -> Json:
     table = {"name": config.guest.name} if config.guest else task.comparison.model
     return {
         **table,
@@ -95,7 +96,7 @@ def _steps_done(state: Path, fingerprint: str) -> int:
     return int(read_arrays(state, fingerprint)["counters"][1]) if state.is_file() else 0
 
 
-def _certificate(folder: Path, number: int) -> dict[str, Any]:
+def _certificate(folder: Path, number: int) -> Json:
     """Check a node's own certificate; return until when it holds, and who the members are."""
     identity = Identity(folder, number)
     ends = identity.certificate_until()
@@ -107,7 +108,7 @@ def _certificate(folder: Path, number: int) -> dict[str, Any]:
     return {"certificate_until": ends.isoformat(), "members": members.names()}
 
 
-def sentences(found: dict[str, Any]) -> str:
+def sentences(found: Json) -> str:
     """Return a preview in plain words."""
     options = {
         key: value for key, value in found["algorithm"].items() if key not in ("name", "label")
@@ -126,8 +127,13 @@ def sentences(found: dict[str, Any]) -> str:
     )
     lines = {
         "node": f"{found['node']}, seed {found['seed']}",
-        "learns": f"'{found['algorithm']['label']}': {found['algorithm']['name']} with {_listed(options)}",
-        "model": f"{_options({k: v for k, v in model.items() if k != 'parameters'})}, {model['parameters']} parameters",
+        "learns": (
+            f"'{found['algorithm']['label']}': {found['algorithm']['name']} with {_listed(options)}"
+        ),
+        "model": (
+            f"{_options({k: v for k, v in model.items() if k != 'parameters'})}, "
+            f"{model['parameters']} parameters"
+        ),
         "samples": f"{found['samples'] or 'none: a server'} of {found['samples_in_all']} in all",
         "listens": f"{found['listen']}, {found['transport']}",
         "neighbours": _listed(found["neighbours"], " at "),
@@ -144,11 +150,11 @@ def sentences(found: dict[str, Any]) -> str:
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
 
 
-def _options(table: dict[str, Any]) -> str:
+def _options(table: Json) -> str:
     """Return a table as words: its name and its options."""
     rest = {key: value for key, value in table.items() if key != "name"}
     return f"{table['name']}" + (f" ({_listed(rest)})" if rest else "")
 
 
-def _listed(table: dict[str, Any], between: str = " ") -> str:
+def _listed(table: Json, between: str = " ") -> str:
     return ", ".join(f"{key}{between}{value}" for key, value in table.items()) or "no options"

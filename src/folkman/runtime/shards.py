@@ -1,8 +1,10 @@
-"""A node's own samples: written by whoever splits the data, read by the node, as its problem or a guest's."""
+"""A node's own samples, as its problem or a guest's.
+
+Written by whoever splits the data, read by the node.
+"""
 
 import runpy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,10 @@ def save_shard(path: Path, problem: Problem, node: int | None, num_classes: int)
 
 
 def load_shard(path: Path, comparison: Comparison, seed: int) -> Problem:
-    """Build the problem of one node from its own samples; the common first model comes from the seed."""
+    """Build the problem of one node from its own samples.
+
+    The common first model comes from the seed.
+    """
     x, y, classes = _read_shard(path)
     data = DataSet(path.stem, x, y, x[:0], y[:0], classes)
     return model_problem(comparison, data, [np.arange(len(x))], seed)
@@ -43,7 +48,8 @@ def load_shard(path: Path, comparison: Comparison, seed: int) -> Problem:
 def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnable:
     """Build the problem of a PyTorch guest: `guest()` of its file returns the module and the loss.
 
-    The seed is set before, so that all nodes begin with the same model; the model of the configuration is not used.
+    The seed is set before, so that all nodes begin with the same model; the model of the
+    configuration is not used.
     """
     from folkman.torch import import_torch, problem
 
@@ -62,7 +68,7 @@ def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnab
     return problem(module, loss, [(torch.from_numpy(x), labels)], batch=batch, name=path.stem)
 
 
-def _read_shard(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _read_shard(path: Path) -> tuple[NDArray, NDArray, int]:
     require(
         path.is_file(), f"expected the node's samples, there is no {path}; name its .npz as shard"
     )

@@ -1,8 +1,8 @@
-"""A node's state on disk: its format, and the thread that writes the newest one beside the learning.
+"""A node's state on disk: its format, and the thread that writes the newest one while it learns.
 
-The state is one safetensors file, whole or not at all, and nothing in it is executed. It holds the algorithm's state,
-the mailbox and the counters: a node killed at any instant begins again from its last save with everything it had heard
-by then. Writes reach the disk (fsync) before the rename.
+The state is one safetensors file, whole or not at all, and nothing in it is executed. It holds the
+algorithm's state, the mailbox and the counters: a node killed at any instant begins again from its
+last save with everything it had heard by then. Writes reach the disk (fsync) before the rename.
 """
 
 import errno
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,17 @@ from folkman.runtime.telemetry import Logger
 __all__ = ["Saver", "begin_life", "pack", "read_arrays", "restore", "write_arrays"]
 
 FORMAT = "folkman node 1"
+
+Arrays: TypeAlias = dict[str, NDArray]
+"""A node by the names of its arrays."""
 _BOX = ("payload", "sequence", "slot", "heard", "finite")
 
 
 def begin_life(mark: Path, spoken: int) -> int:
-    """Return the number of the life that begins, and note it; `spoken` makes up for a note that a power cut spoilt."""
+    """Return the number of the life that begins, and note it.
+
+    `spoken` makes up for a note that a power cut spoilt.
+    """
     text = mark.read_text().strip() if mark.is_file() else ""
     life = 1 + max(int(text) if text.isdigit() else 0, spoken)
 
@@ -60,7 +66,7 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
             [message.node, message.sequence, message.slot, message.round]
         )
     if getattr(node, "last_sent", b""):
-        arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr] - a server has none
+        arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr]
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
 
 
@@ -93,8 +99,8 @@ def _fitting(arrays: dict[str, NDArray], name: str, like: NDArray) -> NDArray:
     if found is None or found.shape != like.shape or found.dtype != like.dtype:
         came = "none" if found is None else f"{found.dtype}{list(found.shape)}"
         raise ValueError(
-            f"saved entry '{name}' should be {like.dtype}{list(like.shape)}, the file has {came}; it is another node's "
-            "or configuration's: move it away to begin anew"
+            f"saved entry '{name}' should be {like.dtype}{list(like.shape)}, the file has {came}; "
+            "it is another node's or configuration's: move it away to begin anew"
         )
     return found
 
@@ -123,14 +129,14 @@ def write_arrays(path: Path, arrays: dict[str, NDArray], fingerprint: str) -> No
         raise OSError(errno.EIO, f"could not write: {error}", str(path)) from error
 
 
-def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, fingerprint: str | None = None) -> Arrays:
     """Read what `write_arrays` wrote, of the run with this fingerprint."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
             notes = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
             f"expected a saved node, {path} is damaged: {error}; move it away to begin anew"
@@ -147,7 +153,10 @@ def read_arrays(path: Path, fingerprint: str | None = None) -> dict[str, NDArray
 
 
 class Saver:
-    """One slot for what is to be written, the newest wins: a slow or full disk costs saves, never slots."""
+    """One slot for what is to be written, the newest wins.
+
+    A slow or full disk costs saves, never slots.
+    """
 
     def __init__(self, path: Path, fingerprint: str, every_s: float, logger: Logger) -> None:
         self._path, self._fingerprint, self._every_s, self._logger = (
@@ -156,7 +165,7 @@ class Saver:
             every_s,
             logger,
         )
-        self._next: dict[str, Any] | None = None
+        self._next: Arrays | None = None
         self._filled = threading.Condition()
         self._writing = threading.Lock()
         self._last_s = time.monotonic()
@@ -194,8 +203,11 @@ class Saver:
             self._closed = True
             self._filled.notify_all()
 
-    def _write(self, arrays: dict[str, Any]) -> bool:
-        """Write a state that is finite; one that is not would make the last good one unreachable."""
+    def _write(self, arrays: Arrays) -> bool:
+        """Write a finite state.
+
+        One that is not would make the last good one unreachable.
+        """
         if not np.isfinite(arrays["params"]).all():
             return False
         try:

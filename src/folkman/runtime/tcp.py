@@ -1,15 +1,17 @@
 """Plain TCP with TLS 1.3, on asyncio in a thread of its own.
 
-One connection a pair: the node with the smaller number dials, and redials for ever. After the handshake both sides say
-hello with run and number, which must be the number of the certificate's name. Then frames, little-endian:
+One connection a pair: the node with the smaller number dials, and redials for ever. After the
+handshake both sides say hello with run and number, which must be the number of the certificate's
+name. Then frames, little-endian:
 
     kind u8, length u32, content of at most 65536 bytes
     0 hello    magic "FLKM", version u16, run u64, node u32
     1 part     of a parameter message, more follows           2 last part of it
     3 control  a control message, whole                       4 ping, empty, after 2 s of silence
 
-Parameters travel in parts so that control never waits behind a megabyte. A link on which nothing was heard for 15 s
-is dropped. Without certificates (asked for by name) the same frames go over plain TCP.
+Parameters travel in parts so that control never waits behind a megabyte. A link on which nothing
+was heard for 15 s is dropped. Without certificates (asked for by name) the same frames go over
+plain TCP.
 """
 
 import asyncio
@@ -20,8 +22,8 @@ import ssl
 import struct
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Coroutine, Mapping
+from typing import TypeAlias
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
@@ -52,7 +54,10 @@ class _RefusalError(Exception):
 
 
 class _Peer:
-    """What waits for one neighbour, and its connection if there is one. Lives in the loop's thread."""
+    """What waits for one neighbour, and its connection if there is one.
+
+    Lives in the loop's thread.
+    """
 
     def __init__(self) -> None:
         self.slot: bytes | None = None
@@ -62,7 +67,10 @@ class _Peer:
 
 
 class TcpTransport:
-    """See the module. `addresses` are those of the peers to dial; `largest_bytes` bounds a parameter message."""
+    """See the module. `addresses` are those of the peers to dial.
+
+    `largest_bytes` bounds a parameter message.
+    """
 
     def __init__(
         self,
@@ -95,7 +103,10 @@ class TcpTransport:
         except OSError as error:
             host, port = self._listen
             self.close()
-            text = f"cannot listen on {host}:{port}: {error.strerror}; choose another address, or wait for this one"
+            text = (
+                f"cannot listen on {host}:{port}: {error.strerror}; "
+                "choose another address, or wait for this one"
+            )
             raise OSError(error.errno, text) from None
 
     def publish(self, peer: int, data: bytes) -> None:
@@ -164,9 +175,12 @@ class TcpTransport:
                 self._spawn(self._dial(number, address))
 
     async def _stop(self) -> None:
-        """End every task of the loop, all of which are ours; whoever was let in just before still comes to `_accept`.
+        """End every task of the loop, all of which are ours.
 
-        They are cancelled until they end: before Python 3.12 `wait_for` forgets it if what it waits for has just come.
+        Whoever was let in just before still comes to `_accept`.
+
+        They are cancelled until they end: before Python 3.12 `wait_for` forgets it if what it waits
+        for has just come.
         """
         self._closing = True
         for door in self._server.sockets if self._server is not None else ():
@@ -181,13 +195,16 @@ class TcpTransport:
             self._server.close()
         await asyncio.sleep(0)  # for what was aborted to let go of its socket
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Count what asyncio reports of a connection, as a handshake that failed; nothing of it ends the node."""
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """Count what asyncio reports of a connection, as a handshake that failed.
+
+        Nothing of it ends the node.
+        """
         del loop
         error = context.get("exception")
         if isinstance(error, OSError):  # ssl.SSLError is one
@@ -221,7 +238,8 @@ class TcpTransport:
                 )
             except (OSError, TimeoutError):
                 self.counts["redials"] += 1
-            await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - only to spread redials
+            spread = random.uniform(0.75, 1.25)  # noqa: S311 - only to spread redials
+            await asyncio.sleep(wait_s * spread)
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -245,7 +263,10 @@ class TcpTransport:
     async def _meet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> bool:
-        """Go over to TLS if there are certificates, talk, and let go of the socket; tell whether they greeted."""
+        """Go over to TLS if there are certificates, talk, and let go of the socket.
+
+        Return whether they greeted.
+        """
         from folkman.runtime.identity import name_of
 
         raw = writer.transport
@@ -419,7 +440,7 @@ def _framed(kind: int, content: bytes | memoryview) -> bytes:
 
 
 def _tune(writer: asyncio.StreamWriter) -> None:
-    """Keep little in the kernel: what waits there can no longer be overwritten by something newer."""
+    """Keep little in the kernel: what waits there cannot be overwritten by something newer."""
     writer.transport.set_write_buffer_limits(high=PART_BYTES)
     raw = writer.get_extra_info("socket")
     if raw is not None:

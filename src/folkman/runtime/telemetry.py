@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from folkman.machine import resident_bytes
 from folkman.record.cluster import DONE, LEARNING
+from folkman.record.json_file import Json, Table
 from folkman.runtime.identity import name_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Logger", "MetricsServer", "health_of", "prometheus"]
 
 REPEAT_S = 5.0
-"""An event of one kind and reason is logged at most once in this time; what was left out is counted."""
+"""An event of one kind and reason is logged at most once in this time; what was left out is
+counted."""
 
 
 class Logger:
@@ -37,7 +39,7 @@ class Logger:
         self._last: dict[tuple[str, str], float] = {}
         self._muted: dict[tuple[str, str], int] = {}
 
-    def say(self, event: str, *, level: str = "info", reason: str = "", **fields: Any) -> None:
+    def say(self, event: str, *, level: str = "info", reason: str = "", **fields: object) -> None:
         """Write a line; a disk that refuses costs the line and nothing else."""
         with self._lock:
             if reason and not self._due((event, reason)):
@@ -63,7 +65,7 @@ class Logger:
         return True
 
 
-def health_of(daemon: "Daemon") -> dict[str, Any]:
+def health_of(daemon: "Daemon") -> Json:
     """Return what a health file says; every key is stable."""
     node, links, transport = daemon.node, daemon.links, daemon.transport
     loss = getattr(node, "loss", math.nan)
@@ -98,7 +100,7 @@ def health_of(daemon: "Daemon") -> dict[str, Any]:
     }
 
 
-def prometheus(facts: Mapping[str, Any]) -> str:
+def prometheus(facts: Table) -> str:
     """Return facts as Prometheus text: numbers as gauges, tables of numbers by label."""
     lines = []
     for name, value in facts.items():
@@ -116,7 +118,7 @@ def prometheus(facts: Mapping[str, Any]) -> str:
 class MetricsServer:
     """Answers GET /metrics and /health on one address."""
 
-    def __init__(self, address: tuple[str, int], facts: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, address: tuple[str, int], facts: Callable[[], Table]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 found = facts()
@@ -136,7 +138,7 @@ class MetricsServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server calls it
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base
                 """Say nothing: a scrape every few seconds is no event."""
 
         self._server = ThreadingHTTPServer(address, Handler)

@@ -3,9 +3,9 @@
     publish(peer, data)    parameters: the newest value wins; never waits, never grows
     tell(peer, data)       control: reliable and in order while the link is up
 
-Each neighbour has one slot for what is to be sent. Overwriting an unsent value is the point: a slow or frozen
-receiver gets the newest parameters when it can, and holds up neither the learner nor the others. A transfer that is cut
-in the middle is never handed over.
+Each neighbour has one slot for what is to be sent. Overwriting an unsent value is the point: a slow
+or frozen receiver gets the newest parameters when it can, and holds up neither the learner nor the
+others. A transfer that is cut in the middle is never handed over.
 """
 
 import threading
@@ -62,7 +62,10 @@ class Transport(Protocol):
         ...
 
     def tell(self, peer: int, data: bytes) -> None:
-        """Send a control message, in order after the ones before it; dropped if the link is down."""
+        """Send a control message, in order after the ones before it.
+
+        Dropped if the link is down.
+        """
         ...
 
     def links(self) -> frozenset[int]:
@@ -133,7 +136,7 @@ class LocalExchange:
 
 
 class Local:
-    """A transport within one process, with the same slots and threads as the real ones: for tests."""
+    """A transport within one process, with slots and threads like the real ones: for tests."""
 
     def __init__(self, me: int, peers: Iterable[int], exchange: LocalExchange) -> None:
         self.me, self._exchange = me, exchange

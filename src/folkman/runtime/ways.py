@@ -1,4 +1,4 @@
-"""A device's half of each way to travel: whom a node hears, how it paces itself, what can be replayed.
+"""A device's half of each way to travel: whom a node hears, its pace, and what can be replayed.
 
 A new way is one file and one line here.
 """

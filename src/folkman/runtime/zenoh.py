@@ -1,28 +1,37 @@
-"""Eclipse Zenoh as the carrier: TLS over TCP, peer to peer, no broker, scouting off unless asked for.
+"""Eclipse Zenoh as the carrier: TLS over TCP, peer to peer, no broker.
+
+Scouting is off unless asked for.
 
     folkman/RUN/p/SENDER/RECEIVER    parameters            folkman/RUN/c/SENDER/RECEIVER    control
 
-zenoh's own ways of congestion are all wrong for us (its default drops a message in parts on a slow link, blocking lets
-one frozen peer hold up the rest, "block first" loses the newest value), so each neighbour has a slot, a thread and a
-blocking publisher of its own. Access control lets a certificate's name publish under that name alone; it cannot
-change while running, so whoever is no longer a member is refused by its signature, message by message.
+zenoh's own ways of congestion are all wrong for us (its default drops a message in parts on a slow
+link, blocking lets one frozen peer hold up the rest, "block first" loses the newest value), so each
+neighbour has a slot, a thread and a blocking publisher of its own. Access control lets a
+certificate's name publish under that name alone; it cannot change while running, so whoever is no
+longer a member is refused by its signature, message by message.
 """
 
 import json
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from folkman.checks import need
+from folkman.record.json_file import Json
 from folkman.runtime.identity import name_of
 from folkman.runtime.tcp import Address
 from folkman.runtime.transport import MOST_CONTROL, Events, Security, Slot
 
+if TYPE_CHECKING:
+    from zenoh import Publisher, Sample
+
 __all__ = ["ZenohTransport", "settings"]
 
 WAIT_BEFORE_CLOSE_US = 60_000_000
-"""How long a blocked transfer may take: with zenoh's 5 s a megabyte at 1 Mbit/s would never arrive."""
+"""How long a blocked transfer may take: with zenoh's 5 s a megabyte at 1 Mbit/s would never
+arrive."""
 
 
 def settings(
@@ -34,16 +43,16 @@ def settings(
     largest_bytes: int,
     security: Security | None,
     scouting: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """Return zenoh's configuration."""
     wire = "tls" if security else "tcp"
     dialled = [f"{wire}/{host}:{port}" for peer, (host, port) in addresses.items() if me < peer]
-    link: dict[str, Any] = {
+    link: Json = {
         "tx": {
             "queue": {"congestion_control": {"block": {"wait_before_close": WAIT_BEFORE_CLOSE_US}}}
         }
     }
-    found: dict[str, Any] = {
+    found: Json = {
         "mode": "peer",
         "scouting": {"multicast": {"enabled": scouting}, "gossip": {"enabled": scouting}},
         "listen": {"endpoints": [f"{wire}/{listen[0]}:{listen[1]}"]},
@@ -79,8 +88,11 @@ def settings(
     return found
 
 
-def _access(me: int, peers: Mapping[int, Address], root: str) -> dict[str, Any]:
-    """Let each certificate name publish under itself to us, and hear what is for it; nothing else."""
+def _access(me: int, peers: Mapping[int, Address], root: str) -> Json:
+    """Let each certificate name publish under itself to us, and hear what is for it.
+
+    Nothing else.
+    """
     rules, subjects, policies = [], [], []
     for peer in peers:
         name = name_of(peer)
@@ -119,16 +131,32 @@ class ZenohTransport:
     """See the module; the options are those of `settings`."""
 
     def __init__(
-        self, me: int, listen: Address, addresses: Mapping[int, Address], **options: Any
+        self,
+        me: int,
+        listen: Address,
+        addresses: Mapping[int, Address],
+        *,
+        run: int,
+        largest_bytes: int,
+        security: Security | None,
+        scouting: bool = False,
     ) -> None:
-        self.me, self._root = me, f"folkman/{options['run']:016x}"
-        self._settings = settings(me, listen, addresses, **options)
-        self._security: Security | None = options["security"]
-        self._largest_bytes: int = options["largest_bytes"]
+        self.me, self._root = me, f"folkman/{run:016x}"
+        self._settings = settings(
+            me,
+            listen,
+            addresses,
+            run=run,
+            largest_bytes=largest_bytes,
+            security=security,
+            scouting=scouting,
+        )
+        self._security = security
+        self._largest_bytes = largest_bytes
         self._peers = {peer: _Peer() for peer in addresses}
         self.counts: Counter[str] = Counter()
         self._closed = False
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
 
     def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
@@ -171,7 +199,9 @@ class ZenohTransport:
         return known and (self._security is None or self._security.members.allowed(number))
 
     def revalidate(self) -> None:
-        """Let go of what waits for those who are no longer members; what they say is refused by its signature.
+        """Let go of what waits for those who are no longer members.
+
+        What they say is refused by its signature.
 
         zenoh's own access control knows names alone, and not while it runs: the link itself stays.
         """
@@ -191,10 +221,11 @@ class ZenohTransport:
         closing.start()
         closing.join(5)
 
-    def _join(self, zenoh: Any, number: int) -> None:
+    def _join(self, zenoh: ModuleType, number: int) -> None:
         """Subscribe to a neighbour, publish to it, and notice when it listens.
 
-        Its own subscriptions are declared in the same order, so that one who hears control hears parameters too.
+        Its own subscriptions are declared in the same order, so that one who hears control hears
+        parameters too.
         """
         ours, theirs = (
             f"{name_of(self.me)}/{name_of(number)}",
@@ -205,12 +236,12 @@ class ZenohTransport:
             "reliability": zenoh.Reliability.RELIABLE,
         }
 
-        def received(sample: Any) -> None:
+        def received(sample: "Sample") -> None:
             data = sample.payload.to_bytes()
             self.counts["bytes_received"] += len(data)
             self._events.received(number, data)
 
-        def told(sample: Any) -> None:
+        def told(sample: "Sample") -> None:
             self._events.told(number, sample.payload.to_bytes())
 
         params = self._session.declare_publisher(
@@ -244,7 +275,7 @@ class ZenohTransport:
                 box.control.clear()
         self._events.linked(number, up)
 
-    def _carry(self, number: int, publisher: Any) -> None:
+    def _carry(self, number: int, publisher: "Publisher") -> None:
         box = self._peers[number]
         while True:
             box.up.wait()
@@ -256,7 +287,7 @@ class ZenohTransport:
                 continue
             self._put(publisher, data)
 
-    def _carry_control(self, number: int, publisher: Any) -> None:
+    def _carry_control(self, number: int, publisher: "Publisher") -> None:
         box = self._peers[number]
         while True:
             with box.waiting:
@@ -266,7 +297,7 @@ class ZenohTransport:
                 data = box.control.popleft()
             self._put(publisher, data)
 
-    def _put(self, publisher: Any, data: bytes) -> None:
+    def _put(self, publisher: "Publisher", data: bytes) -> None:
         try:
             publisher.put(data)
             self.counts["bytes_sent"] += len(data)

@@ -1,1 +1,1 @@
-"""What the mathematics promises, measured: duality gaps, convergence bounds, stable steps, efficiency."""
+"""What the mathematics promises, measured: duality gaps, bounds, stable steps, efficiency."""

@@ -1,18 +1,22 @@
-"""Bounds on how far Algorithm 1 has come, each valid on its own terms, from the measured path of a run.
+"""Bounds on how far Algorithm 1 has come, each on its own terms, from the measured path of a run.
 
-With the step eta and weights beta_i of `folkman.theory.trajectory`, a_ij(t) = t - tau_ij(t), g_j = grad F_j(v_j),
-F* <= F, L = max L_i and L_mean = sum_i beta_i L_i, all of them bound the mean over J slots of ||grad F(w(t))||^2
-(proofs in docs/theory.md):
+With the step eta and weights beta_i of `folkman.theory.trajectory`, a_ij(t) = t - tau_ij(t),
+g_j = grad F_j(v_j), F* <= F, L = max L_i and L_mean = sum_i beta_i L_i, all of them bound the mean
+over J slots of ||grad F(w(t))||^2 (proofs in docs/theory.md):
 
-    simple      2 (F(w(0)) - F*) / (eta J)  +  (eta L A G)^2                                     eta L_mean <= 1
+    simple      2 (F(w(0)) - F*) / (eta J)  +  (eta L A G)^2                 if eta L_mean <= 1
                 A the largest age, G the largest ||g_j||
-    ages        2 (F(w(0)) - F*) / (eta J)  +  eta^2 mean_t ( sum_ij beta_i L_i beta_j a_ij(t) G_j )^2   eta L_mean <= 1
+    ages        2 (F(w(0)) - F*) / (eta J)                                   if eta L_mean <= 1
+                  +  eta^2 mean_t ( sum_ij beta_i L_i beta_j a_ij(t) G_j )^2
                 never above `simple`: measured ages instead of the largest, L_i and G_j node by node
-    spread      ( 2 (1-q) (F(w(0)) - F*) / (eta J)  +  q zeta^2 ) / (1 - 2q),   q = 3 (eta L A_2)^2 < 1/2, the same
-                no bound on gradients; zeta^2 the mean of sum_i beta_i ||grad F_i(w) - grad F(w)||^2, A_2 <= A an
-                effective age. Nodes alike have zeta = 0: then it goes to 0 as 1/J, which the two above do not
+    spread      ( 2 (1-q) (F(w(0)) - F*) / (eta J)  +  q zeta^2 ) / (1 - 2q)
+                if eta L_mean <= 1 and q = 3 (eta L A_2)^2 < 1/2
+                no bound on gradients; A_2 <= A an effective age,
+                zeta^2 the mean of sum_i beta_i ||grad F_i(w) - grad F(w)||^2. Nodes alike have
+                zeta = 0: then it goes to 0 as 1/J, which the two above do not
     afterwards  2 (F(w(0)) - F(w(J))) / (eta J)  -  (1 - eta L_mean) mean ||sum_i beta_i g_i||^2
-                  +  eta^2 mean_t ( sum_ij beta_i L_i beta_j sum_{s = tau_ij}^{t-1} ||g_j(s)|| )^2           any eta
+                  +  eta^2 mean_t ( sum_ij beta_i L_i beta_j sum_{s = tau_ij}^{t-1} ||g_j(s)|| )^2
+                for any eta
 
 Theorem 2 of [1] is in `folkman.theory.printed`.
 
@@ -41,7 +45,10 @@ Floats = NDArray[np.float64]
 
 
 class Bound(NamedTuple):
-    """A bound for every horizon J = 1, 2, ...; `reason` says why it does not apply, where it does not."""
+    """A bound for every horizon J = 1, 2, ....
+
+    `reason` says why it does not apply, where it does not.
+    """
 
     name: str
     curve: Floats  # (slot,), not a number where it does not apply
@@ -55,7 +62,10 @@ class Bound(NamedTuple):
 
 
 def without_running(path: Trajectory, smooth: Floats, floor: float = 0.0) -> float:
-    """Return 2 L_mean (F(w(0)) - F*), which bounds ||grad F(w(0))||^2 anyway: a bound not below it is vacuous."""
+    """Return 2 L_mean (F(w(0)) - F*), which bounds ||grad F(w(0))||^2 anyway.
+
+    A bound not below it is vacuous.
+    """
     return 2.0 * float(path.weights @ smooth) * (float(path.loss[0]) - floor)
 
 
@@ -86,7 +96,10 @@ def _bound(name: str, curve: Floats, reason: str) -> Bound:
 def simple(
     path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
 ) -> Bound:
-    """Return the bound from the largest age and gradient; `constants` multiply its two terms, for testing them."""
+    """Return the bound from the largest age and gradient.
+
+    `constants` multiply its two terms, for testing them.
+    """
     error = path.step * np.max(smooth) * np.max(path.ages) * np.max(path.local)
     curve = constants[0] * _progress(path, floor) + constants[1] * error**2
     return _bound("simple", curve, _refusal(path, smooth))
@@ -105,8 +118,8 @@ def ages(
 def effective_age(ages: NDArray[np.integer], weights: Floats) -> float:
     """Return A_2 from ages (slot, rx, tx) and beta (node,); never above the largest age.
 
-    A_2^2 is the largest, over senders j and slots s, of the sum of beta_i sum_k beta_k a_ik(t) over the nodes i and
-    slots t in which i has not yet got g_j(s).
+    A_2^2 is the largest, over senders j and slots s, of the sum of beta_i sum_k beta_k a_ik(t) over
+    the nodes i and slots t in which i has not yet got g_j(s).
     """
     slots, nodes = ages.shape[:2]
     each = (ages @ weights) * weights[None]  # (slot, rx): beta_i sum_k beta_k a_ik(t)
@@ -134,7 +147,10 @@ def spread(
 
 
 def window_sums(path: Trajectory) -> Floats:
-    """Return sum_{s = tau_ij(t)}^{t-1} ||g_j(s)||, shape (slot, rx, tx): what i has not yet got of j, in length."""
+    """Return sum_{s = tau_ij(t)}^{t-1} ||g_j(s)||, shape (slot, rx, tx).
+
+    This is what i has not yet got of j, in length.
+    """
     slots, nodes = path.ages.shape[:2]
     sums = np.concatenate([np.zeros((1, nodes)), np.cumsum(path.local, axis=0)])
     t, tx = np.arange(slots)[:, None, None], np.arange(nodes)[None, None]
@@ -144,7 +160,10 @@ def window_sums(path: Trajectory) -> Floats:
 def afterwards(
     path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
 ) -> Bound:
-    """Return the bound from the gradients and losses that were met: it needs no condition on the step."""
+    """Return the bound from the gradients and losses that were met.
+
+    It needs no condition on the step.
+    """
     del floor
     count = np.arange(1, len(path.slope_sq) + 1)
     gained = 2.0 * (path.loss[0] - path.loss[1:]) / (path.step * count)

@@ -2,34 +2,38 @@
 
 Theorem 1's proof couples the nodes through one aggregate constraint, so the problem is
 
-    P(r) = min { sum_i alpha_i p_i(k_i) : sum_i alpha_i k_i <= r }           primal     [1, eq. (3), proof of Theorem 1]
-    D(r) = min { sum_i alpha_i conv p_i(k_i) : sum_i alpha_i k_i <= r }      dual       [1, eq. (4), one multiplier]
+    P(r) = min { sum_i alpha_i p_i(k_i) : sum_i alpha_i k_i <= r }        primal    [1, eq. (3)]
+    D(r) = min { sum_i alpha_i conv p_i(k_i) : sum_i alpha_i k_i <= r }   dual      [1, eq. (4)]
 
-with the value functions p_i of `folkman.theory.value`: P is their min-plus convolution, D that of their convex
-envelopes. With Delta_i = sup_k p_i(k) - conv p_i(k),
+(in the proof of Theorem 1; one multiplier) with the value functions p_i of `folkman.theory.value`:
+P is their min-plus convolution, D that of their convex envelopes. With
+Delta_i = sup_k p_i(k) - conv p_i(k),
 
-    0 <= P(r) - D(r) <= max_i alpha_i Delta_i <= alpha_max Delta_worst <= 2 alpha_max Delta_worst          [1, eq. (7)]
+    0 <= P(r) - D(r) <= max_i alpha_i Delta_i
+                     <= alpha_max Delta_worst <= 2 alpha_max Delta_worst            [1, eq. (7)]
 
-The last is Theorem 1. The one before is ours, half as large and attained (`docs/theory.md`): a solution of the dual
-problem leaves at most one node off its value function, where the Shapley-Folkman lemma alone allows two.
+The last is Theorem 1. The one before is ours, half as large and attained (`docs/theory.md`): a
+solution of the dual problem leaves at most one node off its value function, where the
+Shapley-Folkman lemma alone allows two.
 
-As printed, the problem has a constraint and a multiplier for every node. Nothing then couples the nodes, and the gap is
-sum_i alpha_i (p_i(K_i) - conv p_i(K_i)): for nodes alike it does not fall with their number. `Gap.printed` is its
-largest value over the K_i, sum_i alpha_i Delta_i.
+As printed, the problem has a constraint and a multiplier for every node. Nothing then couples the
+nodes, and the gap is sum_i alpha_i (p_i(K_i) - conv p_i(K_i)): for nodes alike it does not fall
+with their number. `Gap.printed` is its largest value over the K_i, sum_i alpha_i Delta_i.
 
-On a common grid of the spent budgets alpha_i k_i the statements above hold exactly, not only in the limit: the corners
-of all envelopes, and so the budget of the one node left over, lie on the grid.
+On a common grid of the spent budgets alpha_i k_i the statements above hold exactly, not only in the
+limit: the corners of all envelopes, and so the budget of the one node left over, lie on the grid.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from folkman.checks import require
+from folkman.record.json_file import Json
 from folkman.theory.families import FAMILIES, Family
 from folkman.theory.value import Floats, Loss, Value, envelope, frozen, hull, value_function
 
@@ -48,7 +52,9 @@ class Gap(NamedTuple):
         float  # the largest Delta_i of Theorem 1 itself, not a number above one dimension
     )
     printed: float  # the gap with one multiplier a node, for the worst K_i
-    error: float  # how far the gap may be from that of the true p_i, on the grid; not a number where not certified
+    # how far the gap may be from that of the true p_i, on the grid; not a number where not
+    # certified
+    error: float
     how: str
 
     @property
@@ -68,16 +74,22 @@ class Gap(NamedTuple):
 
     @property
     def printed_normalised(self) -> float:
-        """Return the printed form's gap over the printed Delta_worst (ours where that is not known)."""
+        """Return the printed form's gap over the printed Delta_worst.
+
+        Over ours where that is not known.
+        """
         scale = self.divergence_printed if np.isfinite(self.divergence_printed) else self.worst
         return self.printed / scale if scale > 0 else 0.0
 
     def _breaks(self, bound: float) -> bool | None:
-        """Tell whether the printed form breaks the printed bound; None where the printed Delta_i is not known."""
+        """Return whether the printed form breaks the printed bound.
+
+        None where the printed Delta_i is not known.
+        """
         known = np.isfinite(self.divergence_printed)
         return bool(self.printed_normalised > bound * (1 + 1e-9)) if known else None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Json:
         """Return the line of a table."""
         largest = float(np.max(self.shares))
         return {
@@ -99,7 +111,8 @@ class Gap(NamedTuple):
 def measure_gap(values: Sequence[Value], shares: Sequence[float] | Floats) -> Gap:
     """Return the gap of nodes with the given value functions and shares alpha_i.
 
-    The values must be sampled so that all alpha_i * step_i agree: what a node spends then lies on one common grid.
+    The values must be sampled so that all alpha_i * step_i agree: what a node spends then lies on
+    one common grid.
 
     >>> wall = Value(1.0, np.array([1.0, 0.0]), 0.0, "by hand")
     >>> measure_gap([wall, wall], [0.5, 0.5]).gap
@@ -116,7 +129,8 @@ def measure_gap(values: Sequence[Value], shares: Sequence[float] | Floats) -> Ga
     even = bool(np.allclose(steps, steps[0], rtol=1e-9))
     require(
         even,
-        f"alpha_i times the budget step must be the same for all nodes, got {list(steps)}; sample p_i again",
+        f"alpha_i times the budget step must be the same for all nodes, got {list(steps)}; "
+        "sample p_i again",
     )
     costs = [a * value.high for a, value in zip(alpha, values, strict=True)]
     convex = [envelope(cost) for cost in costs]
@@ -159,7 +173,10 @@ def dual_by_envelopes(costs: Sequence[Floats]) -> Floats:
 
 
 def dual_by_multiplier(costs: Sequence[Floats], spent: int, multipliers: Floats) -> float:
-    """Return max over the given multipliers of sum_i inf_m cost_i[m] + lambda (m - spent): [1, eq. (4)] itself."""
+    """Return [1, eq. (4)] itself, at the given multipliers.
+
+    The max over them of sum_i inf_m cost_i[m] + lambda (m - spent).
+    """
     values = [
         sum(float(np.min(cost + slope * np.arange(len(cost)))) for cost in costs) - slope * spent
         for slope in multipliers
@@ -170,8 +187,9 @@ def dual_by_multiplier(costs: Sequence[Floats], spent: int, multipliers: Floats)
 def survey(model: str, nodes: Sequence[int], reach: str = "same", seed: int = 0) -> list[Gap]:
     """Return the gaps of a family of losses for several numbers of nodes with equal shares.
 
-    With reach "same" a node moves its model over the same region however many nodes there are (W_i grows as 1/alpha_i);
-    with "shrinking" W_i is fixed as in [1, eq. (3)], and a node reaches a share alpha_i of that region.
+    With reach "same" a node moves its model over the same region however many nodes there are (W_i
+    grows as 1/alpha_i); with "shrinking" W_i is fixed as in [1, eq. (3)], and a node reaches a
+    share alpha_i of that region.
     """
     require(model in FAMILIES, f"there is no model '{model}'; known: {', '.join(FAMILIES)}")
     require(reach in ("same", "shrinking"), f"reach is 'same' or 'shrinking', got {reach!r}")

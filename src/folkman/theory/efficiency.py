@@ -1,13 +1,15 @@
 """Learning efficiency, rounds and bits: Table I's formulas against what runs measured.
 
-    method          kappa, printed     kappa, corrected     rounds over N slots, corrected     bits, corrected
-    fedavg          1/(Gamma+1)        E/(E+Gamma)          N/(E+Gamma)                        rounds (I+1) S
-    adafl           1/2                tau/(tau+Gamma)      N/(tau+Gamma)                      not predicted
-    async_sharing   Gamma/(Gamma+1)    1                    N/Gamma                            rounds I S
+                    kappa,            kappa,            rounds over N slots,   bits,
+    method          printed           corrected         corrected              corrected
+    fedavg          1/(Gamma+1)       E/(E+Gamma)       N/(E+Gamma)            rounds (I+1) S
+    adafl           1/2               tau/(tau+Gamma)   N/(tau+Gamma)          not predicted
+    async_sharing   Gamma/(Gamma+1)   1                 N/Gamma                rounds I S
 
-kappa is the share of slots spent computing. Table I counts rounds over J iterations: O(J), O(J/Gamma), O(J/Gamma).
-Algorithm 1 computes while it transmits, so that kappa is 1 and not Gamma/(Gamma+1), unless aggregation itself takes a
-slot in every Gamma+1. S = b d bits is a message; AdaFL also uploads a gradient and its tau adapts.
+kappa is the share of slots spent computing. Table I counts rounds over J iterations: O(J),
+O(J/Gamma), O(J/Gamma). Algorithm 1 computes while it transmits, so that kappa is 1 and not
+Gamma/(Gamma+1), unless aggregation itself takes a slot in every Gamma+1. S = b d bits is a message;
+AdaFL also uploads a gradient and its tau adapts.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024. Table I.
@@ -42,7 +44,10 @@ class Efficiency(NamedTuple):
 
 
 def compare_efficiency(run: Run, setting: Setting) -> list[Efficiency]:
-    """Return kappa, rounds and bits of a run beside the formulas; methods that Table I does not list give nothing."""
+    """Return kappa, rounds and bits of a run beside the formulas.
+
+    Methods that Table I does not list give nothing.
+    """
     require(setting.gamma >= 1, f"the formulas need Gamma of at least 1, got {setting.gamma}")
     if run.algorithm not in ("fedavg", "adafl", "async_sharing"):
         return []

@@ -1,11 +1,11 @@
-"""Losses of one node for which duality gaps are measured: known answers, and small models of learning.
+"""Losses of one node for which duality gaps are measured: known answers, and small models.
 
-quadratic      a/2 (w - c)^2                                          convex: no gap
-double_well    (1 - (w/b)^2)^2 + t w                                  two wells, tilted
-robust         mean_n e_n^2 / (s^2 + e_n^2), e_n = w x_n - y_n        robust regression with outliers
-network        mean_n (a tanh(b x_n) - y_n)^2 / 2                     one hidden unit, w = (a, b)
-wide_network   the same with three hidden units                       six parameters: not certified
-worst          1, then a steep fall to 0 at |w| = 1                   attains the sharp bound
+quadratic      a/2 (w - c)^2                                      convex: no gap
+double_well    (1 - (w/b)^2)^2 + t w                              two wells, tilted
+robust         mean_n e_n^2 / (s^2 + e_n^2), e_n = w x_n - y_n    robust regression with outliers
+network        mean_n (a tanh(b x_n) - y_n)^2 / 2                 one hidden unit, w = (a, b)
+wide_network   the same with three hidden units                   six parameters: not certified
+worst          1, then a steep fall to 0 at |w| = 1               attains the sharp bound
 """
 
 from collections.abc import Callable
@@ -46,7 +46,10 @@ def double_well(rng: np.random.Generator) -> Loss:
 
 
 def robust(rng: np.random.Generator) -> Loss:
-    """Draw robust regression: a line with one sample in three on another line; |(e^2/(s^2+e^2))''| <= 2/s^2."""
+    """Draw robust regression: a line with one sample in three on another line.
+
+    |(e^2/(s^2+e^2))''| <= 2/s^2.
+    """
     x = rng.uniform(0.5, 1.5, 12) * rng.choice([-1.0, 1.0], 12)
     y = np.where(np.arange(12) % 3 == 0, -0.6, 1.2) * x + 0.05 * rng.standard_normal(12)
     width = 0.3
@@ -59,7 +62,10 @@ def robust(rng: np.random.Generator) -> Loss:
 
 
 def network(rng: np.random.Generator) -> Loss:
-    """Draw a one-unit network; its Hessian is bounded by its largest absolute row sum, entry by entry."""
+    """Draw a one-unit network.
+
+    Its Hessian is bounded by its largest absolute row sum, entry by entry.
+    """
     x, radius = rng.uniform(-2.0, 2.0, 8), 2.5
     y = 1.1 * np.tanh(1.2 * x) + 0.1 * rng.standard_normal(8)
 
@@ -86,7 +92,8 @@ def wide_network(rng: np.random.Generator) -> Loss:
 
     def value(w: Floats) -> Floats:
         hidden = jnp.tanh(w[None, 3:] * x[:, None])
-        return 0.5 * jnp.mean((jnp.sum(hidden * w[None, :3], axis=1) - y) ** 2)  # pyright: ignore[reportReturnType]
+        errors = jnp.sum(hidden * w[None, :3], axis=1) - y
+        return 0.5 * jnp.mean(errors**2)  # pyright: ignore[reportReturnType]
 
     return Loss("wide_network", 6, 6.0, value)
 

@@ -1,22 +1,24 @@
 """Theorem 2, its corollaries and its assumptions as printed, evaluated on a run, with a verdict.
 
-    F(w(t+1)) <= F(w(0)) - eta u(eta) sum_{tau <= t} ||g(tau)||^2 =: U(Gamma)                        [1, eq. (19)]
+    F(w(t+1)) <= F(w(0)) - eta u(eta) sum_{tau <= t} ||g(tau)||^2 =: U(Gamma)          [1, eq. (19)]
     u(eta) = I/L_3 - delta (I-1)/L_2 - (I (3+eta) - 1) L_1 / 2 - (3I-1) eta^2 L_1 Gamma^2 / 2
 
-with g = (s_1, ..., s_I). The proof writes w(t+1) = w(t) + eta sum_i s_i, so s_i here is what node i adds to the
-aggregate, -alpha_i c_i grad F_i(v_i); without projection L_2 = min_i c_i and L_3 = max_i c_i.
+with g = (s_1, ..., s_I). The proof writes w(t+1) = w(t) + eta sum_i s_i, so s_i here is what node i
+adds to the aggregate, -alpha_i c_i grad F_i(v_i); without projection L_2 = min_i c_i and
+L_3 = max_i c_i.
 
-u has terms in L_1 that eta does not multiply. They come from ab <= (a^2 + b^2)/2 used without a weight, and have the
-wrong units: multiplying every loss by a constant, which changes nothing but the unit of eta, changes the sign of u.
-For plain descent (L_2 = L_3 = 1) and delta = 0, u > 0 needs L_1 < 2I/(3I-1), about 2/3, however small eta is. Where
-u <= 0 the theorem says only that F may rise: it supports nothing, and the verdict says "vacuous".
+u has terms in L_1 that eta does not multiply. They come from ab <= (a^2 + b^2)/2 used without a
+weight, and have the wrong units: multiplying every loss by a constant, which changes nothing but
+the unit of eta, changes the sign of u. For plain descent (L_2 = L_3 = 1) and delta = 0, u > 0 needs
+L_1 < 2I/(3I-1), about 2/3, however small eta is. Where u <= 0 the theorem says only that F may
+rise: it supports nothing, and the verdict says "vacuous".
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
 """
 
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.problem.learnable import Learnable, analysable
+from folkman.record.json_file import Json
 from folkman.theory.trajectory import Trajectory, full_gradients
 
 __all__ = ["Check", "Constants", "assumptions", "constants_of", "corollary_2", "theorem_2", "u"]
@@ -74,7 +77,7 @@ def u(c: Constants, step: float | None = None) -> float:
     return alike - (i * (3 + eta) - 1) * c.l1 / 2 - (3 * i - 1) * eta**2 * c.l1 * c.gamma**2 / 2
 
 
-def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
+def theorem_2(path: Trajectory, c: Constants) -> Json:
     """Return u, U(Gamma) over the run and the verdict."""
     pushed = path.shares * path.scales * path.local  # ||s_i||
     curve = path.loss[0] - c.step * u(c) * np.cumsum(np.sum(pushed**2, axis=1))
@@ -82,8 +85,10 @@ def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
     literal = u(c._replace(l2=1.0, l3=1.0))
     if here > 0 >= literal:
         verdict = (
-            f"vacuous here because with the printed s_i = (w_i(t+1) - w_i(t)) / eta, L_2 = L_3 = 1 and u(eta) = "
-            f"{literal:.3g} <= 0; with s_i as the proof uses it u = {here:.3g}, but (B.4) then lacks a factor I"
+            "vacuous here because with the printed s_i = (w_i(t+1) - w_i(t)) / eta, L_2 = L_3 = 1 "
+            "and u(eta) = "
+            f"{literal:.3g} <= 0; with s_i as the proof uses it u = {here:.3g}, but (B.4) then "
+            "lacks a factor I"
         )
     elif here > 0:
         below = bool(np.all(path.loss[1:] <= curve * (1 + 1e-6) + 1e-12))
@@ -95,7 +100,10 @@ def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
             if at_best <= 0
             else f"a smaller step would have u > 0: u(0) = {at_best:.3g}"
         )
-        verdict = f"vacuous here because u(eta) = {here:.3g} <= 0, so that U lies above F(w(0)) and rises; {remedy}"
+        verdict = (
+            f"vacuous here because u(eta) = {here:.3g} <= 0, so that U lies above F(w(0)) and "
+            f"rises; {remedy}"
+        )
     return {
         "u": here,
         "u_at_zero": at_best,
@@ -106,7 +114,7 @@ def theorem_2(path: Trajectory, c: Constants) -> dict[str, Any]:
     }
 
 
-def corollary_2(c: Constants) -> dict[str, Any]:
+def corollary_2(c: Constants) -> Json:
     """Return Corollary 2's interval of steps and the verdict [1, eq. (22)]."""
     low, room = c.delta, 2.0 / (c.l1 * c.l3) - (3 * c.nodes - 1) / c.nodes if c.l1 > 0 else inf
     high = min(room, float(np.sqrt(c.delta)))
@@ -119,9 +127,15 @@ def corollary_2(c: Constants) -> dict[str, Any]:
         verdict = f"vacuous here because no step lies in the interval: {cause}"
     else:
         inside, here = low < c.step <= high, u(c)
-        verdict = f"steps in ({low:.3g}, {high:.3g}]; eta = {c.step:.3g} is {'in' if inside else 'not in'} it"
+        verdict = (
+            f"steps in ({low:.3g}, {high:.3g}]; "
+            f"eta = {c.step:.3g} is {'in' if inside else 'not in'} it"
+        )
         if here <= 0:
-            verdict = f"vacuous here because the terms that it drops make u(eta) = {here:.3g} <= 0; {verdict}"
+            verdict = (
+                f"vacuous here because the terms that it drops make u(eta) = {here:.3g} <= 0; "
+                f"{verdict}"
+            )
     vacuous = high <= low or u(c) <= 0  # its O(.) read as 1, which is the kindest reading
     return {"low": low, "high": high, "vacuous": vacuous, "verdict": verdict}
 
@@ -160,7 +174,8 @@ def _losses(path: Trajectory, c: Constants) -> list[Check]:
         Check(
             "Assumption 2(b)",
             None if steepest <= c.l1 * 1.001 else False,
-            f"not refuted: largest secant of grad F_i {steepest:.3g}; L_1 {c.l1:.3g} is measured from below",
+            f"not refuted: largest secant of grad F_i {steepest:.3g}; "
+            f"L_1 {c.l1:.3g} is measured from below",
         ),
         Check("Assumption 2(c)", True, "without projection s_i = -c_i nabla_i F_i"),
         Check("Assumption 2(d)", True, f"L_2 = {c.l2:.3g}, L_3 = {c.l3:.3g}"),
@@ -169,7 +184,7 @@ def _losses(path: Trajectory, c: Constants) -> list[Check]:
 
 
 def _lemma_2(problem: Learnable, path: Trajectory, c: Constants) -> list[Check]:
-    """Check eq. (15) against the gradient of the whole loss at the last model, and eq. (16) along the way."""
+    """Check eq. (15) against the gradient of F at the last model, and eq. (16) along the way."""
     problem = analysable(problem, "the gradient of the whole loss", differentiable=True)
     w = jnp.asarray(path.last)
     each = full_gradients(problem, jnp.broadcast_to(w, (problem.num_nodes, problem.dim)))[1]
@@ -195,7 +210,10 @@ def _lemma_2(problem: Learnable, path: Trajectory, c: Constants) -> list[Check]:
 
 
 def _corollary_1(path: Trajectory) -> list[Check]:
-    """Check whether updates and disagreement die out: the last tenth of the run against the middle one."""
+    """Check whether updates and disagreement die out.
+
+    The last tenth of the run against the middle one.
+    """
     moves, apart = _tail(path.local.max(axis=1)), _tail(path.apart.max(axis=1))
     drift = (
         _tail(np.abs(np.diff(path.norm, axis=0)).max(axis=1)) if len(path.norm) > 1 else (0.0, 0.0)
@@ -204,8 +222,8 @@ def _corollary_1(path: Trajectory) -> list[Check]:
         Check(
             "Corollary 1, s_i -> 0",
             _dies_out(moves),
-            f"largest ||grad F_i(v_i)||: {moves[0]:.3g} in the middle of the run, {moves[1]:.3g} at its end; "
-            f"||w_i|| then changes by {drift[1]:.3g} a slot",
+            f"largest ||grad F_i(v_i)||: {moves[0]:.3g} in the middle of the run, {moves[1]:.3g} "
+            f"at its end; ||w_i|| then changes by {drift[1]:.3g} a slot",
         ),
         Check(
             "Corollary 1, eq. (21)",
@@ -223,7 +241,10 @@ def _tail(x: NDArray) -> tuple[float, float]:
 
 
 def _dies_out(tail: tuple[float, float]) -> bool | None:
-    """Tell whether a quantity at least halves over the second half of a run or levels off; None in between."""
+    """Return whether a quantity at least halves over the second half of a run or levels off.
+
+    None in between.
+    """
     if tail[1] <= 0.5 * tail[0] or tail[1] < 1e-9:
         return True
     return False if tail[1] > 0.9 * tail[0] else None

@@ -1,13 +1,14 @@
 """How fast gradients change: L_1 of Assumption 2(b), measured, and bounded where the model allows.
 
-    curvatures   the largest |eigenvalue| of the Hessian of each F_i at a point, by power iteration on Hessian-vector
-                 products: never above L_1
-    ceiling      an upper bound of L_1 everywhere, for models with one dense layer and for quadratics:
-                 c lambda_max(X_i^T X_i / n_i) + l2, c = 1 (square, squared hinge), 1/4 (logistic), 1/2 (cross-entropy)
+    curvatures   the largest |eigenvalue| of the Hessian of each F_i at a point, by power iteration
+                 on Hessian-vector products: never above L_1
+    ceiling      an upper bound of L_1 everywhere, for models with one dense layer and for
+                 quadratics: c lambda_max(X_i^T X_i / n_i) + l2, c = 1 (square, squared hinge), 1/4
+                 (logistic), 1/2 (cross-entropy)
 
-Between the two lies L_1. A bound that uses a measured L is a proof where the two agree (quadratics, least squares),
-one that uses the ceiling is one always; elsewhere it is an estimate. Networks with ReLU have no L_1: their gradient
-jumps where a unit turns on.
+Between the two lies L_1. A bound that uses a measured L is a proof where the two agree (quadratics,
+least squares), one that uses the ceiling is one always; elsewhere it is an estimate. Networks with
+ReLU have no L_1: their gradient jumps where a unit turns on.
 """
 
 import jax
@@ -30,7 +31,10 @@ ROUNDS = 60
 
 
 def curvatures(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
-    """Return the largest |eigenvalue| of the Hessian of every F_i at w (d,), from below, shape (node,)."""
+    """Return the largest |eigenvalue| of the Hessian of every F_i at w (d,), shape (node,).
+
+    It is approached from below.
+    """
     point = jnp.broadcast_to(
         jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim)
     )
@@ -39,7 +43,10 @@ def curvatures(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> 
 
 
 def whole_curvature(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> float:
-    """Return the largest |eigenvalue| of the Hessian of F = sum_i alpha_i F_i at w (d,), from below."""
+    """Return the largest |eigenvalue| of the Hessian of F = sum_i alpha_i F_i at w (d,).
+
+    It is approached from below.
+    """
     point = jnp.broadcast_to(
         jnp.asarray(w, problem.initial.dtype), (problem.num_nodes, problem.dim)
     )
@@ -91,7 +98,10 @@ def _round(problem: Analysable, point: Array, u: Array, whole: bool) -> tuple[Ar
 
 
 def ceiling(problem: Learnable) -> NDArray[np.float64]:
-    """Return an upper bound of the L_1 of every F_i (node,); infinite where the model has no simple one."""
+    """Return an upper bound of the L_1 of every F_i (node,).
+
+    Infinite where the model has no simple one.
+    """
     counts = np.asarray(problem.count)
     if not isinstance(problem, Problem):
         return np.full(len(counts), np.inf)

@@ -4,13 +4,13 @@ Nodes alike with F_i(w) = L/2 w^2 follow, with e = eta_b L,
 
     w_j(t+1) = w_j(t) - e / (sum alpha c) c_j sum_k alpha_k w_k(tau_jk(t))
 
-`limit` is the largest e for which this dies out under the ages of a timeline: found by running it for many e at
-once and bisecting. For a constant age D it is the root of z^(D+1) = z^D (1 - e/I) - e (1 - 1/I) on the unit circle, for
-no delay it is 2. It is exact for nodes alike, and a rule of thumb for others: nodes that differ in curvature are not
-covered.
+`limit` is the largest e for which this dies out under the ages of a timeline: found by running it
+for many e at once and bisecting. For a constant age D it is the root of z^(D+1) = z^D (1 - e/I) - e
+(1 - 1/I) on the unit circle, for no delay it is 2. It is exact for nodes alike, and a rule of thumb
+for others: nodes that differ in curvature are not covered.
 
-`proved` is the step up to which Theorem C of docs/theory.md bounds the gradients whatever the losses: eta L <= 1 and
-3 (eta L A_2)^2 <= 1/4.
+`proved` is the step up to which Theorem C of docs/theory.md bounds the gradients whatever the
+losses: eta L <= 1 and 3 (eta L A_2)^2 <= 1/4.
 """
 
 from collections.abc import Sequence
@@ -91,7 +91,10 @@ def limit(
 
 
 def _growth(ages: NDArray, alpha: NDArray, own: NDArray, e: NDArray) -> NDArray[np.float64]:
-    """Return the mean growth a slot of log ||state|| for each e, over the second half of at least 1200 slots."""
+    """Return the mean growth per slot of log ||state|| for each e.
+
+    Over the second half of at least 1200 slots.
+    """
     slots, nodes = ages.shape[:2]
     window = int(ages.max()) + 1
     rng = np.random.default_rng(0)
@@ -115,7 +118,9 @@ def _growth(ages: NDArray, alpha: NDArray, own: NDArray, e: NDArray) -> NDArray[
 
 
 def _growth_of_mean(mix: NDArray, e: NDArray) -> NDArray[np.float64]:
-    """Return the same for w(t+1) = w(t) - e sum_a mix[t, a] w(t-a): all nodes are taken to have moved as their mean.
+    """Return the same for w(t+1) = w(t) - e sum_a mix[t, a] w(t-a).
+
+    All nodes are taken to have moved as their mean.
 
     Exact for a constant age; for others within a tenth, and affordable when nodes are many.
     """
@@ -134,7 +139,10 @@ def _growth_of_mean(mix: NDArray, e: NDArray) -> NDArray[np.float64]:
 def advise(
     problem: Learnable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40
 ) -> Advice:
-    """Propose a step from the curvature at w(0) and along a short probe, and from the ages of a timeline."""
+    """Propose a step from the curvature and from the ages of a timeline.
+
+    The curvature is that at w(0) and along a short probe.
+    """
     shares = np.asarray(problem.share, float)
     edge = limit(held, shares, scaling)
     scale = float(shares @ step_weights(shares, 1.0, scaling)[0])
@@ -167,11 +175,14 @@ def stability_warning(
     scaling: str = "theorem",
     rounds: int = 20,
 ) -> str | None:
-    """Return a warning if Algorithm 1's step is beyond the stability limit at its start, None otherwise.
+    """Return a warning if Algorithm 1's step is beyond the stability limit at its start.
 
-    `ages` are the stamps of a timeline (slot, rx, tx), or one age assumed of all copies. No warning is returned for a
-    problem whose curvature would take long to measure or cannot be measured, and for one with mini-batches. The
-    curvature is measured from below at w(0): a warning is justified there, silence proves nothing.
+    None otherwise.
+
+    `ages` are the stamps of a timeline (slot, rx, tx), or one age assumed of all copies. No warning
+    is returned for a problem whose curvature would take long to measure or cannot be measured, and
+    for one with mini-batches. The curvature is measured from below at w(0): a warning is justified
+    there, silence proves nothing.
     """
     if (
         not isinstance(problem, Analysable)
@@ -200,7 +211,9 @@ def stability_warning(
         return None
     largest = edge * step / (step_b * curved)
     return (
-        f"the step {step:g} is beyond the stability limit: eta L = {step_b * curved:.3g} at the first model, where "
-        f"copies up to {int(ages_of(held).max())} slots old allow {edge:.3g}; expect the loss to grow or swing, or use "
+        f"the step {step:g} is beyond the stability limit: "
+        f"eta L = {step_b * curved:.3g} at the first model, where "
+        f"copies up to {int(ages_of(held).max())} slots old allow {edge:.3g}; "
+        "expect the loss to grow or swing, or use "
         f"a step below {largest:.2g} (folkman theory step CONFIG)"
     )

@@ -1,14 +1,15 @@
-"""Algorithm 1 run again along a timeline, with everything that the theory asks about reduced slot by slot.
+"""Algorithm 1 run again along a timeline, with what the theory asks about reduced slot by slot.
 
-    v_i(t)   = sum_j alpha_j w_j(tau_ij(t))                                                            [1, eq. (9)]
-    w_i(t+1) = w_i(t) - eta c_i grad F_i(v_i(t))                                                      [1, eq. (10)]
+    v_i(t)   = sum_j alpha_j w_j(tau_ij(t))                                             [1, eq. (9)]
+    w_i(t+1) = w_i(t) - eta c_i grad F_i(v_i(t))                                       [1, eq. (10)]
 
 The aggregate w = sum_i alpha_i w_i then moves by -eta sum_i alpha_i c_i grad F_i(v_i). With
 
     beta_i = alpha_i c_i / sum_j alpha_j c_j,     eta_b = eta sum_j alpha_j c_j
 
-this is w(t+1) = w(t) - eta_b sum_i beta_i grad F_i(v_i(t)) for every scaling: all of the theory holds for
-F_b = sum_i beta_i F_i and the step eta_b. F_b is F where the shares are equal or the scaling is not "local".
+this is w(t+1) = w(t) - eta_b sum_i beta_i grad F_i(v_i(t)) for every scaling: all of the theory
+holds for F_b = sum_i beta_i F_i and the step eta_b. F_b is F where the shares are equal or the
+scaling is not "local".
 
 Only w_j of the last max-age slots are kept, so that a long run of a large model fits in memory.
 
@@ -17,7 +18,7 @@ Only w_j of the last max-age slots are kept, so that a long run of a large model
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,10 @@ METHOD = "async_sharing"
 """The builder of Algorithm 1: the theory is about its runs."""
 
 Floats = NDArray[np.float64]
+Moving: TypeAlias = tuple[Array, Array, Array, tuple[Array, Array]]
+"""The slot, the last w_j(s), all w_i, and w with its slope one slot before."""
+Fixed: TypeAlias = tuple[Array, Array, Array]
+"""Each node's step, beta, and what its gradient is weighted by."""
 
 
 class Trajectory(NamedTuple):
@@ -77,7 +82,10 @@ def step_weights(shares: NDArray, step: float, scaling: str) -> tuple[Floats, Fl
 
 
 def ages_of(held: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return t - tau_ij(t) (slot, rx, tx) from the stamps of a timeline; a node's own copy is fresh."""
+    """Return t - tau_ij(t) (slot, rx, tx) from the stamps of a timeline.
+
+    A node's own copy is fresh.
+    """
     slots, nodes, _ = held.shape
     ages = np.arange(slots)[:, None, None] - np.asarray(held, np.int64)
     ages[:, np.arange(nodes), np.arange(nodes)] = 0
@@ -95,7 +103,7 @@ def full_gradients(problem: Analysable, points: Array) -> tuple[Array, Array]:
 def follow(
     problem: Learnable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5
 ) -> Trajectory:
-    """Run Algorithm 1 along a timeline's stamps `held` (slot, rx, tx) and return what the theory asks about.
+    """Run Algorithm 1 along the stamps `held` (slot, rx, tx); return what the theory asks about.
 
     `keep` models along the way are returned for measuring curvature.
     """
@@ -154,8 +162,8 @@ def follow(
 
 
 def _stretch(
-    problem: Analysable, fixed: Any, state: Any, stamps: Array
-) -> tuple[Any, dict[str, Any]]:
+    problem: Analysable, fixed: Fixed, state: Moving, stamps: Array
+) -> tuple[Moving, dict[str, Array]]:
     """Run some slots: as one program, or one by one where gradients are faster so."""
     if not problem.called_from_python:
         return _scan(problem, fixed, state, stamps)
@@ -167,11 +175,15 @@ def _stretch(
 
 
 @jax.jit
-def _scan(problem: Analysable, fixed: Any, state: Any, stamps: Array) -> tuple[Any, dict[str, Any]]:
+def _scan(
+    problem: Analysable, fixed: Fixed, state: Moving, stamps: Array
+) -> tuple[Moving, dict[str, Array]]:
     return lax.scan(partial(_slot, problem, fixed), state, stamps)
 
 
-def _slot(problem: Analysable, fixed: Any, state: Any, held: Array) -> tuple[Any, dict[str, Array]]:
+def _slot(
+    problem: Analysable, fixed: Fixed, state: Moving, held: Array
+) -> tuple[Moving, dict[str, Array]]:
     """Take one slot; `recent[s mod window]` are all w_j(s)."""
     slot, recent, params, (w_before, slope_before) = state
     own_steps, weights, pulls = fixed
@@ -217,7 +229,10 @@ def _ratio(rise: Array, run: Array, scale: Array) -> Array:
 
 
 def _unlike(s: Array) -> Array:
-    """Return max_ij ||s_i - s_j|| / min(||s_i||, ||s_j||), the least delta of Assumption 2(e) for this slot."""
+    """Return max_ij ||s_i - s_j|| / min(||s_i||, ||s_j||).
+
+    The least delta of Assumption 2(e) for this slot.
+    """
     square = jnp.sum(s * s, axis=1)
     apart_sq = square[:, None] + square[None] - 2.0 * jnp.dot(s, s.T, precision="highest")
     least = jnp.minimum(square[:, None], square[None])

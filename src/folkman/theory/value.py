@@ -1,16 +1,20 @@
 """Value functions: the least loss of one node for a given budget of its regulariser.
 
-    p(k) = inf { f(w) : r(w) <= k },   f(w) = F_i((1 - alpha_i) w_sh + alpha_i w),   r(w) = ||w||_1      [1, eq. (6)]
+    p(k) = inf { f(w) : r(w) <= k }                                               [1, eq. (6)]
+    f(w) = F_i((1 - alpha_i) w_sh + alpha_i w),   r(w) = ||w||_1
 
-Sharing is frozen: w_sh is a constant. How p is found depends on the dimension, and the answer says which:
+Sharing is frozen: w_sh is a constant. How p is found depends on the dimension, and the answer says
+which:
 
-    1, 2   exhaustive search on a grid whose cells fit the level sets of r exactly, with a certificate: in a cell of
-           side h (in two dimensions of the coordinates w_1 + w_2, w_1 - w_2, in which r is the larger absolute value)
+    1, 2   exhaustive search on a grid whose cells fit the level sets of r exactly, with a
+           certificate: in a cell of side h (in two dimensions of the coordinates w_1 + w_2 and
+           w_1 - w_2, in which r is the larger absolute value)
 
                f >= least corner - min( M h^2 / 8, G h / 2 )
 
-           where M bounds the top eigenvalue of the Hessian from above and G the gradient. The first holds because
-           f - M/2 ||w||^2 is concave, the second because no point is further than h/2 from a corner.
+           where M bounds the top eigenvalue of the Hessian from above and G the gradient. The first
+           holds because f - M/2 ||w||^2 is concave, the second because no point is further than h/2
+           from a corner.
     >= 3   projected gradient descent from many starts: an upper bound of p without a certificate
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
@@ -36,7 +40,10 @@ MOST_POINTS = 2**24
 
 
 class Loss(NamedTuple):
-    """One node's loss as a function of its own parameters, and what is known of it on ||w||_1 <= radius."""
+    """One node's loss as a function of its own parameters.
+
+    Also what is known of it on ||w||_1 <= radius.
+    """
 
     name: str
     dim: int
@@ -66,9 +73,12 @@ class Value(NamedTuple):
 
 
 def frozen(loss: Loss, share: float, shared: float = 0.0) -> Loss:
-    """Return the loss as eq. (3) has it: at (1 - alpha) w_sh + alpha w, over the same ||w||_1 <= radius.
+    """Return the loss as eq. (3) has it, over the same ||w||_1 <= radius.
 
-    The wider the network, the smaller alpha and the less of F_i a node can reach; the bounds M and G must hold there.
+    At (1 - alpha) w_sh + alpha w.
+
+    The wider the network, the smaller alpha and the less of F_i a node can reach; the bounds M and
+    G must hold there.
     """
     require(0 < share <= 1, f"a share lies in (0, 1], got {share}")
 
@@ -83,7 +93,8 @@ def value_function(
 ) -> Value:
     """Return p on `budgets` + 1 budgets 0 .. radius.
 
-    In one and two dimensions each budget step is cut into `refine` cells; above, descent begins at `starts` points.
+    In one and two dimensions each budget step is cut into `refine` cells; above, descent begins at
+    `starts` points.
     """
     require(
         budgets >= 1 and refine >= 1,
@@ -121,13 +132,19 @@ def _exhaustive(loss: Loss, budgets: int, refine: int) -> Value:
 
 
 def _printed_divergence(losses: Floats, least: Floats) -> float:
-    """Return sup_w p(r(w)) - conv f(w), Theorem 1's Delta_i with the relaxations [1, eq. (5), (6)]."""
+    """Return sup_w p(r(w)) - conv f(w), Theorem 1's Delta_i.
+
+    With the relaxations [1, eq. (5), (6)].
+    """
     reached = np.concatenate([least[:0:-1], least])  # p(|w|) along w
     return float(np.max(reached - envelope(losses)))
 
 
 def envelope(values: Floats) -> Floats:
-    """Return the convex envelope of samples at equal steps: the lower hull, by one pass from left to right."""
+    """Return the convex envelope of samples at equal steps.
+
+    The lower hull, by one pass from left to right.
+    """
     kept = hull(values)
     return np.interp(np.arange(len(values)), kept, values[kept])
 
@@ -148,7 +165,10 @@ def hull(values: Floats) -> NDArray[np.intp]:
 
 
 def _descents(loss: Loss, budgets: int, starts: int, seed: int) -> Value:
-    """Descend from many starts for each budget at once; larger budgets may keep what smaller ones found."""
+    """Descend from many starts for each budget at once.
+
+    Larger budgets may keep what smaller ones found.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -166,7 +186,10 @@ def _descents(loss: Loss, budgets: int, starts: int, seed: int) -> Value:
 
 
 def _descend(loss: Loss, w: "NDArray", k: "NDArray", rounds: int = 300) -> "NDArray":
-    """Return the least loss met on a descent within ||w||_1 <= k; a step that does not lower the loss is halved."""
+    """Return the least loss met on a descent within ||w||_1 <= k.
+
+    A step that does not lower the loss is halved.
+    """
     import jax
     import jax.numpy as jnp
     from jax import Array, lax

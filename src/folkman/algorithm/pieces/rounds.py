@@ -8,39 +8,40 @@ Counting gradients, and waiting for the others, is done here.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
-from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, State
 from folkman.algorithm.travel import Mixing, Rounds
 
 __all__ = ["Gradient", "Memory", "RoundState", "in_rounds"]
 
-Memory: TypeAlias = Any  # a NamedTuple of arrays: what the method remembers
+Memory: TypeAlias = State  # a NamedTuple of arrays: what the method remembers
 
 
 class RoundState(NamedTuple):
     """What a node remembers."""
 
     memory: Memory
-    taken: Array  # () gradients of this round
-    updates: Array  # () gradients in all
-    rounds: Array  # () rounds done
+    taken: Int[Array, ""]  # gradients of this round
+    updates: Int[Array, ""]  # gradients in all
+    rounds: Int[Array, ""]  # rounds done
 
 
 class Gradient(NamedTuple):
     """One gradient, and where in the round it was taken."""
 
-    value: Array  # (d,) grad F_i(v)
-    loss: Array  # () F_i(v)
+    value: Float[Array, " d"]  # grad F_i(v)
+    loss: Float[Array, ""]  # F_i(v)
     inbox: Inbox
     key: Array  # of the draws that go with it
-    taken: Array  # () gradients of this round before it
-    updates: Array  # () gradients before it in all
-    rounds: Array  # () rounds done
+    taken: Int[Array, ""]  # gradients of this round before it
+    updates: Int[Array, ""]  # gradients before it in all
+    rounds: Int[Array, ""]  # rounds done
 
 
 def in_rounds(

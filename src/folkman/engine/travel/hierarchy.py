@@ -1,7 +1,7 @@
 """In cells: nodes around stations, stations around a root."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,12 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Medium, Traffic, View, in_bits, server_bits
+from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, server_bits
 from folkman.engine.travel.star import answers, uploads
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 from folkman.radio.delay import constant
-from folkman.radio.delivery import Network, NetworkState, StarNetwork, as_value
+from folkman.radio.delivery import Network, NetworkState, StarNetwork, Transfer, as_value
 from folkman.radio.replay import StarReplay
 from folkman.radio.trace import KINDS, StarTimeline
 
@@ -144,7 +144,7 @@ class HierarchyMedium(Medium):
             root_owed=jnp.zeros(cells, bool),
         )
 
-    def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+    def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the station's message as everyone's only neighbour's."""
         del problem
         return answers(held.down, held.heard, slot - held.held), 0
@@ -157,7 +157,7 @@ class HierarchyMedium(Medium):
         states: State,
         slot: Array,
         key: Array,
-    ) -> tuple[HierarchyHeld, Traffic, Any]:
+    ) -> tuple[HierarchyHeld, Traffic, Events]:
         """Upload, let the stations act, let the root act, answer."""
         star, nodes = self.network.star(), problem.num_nodes
         messages, offers, _, bits, present = self.offered(problem, faults, states, slot, key)
@@ -215,7 +215,7 @@ class HierarchyMedium(Medium):
 
     def _let_root_act(
         self, held: HierarchyHeld, problem: Learnable, key: Array
-    ) -> tuple[HierarchyHeld, Any, Any]:
+    ) -> tuple[HierarchyHeld, Transfer, Transfer]:
         """Carry what stations ask to the root, let it act, and carry its answers back."""
         way, backhaul = self.travel, self._backhaul()
         _, asked_bits, told_bits = in_bits(self.prices(problem)[1])
@@ -246,7 +246,7 @@ class HierarchyMedium(Medium):
         return moved, asked, told
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the bits of an upload; of a station's answer, what it asks, and the root's answer."""
+        """Return the bits of an upload, of a station's question and answer, and of the root's."""
         way, bits = self.travel, self.network.bits_per_parameter
         up, _ = super().prices(problem)
         station = server_bits(way.station, problem, problem.num_nodes, bits)[0]
@@ -271,7 +271,9 @@ class HierarchyMedium(Medium):
         """Return the root's aggregations."""
         return self.travel.root.rounds(held.root)
 
-    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> HierarchyTimeline:
+    def timeline(
+        self, stamps: NDArray[np.int32], finished: NDArray[np.bool_], events: Events
+    ) -> HierarchyTimeline:
         """Return the transfers of both levels."""
         del stamps
         upload, download, asked, told = events

@@ -6,12 +6,14 @@ carry messages. Its state is a pytree of arrays.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
@@ -22,29 +24,42 @@ from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 from folkman.radio.trace import Timeline
 
-__all__ = ["Held", "Medium", "Offered", "Traffic", "Way", "count", "first_states", "server_bits"]
+__all__ = [
+    "Axes",
+    "Events",
+    "Held",
+    "Medium",
+    "Offered",
+    "Traffic",
+    "Way",
+    "count",
+    "first_states",
+    "server_bits",
+]
 
 Way = TypeVar("Way", bound=Travel)
-Held: TypeAlias = Any  # a medium's state: a NamedTuple of arrays
+Held: TypeAlias = State  # a medium's state: a NamedTuple of arrays
+Events: TypeAlias = State  # a slot's row of a timeline: NamedTuples of arrays
+Axes: TypeAlias = Inbox | int  # those that an inbox has for `jax.vmap`
 
 
 class Traffic(NamedTuple):
     """What was put on the air in one slot, counted in messages of each form."""
 
-    sent: Array  # (form,) by nodes
-    sent_copies: Array  # (form,) the same, each receiver counted
-    served: Array  # (form,) by servers
-    served_copies: Array  # (form,)
+    sent: Int[Array, " form"]  # by nodes
+    sent_copies: Int[Array, " form"]  # the same, each receiver counted
+    served: Int[Array, " form"]  # by servers
+    served_copies: Int[Array, " form"]
 
 
 class Offered(NamedTuple):
     """What the nodes would put on the air at the end of a slot."""
 
-    messages: Array  # (node, message), lies included
-    offers: Array  # (node,) bool
-    form: Array  # (node,)
-    bits: Array  # (node,) of a message
-    present: Array  # (node,) bool
+    messages: Float[Array, "node message"]  # lies included
+    offers: Bool[Array, " node"]
+    form: Int[Array, " node"]
+    bits: Float[Array, " node"]  # of a message
+    present: Bool[Array, " node"]
 
 
 class View(NamedTuple):
@@ -75,7 +90,7 @@ class Medium(ABC, Generic[Way]):
         """Return the state before slot 0."""
 
     @abstractmethod
-    def inboxes(self, held: Held, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+    def inboxes(self, held: Held, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over."""
 
     @abstractmethod
@@ -87,7 +102,7 @@ class Medium(ABC, Generic[Way]):
         states: State,
         slot: Array,
         key: Array,
-    ) -> tuple[Held, Traffic, Any]:
+    ) -> tuple[Held, Traffic, Events]:
         """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
 
     @abstractmethod
@@ -95,7 +110,9 @@ class Medium(ABC, Generic[Way]):
         """Return what the network has measured so far."""
 
     @abstractmethod
-    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> Timeline:
+    def timeline(
+        self, stamps: NDArray[np.int32], finished: NDArray[np.bool_], events: Events
+    ) -> Timeline:
         """Join what `stamps` and `exchange` left, stacked over slots."""
 
     @abstractmethod
@@ -155,7 +172,7 @@ class Medium(ABC, Generic[Way]):
         return Offered(messages, offers, form, bits, present)
 
 
-def first_states(problem: Learnable, algorithm: Algorithm, seed: Any) -> State:
+def first_states(problem: Learnable, algorithm: Algorithm, seed: ArrayLike) -> State:
     """Return all nodes' first states: the common first model, and each node's own draws."""
     nodes = problem.num_nodes
     keys = node_keys(make_key(seed, Stream.START), problem.node, jnp.zeros(nodes, jnp.int32))

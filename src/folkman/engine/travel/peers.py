@@ -1,6 +1,6 @@
 """Between peers on their own beat: each node holds of each neighbour the freshest that arrived."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from folkman.algorithm.travel import Broadcast, Mixing
 from folkman.engine import snapshots
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Medium, Traffic, View, count
+from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import NetworkState
 from folkman.radio.network import RadioState
@@ -85,7 +85,9 @@ class SnapshotMedium(Medium):
             )
         return held._replace(snapshots=snapshots.widen(store, min(2 * rows, most)))
 
-    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> PeerTimeline:
+    def timeline(
+        self, stamps: NDArray[np.int32], finished: NDArray[np.bool_], events: Events
+    ) -> PeerTimeline:
         """Return who held what when."""
         return PeerTimeline(stamps, events.sends, finished)
 
@@ -122,7 +124,7 @@ class PeerMedium(SnapshotMedium):
         none = jnp.zeros((nodes, nodes), jnp.int32)
         return PeerState(peers.init(nodes, key), store, none, mixed)
 
-    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds, with its sums where they are kept."""
         return snapshots.inboxes(held.snapshots, self.weights(held, problem), slot, held.mixed)
 
@@ -134,7 +136,7 @@ class PeerMedium(SnapshotMedium):
         states: State,
         slot: Array,
         key: Array,
-    ) -> tuple[PeerState, Traffic, Any]:
+    ) -> tuple[PeerState, Traffic, Events]:
         """Let the network take what is offered and bring what has arrived."""
         peers, nodes = self.network.peers(), problem.num_nodes
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
-from folkman.engine.travel.medium import Traffic
+from folkman.engine.travel.medium import Axes, Events, Traffic
 from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
@@ -50,7 +49,7 @@ class RoundMedium(SnapshotMedium):
         none = jnp.zeros((nodes, nodes), jnp.int32)
         return PeerState(self.network.rounds().init(nodes, key), store, none, None)
 
-    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
         inbox, axes = snapshots.inboxes(held.snapshots, self.weights(held, problem), slot)
         return replace(inbox, heard=held.snapshots.heard), axes
@@ -63,7 +62,7 @@ class RoundMedium(SnapshotMedium):
         states: State,
         slot: Array,
         key: Array,
-    ) -> tuple[PeerState, Traffic, Any]:
+    ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         mixing = self.travel.mixing

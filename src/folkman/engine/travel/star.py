@@ -1,6 +1,6 @@
 """Around a server: uploads, the server's own step, answers."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ from folkman.algorithm.travel import Server, Star
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
+    Axes,
+    Events,
     Medium,
     Traffic,
     View,
@@ -81,7 +83,7 @@ class StarMedium(Medium):
             held=zero,
         )
 
-    def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Any]:
+    def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the server's message as everyone's only neighbour's."""
         del problem
         return answers(held.down, held.heard, slot - held.held), 0
@@ -94,7 +96,7 @@ class StarMedium(Medium):
         states: State,
         slot: Array,
         key: Array,
-    ) -> tuple[StarHeld, Traffic, Any]:
+    ) -> tuple[StarHeld, Traffic, Events]:
         """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
         star, server = self.network.star(), self.server
         price, answer_price = self.prices(problem)
@@ -155,7 +157,9 @@ class StarMedium(Medium):
         """Return the server's aggregations."""
         return self.server.rounds(held.server)
 
-    def timeline(self, stamps: Any, finished: NDArray[np.bool_], events: Any) -> StarTimeline:
+    def timeline(
+        self, stamps: NDArray[np.int32], finished: NDArray[np.bool_], events: Events
+    ) -> StarTimeline:
         """Return the transfers."""
         del stamps
         upload, download = events

@@ -1,4 +1,6 @@
-"""Who runs the jobs: one small interface, `map`; this process, processes of this machine, or dask behind it.
+"""Who runs the jobs: one small interface, `map`.
+
+This process, processes of this machine, or dask behind it.
 
     for told in engine.map(orders, started): ...
 
@@ -46,7 +48,10 @@ class Engine(Protocol):
     def map(
         self, orders: Sequence[Order], started: Started, until_s: float | None = None
     ) -> Iterator[Told]:
-        """Yield how each order ended, as they end; stop at `until_s` of `time.monotonic`, whatever is still open."""
+        """Yield how each order ended, as they end.
+
+        Stop at `until_s` of `time.monotonic`, whatever is still open.
+        """
         ...
 
     def close(self) -> None:
@@ -55,7 +60,9 @@ class Engine(Protocol):
 
 
 def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | None]) -> int:
-    """Return which order a worker takes: of the arm it has programs of, else of one nobody is at, else the first.
+    """Return which order a worker takes.
+
+    One of the arm it has programs of, else of an arm that nobody is at, else the first.
 
     Orders of a lower rank come before all others; `waiting` has them in front.
     """
@@ -88,7 +95,10 @@ def bounds(limits: Sequence[float | None]) -> str:
 
 
 class Crew(NamedTuple):
-    """Where jobs are to run, and with what: `here`, `processes`, `dask`, or the address of a dask scheduler."""
+    """Where jobs are to run, and with what.
+
+    `here`, `processes`, `dask`, or the address of a dask scheduler.
+    """
 
     engine: str = "processes"
     workers: int = 2

@@ -70,7 +70,7 @@ class Dask:
 
     @property
     def about(self) -> str:
-        """Return how many workers there are now and what the scheduler says their memory is bounded by."""
+        """Return how many workers there are now and the memory limit that the scheduler reports."""
         workers = self._client.scheduler_info()["workers"].values()
         number = len(workers)
         if number == 0:
@@ -111,7 +111,10 @@ class Dask:
 
 
 def check_crew(crew: "Crew") -> None:
-    """Refuse what cannot work before anything is made: no package, no certificates, an open scheduler."""
+    """Refuse what cannot work before anything is made.
+
+    That is: no package, no certificates, an open scheduler.
+    """
     if crew.engine != "dask":
         _check_address(crew.engine)
         require(

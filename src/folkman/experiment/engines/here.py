@@ -1,4 +1,7 @@
-"""The calling process, one job after the other: for one GPU, for small jobs, and for programs kept between arms."""
+"""The calling process, one job after the other.
+
+For one GPU, for small jobs, and for programs kept between arms.
+"""
 
 import os
 import time
@@ -12,7 +15,10 @@ __all__ = ["Here"]
 
 
 class Here:
-    """Runs orders in turn, the lower ranks first. A job is not begun if its kind usually takes twice what is left."""
+    """Runs orders in turn, the lower ranks first.
+
+    A job is not begun if its kind usually takes twice what is left.
+    """
 
     name = "here"
     about = "in this process"

@@ -109,7 +109,10 @@ class Processes:
             self._watch_memory()
 
     def close(self) -> None:
-        """End all workers at once; a job in the middle goes on from its checkpoint when it is next asked for."""
+        """End all workers at once.
+
+        A job in the middle goes on from its checkpoint when it is next asked for.
+        """
         for worker in list(self._workers):
             self._dismiss(worker, at_once=True)
         self._selector.close()

@@ -86,7 +86,7 @@ def _row(measure: str, case: str, value: float, limit: float, says: str) -> Json
 
 
 def _gaps(setting: Setting) -> Iterator[Json]:
-    """Measure Theorem 1: the gap of both problems against 2 alpha_max, its decay, and Delta_worst."""
+    """Measure Theorem 1: the gap of both problems against 2 alpha_max, its decay, Delta_worst."""
     counts = [4, 8, 16, 32]
     for family in setting.families:
         rows = [gap.row() for gap in survey(family, counts)]
@@ -134,7 +134,10 @@ def _followed(problem: Problem, gamma: int, setting: Setting) -> Trajectory:
 
 
 def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Json]:
-    """Measure Theorem 2 and Corollary 2 under every Gamma, and how the gradient falls with the number of nodes."""
+    """Measure Theorem 2 and Corollary 2 under every Gamma.
+
+    Also how the gradient falls with the number of nodes.
+    """
     problem, means = _problem(setting, setting.nodes[0]), []
     for gamma in gammas:
         path = _followed(problem, gamma, setting)
@@ -145,7 +148,10 @@ def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Json]:
         case = f"softmax on {setting.data}, Gamma {gamma}"
         above = float(np.max(path.loss[1:] - found["curve"]))
         yield _row("theorem_2_inequality", case, above, 1e-6, f"F - U is {above:.3g} at most")
-        says = f"u(eta) = {found['u']:.3g}, u(0) = {found['u_at_zero']:.3g} with L_1 = {constants.l1:.3g}"
+        says = (
+            f"u(eta) = {found['u']:.3g}, u(0) = {found['u_at_zero']:.3g} with L_1 "
+            f"= {constants.l1:.3g}"
+        )
         yield _row("theorem_2_positive", case, -found["u_at_zero"], -1e-12, says)
         yield _row("corollary_2", case, float(interval["vacuous"]), 0.5, interval["verdict"])
     for nodes in setting.nodes[1:]:
@@ -159,7 +165,10 @@ def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Json]:
 
 
 def _corollary_1(setting: Setting, gamma: int) -> Iterator[Json]:
-    """Measure whether updates die out, for nodes that one model suits and for nodes that each want another."""
+    """Measure whether updates die out.
+
+    For nodes that one model suits, and for nodes that each want another.
+    """
     nodes, patient = setting.nodes[0], setting._replace(step=0.2, slots=400)
     for kind, apart in (("corollary_1_alike", 0.0), ("corollary_1_unlike", 1.0)):
         drawn = load("quadratic", nodes=nodes, heterogeneity=apart)
@@ -174,7 +183,10 @@ def _corollary_1(setting: Setting, gamma: int) -> Iterator[Json]:
 
 
 def _bandwidth(setting: Setting) -> Iterator[Json]:
-    """Measure Proposition 1 on the schedules of many drops: KKT residuals, and the value of a linear program."""
+    """Measure Proposition 1 on the schedules of many drops.
+
+    KKT residuals, and the value of a linear program.
+    """
     network, nodes = RadioNetwork(), 5
     keys = jax.random.split(make_key(0, Stream.GEOMETRY), setting.drops)
     rates, on, reached, residuals = (
@@ -193,7 +205,10 @@ def _bandwidth(setting: Setting) -> Iterator[Json]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _allocate(network: RadioNetwork, nodes: int, keys: jax.Array) -> tuple[jax.Array, ...]:
-    """Return rates, schedule, the least rate reached by (29) and its KKT residual, for one block of each drop."""
+    """Return rates, schedule, the least rate reached by (29) and its KKT residual.
+
+    For one block of each drop.
+    """
 
     def of_one(key: jax.Array) -> tuple[jax.Array, ...]:
         sinr = network.sinr(place(network, nodes, key), key)
@@ -207,7 +222,10 @@ def _allocate(network: RadioNetwork, nodes: int, keys: jax.Array) -> tuple[jax.A
 
 
 def _program(rates: np.ndarray, total_hz: float) -> float:
-    """Return max t subject to t <= B_i R_i, sum B_i <= B, B >= 0, by linear programming in shares of B."""
+    """Return max t subject to t <= B_i R_i, sum B_i <= B, B >= 0, by linear programming.
+
+    The variables are shares of B.
+    """
     from scipy.optimize import linprog
 
     count = len(rates)

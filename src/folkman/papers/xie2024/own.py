@@ -1,4 +1,4 @@
-"""What is really this paper's: two facts of its runs, the curves of FedAvg that waits, and the formulas of Table I.
+"""What is this paper's own: two facts of its runs, FedAvg's curves with waiting, Table I.
 
 FedAvg on a network that takes time is not run: with full gradients its k-th model is that of the
 free run, only its rounds end later. `derive` adds those curves.
@@ -22,7 +22,10 @@ AROUND_SERVER = ("fedavg", "adafl", "fedap", "fedsa", "centralised")
 
 
 def facts(known: Table, comparison: Comparison) -> Json:
-    """Return the step of the network's model in units of eta (`effective`), and what a server's links are like."""
+    """Return two facts: `effective`, and what a server's links are like.
+
+    `effective` is the step of the network's model in units of eta.
+    """
     stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(
         known.get("scaling", ""), 1.0
     )
@@ -33,7 +36,7 @@ def facts(known: Table, comparison: Comparison) -> Json:
 
 
 def derive(runs: Sequence[Found]) -> list[Found]:
-    """Add FedAvg under every Gamma and on every drop of the radio that other runs were made under."""
+    """Add FedAvg under every Gamma and on every drop of the radio that other runs used."""
     added = []
     free = select(runs, method="fedavg", links="free")
     for found in free:
@@ -60,7 +63,10 @@ def _under_gamma(found: Found, gamma: int) -> Found:
 
 
 def _on_radio(found: Found, clock: Found) -> Found:
-    """Return the learning of a free run at the times of a clock: a run on the same radio that learns nothing."""
+    """Return the learning of a free run at the times of a clock.
+
+    A clock is a run on the same radio that learns nothing.
+    """
     rows = []
     for tick in clock.run.rows:
         # of a free run, one aggregation each
