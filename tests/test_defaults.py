@@ -1,4 +1,4 @@
-"""What is left out of a call has the value that is written down: defaults are part of the interface."""
+"""What a call leaves out has the value that is written down: defaults are an interface."""
 
 import inspect
 

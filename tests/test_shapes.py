@@ -36,7 +36,7 @@ def test_the_promised_shapes_pass_under_jit_and_vmap():
         lambda: bandwidth.optimal(jnp.ones(3), jnp.ones(4, bool), 1e6),
         lambda: bandwidth.optimal(jnp.ones(3, int), ON, 1e6),  # whole numbers for rates
         lambda: channel.link_gain(jnp.ones((3, 2)), jnp.ones((3, 3))),  # positions have two numbers
-        lambda: latency.transmission_slots(1.0, jnp.ones(3), jnp.ones((3, 2)), 1.0),
+        lambda: latency.aggregated_slots(jnp.ones(3), jnp.ones((3, 3), bool)),
         lambda: l2_ball(1.0)(jnp.ones((2, 2)), jnp.ones(())),  # a model is a flat vector
     ],
 )

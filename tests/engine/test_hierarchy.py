@@ -380,3 +380,17 @@ def test_what_cannot_be_is_refused(problem):
     run = simulate(problem, ideal(), fedavg(), slots=2, recording=Recording(2, timeline=True))
     with pytest.raises(ValueError, match="travels along a HierarchyTimeline"):
         reference(problem, run.timeline, hierfavg())
+
+
+def test_a_cell_whose_uploads_are_all_broken_keeps_its_model(problem):
+    """Node 1 is alone in its cell and sends noise beyond all numbers; the others go on."""
+    liars = Faults(liars=0.2, attack="noise", scale=1.7e308)
+    algorithm = hierfavg(0.2, cells=5, global_every=2)
+
+    run = simulate(
+        problem, ideal(), algorithm, slots=8, faults=liars, recording=Recording(4, timeline=True)
+    )
+
+    assert np.isfinite(run.model).all()
+    slow = reference(problem, run.timeline, algorithm, faults=liars)
+    np.testing.assert_allclose(run.model, slow.model, rtol=1e-9, atol=1e-12)

@@ -284,7 +284,7 @@ def test_impossible_partitions_are_refused_with_what_to_do(call, message):
 
 
 def test_limits_themselves_are_allowed():
-    """As many nodes as samples, one shard a node or a shard a sample, all that is there or one a node."""
+    """As many nodes as samples; one shard per node or per sample; all that is there."""
     labels, sizes = np.array([3, 1, 2, 1]), [5, 3]
     parts = [np.arange(5), np.arange(5, 8)]
 

@@ -58,7 +58,7 @@ def test_one_that_can_change_is_refused(small):
         def peers(self):
             return constant(self.slots).peers()
 
-    with pytest.raises(ValueError, match="Loose can; make it a dataclass with frozen=True"):
+    with pytest.raises(ValueError, match="Loose cannot; make it a dataclass with frozen=True"):
         simulate(small, Loose(), async_sharing(), slots=2)
     assert jax.tree_util.all_leaves([Loose()])  # it was not let pass on the way
 

@@ -65,7 +65,7 @@ def average(gradients, w0, alpha, step, local_steps, rounds):
 
 
 def average_in_cells(gradients, w0, alpha, cells, step, *, local_steps, every, rounds):
-    """HierFAVG, node i in cell i mod `cells`: returns the stations' models, and the global rounds."""
+    """HierFAVG, node i in cell i mod `cells`: return the stations' models and the global rounds."""
     nodes = np.arange(len(alpha))
     models, shares = np.tile(w0, (cells, 1)), [alpha[nodes % cells == c] for c in range(cells)]
     done = 0

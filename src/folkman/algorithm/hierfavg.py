@@ -119,11 +119,12 @@ def hierfavg(
         arrived = state.arrived | (inbox.heard & own)
         done = jnp.all(arrived | ~own)
         weights = inbox.weight * inbox.finite
-        mean = inbox.mix(weights / jnp.sum(weights))
+        usable = jnp.sum(weights) > 0  # a cell without a whole upload keeps its model
+        mean = inbox.mix(weights / jnp.where(usable, jnp.sum(weights), 1.0))
         rounds = state.rounds + done
         turn = rounds % global_every == 0
         return Station(
-            params=jnp.where(done, mean, state.params),
+            params=jnp.where(done & usable, mean, state.params),
             arrived=arrived & ~done,
             fresh=done & ~turn,
             asks=state.asks | (done & turn),
@@ -141,7 +142,9 @@ def hierfavg(
         del key
         arrived = state.arrived | inbox.heard
         done = jnp.all(arrived)
-        params = jnp.where(done, inbox.mix(), state.params)
+        weights = inbox.weight * inbox.finite
+        mean = inbox.mix(weights / jnp.sum(weights))  # all shares 0: NaN, which stops the run
+        params = jnp.where(done, mean, state.params)
         return Root(params, arrived & ~done, done, state.rounds + done)
 
     station = Server(

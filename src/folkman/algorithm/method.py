@@ -91,10 +91,17 @@ def _flat(
         groups[each.name] = kind
         types = get_type_hints(kind, include_extras=True)
         found += [
-            each.replace(name=name, annotation=types[name], default=getattr(each.default, name))
+            each.replace(name=name, annotation=types[name], default=_default(each, kind, name))
             for name in kind._fields
         ]
     return found, groups
+
+
+def _default(parameter: inspect.Parameter, kind: Any, field: str) -> object:
+    """Return the default of a group's field: the builder's own, or the group's."""
+    if parameter.default is parameter.empty:
+        return kind._field_defaults.get(field, parameter.empty)
+    return getattr(parameter.default, field)
 
 
 def _extras(annotation: object) -> tuple[object, ...]:

@@ -202,7 +202,7 @@ def _advance(
         return lax.fori_loop(0, length, lambda _, carry: each(problem, carry), carry)
 
 
-_clear = jax.jit(clear)
+_clear = compiled()(clear)
 
 
 @compiled()

@@ -179,8 +179,12 @@ def _on_air(simulation: "Simulation") -> list[list[float]]:
     """Return what each form of a node's message, a copy of it and a server's message costs."""
     problem, network, algorithm = simulation.problem, simulation.network, simulation.algorithm
     alike = (algorithm, network, problem.dim, problem.num_nodes, problem.initial.dtype)
-    if alike in _KNOWN_PRICES:
-        return _KNOWN_PRICES[alike]
+    try:
+        known = _KNOWN_PRICES.get(alike)
+    except TypeError:  # a network with arrays of its own has no hash
+        alike, known = None, None
+    if known is not None:
+        return known
     up, down = medium_of(algorithm, network).prices(problem)
     price, copies = algorithm.declares.price, up
     if price is not None and price.copy_bits is not None:
@@ -189,9 +193,10 @@ def _on_air(simulation: "Simulation") -> list[list[float]]:
         [float(np.asarray(network.payload_bits(bits))) for bits in side]
         for side in (up, copies, down)
     ]
-    while len(_KNOWN_PRICES) >= MOST_KNOWN:
-        _KNOWN_PRICES.pop(next(iter(_KNOWN_PRICES)))
-    _KNOWN_PRICES[alike] = found
+    if alike is not None:
+        while len(_KNOWN_PRICES) >= MOST_KNOWN:
+            _KNOWN_PRICES.pop(next(iter(_KNOWN_PRICES)))
+        _KNOWN_PRICES[alike] = found
     return found
 
 

@@ -12,18 +12,19 @@ from functools import wraps
 from typing import Generic, ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 __all__ = ["Programs", "compiled"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-MOST_KEPT = 16
+MOST_KEPT = 48
 """Programs of one function: enough for the methods of a comparison that take turns."""
 
 
 class Programs(Generic[Given, Result]):
-    """A function that is compiled once for all arguments of one structure."""
+    """A function that is compiled once for all arguments of one structure and shape."""
 
     def __init__(
         self,
@@ -42,7 +43,9 @@ class Programs(Generic[Given, Result]):
         fixed = tuple(args[place] for place in self._fixed)
         traced = [arg for place, arg in enumerate(args) if place not in self._fixed]
         precise = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        alike = (jax.tree.structure((traced, kwargs)), fixed, precise)
+        leaves, structure = jax.tree.flatten((traced, kwargs))
+        shapes = tuple(np.shape(leaf) for leaf in leaves)
+        alike = (structure, shapes, fixed, precise)
         program = self._kept.pop(alike, None)
         if program is None:
             program = jax.jit(

@@ -355,7 +355,7 @@ def _scan(
 
 
 _first = compiled(fixed=(3,))(first)
-_clear = jax.jit(clear)
+_clear = compiled()(clear)
 _begin = compiled(fixed=(3, 4), donated=5)(begin)  # a carry is written over the one before
 _finish = compiled(fixed=(3,), donated=4)(finish)
 

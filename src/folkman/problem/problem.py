@@ -27,7 +27,6 @@ from folkman.checks import pick
 from folkman.keys import Stream, make_key
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
-from folkman.problem.kernels import kernel_for
 from folkman.problem.layout import Layout
 from folkman.problem.learnable import Evaluation
 from folkman.problem.models import MODELS, Model
@@ -137,6 +136,8 @@ class Problem:
             ):  # under vmap a convolution with a kernel a node is ten times slower
                 return lax.map(lambda node: _local(self, *node), nodes)
             return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
+        from folkman.problem.kernels import kernel_for  # here: other models never ask
+
         if (kernel := kernel_for(self, v)) is not None:
             return kernel.gradients(v, keys)
         rows = [
@@ -215,6 +216,8 @@ def _local(
 
 
 def _measure(problem: Problem, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    from folkman.problem.kernels import kernel_for  # here: other models never ask
+
     if (kernel := kernel_for(problem, w)) is not None:
         return kernel.measure(w, x, y, weight)
     return _in_chunks(problem, partial(_loss_and_hits, problem.model, w), x, y, weight)

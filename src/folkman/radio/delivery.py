@@ -200,11 +200,13 @@ def let_pass(network: Network) -> None:
     """Let a network of one's own pass through `jax.jit`, all fixed unless it says otherwise."""
     if not jax.tree_util.all_leaves([network]):
         return
-    if type(network).__hash__ is None:
+    try:
+        hash(network)
+    except TypeError:
         raise ValueError(
-            f"a network must be a value that cannot change, {type(network).__name__} can; "
-            "make it a dataclass with frozen=True"
-        )
+            f"a network must be a value that can be hashed, {type(network).__name__} cannot; make "
+            "it a dataclass with frozen=True, and name its arrays with as_value"
+        ) from None
     jax.tree_util.register_static(type(network))
 
 

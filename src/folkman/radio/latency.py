@@ -81,13 +81,13 @@ def payload_bits(
 
 def transmission_slots(
     bits: ArrayLike,
-    bandwidth_hz: Float[Array, " tx"],
-    se: Float[Array, "*rx tx"],
+    bandwidth_hz: Float[Array, "..."],
+    se: Float[Array, "*shape"],
     slot_s: ArrayLike,
-) -> Float[Array, "*rx tx"]:
+) -> Float[Array, "*shape"]:
     """Return Gamma_ji of eq. (27), continuous.
 
-    `se` is log2(1 + SINR), (rx, tx), or se_min, (tx,).
+    `se` is log2(1 + SINR), (rx, tx), or se_min, (tx,); a number for one broadcast.
 
     `bandwidth_hz` is B_i, (tx,); `bits` is q_i S, a number or (tx,). Without bandwidth nothing ever
     arrives: +inf, whatever the spectral efficiency, also for the +inf that `schedule.se_min` gives

@@ -93,6 +93,7 @@ class HierarchyHeld(NamedTuple):
     root_up: Array  # (cell, message)
     root_down: Array  # (cell, message)
     root_owed: Array  # (cell,) bool
+    root_coming: Array  # (cell,) bool: is what a station asks on its way?
 
 
 class HierarchyMedium(Medium):
@@ -142,6 +143,7 @@ class HierarchyMedium(Medium):
             root_up=jnp.zeros((cells, asked.shape[0]), asked.dtype),
             root_down=jnp.broadcast_to(told, (cells, told.shape[0])),
             root_owed=jnp.zeros(cells, bool),
+            root_coming=jnp.zeros(cells, bool),
         )
 
     def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
@@ -225,7 +227,9 @@ class HierarchyMedium(Medium):
         up = jnp.where(asked.started[:, None], sent, held.root_up)
         share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
         finite = jnp.all(jnp.isfinite(up), axis=1)
-        inbox = uploads(up, share, asked.arrived, finite, asked.started & ~asked.arrived)
+        clean = jnp.where(finite[:, None], up, 0.0)
+        coming = (held.root_coming | asked.started) & ~asked.arrived & ~asked.lost
+        inbox = uploads(clean, share, asked.arrived, finite, coming)
         root = way.root.receive(held.root, inbox, _server_keys(key, way.cells)[-1])
         owed = held.root_owed | way.root.offers(root)
         links, told = backhaul.downlink(links, owed, told_bits, key)
@@ -242,6 +246,7 @@ class HierarchyMedium(Medium):
             root_up=up,
             root_down=down,
             root_owed=owed & ~told.started,
+            root_coming=coming & ~told.started,
         )
         return moved, asked, told
 
@@ -319,6 +324,7 @@ def by_hand(
     root = way.root.init(world.problem.initial, way.cells)
     up = [node.message() * 0.0 for node in nodes]
     finite, heard = np.ones(number, bool), np.zeros(number, bool)
+    coming, root_coming = np.zeros(number, bool), np.zeros(way.cells, bool)
     down = [np.array(way.station.message(stations[c])) for c in cell_of]
     asked = [np.array(way.asked(station)) * 0.0 for station in stations]
     told = [np.array(way.root.message(root))] * way.cells
@@ -339,6 +345,7 @@ def by_hand(
         for i in np.flatnonzero(timeline.up_started[t]):
             finite[i] = np.isfinite(messages[i]).all()
             up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
+        coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
         *station_keys, root_key = _server_keys(world.slot_key(t), way.cells)
         for c, station_key in enumerate(station_keys):
             own = cell_of == c
@@ -349,17 +356,24 @@ def by_hand(
                 heard=timeline.up_arrived[t] & own,
                 age=np.zeros(number, int),
                 finite=finite,
+                coming=coming & own,
             )
             stations[c] = way.station.receive(stations[c], inbox, station_key)
             if timeline.root_up_started[t, c]:
                 asked[c] = np.array(way.asked(stations[c]))
+        root_coming = (root_coming | timeline.root_up_started[t]) & ~timeline.root_up_arrived[t]
+        whole = np.array([bool(np.isfinite(model).all()) for model in asked])
         inbox = written_out(
-            asked,
+            [
+                model if good else np.zeros_like(model)
+                for model, good in zip(asked, whole, strict=True)
+            ],
             weight=cell_share,
             own_weight=0.0,
             heard=timeline.root_up_arrived[t],
             age=np.zeros(way.cells, int),
-            finite=np.isfinite(np.stack(asked)).all(axis=1),
+            finite=whole,
+            coming=root_coming,
         )
         root = way.root.receive(root, inbox, root_key)
         for c in range(way.cells):
@@ -367,6 +381,8 @@ def by_hand(
                 told[c] = np.array(way.root.message(root))
             if timeline.root_down_arrived[t, c]:
                 stations[c] = way.hears(stations[c], jnp.asarray(told[c]))
+        coming = coming & ~timeline.down_started[t]
+        root_coming = root_coming & ~timeline.root_down_started[t]
         for i in np.flatnonzero(timeline.down_started[t]):
             down[i], formed[i] = np.array(way.station.message(stations[cell_of[i]])), t + 1
         heard = timeline.down_arrived[t] | (heard & ~there)
