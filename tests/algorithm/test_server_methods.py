@@ -361,15 +361,37 @@ def test_fedap_converges_to_the_minimum_over_those_who_are_always_first(quadrati
     assert run.last("optimum_distance") > 0.1
 
 
-def test_fedap_takes_the_first_m_uploads_with_ties_by_number(x64):
-    uploads = np.eye(4)
-    algorithm = fedap(0.1, m=2)
+def test_fedap_takes_the_first_m_uploads_with_ties_at_random(x64):
+    """Node 3 is first; of nodes 0, 1 and 2, which come together, each is the second in a third."""
+    uploads, server = np.eye(4), server_of(fedap(0.1, m=2))
 
-    (_, _, open_still), (_, _, closed) = drive(algorithm, [[3], [1, 2]], uploads, jnp.zeros(4))
+    def one_round(key):
+        earlier, later = jax.random.split(key)
+        state = server.receive(
+            server.init(jnp.zeros(4), 4), box(uploads, [0, 0, 0, 1], [0] * 4), earlier
+        )
+        closed = server.receive(state, box(uploads, [1, 1, 1, 0], [0] * 4), later)
+        return state.answers, closed.answers, closed.params
 
-    assert not open_still.answers.any()
-    np.testing.assert_allclose(closed.params, [0.0, 0.5, 0.0, 0.5])
-    assert closed.answers.all()
+    keys = jax.random.split(jax.random.key(1), 3000)
+    open_still, answers, models = map(np.asarray, jax.vmap(one_round)(keys))
+
+    assert not open_still.any()
+    assert answers.all()
+    np.testing.assert_allclose(np.sort(models, axis=1), np.tile([0, 0, 0.5, 0.5], (3000, 1)))
+    np.testing.assert_allclose(models[:, 3], 0.5)
+    np.testing.assert_allclose(2 * models[:, :3].mean(axis=0), 1 / 3, atol=0.03)
+
+
+def test_fedap_uses_all_data_in_time_where_all_are_equally_fast(quadratics):
+    """The mean of its models circles the optimum of F; that of nodes 0 and 1 is far from it."""
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=1.0)
+
+    run = simulate(problem, constant(1), fedap(0.02, m=2), slots=2400, recording=Recording(50))
+
+    two = np.asarray(problem.x)[:2, 0].mean(axis=0)
+    away = np.mean(run.column("optimum_distance")[-24:])
+    assert away < 0.2 * np.linalg.norm(two - np.asarray(problem.optimum))
 
 
 def test_fedap_ignores_uploads_of_rounds_gone_by():
