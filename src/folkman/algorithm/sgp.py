@@ -131,7 +131,7 @@ def _in_lockstep(eta: StepSize, mixing: Mixing, price: Price) -> Algorithm:
         message=lambda mass: mass,
         params=_ratio,
         mixing=mixing,
-        declares=Declares(assumes=frozenset({Assumption.PRESENT}), price=price, differences=True),
+        declares=Declares(assumes=frozenset({Assumption.PRESENT}), price=price),
     )
 
 
