@@ -57,6 +57,11 @@ def _yes(state: State) -> Array:
     return jnp.asarray(True)
 
 
+def _no(state: State) -> Array:
+    del state
+    return jnp.asarray(False)
+
+
 def _never(state: State, inbox: "Inbox") -> Array:
     del state, inbox
     return jnp.asarray(False)
@@ -85,20 +90,48 @@ class Travel:
         """Tell whether the node gives up the gradient it is working on."""
         return _never(state, inbox)
 
+    @property
+    def knows_sends(self) -> bool:
+        """Tell whether a node's state depends on when its messages go on the air."""
+        return False
+
+    def after_sending(self, state: State) -> State:
+        """Return the state of a node whose message has gone on the air."""
+        return state
+
 
 @dataclass(frozen=True)
 class Broadcast(Travel):
-    """Between peers on their own beat; `mixing` None: inboxes are weighted by the data shares."""
+    """Between peers on their own beat; `mixing` None: inboxes are weighted by the data shares.
+
+    A method that must know when its message goes on the air says by `notes` what it remembers then.
+    Whether the message arrives nobody tells.
+    """
 
     role = "peers, asynchronous"
     a_round = "a broadcast: {up}"
 
     mixing: Mixing | None = None
     has_news: Callable[[State], Array] = _yes
+    notes: Callable[[State], State] | None = None
+    rests: Callable[[State], Array] = _no  # does the node wait with its next gradient?
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node wants a gradient in this slot."""
+        return ~self.rests(state)
 
     def offers(self, state: State) -> Array:
         """Tell whether the node has something to send."""
         return self.has_news(state)
+
+    @property
+    def knows_sends(self) -> bool:
+        """Tell whether a node's state depends on when its messages go on the air."""
+        return self.notes is not None
+
+    def after_sending(self, state: State) -> State:
+        """Return the state of a node whose message has gone on the air."""
+        return state if self.notes is None else self.notes(state)
 
 
 @dataclass(frozen=True)

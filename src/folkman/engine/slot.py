@@ -152,6 +152,7 @@ def finish(
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
     moved, traffic, events = medium.exchange(carry.medium, problem, faults, states, carry.slot, key)
+    states = medium.noted(states, events)
     carry = carry._replace(
         slot=carry.slot + 1,
         states=states,

@@ -61,6 +61,8 @@ def _send(daemon: Daemon) -> None:
         daemon.moved.clear()
         if daemon.node.slot == sent_after or daemon.pending() or time.monotonic() < due_s:
             continue
+        if not daemon.node.offers():
+            continue
         there = sorted(daemon.transport.links() & set(daemon.node.neighbours))
         receivers = daemon.links.receivers(there)  # Y_i
         if not receivers:
