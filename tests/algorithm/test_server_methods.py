@@ -20,7 +20,7 @@ from folkman.algorithm.fedsa import best_number, fedsa, relative_rates
 from folkman.algorithm.twafl import temporal_weights, twafl
 from reference import plain
 
-NODES, STEP, SLOTS = 4, 0.1, 12
+NODES, STEP, SLOTS = 4, 0.1, 18
 NOTHING: Any = None
 SHAPES = ((2, 1, 1, 1), (2,), (2, 2), (2,))  # of a model with ten parameters, four of them shallow
 
@@ -235,6 +235,45 @@ def test_adafls_tau_survives_an_overflow():
     assert 1 <= best_tau(jnp.asarray(100), 100, 1.0, 5e-5, run) <= 100
 
 
+def taus_of(run, more):
+    """Return the local steps of each round; `more`: gradients of a round that only estimate."""
+    ends = np.flatnonzero(run.timeline.up_arrived[:, 0])
+    return (np.diff(np.cumsum(run.timeline.finished[:, 0])[ends], prepend=0) - more).tolist()
+
+
+def test_adafl_estimates_at_its_end_model_and_pays_for_that_gradient(quadratics):
+    problem = quadratics(nodes=4, heterogeneity=0.2, condition=10.0)
+    parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
+    gradients = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
+    options = {"phi": 1e-4, "budget": 2000}
+    taus, path = plain.adapt(
+        gradients,
+        np.asarray(problem.initial),
+        np.asarray(problem.share),
+        0.2,
+        talk=4,
+        rounds=7,
+        **options,
+    )
+    slots = sum(taus) + 7 * (1 + 4)
+
+    run, old = (
+        simulate(
+            problem,
+            constant(4),
+            adafl(0.2, estimate=estimate, **options),
+            slots=slots,
+            recording=Recording(slots, timeline=True),
+        )
+        for estimate in ("end", "last_gradient")
+    )
+
+    assert taus_of(run, 1) == taus
+    assert len(set(taus)) > 3
+    close(run.model, path[-1])
+    assert taus_of(old, 0)[:7] != taus
+
+
 def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadratics):
     problem = quadratics(nodes=2, heterogeneity=0.0, condition=2.0)
 
@@ -246,12 +285,10 @@ def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadra
         recording=Recording(450, timeline=True),
     )
 
-    ends = np.flatnonzero(run.timeline.up_arrived[:, 0])
-    taus = np.diff(np.cumsum(run.timeline.finished[:, 0])[ends], prepend=0)
-    # rounds take tau + 4 slots: 5 + 5 + 14 + 104 + 104 = 232 are spent; 400 - 232 - 2 * 4 - 1 = 159 leaves room
-    # for another 100 (336); then 400 - 336 - 9 = 55 for a last round and 5 for its evaluation
-    assert taus.tolist() == [1, 1, 10, 100, 100, 100, 55, 1]
-    assert ends[-1] + 1 == 400
+    # rounds take tau + 1 + 4 slots: 6 + 6 + 15 + 105 + 105 = 237 are spent; 237 + 101 + 2 * 5 leaves room for
+    # another 100 (342); then 400 - 342 - 11 = 47 for a last round and 6 for its evaluation
+    assert taus_of(run, 1) == [1, 1, 10, 100, 100, 100, 47, 1]
+    assert np.flatnonzero(run.timeline.up_arrived[:, 0])[-1] + 1 == 400
     assert run.last("optimum_distance") < 1e-5
 
 

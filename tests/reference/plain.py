@@ -123,3 +123,42 @@ def meet(gradients, w0, partners, delay, step, slots):
                 sent[i].append((t, ("asks", whom, number, frozen)))
         path.append(x.copy())
     return np.array(path)
+
+
+def adapt(gradients, w0, alpha, step, *, phi, budget, talk, tau_max=100, rounds=8):
+    """AdaFL with one gradient more a round, at the end model: return the taus and the server's w.
+
+    One slot a gradient, `talk` slots of transfers a round; the budget is not reached.
+    """
+    w, tau, spent, before = w0, 1, 0, None
+    taus, path = [], [w0]
+    for number in range(rounds):
+        at_w = [gradient(w) for gradient in gradients]
+        ends = [descend(gradient, w, step, tau)[-1] for gradient in gradients]
+        beta = rho = 0.0
+        if before is not None:
+            for gradient, share, p, (loss, grad) in zip(
+                gradients, alpha, before, at_w, strict=True
+            ):
+                end_loss, end_grad = gradient(p)
+                apart = np.linalg.norm(p - w)
+                beta += share * max(np.linalg.norm(end_grad - grad) / apart, 1e-5)
+                rho += share * abs(end_loss - loss) / apart
+        mean = sum(share * grad for share, (_, grad) in zip(alpha, at_w, strict=True))
+        delta = sum(
+            share * np.linalg.norm(grad - mean)
+            for share, (_, grad) in zip(alpha, at_w, strict=True)
+        )
+        w = sum(share * end for share, end in zip(alpha, ends, strict=True))
+        before = ends
+        taus.append(tau)
+        path.append(w)
+        spent += tau + 1 + talk
+        b, c = 1 + talk, 1
+        if number > 0:
+            t = np.arange(1, 10 * tau + 1)
+            h = np.maximum(delta / beta * ((1 + step * beta) ** t - 1) - step * delta * t, 0)
+            half = 1 / (2 * step * phi * (budget - b - c) * t / (c * t + b))
+            gap = half + np.sqrt(half**2 + rho * h / (step * phi * t)) + rho * h
+            tau = min(int(t[np.argmin(gap)]), tau_max)
+    return taus, np.array(path)
