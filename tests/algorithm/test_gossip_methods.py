@@ -435,13 +435,19 @@ def test_sgp_in_lock_step_agrees_on_the_mean_of_a_directed_irregular_graph(quadr
 def mass_of(states, adjacency):
     """Return what all hold and what is in flight, (slot + 1, d + 1): pushed to each hearer, and not yet taken."""
     hearers = adjacency.sum(axis=0)[:, None]
-    return np.sum(states.mass + hearers * states.pushed - states.taken, axis=1)
+    apart = states.taken.ndim > states.mass.ndim  # what was taken of each neighbour
+    taken = states.taken.sum(axis=2) if apart else states.taken
+    return np.sum(states.mass + hearers * states.pushed - taken, axis=1)
 
 
-@pytest.mark.parametrize("network", [LOSSY, constant(7)], ids=["losses, reordered", "late"])
-def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, network):
+@pytest.mark.parametrize(
+    ("network", "sums"),
+    [(LOSSY, "total"), (LOSSY, "neighbour"), (constant(7), "total")],
+    ids=["losses, reordered", "sums of each", "late"],
+)
+def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, network, sums):
     algorithm = with_weights(
-        sgp(1.0, "asynchronous", **SPREAD), push_weights(jnp.asarray(DIRECTED))
+        sgp(1.0, "asynchronous", sums=sums, **SPREAD), push_weights(jnp.asarray(DIRECTED))
     )
 
     states = steps_of(quadratics(nodes=NODES), network, algorithm, 600)
@@ -454,6 +460,32 @@ def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, netw
     assert weight.min() >= 0.1 - 1e-12
     assert spread_of(models[5]) > 0.1
     np.testing.assert_allclose(models[-1], np.tile(mass[4, :-1] / NODES, (NODES, 1)), atol=1e-6)
+
+
+def test_sums_of_each_neighbour_bring_more_where_copies_are_overtaken(quadratics):
+    """On a dense graph some copy is older than the one before in almost every slot."""
+    problem = quadratics(nodes=NODES)
+    total, each = (
+        steps_of(problem, iid(4), sgp(STEP, "asynchronous", sums=sums, topology="complete"), 100)
+        for sums in ("total", "neighbour")
+    )
+
+    adjacency = Graph("complete").adjacency(NODES)
+    close(mass_of(each, adjacency)[:, -1], NODES)
+    least = [states.divisor[20:].min(axis=1).mean() for states in (total, each)]
+    assert least[1] > 1.5 * least[0]
+
+
+def test_a_run_of_sgp_tells_the_least_weight_and_warns_of_a_small_one(quadratics):
+    """All push at once and wait for five slots, with the least weight that they may keep."""
+    problem, nominal = quadratics(nodes=NODES), []
+    for least in (0.1, 0.5):
+        algorithm = sgp(STEP, "asynchronous", least, topology="complete")
+        run = simulate(problem, constant(5), algorithm, slots=40, recording=Recording(4))
+        nominal.append(min(run.column("push_weight")))
+        assert ("divided its gradient by a weight of" in run.message) == (least == 0.1)
+    close(nominal, [0.1, 0.5])
+    assert "push_weight" not in simulate(problem, ideal(), sgp(STEP), slots=2).rows[0]
 
 
 def test_mass_that_is_dropped_is_noticed(quadratics):
@@ -804,6 +836,7 @@ def test_what_swift_heard_counts_once_and_until_it_averages(x64):
         (sgp, {"mode": "fast"}, "mode must be"),
         (sgp, {"mode": "asynchronous", "topology": "schedule"}, "on a fixed graph"),
         (sgp, {"least_weight": 0.0}, "least_weight must be"),
+        (sgp, {"sums": "each"}, "sums must be"),
         (sgp, {"topology": "tree"}, "topology must be"),
         (adpsgd, {"topology": "complete"}, "topology must be"),
         (adpsgd, {"kept_answers": 0}, "kept_answers must be"),

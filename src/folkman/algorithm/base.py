@@ -118,6 +118,8 @@ class Declares(NamedTuple):
     exact: bool = False  # it ends at the optimum where nodes differ, if all take part
     biased: bool = False  # where nodes differ, its distance to the optimum stays with small steps
     draws: bool = False  # it draws, or breaks ties by number: renumbering nodes changes the result
+    # what a row tells of all nodes' states, by the names of columns
+    measures: Callable[[State], dict[str, Array]] | None = None
 
 
 def _keep(state: State, inbox: Inbox) -> State:

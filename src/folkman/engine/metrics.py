@@ -152,6 +152,9 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
             for name, value in medium_of(algorithm, network).measures(carry.medium).items()
         },
     }
+    if algorithm.declares.measures is not None:
+        own = algorithm.declares.measures(carry.states)
+        row |= {name: float(value) for name, value in own.items()}
     if recording.nodes:
         each = [_evaluate(problem, model) for model in models]
         row["node_train_loss"] = float(np.mean([float(value.train_loss) for value in each]))

@@ -59,6 +59,10 @@ MOST_COUNTED = 2**30
 """Copies that may be counted in int32 between two additions on the host."""
 
 
+LEAST_PUSH_WEIGHT = 0.2
+"""Below it a run of asynchronous SGP ends with a warning."""
+
+
 class Clock(NamedTuple):
     """How simulated time passes."""
 
@@ -148,6 +152,13 @@ def note(run: Run, row: dict[str, float]) -> None:
     """Add a row to a run, and its end if the row is not finite."""
     run.rows.append(row)
     run.status = FINISHED
+    weight = row.get("push_weight", 1.0)
+    if weight < LEAST_PUSH_WEIGHT:
+        run.message = (
+            f"a node of '{run.label}' (seed {run.seed}) divided its gradient by a weight of "
+            f"{weight:.2g}: its steps are {1 / weight:.1f} times the step asked for; "
+            "try a least_weight of 0.5, a topology with fewer neighbours, or less delay"
+        )
     if not np.isfinite(row["train_loss"]):
         run.status = DIVERGED
         run.message = (
