@@ -181,7 +181,7 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
         message=lambda state: state.pushed,
         params=model,
         receive=receive,
-        travel=Broadcast(mixing=mixing, has_news=lambda state: state.updates > 0),
+        travel=Broadcast(mixing=mixing),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=price,

@@ -100,10 +100,14 @@ class Medium(ABC, Generic[Way]):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[Held, Traffic, Events]:
-        """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
+        """Carry messages at the end of a slot; the last part is the slot's row of a timeline.
+
+        `steps` (node,) counts the gradients that each node has finished.
+        """
 
     @abstractmethod
     def measures(self, held: Held) -> dict[str, Array]:

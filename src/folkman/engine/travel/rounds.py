@@ -60,10 +60,12 @@ class RoundMedium(SnapshotMedium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
+        del steps
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
