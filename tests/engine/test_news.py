@@ -12,6 +12,8 @@ from folkman import (
     Recording,
     adpsgd,
     async_sharing,
+    dpsgd,
+    fedavg,
     ideal,
     pipelined,
     record_timeline,
@@ -21,7 +23,9 @@ from folkman import (
     swift,
 )
 from folkman.engine.reference import reference
+from folkman.engine.simulate import Simulation, march, start
 from folkman.faults import Faults
+from folkman.radio.network import RadioNetwork
 from folkman.runtime.emulation import Emulation
 from folkman.runtime.loops import emulated
 from folkman.runtime.node import Node
@@ -149,3 +153,26 @@ def test_a_device_that_missed_slots_of_the_emulated_channel_sends_once(quadratic
 
     assert [number for _, number in sent] == [1, 6, 11]
     assert all(receivers == [1] for receivers, _ in sent)
+
+
+HEARD = {
+    "everyone": (ideal(), async_sharing(0.1), 0),
+    "nobody is above the threshold": (RadioNetwork(threshold_db=80.0), async_sharing(0.1), 12),
+    "a ring": (RadioNetwork(threshold_db=80.0), swift(0.1), 8),
+    "not yet": (pipelined(20), async_sharing(0.1), 12),
+    "answered": (pipelined(2), fedavg(0.1), 0),
+    "not yet answered": (pipelined(4), fedavg(0.1), 4),
+    "in rounds": (pipelined(3), dpsgd(0.1), 0),
+}
+
+
+@pytest.mark.parametrize(("network", "algorithm", "links"), HEARD.values(), ids=HEARD)
+def test_links_that_have_brought_nothing_are_counted(quadratics, network, algorithm, links):
+    problem = quadratics(nodes=4)
+    simulation = Simulation(problem, network, algorithm)
+
+    *_, (mark, row) = march(simulation, start(simulation, 0), 8)
+
+    assert simulation.medium.never_heard(mark.carry.medium, problem) == links
+    if isinstance(network, RadioNetwork):
+        assert row["bits"] == 0

@@ -6,7 +6,7 @@ All of it is checked before anything runs.
     seeds = [0, 1, 2]
 
     [network]
-    name = "snapshot"
+    name = "pipelined"
     gamma = 5
 
     [[algorithm]]

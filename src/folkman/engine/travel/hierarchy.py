@@ -274,6 +274,11 @@ class HierarchyMedium(Medium):
         models = jax.vmap(self.travel.station.params)(held.stations)
         return jnp.dot(share, models, precision="highest")
 
+    def never_heard(self, held: HierarchyHeld, problem: Learnable) -> Array:
+        """Return the nodes that no answer of the station has reached."""
+        del problem
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
     def rounds(self, held: HierarchyHeld) -> Array:
         """Return the root's aggregations."""
         return self.travel.root.rounds(held.root)

@@ -133,6 +133,13 @@ class Medium(ABC, Generic[Way]):
         del held
         return jnp.dot(problem.share, params, precision="highest")
 
+    @abstractmethod
+    def never_heard(self, held: Held, problem: Learnable) -> Array:
+        """Return how many links have never brought a message, () int.
+
+        A link is a pair of a receiver and a sender that the method wants it to hear.
+        """
+
     def rounds(self, held: Held) -> Array | None:
         """Return the aggregations so far; None where the broadcasts of a node are its rounds."""
         del held

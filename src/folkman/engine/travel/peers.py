@@ -67,6 +67,11 @@ class SnapshotMedium(Medium):
         """Return the stamps in use in the coming slot, (rx, tx)."""
         return held.snapshots.held
 
+    def never_heard(self, held: PeerState, problem: Learnable) -> Array:
+        """Return the pairs whose receiver still holds the first message."""
+        edges = beside(self.travel.mixing, problem.num_nodes)
+        return jnp.sum(edges & (held.snapshots.held == 0), dtype=jnp.int32)
+
     def lacks_room(self, held: PeerState) -> Array:
         """Tell whether a payload found no room."""
         return jnp.any(held.snapshots.missing)

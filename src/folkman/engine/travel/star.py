@@ -155,6 +155,11 @@ class StarMedium(Medium):
         del problem, params
         return self.server.params(held.server)
 
+    def never_heard(self, held: StarHeld, problem: Learnable) -> Array:
+        """Return the nodes that no answer of the server has reached."""
+        del problem
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
     def rounds(self, held: StarHeld) -> Array:
         """Return the server's aggregations."""
         return self.server.rounds(held.server)
