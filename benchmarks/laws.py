@@ -34,7 +34,7 @@ STEPS = {
     "softmax": tuple(2.0**power for power in range(-5, 7)),
     "mlp": tuple(2.0**power for power in range(-3, 4)),
 }
-LOCAL_STEPS = (1, 5, 20, 50)
+LOCAL_STEPS = (1, 5, 20)
 
 Build = Callable[[Array], Algorithm]
 
