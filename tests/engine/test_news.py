@@ -111,9 +111,7 @@ def test_a_byte_level_node_offers_what_is_new(quadratics):
 
 def test_a_method_that_says_itself_what_is_new_is_asked(quadratics):
     problem = quadratics(nodes=2)
-    active, passive = (
-        Node(i, problem.of_node(i), adpsgd(0.1), np.full(2, 0.5)) for i in range(2)
-    )
+    active, passive = (Node(i, problem.of_node(i), adpsgd(0.1), np.full(2, 0.5)) for i in range(2))
     for node in (active, passive):
         node.wake()
 
@@ -131,7 +129,7 @@ def test_a_device_that_missed_slots_of_the_emulated_channel_sends_once(quadratic
         def slot(self):
             return 5 * node.steps
 
-        def until_s(self, slot):
+        def until_s(self, _):
             return 0.0
 
     def broadcast(receivers, number):
