@@ -9,7 +9,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from folkman import async_sharing, dpsgd, fedavg, load, make_problem, simulate
+from folkman import async_sharing, dpsgd, fedavg, load, make_problem, sgp, simulate
 from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
@@ -90,6 +90,13 @@ def retold(algorithm, folder, numbers):
         pytest.param(dpsgd(0.1, topology="complete"), replay_rounds, id="dpsgd"),
         pytest.param(
             dfedavgm(0.05, local_steps=2, topology="complete"), replay_rounds, id="dfedavgm"
+        ),
+        pytest.param(sgp(0.1, topology="directed_ring"), replay_rounds, id="sgp, directed"),
+        pytest.param(
+            sgp(0.1, topology="one_peer_exponential"), replay_rounds, id="sgp, one peer a round"
+        ),
+        pytest.param(
+            dpsgd(0.1, topology="matching"), replay_rounds, id="dpsgd, pairs and one rests"
         ),
         pytest.param(fedavg(0.1, local_steps=2), replay_star, id="fedavg"),
     ],
