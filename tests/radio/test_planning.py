@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from folkman.cli import main
-from folkman.experiment.survey import Question, survey
+from folkman.experiment.survey import Question, _network, survey
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import (
@@ -236,12 +236,7 @@ def test_the_advised_threshold_has_the_least_mean_age_of_the_table(name):
         table = [each for each in found.rows if each["allocation"] == allocation]
         assert row["threshold_db"] == found.best_thresholds_db[allocation]
         assert row["age"]["mean"] <= min(each["age"]["mean"] for each in table)
-        options = dict(setting.split("=") for setting in question.settings)
-        network = RadioNetwork(
-            threshold_db=row["threshold_db"],
-            allocation=allocation,
-            **{key: float(value) for key, value in options.items()},
-        )
+        network = _network(question, row["threshold_db"], allocation)
         bits = question.parameters * 16
         ages = forecast(network, question.nodes, bits, question.drops).ages  # (drop, age)
         mean = (ages * np.arange(ages.shape[1])).sum() / ages.sum()

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -185,7 +186,8 @@ def test_on_a_directed_graph_nobody_runs_ahead_of_who_hears_it(problem, tmp_path
     algorithm = sgp(0.1, topology="directed_ring")  # 0 -> 1 -> 2 -> 0
     daemon, _ = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1)
     node, said = daemon.node, []
-    daemon.voice.say = lambda peer, body: said.append((peer, body))
+    assert isinstance(node, Node)
+    daemon.voice = SimpleNamespace(say=lambda peer, body: said.append((peer, body)))  # type: ignore[assignment]
     mass = np.ones(problem.dim + 1, np.float32)
 
     def of_node_0(number, round_):

@@ -108,7 +108,7 @@ def anchored(value: Any, here: Path, key: str = "", *, warn: bool = False) -> An
         return {name: anchored(item, here, name, warn=warn) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [anchored(item, here, key, warn=warn) for item in value]
-    if key == "topology":
+    if key.rpartition(".")[2] == "topology":  # also as an axis of a sweep
         return _anchored_graph(value, here)
     found = OWN.fullmatch(value) if key == "name" and isinstance(value, str) else None
     if found is None or not is_file(value):
