@@ -31,10 +31,15 @@ class Mixing(NamedTuple):
 
     With `waits` a round in lock-step lasts until every edge has been served; without, until each
     node has been on the air once, and `weights(heard)` may follow who was heard, (rx, tx) bool.
+
+    Where each round has its own edges, `in_round(nodes, round)` are the weights of a round, counted
+    from 0; the round is an array that broadcasts with (rx, tx), as on devices some nodes are ahead.
+    `weights` are then positive where two nodes ever meet.
     """
 
     weights: Callable[[Array], Array]
     waits: bool = True
+    in_round: Callable[[int, Array], Array] | None = None
 
 
 class Server(NamedTuple):
