@@ -10,11 +10,12 @@ import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm
+from folkman.engine.node_measures import evaluate, node_columns
 from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, Tally
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Traffic
-from folkman.problem.learnable import Evaluation, Learnable
+from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 
 if TYPE_CHECKING:
@@ -116,15 +117,6 @@ def _spread(
 _models = compiled()(_spread)
 
 
-@compiled()
-def _evaluate_traced(problem: Learnable, w: Array) -> Evaluation:
-    return problem.evaluate(w)
-
-
-def _evaluate(problem: Learnable, w: Array) -> Evaluation:
-    return problem.evaluate(w) if problem.called_from_python else _evaluate_traced(problem, w)
-
-
 def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
     """Return the metrics at a mark."""
     problem, network, algorithm, clock, recording, _ = simulation
@@ -138,7 +130,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         "gradients": finished / problem.num_nodes,
         "rounds": _rounds(simulation, mark),
         "bits": bits,
-        **{name: float(value) for name, value in _evaluate(problem, w)._asdict().items()},
+        **{name: float(value) for name, value in evaluate(problem, w)._asdict().items()},
         **{name: float(value) for name, value in spread.items()},
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
@@ -153,9 +145,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         },
     }
     if recording.nodes:
-        each = [_evaluate(problem, model) for model in models]
-        row["node_train_loss"] = float(np.mean([float(value.train_loss) for value in each]))
-        row["node_test_accuracy"] = float(np.mean([float(value.test_accuracy) for value in each]))
+        row |= node_columns(problem, models)
     return row
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
 __all__ += [
+    "HIGHER_IS_BETTER",
     "STOPPED",
     "WAITING",
     "Run",
@@ -69,9 +70,28 @@ METRICS: dict[str, str] = {
     "gradients_max": "gradients of the fastest node",
     "bits_unicast": "bits, each receiver counted",
     "node_train_loss": "mean over nodes of F(v_i)",
+    "node_train_loss_worst": "largest F(v_i) of a node",
+    "node_train_loss_spread": "standard deviation over nodes of F(v_i)",
     "node_test_accuracy": "mean over nodes of the test accuracy of v_i",
+    "node_test_accuracy_worst": "lowest test accuracy of a v_i",
+    "node_test_accuracy_spread": "standard deviation over nodes of the test accuracy of v_i",
+    "node_local_accuracy": "mean over nodes of the accuracy of v_i on the node's own labels",
+    "node_local_accuracy_worst": "lowest accuracy of a v_i on its node's own labels",
+    "node_local_accuracy_spread": "standard deviation over nodes of the accuracy on own labels",
 }
 """What a curve can show. `w` is the network's model: sum_i alpha_i w_i, or the server's."""
+
+HIGHER_IS_BETTER = frozenset(
+    {
+        "test_accuracy",
+        "node_test_accuracy",
+        "node_test_accuracy_worst",
+        "node_local_accuracy",
+        "node_local_accuracy_worst",
+        "kappa",
+    }
+)
+"""Metrics of which more is better, all of them shares; of all others less is better."""
 
 COLUMNS = (*AXES, *METRICS)
 """The columns of a run's rows."""

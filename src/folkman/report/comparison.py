@@ -15,14 +15,11 @@ import numpy as np
 
 from folkman.checks import nearest, require
 from folkman.record.json_file import Json
-from folkman.record.run import AXES, METRICS, Run, jsonable
+from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run, jsonable
 from folkman.report.statistics import half_width
 from folkman.report.tables import COLUMNS, markdown_table, spread
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "render"]
-
-HIGHER_IS_BETTER = frozenset({"test_accuracy", "node_test_accuracy", "kappa"})
-"""Of all other metrics less is better."""
 
 
 class Cell(NamedTuple):

@@ -38,7 +38,8 @@ class StarHeld(NamedTuple):
     server: State
     up: Array  # (node, message)
     up_finite: Array  # (node,) bool
-    down: Array  # (node, message)
+    down: Array  # (node, message) what is being carried down, or was last
+    got: Array  # (node, message) what arrived last: the inbox
     heard: Array  # (node,) bool: did the server's message just arrive?
     coming: Array  # (node,) bool: is an upload on its way?
     owed: Array  # (node,) bool: the server has offered an answer that has not started yet
@@ -76,6 +77,7 @@ class StarMedium(Medium):
             up=jnp.zeros_like(up),
             up_finite=~no,
             down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
+            got=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
             heard=no,
             coming=no,
             owed=no,
@@ -86,7 +88,7 @@ class StarMedium(Medium):
     def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the server's message as everyone's only neighbour's."""
         del problem
-        return answers(held.down, held.heard, slot - held.held), 0
+        return answers(held.got, held.heard, slot - held.held), 0
 
     def exchange(
         self,
@@ -124,12 +126,14 @@ class StarMedium(Medium):
         each = jnp.sum(download.started, dtype=jnp.int32)[None]
         served = count(jnp.any(download.started)[None], answer_form[None], len(answer_price))
         copies = count(each, answer_form[None], len(answer_price))
+        down = jnp.where(download.started[:, None], answer[None], held.down)
         new = StarHeld(
             network=network,
             server=state,
             up=up,
             up_finite=finite,
-            down=jnp.where(download.started[:, None], answer[None], held.down),
+            down=down,
+            got=jnp.where(download.arrived[:, None], down, held.got),
             heard=download.arrived | (held.heard & ~present),  # who is away hears it on its return
             coming=coming & ~download.started,
             owed=(owed & ~download.started) | download.lost,
@@ -178,14 +182,14 @@ class StarMedium(Medium):
         return View(ages, stamps, servers=1)
 
 
-def answers(down: Array, heard: Array, age: Array) -> Inbox:
+def answers(got: Array, heard: Array, age: Array) -> Inbox:
     """Return the inboxes of nodes that have a server for their only neighbour."""
     nodes = len(heard)
     return Inbox(
-        store=down[:, None],
+        store=got[:, None],
         row=jnp.zeros((nodes, 1), jnp.int32),
-        weight=jnp.ones((nodes, 1), down.dtype),
-        own_weight=jnp.zeros(nodes, down.dtype),
+        weight=jnp.ones((nodes, 1), got.dtype),
+        own_weight=jnp.zeros(nodes, got.dtype),
         heard=heard[:, None],
         age=age[:, None],
         finite=jnp.ones((nodes, 1), bool),
@@ -215,7 +219,8 @@ def by_hand(
     share, number = world.shares(), len(nodes)
     state = server.init(world.problem.initial, number)
     up = [node.message() * 0.0 for node in nodes]
-    down = [np.array(server.message(state))] * number
+    down = [np.array(server.message(state))] * number  # what is carried
+    got = list(down)  # what arrived last
     no = np.zeros(number, bool)
     finite, heard, coming = ~no, no, no
     formed, held = np.zeros(number, int), np.zeros(number, int)
@@ -224,7 +229,7 @@ def by_hand(
         for i in np.flatnonzero(there):
             world.start_anew(nodes[i], t)
             answer = written_out(
-                [down[i]],
+                [got[i]],
                 weight=np.ones(1),
                 own_weight=0.0,
                 heard=heard[i : i + 1],
@@ -250,6 +255,8 @@ def by_hand(
         state = server.receive(state, inbox, key)
         for i in np.flatnonzero(timeline.down_started[t]):
             down[i], formed[i] = np.array(server.message(state)), t + 1
+        for i in np.flatnonzero(timeline.down_arrived[t]):
+            got[i] = down[i]
         coming = coming & ~timeline.down_started[t]
         heard = timeline.down_arrived[t] | (heard & ~there)
         held = np.where(timeline.down_arrived[t], formed, held)
