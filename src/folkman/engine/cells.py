@@ -121,9 +121,10 @@ def _march(
     )
     carry = _first(problem, network, algorithm, compute, _placed(seeds))
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
-    totals = totals._replace(gradients=(0,) * nodes * len(cells), busy=(0,) * nodes * len(cells))
+    counts = (0,) * nodes * len(cells)
+    totals = totals._replace(gradients=counts, busy=counts, held_ages=np.zeros(0, np.int64))
     done, every = 0, simulation.recording.every
-    longest = longest_stretch(medium, nodes)
+    longest = longest_stretch(medium, nodes, slots)
     while True:
         if done % every == 0 or done >= slots:
             models, row = _row(simulation, problem, carry, totals, done)
@@ -223,6 +224,12 @@ def _summed(tally: Tally) -> Tally:
         traffic=jax.tree.map(lambda count: np.asarray(count, np.int64).sum(axis=0), tally.traffic),
         age_sum=jnp.sum(tally.age_sum),
         age_max=jnp.max(tally.age_max),
+        held_ages=jnp.zeros(0, jnp.int32),  # of pairs only one cell keeps account
+        late=tally.late._replace(
+            uploads=np.asarray(tally.late.uploads, np.int64).sum(),
+            versions=jnp.sum(tally.late.versions),
+            most=jnp.max(tally.late.most),
+        ),
     )
 
 
@@ -249,6 +256,8 @@ def _row(
         },
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
+        **totals.staleness(),
+        "pairs_unheard": float(jnp.sum(jax.vmap(medium.unheard)(carry.medium))),
         "kappa": sum(totals.busy) / (slots * nodes) if slots else 0.0,
         "gradients_max": max(totals.gradients),
         "bits_unicast": bits_unicast,
@@ -259,8 +268,8 @@ def _row(
     return np.asarray(models), row
 
 
-LARGEST = frozenset({"consensus_max", "node_norm", "max_age", "gradients_max"})
-ADDED = frozenset({"bits", "bits_unicast"})
+LARGEST = frozenset({"consensus_max", "node_norm", "max_age", "staleness_max", "gradients_max"})
+ADDED = frozenset({"bits", "bits_unicast", "pairs_unheard"})
 
 
 def _joined(rows: list[dict[str, float]], cells: list[int]) -> dict[str, float]:

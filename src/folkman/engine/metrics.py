@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
 from folkman.engine.node_measures import evaluate, node_columns
@@ -54,12 +55,18 @@ class Totals(NamedTuple):
     traffic: Counts
     age_sum: float = 0.0
     age_max: int = 0
+    held_ages: NDArray[np.int64] = np.zeros(0, np.int64)  # as those of a tally
+    uploads: int = 0
+    late_sum: float = 0.0  # versions behind, over the uploads
+    late_max: int = 0
 
     @classmethod
     def nothing(cls, tally: Tally) -> "Totals":
         """Return the totals before slot 0, in the shape of a tally."""
         none = [(0,) * len(part) for part in tally.traffic]
-        return cls((0,) * len(tally.gradients), (0,) * len(tally.busy), Counts(*none))
+        ages = np.zeros(tally.held_ages.shape, np.int64)
+        counts = (0,) * len(tally.gradients)
+        return cls(counts, (0,) * len(tally.busy), Counts(*none), held_ages=ages)
 
     def plus(self, tally: Tally) -> "Totals":
         """Return the totals with a tally added."""
@@ -70,7 +77,17 @@ class Totals(NamedTuple):
             Counts(*(_sum(old, new) for old, new in zip(self.traffic, counts, strict=True))),
             self.age_sum + float(tally.age_sum),
             max(self.age_max, int(tally.age_max)),
+            self.held_ages + np.asarray(tally.held_ages, np.int64),
+            self.uploads + int(tally.late.uploads),
+            self.late_sum + float(tally.late.versions),
+            max(self.late_max, int(tally.late.most)),
         )
+
+    def staleness(self) -> dict[str, float]:
+        """Return the versions that uploads were behind, mean and largest; NaN without uploads."""
+        if not self.uploads:
+            return {"staleness": nan, "staleness_max": nan}
+        return {"staleness": self.late_sum / self.uploads, "staleness_max": float(self.late_max)}
 
 
 def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
@@ -134,6 +151,8 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         **{name: float(value) for name, value in spread.items()},
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
+        **totals.staleness(),
+        "pairs_unheard": float(simulation.medium.unheard(carry.medium)),
         "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,
         "gradients_max": max(totals.gradients),
         "bits_unicast": bits_unicast,

@@ -56,7 +56,7 @@ Stretch: TypeAlias = tuple[Array, Array, Events]
 """Rows of a timeline: stamps, who finished a gradient, and what the medium noted."""
 
 MOST_COUNTED = 2**30
-"""Copies that may be counted in int32 between two additions on the host."""
+"""What may be counted in int32 between two additions on the host."""
 
 
 class Clock(NamedTuple):
@@ -253,7 +253,7 @@ def march(
         if not np.isfinite(row["train_loss"]):
             return
     advance = _advance_in_python if problem.called_from_python else _advance
-    longest = longest_stretch(medium, problem.num_nodes)
+    longest = longest_stretch(medium, problem.num_nodes, slots)
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
         given = (problem, network, algorithm, compute, faults)
@@ -274,9 +274,12 @@ def march(
             return
 
 
-def longest_stretch(medium: Medium, num_nodes: int) -> int:
-    """Return how many slots may run at once: counts fit, and little is done again."""
-    longest = max(1, MOST_COUNTED // num_nodes**2)
+def longest_stretch(medium: Medium, num_nodes: int, slots: int) -> int:
+    """Return how many of `slots` slots may run at once.
+
+    Counts of copies and sums of ages fit, and little is done again.
+    """
+    longest = max(1, MOST_COUNTED // max(num_nodes**2, slots))
     return longest if medium.stretch is None else min(longest, medium.stretch)
 
 

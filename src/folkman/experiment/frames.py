@@ -55,6 +55,7 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         seconds=np.array(slot * simulation.clock.slot_s),
         positions_m=_positions(air, size, servers),
         age_slots=view.ages[:pairs, :pairs],
+        age_sums=simulation.medium.paired(mark.totals.held_ages)[:pairs, :pairs],
         on_air=on_air[:pairs, :pairs],
         left_slots=left,
         stamp=view.stamps,

@@ -79,6 +79,7 @@ def around_server(
     restarts: bool = False,
     declares: Declares = Declares(),  # noqa: B008 - immutable
     server_price: Price | None = None,
+    late: Callable[[State, Inbox], Array] | None = None,
 ) -> Algorithm:
     """Build an algorithm from its server's side.
 
@@ -166,6 +167,7 @@ def around_server(
         message=answer,
         params=lambda state: state.params,
         rounds=lambda state: state.rounds,
+        late=late,
         price=server_price,
     )
     return Algorithm(

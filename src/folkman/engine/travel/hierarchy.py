@@ -14,7 +14,7 @@ from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, server_bits
-from folkman.engine.travel.star import answers, uploads
+from folkman.engine.travel.star import answers, behind_nodes, uploads
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 from folkman.radio.delay import constant
@@ -298,12 +298,22 @@ class HierarchyMedium(Medium):
             finished=finished,
         )
 
+    def ages(self, held: HierarchyHeld, slot: Array) -> Array:
+        """Return the ages of the models in use, (node,)."""
+        return slot - held.held
+
+    def unheard(self, held: HierarchyHeld) -> Array:
+        """Return the nodes that have only the first model."""
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages of the server's model at the nodes; the server stands last."""
+        return behind_nodes(ages)
+
     def view(self, held: HierarchyHeld, slot: int) -> View:
         """Return the ages of the stations' models at the nodes; the stations are drawn as one."""
         nodes = len(held.held)
-        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
-        np.fill_diagonal(ages, 0)
-        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        ages = behind_nodes(slot - np.asarray(held.held))
         return View(ages, np.full(nodes + 1, -1, np.int32), servers=1)
 
 

@@ -124,6 +124,29 @@ class Medium(ABC, Generic[Way]):
         del held
         return jnp.zeros(0, jnp.int32)
 
+    @abstractmethod
+    def ages(self, held: Held, slot: Array) -> Array:
+        """Return the slots since each copy was formed that is in use in this slot, int32.
+
+        (rx, tx) between peers, (node,) where a server is everyone's only neighbour.
+        """
+
+    def late(self, held: Held) -> Array:
+        """Return how many versions late each upload was that arrived in the last slot, (node,).
+
+        -1 for a node of which none arrived; (0,) where there is no server.
+        """
+        del held
+        return jnp.zeros(0, jnp.int32)
+
+    @abstractmethod
+    def unheard(self, held: Held) -> Array:
+        """Return how many pairs have never had a copy beyond the common first model."""
+
+    @abstractmethod
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return ages as `View` has them, (rx, tx) with servers behind the nodes; -1 for none."""
+
     def model(self, held: Held, problem: Learnable, params: Array) -> Array:
         """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d)."""
         del held

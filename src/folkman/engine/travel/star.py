@@ -25,10 +25,10 @@ from folkman.engine.travel.medium import (
 )
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
-from folkman.radio.delivery import NetworkState
+from folkman.radio.delivery import NetworkState, Transfer
 from folkman.radio.trace import StarTimeline
 
-__all__ = ["StarHeld", "StarMedium", "answers", "by_hand", "uploads"]
+__all__ = ["StarHeld", "StarMedium", "answers", "behind_nodes", "by_hand", "uploads"]
 
 
 class StarHeld(NamedTuple):
@@ -45,6 +45,21 @@ class StarHeld(NamedTuple):
     owed: Array  # (node,) bool: the server has offered an answer that has not started yet
     stamp: Array  # (node,) when the message being carried down was formed
     held: Array  # (node,) when the server model in use was formed
+    versions: "Versions"
+    late: Array  # (node,) versions behind of the uploads that just arrived, -1 for none
+
+
+class Versions(NamedTuple):
+    """The version of the server's model, (node,) each, as its aggregations count them."""
+
+    carried: Array  # that is being carried down
+    held: Array  # that the node has
+    uploaded: Array  # that its upload began from
+
+    def after(self, uploaded: Array, newest: Array, download: Transfer) -> "Versions":
+        """Return the versions after a slot in which these downloads started and arrived."""
+        carried = jnp.where(download.started, newest, self.carried)
+        return Versions(carried, jnp.where(download.arrived, carried, self.held), uploaded)
 
 
 class StarMedium(Medium):
@@ -83,6 +98,8 @@ class StarMedium(Medium):
             owed=no,
             stamp=zero,
             held=zero,
+            versions=Versions(zero, zero, zero),
+            late=zero - 1,
         )
 
     def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
@@ -115,6 +132,12 @@ class StarMedium(Medium):
         inbox = uploads(up, problem.share, upload.arrived, finite, coming)
         server_key = jax.random.fold_in(key, int(Stream.SERVER))
         state = server.receive(held.server, inbox, server_key)
+        began = jnp.where(upload.started, held.versions.held, held.versions.uploaded)
+        late = (
+            server.rounds(held.server) - began
+            if server.late is None
+            else server.late(held.server, inbox)
+        )
 
         answer = server.message(state)
         answer_form = form_of(server.price, state)
@@ -139,6 +162,8 @@ class StarMedium(Medium):
             owed=(owed & ~download.started) | download.lost,
             stamp=stamp,
             held=jnp.where(download.arrived, stamp, held.held),
+            versions=held.versions.after(began, server.rounds(state), download),
+            late=jnp.where(upload.arrived & finite, late, -1).astype(jnp.int32),
         )
         return new, Traffic(sent, sent, served, copies), (upload, download)
 
@@ -147,6 +172,10 @@ class StarMedium(Medium):
         up, _ = super().prices(problem)
         bits = self.network.bits_per_parameter
         return up, server_bits(self.server, problem, problem.num_nodes, bits)
+
+    def late(self, held: StarHeld) -> Array:
+        """Return how many versions late the uploads of the last slot were."""
+        return held.late
 
     def measures(self, held: StarHeld) -> dict[str, Array]:
         """Return what the network has measured so far."""
@@ -171,15 +200,34 @@ class StarMedium(Medium):
             upload.started, upload.arrived, download.started, download.arrived, finished
         )
 
+    def ages(self, held: StarHeld, slot: Array) -> Array:
+        """Return the ages of the models in use, (node,)."""
+        return slot - held.held
+
+    def unheard(self, held: StarHeld) -> Array:
+        """Return the nodes that have only the first model."""
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages of the server's model at the nodes; the server stands last."""
+        return behind_nodes(ages)
+
     def view(self, held: StarHeld, slot: int) -> View:
         """Return the ages of the server's model at the nodes; the server stands last."""
         nodes = len(held.held)
-        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
-        np.fill_diagonal(ages, 0)
-        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        ages = behind_nodes(slot - np.asarray(held.held))
         stamps = np.full(nodes + 1, -1, np.int32)
         stamps[-1] = int(np.asarray(held.stamp).max(initial=-1))
         return View(ages, stamps, servers=1)
+
+
+def behind_nodes(ages: NDArray) -> NDArray:
+    """Return ages (node,) of the server's model as a table in which the server stands last."""
+    nodes = len(ages)
+    table = np.full((nodes + 1, nodes + 1), -1, ages.dtype)
+    np.fill_diagonal(table, 0)
+    table[:nodes, nodes] = ages
+    return table
 
 
 def answers(got: Array, heard: Array, age: Array) -> Inbox:
