@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
+from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, cell_measures, traffic_bits
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
@@ -88,6 +89,7 @@ def simulate_cells(
         models.append(last)
     for rows in zip(*table, strict=True):
         note(run, _joined(list(rows), [len(cells) for cells in portions]))
+    judge(run)
     run.model = np.concatenate(models)
     return run
 

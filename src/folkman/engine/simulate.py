@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
+from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
@@ -130,7 +131,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
 
     A run whose loss is no longer finite stops there: its status is "diverged" and its rows are
-    kept.
+    kept. `run.verdict` also tells a run that does not learn, and `run.reason` why.
     """
     run = Run(algorithm.name, label or algorithm.name, seed)
     simulation = Simulation(problem, network, algorithm, clock, recording, faults)
@@ -139,6 +140,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     for reached, row in march(simulation, mark, slots, events):
         note(run, row)
         mark = reached
+    judge(run, problem)
     run.model, run.nodes = outcome(simulation, mark)
     run.timeline = join_timeline(simulation.medium, events) if recording.timeline else None
     return run

@@ -22,6 +22,7 @@ from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, Latency, by_content, resolve, to_toml
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
+from folkman.engine.judge import judge
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
@@ -152,6 +153,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
         observer.save()
         _save(part, folder, mark)
         raise
+    judge(run, simulation.problem)
     _save_outcome(part, folder, mark, events)
     folder.save_part(run, fingerprint)
     observer.end()

@@ -172,6 +172,7 @@ class RunFolder:
     def save_part(self, run: Run, fingerprint: str) -> None:
         """Write the rows of one run and its status, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
+        notes |= {"verdict": run.verdict, "reason": run.reason}
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
@@ -189,6 +190,7 @@ class RunFolder:
                 "restore that file, or run the new one into a new folder"
             )
         run.rows, run.status, run.message = rows, notes["status"], notes["message"]
+        run.verdict, run.reason = notes.get("verdict", ""), notes.get("reason", "")
 
     def _read_part(self, run: Run) -> tuple[list[Json], dict[str, str]] | None:
         """Return the rows and notes of a part, if there is one."""
@@ -243,6 +245,7 @@ class RunFolder:
             rows, notes = found
             run.rows = [known(row) for row in rows]
             run.status, run.message = notes.get("status", FINISHED), notes.get("message", "")
+            run.verdict, run.reason = notes.get("verdict", ""), notes.get("reason", "")
         if run.status in (WAITING, RUNNING):
             read_live(self.live(run), run)
         run.scene = self.load_scene(run)

@@ -113,6 +113,8 @@ class Run:
     rows: list[dict[str, float]] = field(default_factory=list)
     status: str = RUNNING
     message: str = ""
+    verdict: str = ""  # of a run that has ended: finished, diverged or not learning
+    reason: str = ""  # of a verdict that is not finished, and what to try
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
@@ -138,7 +140,15 @@ class Run:
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa")
         head = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
-        return head | {name: jsonable(self.last(name)) for name in names} | {"status": self.status}
+        return (
+            head
+            | {name: jsonable(self.last(name)) for name in names}
+            | {
+                "status": self.status,
+                "verdict": self.verdict,
+                "reason": self.reason,
+            }
+        )
 
     def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> "Drawing":
         """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""

@@ -43,9 +43,14 @@ class Verdict(NamedTuple):
     reason: str = ""
     remedy: str = ""
 
+    @property
+    def explained(self) -> str:
+        """Return the reason and what to try; nothing where all is well."""
+        return f"{self.reason}; {self.remedy}" if self.reason else ""
+
     def __str__(self) -> str:
         """Return a line for people."""
-        return self.word + (f": {self.reason}; {self.remedy}" if self.reason else "")
+        return f"{self.word}: {self.explained}" if self.reason else self.word
 
 
 def is_level(rows: "Sequence[Mapping[str, float]]") -> bool:
@@ -58,24 +63,31 @@ def verdict(rows: "Sequence[Mapping[str, float]]", descent: Descent | None = Non
     """Return the verdict on the rows of a run that has ended."""
     if not rows:
         return Verdict(FINISHED)
-    first, last = rows[0], rows[-1]
-    start, end, slots = first["train_loss"], last["train_loss"], int(last["slots"])
-    if not isfinite(end):
+    last, slots = rows[-1], int(rows[-1]["slots"])
+    if not isfinite(last["train_loss"]):
         reason = f"the training loss was no longer finite at slot {slots}"
         return Verdict(DIVERGED, reason, "try a smaller step or less delay")
-    unheard = last.get("pairs_unheard", 0.0)
-    if slots and last["bits"] == 0 and unheard:
+    if slots and last["bits"] == 0 and last.get("pairs_unheard"):
         reason = f"nothing was sent in {slots} slots: no node was scheduled, or none was done"
         return Verdict(NOT_LEARNING, reason, "lower the threshold of the radio, or run longer")
-    if not is_level(rows) or not slots:
-        return Verdict(FINISHED)
+    return _unfallen(rows, descent) if slots and is_level(rows) else Verdict(FINISHED)
+
+
+def _unfallen(rows: "Sequence[Mapping[str, float]]", descent: Descent | None) -> Verdict:
+    """Return the verdict on a loss that has not fallen."""
+    start, end = rows[0]["train_loss"], rows[-1]["train_loss"]
     could = descent is not None and descent.loss < start - LEVEL * abs(start)
     rose = end > start + LEVEL * abs(start) + LEAST
-    if descent is not None and not could:
-        return Verdict(FINISHED)  # there was nothing to learn, up to noise
-    if rose:
-        return _rising(start, end, descent)
-    return _level(last, start, end, descent) if could else Verdict(FINISHED)
+    if rose and (descent is None or could or _goes_on(rows)):
+        return _rising(start, end, descent if could else None)
+    if could and not rose:
+        return _level(rows[-1], start, end, descent)
+    return Verdict(FINISHED)  # there was nothing to learn, up to noise
+
+
+def _goes_on(rows: "Sequence[Mapping[str, float]]") -> bool:
+    """Tell whether the loss still grows at the end: noise about an optimum settles."""
+    return rows[-1]["train_loss"] > 2 * rows[len(rows) // 2]["train_loss"]
 
 
 def _rising(start: float, end: float, descent: Descent | None) -> Verdict:

@@ -141,7 +141,7 @@ def headline(runs: Sequence[Run]) -> str:
         )
         most = max(begun, key=lambda run: run.last("bits"))
         pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
-    states = Counter(run.status for run in runs)
+    states = Counter(run.verdict or run.status for run in runs)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     pairs.append(("Runs", str(len(runs)), told))
     wrong = "".join(f'<p class="bad">{html.escape(run.message)}</p>' for run in runs if run.message)
