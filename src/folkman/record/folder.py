@@ -214,7 +214,13 @@ class RunFolder:
                 f"expected metrics.parquet in {self.root}, there is none yet; "
                 f"finish it: folkman run --resume {self.root}"
             )
-        return runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
+        runs = runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
+        told = (read_json(self.summary) or {}).get("runs", [])
+        known_by = {(each.get("label"), each.get("seed")): each for each in told}
+        for run in runs:
+            end = known_by.get((run.label, run.seed), {})
+            run.verdict, run.reason = end.get("verdict", ""), end.get("reason", "")
+        return runs
 
     def read(self) -> Contents:
         """Read the folder as it stands now, without columns that this version does not know."""
