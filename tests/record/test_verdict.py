@@ -141,3 +141,16 @@ def test_a_verdict_is_kept_in_the_folder_and_its_summary(bowls, tmp_path):
     assert found.summary()["verdict"] == NOT_LEARNING
     assert found.summary()["reason"] == run.reason
     assert jnp.isfinite(found.last("train_loss"))
+
+
+def test_a_run_ends_at_the_first_recorded_slot_that_meets_its_target(bowls):
+    whole = simulate(bowls, ideal(), fedavg(0.1), slots=40, recording=Recording(every=4))
+    target = whole.rows[5]["train_loss"]
+    recording = Recording(every=4, stop_at=(("train_loss", target),))
+    run = simulate(bowls, ideal(), fedavg(0.1), slots=40, recording=recording)
+    assert [row["slots"] for row in run.rows] == [0, 4, 8, 12, 16, 20]
+    assert (run.status, run.verdict, run.target_slot) == (FINISHED, FINISHED, 20)
+    assert run.summary()["target_slot"] == 20
+    assert whole.target_slot is None
+    both = recording._replace(stop_at=(("train_loss", target), ("kappa", 1.5)))
+    assert not both.meets(run.rows[-1])  # kappa is a share: more is better, and 1.5 is too much

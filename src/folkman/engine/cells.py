@@ -68,9 +68,9 @@ def simulate_cells(
     `at_once` cells run together; by default as many as fit in about a gigabyte.
     """
     require(
-        not recording.timeline and not recording.nodes,
-        "many cells keep neither timelines nor the measures of single nodes; "
-        "simulate one cell for those",
+        not recording.timeline and not recording.nodes and not recording.stop_at,
+        "many cells keep neither timelines nor the measures of single nodes, and stop at no "
+        "target; simulate one cell for those",
     )
     check_length(slots, recording.every)
     check_horizon(network, slots)
@@ -124,7 +124,9 @@ def _march(
     carry = _first(problem, network, algorithm, compute, _placed(seeds))
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
     counts = (0,) * nodes * len(cells)
-    totals = totals._replace(gradients=counts, busy=counts, held_ages=np.zeros(0, np.int64))
+    totals = totals._replace(
+        gradients=counts, busy=counts, held_ages=np.zeros(0, np.int64)
+    )  # of pairs only a single cell keeps account
     done, every = 0, simulation.recording.every
     longest = longest_stretch(medium, nodes, slots)
     while True:
@@ -226,7 +228,6 @@ def _summed(tally: Tally) -> Tally:
         traffic=jax.tree.map(lambda count: np.asarray(count, np.int64).sum(axis=0), tally.traffic),
         age_sum=jnp.sum(tally.age_sum),
         age_max=jnp.max(tally.age_max),
-        held_ages=jnp.zeros(0, jnp.int32),  # of pairs only one cell keeps account
         late=tally.late._replace(
             uploads=np.asarray(tally.late.uploads, np.int64).sum(),
             versions=jnp.sum(tally.late.versions),

@@ -47,6 +47,9 @@ class Counts(NamedTuple):
     served_copies: tuple[int, ...]
 
 
+_NO_AGES = np.zeros(0, np.int64)
+
+
 class Totals(NamedTuple):
     """What the host has added up since slot 0; plain numbers, saved with the carry."""
 
@@ -55,7 +58,7 @@ class Totals(NamedTuple):
     traffic: Counts
     age_sum: float = 0.0
     age_max: int = 0
-    held_ages: NDArray[np.int64] = np.zeros(0, np.int64)  # as those of a tally
+    held_ages: NDArray[np.int64] = _NO_AGES  # as those of a tally; empty: not known
     uploads: int = 0
     late_sum: float = 0.0  # versions behind, over the uploads
     late_max: int = 0
@@ -77,7 +80,9 @@ class Totals(NamedTuple):
             Counts(*(_sum(old, new) for old, new in zip(self.traffic, counts, strict=True))),
             self.age_sum + float(tally.age_sum),
             max(self.age_max, int(tally.age_max)),
-            self.held_ages + np.asarray(tally.held_ages, np.int64),
+            self.held_ages + np.asarray(tally.held_ages, np.int64)
+            if self.held_ages.size
+            else _NO_AGES,
             self.uploads + int(tally.late.uploads),
             self.late_sum + float(tally.late.versions),
             max(self.late_max, int(tally.late.most)),

@@ -8,7 +8,8 @@ records run as one compiled program, or from Python where the problem says its g
 so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import nan
 from operator import index
 from typing import NamedTuple, TypeAlias
 
@@ -31,7 +32,7 @@ from folkman.faults import NO_FAULTS
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.delivery import Network, check_horizon, let_pass
 from folkman.radio.trace import Timeline
-from folkman.record.run import DIVERGED, FINISHED, Run
+from folkman.record.run import DIVERGED, FINISHED, HIGHER_IS_BETTER, Run
 
 __all__ = [
     "Clock",
@@ -91,6 +92,21 @@ class Recording(NamedTuple):
     every: int = 10  # slots between two rows of metrics
     nodes: bool = False  # also evaluate every node's own model v_i: as many evaluations as nodes
     timeline: bool = False  # keep who held what when
+    # metrics and targets: a run ends at the first recorded slot in which all are met
+    stop_at: tuple[tuple[str, float], ...] = ()
+
+    def meets(self, row: Mapping[str, float]) -> bool:
+        """Tell whether a row meets all targets; without targets none does."""
+        return bool(self.stop_at) and all(
+            row.get(name, nan) >= target
+            if name in HIGHER_IS_BETTER
+            else row.get(name, nan) <= target
+            for name, target in self.stop_at
+        )
+
+    def ends(self, row: Mapping[str, float]) -> bool:
+        """Tell whether a run ends here before its time."""
+        return not np.isfinite(row["train_loss"]) or self.meets(row)
 
 
 class Simulation(NamedTuple):
@@ -138,7 +154,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     mark: Mark = start(simulation, seed)
     events: list[Stretch] = []
     for reached, row in march(simulation, mark, slots, events):
-        note(run, row)
+        note(run, row, recording)
         mark = reached
     judge(run, problem)
     run.model, run.nodes = outcome(simulation, mark)
@@ -146,10 +162,18 @@ def simulate(  # noqa: PLR0913 - all but three by name
     return run
 
 
-def note(run: Run, row: dict[str, float]) -> None:
-    """Add a row to a run, and its end if the row is not finite."""
+def note(
+    run: Run,
+    row: dict[str, float],
+    recording: Recording = Recording(),  # noqa: B008 - immutable
+) -> None:
+    """Add a row to a run, and its end if the row meets the targets or is not finite."""
+    if run.rows and run.rows[0].keys() != row.keys():  # an earlier version began the run
+        run.rows = [{name: old.get(name, nan) for name in row} for old in run.rows]
     run.rows.append(row)
     run.status = FINISHED
+    if recording.meets(row):
+        run.target_slot = int(row["slots"])
     if not np.isfinite(row["train_loss"]):
         run.status = DIVERGED
         run.message = (
@@ -242,7 +266,8 @@ def march(
     """Go on from `mark` until `slots` slots are done in all.
 
     Yields at slot 0, every recorded slot and the last; ends early after a row whose training loss
-    is not finite. With `recording.timeline`, appends each stretch of the timeline to `events`.
+    is not finite, or that meets the targets. With `recording.timeline`, appends each stretch of the
+    timeline to `events`.
     """
     problem, network, algorithm, clock, recording, faults = simulation
     medium = simulation.medium
@@ -252,7 +277,7 @@ def march(
     if int(mark.carry.slot) == 0:
         row = row_of(simulation, mark)
         yield mark, row
-        if not np.isfinite(row["train_loss"]):
+        if recording.ends(row):
             return
     advance = _advance_in_python if problem.called_from_python else _advance
     longest = longest_stretch(medium, problem.num_nodes, slots)
@@ -272,7 +297,7 @@ def march(
             continue
         row = row_of(simulation, mark)
         yield mark, row
-        if not np.isfinite(row["train_loss"]):
+        if recording.ends(row):
             return
 
 

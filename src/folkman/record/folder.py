@@ -172,7 +172,7 @@ class RunFolder:
     def save_part(self, run: Run, fingerprint: str) -> None:
         """Write the rows of one run and its status, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
-        notes |= {"verdict": run.verdict, "reason": run.reason}
+        notes |= {"verdict": run.verdict, "reason": run.reason, "target_slot": run.target_slot}
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
@@ -190,7 +190,7 @@ class RunFolder:
                 "restore that file, or run the new one into a new folder"
             )
         run.rows, run.status, run.message = rows, notes["status"], notes["message"]
-        run.verdict, run.reason = notes.get("verdict", ""), notes.get("reason", "")
+        _note_end(run, notes)
 
     def _read_part(self, run: Run) -> tuple[list[Json], dict[str, str]] | None:
         """Return the rows and notes of a part, if there is one."""
@@ -218,8 +218,7 @@ class RunFolder:
         told = (read_json(self.summary) or {}).get("runs", [])
         known_by = {(each.get("label"), each.get("seed")): each for each in told}
         for run in runs:
-            end = known_by.get((run.label, run.seed), {})
-            run.verdict, run.reason = end.get("verdict", ""), end.get("reason", "")
+            _note_end(run, known_by.get((run.label, run.seed), {}))
         return runs
 
     def read(self) -> Contents:
@@ -251,7 +250,7 @@ class RunFolder:
             rows, notes = found
             run.rows = [known(row) for row in rows]
             run.status, run.message = notes.get("status", FINISHED), notes.get("message", "")
-            run.verdict, run.reason = notes.get("verdict", ""), notes.get("reason", "")
+            _note_end(run, notes)
         if run.status in (WAITING, RUNNING):
             read_live(self.live(run), run)
         run.scene = self.load_scene(run)
@@ -262,6 +261,12 @@ class RunFolder:
         from folkman.record.scene import load_scene
 
         return load_scene(self.scene(run))
+
+
+def _note_end(run: Run, told: Json) -> None:
+    """Fill in how a run ended; an earlier version wrote less."""
+    run.verdict, run.reason = told.get("verdict", ""), told.get("reason", "")
+    run.target_slot = told.get("target_slot")
 
 
 class JobFolder(RunFolder):

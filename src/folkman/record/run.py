@@ -115,6 +115,7 @@ class Run:
     message: str = ""
     verdict: str = ""  # of a run that has ended: finished, diverged or not learning
     reason: str = ""  # of a verdict that is not finished, and what to try
+    target_slot: int | None = None  # where it met its targets and ended
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
@@ -147,6 +148,7 @@ class Run:
                 "status": self.status,
                 "verdict": self.verdict,
                 "reason": self.reason,
+                "target_slot": self.target_slot,
             }
         )
 
