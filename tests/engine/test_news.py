@@ -173,6 +173,6 @@ def test_links_that_have_brought_nothing_are_counted(quadratics, network, algori
 
     *_, (mark, row) = march(simulation, start(simulation, 0), 8)
 
-    assert simulation.medium.never_heard(mark.carry.medium, problem) == links
+    assert simulation.medium.unheard(mark.carry.medium) == links
     if isinstance(network, RadioNetwork):
         assert row["bits"] == 0

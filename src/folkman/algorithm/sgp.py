@@ -173,6 +173,7 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
         message=lambda state: state.pushed,
         params=model,
         receive=receive,
+        model=lambda state, inbox: model(receive(state, inbox)),
         travel=Broadcast(mixing=mixing),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),

@@ -54,6 +54,9 @@ class Server(NamedTuple):
     message: Callable[[State], Array]
     params: Callable[[State], Array]
     rounds: Callable[[State], Array]  # aggregations so far
+    # versions behind of each upload that arrives, where those of one slot are taken one by one;
+    # None: aggregations since the model was formed that it began from
+    late: Callable[[State, "Inbox"], Array] | None = None
     price: "Price | None" = None  # None: every entry of the message at the price of a parameter
 
 

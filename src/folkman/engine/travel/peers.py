@@ -77,10 +77,19 @@ class SnapshotMedium(Medium):
         """Return the stamps in use in the coming slot, (rx, tx)."""
         return held.snapshots.held
 
-    def never_heard(self, held: PeerState, problem: Learnable) -> Array:
-        """Return the pairs whose receiver still holds the first message."""
-        edges = beside(self.travel.mixing, problem.num_nodes)
-        return jnp.sum(edges & (held.snapshots.held == 0), dtype=jnp.int32)
+    def ages(self, held: PeerState, slot: Array) -> Array:
+        """Return the ages of all copies, (rx, tx)."""
+        stamps = held.snapshots.held
+        return jnp.where(jnp.eye(len(stamps), dtype=bool), 0, slot - stamps)
+
+    def unheard(self, held: PeerState) -> Array:
+        """Return the pairs that have only the first message."""
+        stamps = held.snapshots.held
+        return jnp.sum((stamps == 0) & beside(self.travel.mixing, len(stamps)), dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages as they are."""
+        return ages
 
     def lacks_room(self, held: PeerState) -> Array:
         """Tell whether a payload found no room."""

@@ -52,7 +52,7 @@ class RoundMedium(SnapshotMedium):
         mixing = self.travel.mixing
         varies = mixing is not None and mixing.in_round is not None
         ended = jnp.zeros(nodes, jnp.int32) if varies else None
-        return PeerState(rounds.init(nodes, key), store, none, None, ended)
+        return PeerState(rounds.init(nodes, key), store, none, None, rounds=ended)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
@@ -84,7 +84,7 @@ class RoundMedium(SnapshotMedium):
         if rounds is not None:
             ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)
             rounds = rounds + ends.astype(jnp.int32)
-        return PeerState(network, store, delivery.held, None, rounds), traffic, delivery
+        return PeerState(network, store, delivery.held, None, rounds=rounds), traffic, delivery
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""
