@@ -111,9 +111,7 @@ def test_a_byte_level_node_offers_what_is_new(quadratics):
 
 def test_a_method_that_says_itself_what_is_new_is_asked(quadratics):
     problem = quadratics(nodes=2)
-    active, passive = (
-        Node(i, problem.of_node(i), adpsgd(0.1), np.full(2, 0.5)) for i in range(2)
-    )
+    active, passive = (Node(i, problem.of_node(i), adpsgd(0.1), np.full(2, 0.5)) for i in range(2))
     for node in (active, passive):
         node.wake()
 
@@ -132,7 +130,7 @@ def test_a_device_that_missed_slots_of_the_emulated_channel_sends_once(quadratic
             return 5 * node.steps
 
         def until_s(self, slot):
-            return 0.0
+            return 0.0 * slot
 
     def broadcast(receivers, number):
         sent.append((receivers, number))

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from shell import folkman
 
 from folkman import async_sharing, compare, dpsgd, fedavg, ideal, iid, pipelined, snapshot, swift
 from folkman.engine.simulate import Simulation
@@ -11,6 +10,7 @@ from folkman.experiment.networks import network_lines
 from folkman.experiment.parts import Part
 from folkman.radio.loss import Lossy
 from folkman.record.run import Run
+from shell import folkman
 
 
 def of(problem, *arms):

@@ -231,9 +231,7 @@ def test_the_rounds_and_bits_of_fedavg_are_those_of_the_law(digits, network, up,
     price = 16 * digits.dim
     assert run.last("rounds") == rounds
     assert run.last("bits") == price * (5 * begun + rounds)
-    assert run.last("gradients") == local_steps * (slots // whole) + min(
-        slots % whole, local_steps
-    )
+    assert run.last("gradients") == local_steps * (slots // whole) + min(slots % whole, local_steps)
 
 
 @pytest.mark.parametrize("slots", [-1, 0.5, LONGEST_SLOTS + 1])

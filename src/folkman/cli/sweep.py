@@ -255,8 +255,7 @@ def compare(
     point = _point(at)  # before anything is read
     arms = arms_of(folders)
     found = compare_arms(arms, metric or ["train_loss", "test_accuracy"], against, point)
-    text = render(found, form, networks_of(folders)) + "
-"
+    text = render(found, form, networks_of(folders)) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
         common.print_paths([out], quiet=as_json)

@@ -2,8 +2,8 @@
 
 `begin` and `finish` are pure and compile; the gradients between them may run inside the same
 program or, for a model that is faster so, from Python. A node with compute time c begins a gradient
-at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it hears, and
-sends only what it has not sent yet.
+at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it hears,
+and sends only what it has not sent yet.
 """
 
 from typing import NamedTuple

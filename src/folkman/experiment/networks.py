@@ -1,4 +1,4 @@
-"""The networks of a comparison in words: what a transfer costs, and whether it costs all the same."""
+"""The networks of a comparison in words: what a transfer costs, and whether all pay the same."""
 
 from collections.abc import Sequence
 

@@ -12,9 +12,9 @@ With n the coming slot, Gamma the aggregated duration and phase_j uniform in 0..
 `held` starts at 0 for all: the common first model is known to everyone and costs nothing.
 
 The first three are laws of **transfer time**, and the same for every method. A message takes Gamma
-slots (D; 0 for ideal): between peers, in a round in lock-step, from a node to a server, and from the
-server back. Methods of different ways to travel are compared on these. With `download_slots` of 0
-under `pipelined` a server's answer is free, so that an upload and its answer together take Gamma:
+slots (D; 0 for ideal): between peers, in a round in lock-step, from a node to a server, and from
+the server back. Methods of different ways to travel are compared on these. With `download_slots` of
+0 under `pipelined` a server's answer is free, so that an upload and its answer together take Gamma:
 the reading that favours the server.
 
 The last two are laws of **age**. They say how old a copy is, and not that its transfer took time:
@@ -407,9 +407,7 @@ def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
     Every held copy is exactly `delay` slots old; an upload takes `delay` slots, its answer too.
     """
     delay = _at_least("delay", delay, 0)
-    return _law(
-        "constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter, delay
-    )
+    return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter, delay)
 
 
 def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:

@@ -144,10 +144,7 @@ def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
 def networks_of(roots: Sequence[Path]) -> list[str]:
     """Return what run folders say of their networks, each line once; a sweep says it job by job."""
     said = [
-        line
-        for root in roots
-        if not is_sweep(root)
-        for line in RunFolder.open(root).networks()
+        line for root in roots if not is_sweep(root) for line in RunFolder.open(root).networks()
     ]
     return list(dict.fromkeys(said))
 
