@@ -129,8 +129,8 @@ def test_a_device_that_missed_slots_of_the_emulated_channel_sends_once(quadratic
         def slot(self):
             return 5 * node.steps
 
-        def until_s(self, _):
-            return 0.0
+        def until_s(self, slot):
+            return 0.0 * slot
 
     def broadcast(receivers, number):
         sent.append((receivers, number))
@@ -171,6 +171,6 @@ def test_links_that_have_brought_nothing_are_counted(quadratics, network, algori
 
     *_, (mark, row) = march(simulation, start(simulation, 0), 8)
 
-    assert simulation.medium.never_heard(mark.carry.medium, problem) == links
+    assert simulation.medium.unheard(mark.carry.medium) == links
     if isinstance(network, RadioNetwork):
         assert row["bits"] == 0

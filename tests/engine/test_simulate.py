@@ -109,8 +109,9 @@ def test_ages_are_those_of_the_copies_a_gradient_began_with(digits):
 
 
 def test_the_servers_model_ages_at_the_nodes_until_its_next_one_comes(digits):
-    """A round of one step and a trip of two slots lasts three."""
-    simulation = engine.Simulation(digits, constant(2), fedavg(0.1), recording=Recording(1))
+    """A round of one step and an upload of two slots, answered at once, lasts three."""
+    network = pipelined(2, download_slots=0)
+    simulation = engine.Simulation(digits, network, fedavg(0.1), recording=Recording(1))
     marks = [mark for mark, _ in engine.march(simulation, engine.start(simulation, 0), 7)]
 
     for slot, mark in enumerate(marks):

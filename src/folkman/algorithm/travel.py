@@ -31,10 +31,15 @@ class Mixing(NamedTuple):
 
     With `waits` a round in lock-step lasts until every edge has been served; without, until each
     node has been on the air once, and `weights(heard)` may follow who was heard, (rx, tx) bool.
+
+    Where each round has its own edges, `in_round(nodes, round)` are the weights of a round, counted
+    from 0; the round is an array that broadcasts with (rx, tx), as on devices some nodes are ahead.
+    `weights` are then positive where two nodes ever meet.
     """
 
     weights: Callable[[Array], Array]
     waits: bool = True
+    in_round: Callable[[int, Array], Array] | None = None
 
 
 class Server(NamedTuple):
@@ -49,6 +54,9 @@ class Server(NamedTuple):
     message: Callable[[State], Array]
     params: Callable[[State], Array]
     rounds: Callable[[State], Array]  # aggregations so far
+    # versions behind of each upload that arrives, where those of one slot are taken one by one;
+    # None: aggregations since the model was formed that it began from
+    late: Callable[[State, "Inbox"], Array] | None = None
     price: "Price | None" = None  # None: every entry of the message at the price of a parameter
 
 

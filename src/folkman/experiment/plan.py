@@ -397,7 +397,10 @@ def contents(config: Comparison) -> Json:
             )
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    return content(by_content(config).model_dump())
+    fields = by_content(config).model_dump()
+    if fields["stop_at"] is None:  # keys of jobs are older than this field
+        del fields["stop_at"]
+    return content(fields)
 
 
 def _file_hash(path: str) -> str:

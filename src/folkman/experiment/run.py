@@ -280,6 +280,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
+        **({"stop_at": dict(recording.stop_at)} if recording.stop_at else {}),
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],

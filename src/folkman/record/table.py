@@ -156,4 +156,8 @@ def _runs(root: Path) -> list[Run]:
     folder = SweepFolder.open(root)
     runs = runs_of_arms(gather(folder).to_pylist())
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
+    jobs = {(job["arm"], job["seed"]): job for job in folder.read_index()["jobs"]}
+    for run in runs:
+        job = jobs.get((run.label, run.seed), {})
+        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
     return runs

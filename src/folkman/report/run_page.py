@@ -108,7 +108,7 @@ def network_sections(runs: Sequence[Run]) -> list[html.Section]:
 def _ages_differ(scene: Scene) -> bool:
     """Tell whether some pairs of nodes held older copies than others."""
     others = ~np.eye(scene.size, dtype=bool)
-    return bool(np.ptp(scene.age_slots.sum(axis=0)[others]))
+    return bool(np.ptp(scene.mean_ages[others]))
 
 
 def _subtitle(config: Json) -> str:
@@ -142,7 +142,7 @@ def headline(runs: Sequence[Run]) -> str:
         )
         most = max(begun, key=lambda run: run.last("bits"))
         pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
-    states = Counter(run.status for run in runs)
+    states = Counter(run.verdict or run.status for run in runs)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     pairs.append(("Runs", str(len(runs)), told))
     wrong = "".join(f'<p class="bad">{html.escape(run.message)}</p>' for run in runs if run.message)
@@ -196,17 +196,13 @@ def curves_section(runs: Sequence[Run], keep: html.Keep | None = None) -> html.S
 def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
     """Return headings and a row a node: what it had, did, held and sent."""
     people = scene.size - scene.server
-    ages = np.where(scene.age_slots >= 0, scene.age_slots, np.nan).astype(float)
-    if scene.paired:
-        ages[:, np.arange(scene.size), np.arange(scene.size)] = np.nan
+    ages = scene.mean_ages if scene.paired else np.full((people, people), np.nan)
     columns: dict[str, list[str]] = {
         "node": [str(i) for i in range(people)],
         "samples": [str(value) for value in scene.samples[:people]],
         "gradients": [str(value) for value in scene.gradients[-1, :people]],
-        "age of what it holds": _means(ages[:, :people], (0, 2), people, scene.paired),
-        "age of its copies": _means(
-            ages[:, :, :people], (0, 1), people, scene.paired and not scene.server
-        ),
+        "age of what it holds": _means(ages[:people], 1, people, scene.paired),
+        "age of its copies": _means(ages[:, :people], 0, people, scene.paired and not scene.server),
         "time on the air": _share_of(
             (scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())
         ),
@@ -219,7 +215,7 @@ def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
     return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
 
 
-def _means(values: NDArray, axis: tuple[int, int], count: int, known: bool) -> list[str]:
+def _means(values: NDArray, axis: int, count: int, known: bool) -> list[str]:
     if not known:
         return ["-"] * count
     total, number = np.nansum(values, axis=axis), np.isfinite(values).sum(axis=axis)
