@@ -94,15 +94,15 @@ def swift(
     0.25
     """
     eta = step_size(step, decay)
-    graph.check()
+    graph.check_fixed("swift")
     rule.check()
     require(
         every >= 1 and missing in ("stored", "self", "scale"),
         f"expected every >= 1 and missing 'stored', 'self' or 'scale', got {every} and {missing!r}",
     )
     require(
-        weights == "metropolis" or (weights == "released" and graph.waits),
-        "weights must be metropolis, or released on a fixed graph; "
+        weights == "metropolis" or (weights == "released" and graph.pushes_evenly),
+        "weights must be metropolis, or released on a fixed graph without weights; "
         f"got {weights!r} on {graph.topology!r}",
     )
 

@@ -6,7 +6,7 @@ All of it is checked before anything runs.
     seeds = [0, 1, 2]
 
     [network]
-    name = "snapshot"
+    name = "pipelined"
     gamma = 5
 
     [[algorithm]]
@@ -194,7 +194,8 @@ def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
     Its own network, if of the same name, starts from `base`.
     """
     found = [
-        CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)
+        _with_graph(CHOICES["algorithm"].resolve(table, f"algorithm.{i}"), f"algorithm.{i}")
+        for i, table in enumerate(tables)
     ]
     for i, table in enumerate(found):
         own = table["network"]
@@ -213,6 +214,19 @@ def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
             )
     check_labels([table["label"] for table in found])
     return found
+
+
+def _with_graph(table: Json, where: str) -> Json:
+    """Return an algorithm's table with the edges of its graph, where it names a file of them."""
+    if not {"topology", "graph_seed"} <= table.keys():
+        return table
+    # here and not above: only some methods have a graph
+    from folkman.algorithm.pieces.given_graph import as_text
+
+    try:
+        return {**table, "topology": as_text(table["topology"])}
+    except ValueError as error:
+        raise ConfigError(f"[{where}] topology: {error}") from None
 
 
 def check_labels(labels: Sequence[str]) -> None:
@@ -237,7 +251,8 @@ def check_labels(labels: Sequence[str]) -> None:
 
 
 def _short(value: object) -> str:
-    return str(title(value["name"])) if isinstance(value, dict) else str(value)
+    text = str(title(value["name"])) if isinstance(value, dict) else str(value)
+    return text if len(text) <= LONGEST_LABEL // 2 else f"{text[: LONGEST_LABEL // 2 - 3]}..."
 
 
 def _check(comparison: Comparison) -> None:
@@ -262,6 +277,21 @@ def _check(comparison: Comparison) -> None:
         comparison.faults.faults().check(comparison.nodes)
     except ValueError as error:
         raise ConfigError(f"[faults]: {error}") from None
+    for i, table in enumerate(comparison.algorithm):
+        _check_graph(table, comparison.nodes, f"algorithm.{i} ({table['label']})")
+
+
+def _check_graph(table: Table, nodes: int, where: str) -> None:
+    """Refuse a graph that does not exist between so many nodes."""
+    keys = ("topology", "degree", "graph_seed")
+    if not set(keys) <= table.keys() or table["topology"] == "schedule":
+        return
+    from folkman.algorithm.pieces.topology import Graph  # here: only some methods have a graph
+
+    try:
+        Graph(*(table[key] for key in keys)).adjacency(nodes)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _try_builders(comparison: Comparison) -> None:

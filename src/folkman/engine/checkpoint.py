@@ -62,9 +62,7 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
     like = _as_roomy(like, arrays)
     expected = _named(like.carry)
     for name, leaf in expected.items():
-        found = _lengthened(name, arrays.get(name), leaf)
-        if found is None and name.startswith(".tally"):  # counts of a later version
-            found = np.zeros_like(leaf)  # they are added up before a mark is saved
+        found = _lengthened(name, _filled_in(name, arrays.get(name), leaf), leaf)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             raise ValueError(
                 f"checkpoint entry '{name}' should be {leaf.dtype}{list(leaf.shape)}, {path} has "
@@ -91,6 +89,19 @@ def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
         return like
     roomy = medium._replace(snapshots=widen(medium.snapshots, saved.shape[0]))
     return like._replace(carry=like.carry._replace(medium=roomy))
+
+
+def _filled_in(name: str, saved: np.ndarray | None, leaf: np.ndarray) -> np.ndarray | None:
+    """Return what an earlier version did not note.
+
+    Every node has something to send, and counts stand at zero: they are added up before a mark is
+    saved.
+    """
+    if saved is None and name.endswith(".sent_steps"):
+        return np.full_like(leaf, -1)
+    if saved is None and name.startswith(".tally"):
+        return np.zeros_like(leaf)
+    return saved
 
 
 def _lengthened(name: str, saved: np.ndarray | None, leaf: np.ndarray) -> np.ndarray | None:

@@ -2,8 +2,8 @@
 
 `begin` and `finish` are pure and compile; the gradients between them may run inside the same
 program or, for a model that is faster so, from Python. A node with compute time c begins a gradient
-at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it goes on
-sending what it has.
+at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it hears,
+and sends only what it has not sent yet.
 """
 
 from typing import NamedTuple
@@ -171,7 +171,10 @@ def finish(
     )
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
-    moved, traffic, events = medium.exchange(carry.medium, problem, faults, states, carry.slot, key)
+    steps = carry.steps + finished
+    moved, traffic, events = medium.exchange(
+        carry.medium, problem, faults, states, steps, carry.slot, key
+    )
     tally = _count(carry, busy, finished, traffic)._replace(
         held_ages=carry.tally.held_ages + medium.ages(carry.medium, carry.slot),
         late=_count_late(carry.tally.late, medium.late(moved)),
@@ -180,7 +183,7 @@ def finish(
         slot=carry.slot + 1,
         states=states,
         medium=moved,
-        steps=carry.steps + finished,
+        steps=steps,
         left=left,
         tally=tally,
     )

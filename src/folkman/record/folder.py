@@ -135,6 +135,10 @@ class RunFolder:
         """Return the digests of own code that the runs here were begun with."""
         return (read_json(self.provenance) or {}).get("own_code", {})
 
+    def networks(self) -> list[str]:
+        """Return the networks of its runs in words, as far as they were noted."""
+        return (read_json(self.provenance) or {}).get("networks", [])
+
     def renew(self, config: str) -> None:
         """Write the configuration of a folder, new or not; drop parts of another configuration."""
         if self.config.is_file() and self.config.read_text(encoding="utf-8") != config:

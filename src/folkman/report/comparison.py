@@ -215,7 +215,8 @@ FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}
 """Name -> how a comparison is written."""
 
 
-def render(found: ArmTable, form: str = "text") -> str:
-    """Return a comparison as text, Markdown or LaTeX."""
+def render(found: ArmTable, form: str = "text", notes: Sequence[str] = ()) -> str:
+    """Return a comparison as text, Markdown or LaTeX, with a line below for each note."""
     require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
-    return FORMATS[form](found)
+    before = {"text": "", "markdown": "\n", "latex": "% "}[form]
+    return "\n".join([FORMATS[form](found), *(f"{before}{note}" for note in notes)])

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from html import escape
 from math import isfinite
 
 import numpy as np
@@ -45,7 +46,7 @@ def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
     sections = [
-        html.Section("results", "Results", _results(begun)),
+        html.Section("results", "Results", _results(begun, contents.provenance)),
         curves_section(begun, keep),
         *network_sections(begun),
         html.Section(
@@ -164,7 +165,7 @@ def _last_means(runs: Sequence[Run], name: str) -> dict[str, float]:
     }
 
 
-def _results(runs: Sequence[Run]) -> str:
+def _results(runs: Sequence[Run], provenance: Json) -> str:
     if not runs:
         return "<p>No run has begun.</p>"
     headings, rows = final_rows(runs)
@@ -174,7 +175,10 @@ def _results(runs: Sequence[Run]) -> str:
         "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest "
         "loss is marked.</p>"
     )
-    return html.table(headings, rows, best) + note
+    networks = "".join(
+        f"<p class='sub'>{escape(line)}</p>" for line in provenance.get("networks") or []
+    )
+    return html.table(headings, rows, best) + note + networks
 
 
 def curves_section(runs: Sequence[Run], keep: html.Keep | None = None) -> html.Section:
@@ -228,7 +232,7 @@ def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
 
 def provenance_section(facts_known: Json) -> html.Section:
     """Return where and with what a run was made."""
-    apart = ("versions", "resumed", "command")
+    apart = ("versions", "resumed", "command", "networks")
     rows = [[key, _words(value)] for key, value in facts_known.items() if key not in apart]
     versions = facts_known.get("versions") or {}
     rows += [[f"version of {key}", str(value)] for key, value in versions.items() if value]

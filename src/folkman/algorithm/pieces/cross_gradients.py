@@ -56,6 +56,7 @@ def with_cross_gradients(
     Row k is g_il of neighbour l = nbr[k], or 0. The first d entries of the payloads in the inbox
     are the neighbours' x_l.
     """
+    graph.check_fixed(name)
     require(
         graph.waits,
         f"{name} needs neighbours that stay, got topology 'schedule'; "

@@ -159,10 +159,12 @@ class HierarchyMedium(Medium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[HierarchyHeld, Traffic, Events]:
         """Upload, let the stations act, let the root act, answer."""
+        del steps
         star, nodes = self.network.star(), problem.num_nodes
         messages, offers, _, bits, present = self.offered(problem, faults, states, slot, key)
         up_key, down_key = jax.random.split(key)

@@ -100,10 +100,14 @@ class Medium(ABC, Generic[Way]):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[Held, Traffic, Events]:
-        """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
+        """Carry messages at the end of a slot; the last part is the slot's row of a timeline.
+
+        `steps` (node,) counts the gradients that each node has finished.
+        """
 
     @abstractmethod
     def measures(self, held: Held) -> dict[str, Array]:
@@ -141,7 +145,10 @@ class Medium(ABC, Generic[Way]):
 
     @abstractmethod
     def unheard(self, held: Held) -> Array:
-        """Return how many pairs have never had a copy beyond the common first model."""
+        """Return how many links have never brought a message beyond the common first one, () int.
+
+        A link is a pair of a receiver and a sender that the method wants it to hear.
+        """
 
     @abstractmethod
     def paired(self, ages: NDArray) -> NDArray:

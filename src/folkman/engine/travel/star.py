@@ -113,10 +113,12 @@ class StarMedium(Medium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[StarHeld, Traffic, Events]:
         """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
+        del steps
         star, server = self.network.star(), self.server
         price, answer_price = self.prices(problem)
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
