@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.record.run import Run
-from folkman.report.comparison import compare_arms, render
+from folkman.report.comparison import compare_arms, complaints, render
 
 NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)
 
@@ -130,3 +130,18 @@ def test_the_three_forms_mark_the_winner_and_say_the_same_numbers():
         assert "+7.2" in form
     with pytest.raises(ValueError, match="there is no format 'html'"):
         render(found, "html")
+
+
+def test_arms_that_do_not_learn_are_named_with_their_first_reason():
+    def ended(seed, verdict, reason=""):
+        return Run("fedavg", "FedAvg", seed, verdict=verdict, reason=reason)
+
+    arms = {
+        "good": {0: ended(0, "finished"), 1: ended(1, "finished")},
+        "bad": {0: ended(0, "finished"), 1: ended(1, "not learning", "the loss rose; lower it")},
+        "worse": {0: ended(0, "diverged", "not finite; try less")},
+    }
+    assert complaints(arms) == [
+        "bad: 1 of 2 runs not learning; the loss rose; lower it",
+        "worse: 1 of 1 runs diverged; not finite; try less",
+    ]

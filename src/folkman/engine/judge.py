@@ -23,8 +23,8 @@ def judge(run: Run, problem: Learnable | None = None) -> None:
     Only where the loss has not fallen, a few gradient steps on `problem` tell whether it could.
     """
     descent = None
-    looks = problem is not None and run.status != DIVERGED and len(run.rows) > 1
-    if looks and is_level(run.rows):
+    ran = run.status != DIVERGED and len(run.rows) > 1
+    if problem is not None and ran and is_level(run.rows):
         descent = best_descent(problem)
     found = verdict(run.rows, descent)
     run.verdict, run.reason = found.word, found.explained

@@ -292,7 +292,7 @@ def _read_toml(path: Path) -> tuple[str, Json]:
         raise ValueError(f"expected TOML in {path}: {error}; restore the file") from None
 
 
-def _write_table(path: Path, rows: list[Json], **notes: str) -> None:
+def _write_table(path: Path, rows: list[Json], **notes: str | int | None) -> None:
     """Write rows and notes as Parquet, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
