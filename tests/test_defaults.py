@@ -39,7 +39,7 @@ DEFAULTS = [
     (NETWORKS["constant"], BITS),
     (NETWORKS["snapshot"], {"gamma": 5} | BITS),
     (NETWORKS["iid"], {"gamma": 5} | BITS),
-    (NETWORKS["pipelined"], {"gamma": 5} | BITS),
+    (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
     (NETWORKS["radio"], TABLE_3),
     (NETWORKS["trace"], BITS),
     (replay.replay, BITS),

@@ -173,7 +173,8 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
         message=lambda state: state.pushed,
         params=model,
         receive=receive,
-        travel=Broadcast(mixing=mixing, has_news=lambda state: state.updates > 0),
+        model=lambda state, inbox: model(receive(state, inbox)),
+        travel=Broadcast(mixing=mixing),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=price,

@@ -116,6 +116,9 @@ def swift(
             updates=jnp.zeros((), jnp.int32),
         )
 
+    def receive(state: SwiftState, inbox: Inbox) -> SwiftState:
+        return state._replace(fresh=state.fresh | inbox.heard)
+
     def average(state: SwiftState, inbox: Inbox) -> Array:
         others = inbox.weight
         own = inbox.own_weight
@@ -143,6 +146,7 @@ def swift(
         update=update,
         message=lambda state: state.params,
         params=lambda state: state.params,
-        receive=lambda state, inbox: state._replace(fresh=state.fresh | inbox.heard),
+        receive=receive,
+        model=lambda state, inbox: average(receive(state, inbox), inbox),
         travel=Broadcast(mixing=Mixing(released) if weights == "released" else graph.mixing()),
     )

@@ -6,7 +6,7 @@ All of it is checked before anything runs.
     seeds = [0, 1, 2]
 
     [network]
-    name = "snapshot"
+    name = "pipelined"
     gamma = 5
 
     [[algorithm]]
@@ -37,7 +37,7 @@ from folkman.problem.projection import PROJECTIONS
 from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
-from folkman.record.run import slug
+from folkman.record.run import METRICS, slug
 
 __all__ = [
     "CHOICES",
@@ -125,6 +125,7 @@ class Comparison(BaseModel):
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
+    stop_at: dict[str, float] | None = None
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
@@ -267,6 +268,11 @@ def _check(comparison: Comparison) -> None:
         )
     if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
         raise ConfigError(f"compute_slots must be at least 1, got {times}")
+    for metric in comparison.stop_at or {}:
+        if metric not in METRICS:
+            raise ConfigError(f"stop_at has no metric '{metric}'; {nearest(metric, METRICS)}")
+        if metric.startswith("node_") and metric != "node_norm" and not comparison.evaluate_nodes:
+            raise ConfigError(f"stop_at.{metric} needs evaluate_nodes = true")
     try:
         comparison.faults.faults().check(comparison.nodes)
     except ValueError as error:

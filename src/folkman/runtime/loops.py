@@ -55,17 +55,19 @@ def _send(daemon: Daemon) -> None:
 
     The last period must be over, and our share of the medium free.
     """
-    sent_after, due_s = -1, 0.0
+    node, sent_after, due_s = daemon.node, -1, 0.0
+    assert isinstance(node, Node)  # noqa: S101 - a server has a loop of its own
     while not daemon.stopping.is_set() and daemon.state == LEARNING:
         daemon.moved.wait(0.05)
         daemon.moved.clear()
-        if daemon.node.slot == sent_after or daemon.pending() or time.monotonic() < due_s:
+        news = node.slot != sent_after and node.offers()
+        if not news or daemon.pending() or time.monotonic() < due_s:
             continue
         there = sorted(daemon.transport.links() & set(_receivers(daemon)))
         receivers = daemon.links.receivers(there)  # Y_i
         if not receivers:
             continue
-        sent_after, begun_s = daemon.node.slot, time.monotonic()
+        sent_after, begun_s = node.slot, time.monotonic()
         daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
         bits = daemon.broadcast(receivers)
         period_s = daemon.links.period_s(receivers, bits) if daemon.config.shared_medium else 0.0
@@ -98,7 +100,7 @@ def emulated(daemon: Daemon) -> None:
             max(slot, end - MOST_MISSED), end
         ):  # of a slot that was missed, what it would have sent
             plan = emulation.plan(past)
-            if plan.sends:
+            if plan.sends and node.offers():
                 daemon.broadcast(plan.receivers, past + 1)
         slot += 1
 

@@ -129,6 +129,7 @@ class Node:
         self.holds_back = self.way.holds_back(len(shares))
         self.slot = 0
         self.steps = 0
+        self._sent_steps = 0  # gradients taken before the last message was formed
         self.loss = float("nan")
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.sequence = 0
@@ -206,7 +207,7 @@ class Node:
 
     def offers(self) -> bool:
         """Tell whether the node has something to send."""
-        return bool(self.algorithm.travel.offers(self.state))
+        return self.way.offers(self.state, learnt=self.steps > self._sent_steps)
 
     def send(self) -> bytes:
         """Return the message to broadcast now."""
@@ -221,6 +222,7 @@ class Node:
         """
         with self._lock:
             state, slot = self.state, self.slot
+            self._sent_steps = self.steps
             self.sequence += 1
             sequence = self.sequence
         params = np.asarray(self.algorithm.message(state))

@@ -78,6 +78,14 @@ class Way(ABC):
         """Refuse what devices cannot run."""
         del label
 
+    def offers(self, state: State, *, learnt: bool) -> bool:
+        """Tell whether a node has something to send.
+
+        `learnt`: has it taken a gradient since its last message?
+        """
+        del learnt
+        return bool(self.travel.offers(state))
+
     def servers(self) -> list[int]:
         """Return the numbers of the nodes that hold no data."""
         return []
@@ -147,6 +155,10 @@ class PeerWay(Way):
         del initial, num_nodes
         return self.algorithm.message(state)
 
+    def offers(self, state: State, *, learnt: bool) -> bool:
+        """Tell whether the message is new: the method says so, or a gradient has changed it."""
+        return learnt if self.travel.has_news is None else super().offers(state, learnt=learnt)
+
     def loop(self, *, emulated: bool) -> str:
         """Return the loop on measured links, or the one on an emulated channel."""
         return "emulated" if emulated else "alone"
@@ -203,6 +215,10 @@ class RoundWay(PeerWay):
             f"'{label}' mixes along the radio's schedule, which devices do not share; "
             "use another topology",
         )
+
+    def offers(self, state: State, *, learnt: bool) -> bool:
+        """Tell whether the node's part of the round is done."""
+        return Way.offers(self, state, learnt=learnt)
 
     @property
     def varies(self) -> bool:

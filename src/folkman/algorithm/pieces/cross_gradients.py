@@ -112,6 +112,7 @@ def with_cross_gradients(
         end=end,
         message=lambda memory: jnp.concatenate([memory.params, jnp.ravel(memory.cross)]),
         params=lambda memory: memory.params,
+        mixed=lambda memory: memory.params,
         mixing=graph.mixing(),
         declares=declares._replace(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),

@@ -33,6 +33,9 @@ class PeerState(NamedTuple):
     snapshots: snapshots.Snapshots
     brought: Array  # (rx, tx) stamp that the network brought last; held unless one was away
     mixed: Array | None  # (rx, message) sums of the copies by share, where the method asks for them
+    # (node,) gradients finished before its last broadcast; None in rounds, or where the method says
+    # itself what is new
+    sent_steps: Array | None = None
     rounds: Array | None = None  # (node,) rounds that have ended, where each has its own edges
 
 
@@ -73,6 +76,20 @@ class SnapshotMedium(Medium):
     def stamps(self, held: PeerState) -> Array:
         """Return the stamps in use in the coming slot, (rx, tx)."""
         return held.snapshots.held
+
+    def ages(self, held: PeerState, slot: Array) -> Array:
+        """Return the ages of all copies, (rx, tx)."""
+        stamps = held.snapshots.held
+        return jnp.where(jnp.eye(len(stamps), dtype=bool), 0, slot - stamps)
+
+    def unheard(self, held: PeerState) -> Array:
+        """Return the pairs that have only the first message."""
+        stamps = held.snapshots.held
+        return jnp.sum((stamps == 0) & beside(self.travel.mixing, len(stamps)), dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages as they are."""
+        return ages
 
     def lacks_room(self, held: PeerState) -> Array:
         """Tell whether a payload found no room."""
@@ -138,7 +155,8 @@ class PeerMedium(SnapshotMedium):
         if self.travel.mixing is None and self._asks_for_sums(store, problem, states):
             mixed = snapshots.mixture(store, by_share(problem))
         none = jnp.zeros((nodes, nodes), jnp.int32)
-        return PeerState(peers.init(nodes, key), store, none, mixed)
+        sent_steps = jnp.zeros(nodes, jnp.int32) if self.travel.has_news is None else None
+        return PeerState(peers.init(nodes, key), store, none, mixed, sent_steps)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds, with its sums where they are kept."""
@@ -150,12 +168,20 @@ class PeerMedium(SnapshotMedium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
-        """Let the network take what is offered and bring what has arrived."""
+        """Let the network take what is offered and bring what has arrived.
+
+        A message that has not changed since a node's last broadcast is not offered.
+        """
         peers, nodes = self.network.peers(), problem.num_nodes
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        sent_steps = held.sent_steps
+        if sent_steps is not None:
+            sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
+            offers = offers & (steps != sent_steps)
         network, delivery = peers.step(held.network, offers, bits, key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
@@ -166,7 +192,9 @@ class PeerMedium(SnapshotMedium):
             shares = by_share(problem)
             mixed = lax.cond(arrived, lambda: snapshots.mixture(store, shares), lambda: mixed)
         traffic = broadcasts(self, problem, delivery.linked, form)
-        moved = PeerState(network, store, delivery.held, mixed)
+        if sent_steps is not None:
+            sent_steps = jnp.where(delivery.sends, steps, sent_steps)
+        moved = PeerState(network, store, delivery.held, mixed, sent_steps)
         return moved, traffic, delivery._replace(held=stamps)
 
     def measures(self, held: PeerState) -> dict[str, Array]:

@@ -52,7 +52,7 @@ class RoundMedium(SnapshotMedium):
         mixing = self.travel.mixing
         varies = mixing is not None and mixing.in_round is not None
         ended = jnp.zeros(nodes, jnp.int32) if varies else None
-        return PeerState(rounds.init(nodes, key), store, none, None, ended)
+        return PeerState(rounds.init(nodes, key), store, none, None, rounds=ended)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
@@ -65,10 +65,12 @@ class RoundMedium(SnapshotMedium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
+        del steps
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
@@ -82,7 +84,7 @@ class RoundMedium(SnapshotMedium):
         if rounds is not None:
             ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)
             rounds = rounds + ends.astype(jnp.int32)
-        return PeerState(network, store, delivery.held, None, rounds), traffic, delivery
+        return PeerState(network, store, delivery.held, None, rounds=rounds), traffic, delivery
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""
