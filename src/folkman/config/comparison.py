@@ -221,10 +221,10 @@ def _with_graph(table: Json, where: str) -> Json:
     if not {"topology", "graph_seed"} <= table.keys():
         return table
     # here and not above: only some methods have a graph
-    from folkman.algorithm.pieces.given_graph import as_text
+    from folkman.algorithm.pieces.topology import Graph
 
     try:
-        return {**table, "topology": as_text(table["topology"])}
+        return Graph.settled(table)
     except ValueError as error:
         raise ConfigError(f"[{where}] topology: {error}") from None
 
