@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from folkman.engine.simulate import Clock, Recording, simulate
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
+    from folkman.experiment.tune import Tuned, tune
     from folkman.faults import Faults
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
@@ -100,6 +101,7 @@ _HOMES = {
     "folkman.engine.simulate": "Clock Recording simulate",
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",
+    "folkman.experiment.tune": "Tuned tune",
     "folkman.faults": "Faults",
     "folkman.problem.cores": "use_cores",
     "folkman.problem.data": "DataSet load",
@@ -160,6 +162,7 @@ __all__ = [
     "Server",
     "ServerNode",
     "Star",
+    "Tuned",
     "adafl",
     "adpsgd",
     "async_sharing",
@@ -204,6 +207,7 @@ __all__ = [
     "svm",
     "sweep",
     "swift",
+    "tune",
     "twafl",
     "use_cores",
 ]
