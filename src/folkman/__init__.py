@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from folkman.engine.simulate import Clock, Recording, simulate
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
-    from folkman.experiment.tune import Tuned, tune
+    from folkman.experiment.tune import tune
+    from folkman.experiment.tuned import Tuned
     from folkman.faults import Faults
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
@@ -101,7 +102,8 @@ _HOMES = {
     "folkman.engine.simulate": "Clock Recording simulate",
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",
-    "folkman.experiment.tune": "Tuned tune",
+    "folkman.experiment.tune": "tune",
+    "folkman.experiment.tuned": "Tuned",
     "folkman.faults": "Faults",
     "folkman.problem.cores": "use_cores",
     "folkman.problem.data": "DataSet load",

@@ -138,7 +138,7 @@ def test_the_configured_setting_is_tried_under_all_seeds_and_may_win():
 @pytest.mark.parametrize("axes", [[STEP], [STEP, LOCAL], [LOCAL, STEP]])
 @pytest.mark.parametrize("seeds", [1, 2, 3])
 def test_no_score_makes_a_search_spend_more_than_its_budget(axes, seeds):
-    start = tuple(axis.values[1] for axis in axes)[:-1] + (axes[-1].values[0] * 2,)
+    start = tuple(axis.values[0] * 2 for axis in axes)
     for extra in (0, 1, 7):
         for sign in (-1, 1):  # the best is at one end or the other of everything
 

@@ -24,7 +24,8 @@ from folkman.record.run import jsonable
 
 if TYPE_CHECKING:
     from folkman.experiment.engines import Crew
-    from folkman.experiment.tune import PreparedTuning, Tuned
+    from folkman.experiment.tune import PreparedTuning
+    from folkman.experiment.tuned import Tuned
     from folkman.record.json_file import Json
 
 __all__ = ["tune"]
@@ -49,9 +50,7 @@ def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
     ] = None,
     score: Annotated[
         str,
-        typer.Option(
-            help="train_loss, test_loss, test_accuracy or optimum_distance, at the end."
-        ),
+        typer.Option(help="train_loss, test_loss, test_accuracy or optimum_distance, at the end."),
     ] = "train_loss",
     settings: Settings = None,
     out: Annotated[
@@ -137,8 +136,7 @@ def _print(tuned: "Tuned", *, quiet: bool) -> None:
 def _answer(tuned: "Tuned") -> "Json":
     """Return the tuning as one JSON object."""
     methods = [
-        each._asdict()
-        | {"score": jsonable(each.score), "score_before": each.score_before}
+        each._asdict() | {"score": jsonable(each.score), "score_before": each.score_before}
         for each in tuned.methods
     ]
     return {

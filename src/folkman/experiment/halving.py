@@ -174,7 +174,7 @@ def _best(known: Mapping[Trial, float], seeds: int) -> Setting:
 def _ends(
     axes: Sequence[Axis], best: Setting, tried: Collection[Setting]
 ) -> list[tuple[int, float]]:
-    """Return (place of the axis, value beyond it) for each end of what was tried that has `best`."""
+    """Return (place of the axis, value beyond it) for each end that `best` is at."""
     found = []
     for place, axis in enumerate(axes):
         column = [setting[place] for setting in tried]
@@ -186,9 +186,7 @@ def _ends(
     return found
 
 
-def _beyond(
-    axes: Sequence[Axis], best: Setting, tried: Collection[Setting]
-) -> list[Setting]:
+def _beyond(axes: Sequence[Axis], best: Setting, tried: Collection[Setting]) -> list[Setting]:
     """Return the settings to try beyond the ends that `best` is at.
 
     Options depend on each other (more local steps want a smaller step), so that the other options
@@ -227,9 +225,7 @@ def _extended(
         first += more
 
 
-def _refined(
-    known: dict[Trial, float], axes: Sequence[Axis], seeds: int, budget: int
-) -> Step:
+def _refined(known: dict[Trial, float], axes: Sequence[Axis], seeds: int, budget: int) -> Step:
     """Try settings between the best one and its neighbours, nearer in every round."""
     for place, axis in enumerate(axes):
         if not axis.finer or len(axis.values) < 2 or axis.values[0] <= 0:

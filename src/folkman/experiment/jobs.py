@@ -2,9 +2,9 @@
 
 An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves
 this process, other processes of this machine and the workers of a cluster. Jobs that meet the same
-worker share the last few problems. The seeds of one arm share compiled programs, and so do arms that
-differ in numbers alone, as steps do; where a job needs other programs, a worker gives the last ones
-back, so that memory does not grow with the number of jobs.
+worker share the last few problems. The seeds of one arm share compiled programs, and so do arms
+that differ in numbers alone, as steps do. Where a job needs other programs, a worker gives the last
+ones back, so that memory does not grow with the number of jobs.
 """
 
 import gc

@@ -4,8 +4,8 @@
     provenance.json      versions, machine, commit, command, times
     metrics.parquet      one row a recorded slot: algorithm, label, seed, then the columns of
                          `record`
-    summary.json         the last row of each run and whether its algorithm is tuned, as `folkman run
-                         --json` prints it
+    summary.json         the last row of each run and whether its algorithm is tuned, as
+                         `folkman run --json` prints it
     figures/             PNG and SVG
     models/              the last model of each run, named tensors, safetensors
     timelines/           who held what when, if asked for

@@ -40,9 +40,7 @@ def setting(config: Table, side: Table, over: Collection[str]) -> str:
         for key, value in config.items()
         if key not in (*BESIDE, "network", "algorithm", "tuned")
     }
-    method = {
-        key: value for key, value in side.items() if key not in ("label", "network", *over)
-    }
+    method = {key: value for key, value in side.items() if key not in ("label", "network", *over)}
     whole = {**rest, "network": side.get("network") or config.get("network"), "algorithm": method}
     text = json.dumps(_plain(whole), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -77,9 +75,7 @@ def standings(sides: Iterable[Side]) -> dict[str, str]:
     """Return how each side stands, by its name."""
     known = list(sides)
     found = {side.name: _standing(side.config, side.table) for side in known}
-    searches = {
-        json.dumps(_search_of(side.config)) for side in known if found[side.name] == TUNED
-    }
+    searches = {json.dumps(_search_of(side.config)) for side in known if found[side.name] == TUNED}
     if len(searches) > 1:
         return {name: APART if state == TUNED else state for name, state in found.items()}
     return found
