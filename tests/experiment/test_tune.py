@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 import tomllib
 from copy import deepcopy
 
@@ -30,6 +33,7 @@ from folkman.record.tuned import (
     standings,
     told,
 )
+from folkman.report.write import write_report
 from shell import folkman, undrawn
 
 SMALL = {
@@ -173,8 +177,8 @@ def test_what_the_tuning_notes_decides_about_no_result(tuned):
     assert job_key(with_note) == job_key(without)
 
 
-def state_of(tuned, **changes):
-    config = resolve({**read(tuned.file), **changes}).model_dump()
+def state_of(found, /, **changes):
+    config = resolve({**read(found.file), **changes}).model_dump()
     return set(standings(sides_of(config)).values())
 
 
@@ -196,6 +200,23 @@ def test_a_changed_setting_is_noticed(tuned):
     assert state_of(tuned, algorithm=policy) == {ELSEWHERE, TUNED}
     alone = [config["algorithm"][0], {**config["algorithm"][1], "network": {"name": "ideal"}}]
     assert state_of(tuned, algorithm=alone) == {TUNED, ELSEWHERE}
+
+
+@pytest.mark.parametrize(
+    "damage", [{}, {"algorithm": [1]}, {"algorithm": {"FedAvg": 3}}, {"algorithm": {"FedAvg": {}}}]
+)
+def test_a_note_that_somebody_damaged_is_no_tuning(tuned, damage):
+    assert state_of(tuned, tuned=damage) == {UNTUNED}
+
+
+def test_the_report_of_a_tuning_says_how_to_go_on(tuned):
+    with undrawn():
+        page = fm.read_results(tuned.folder)
+        report = write_report(tuned.folder).read_text()
+
+    assert len(page) == sum(each.runs for each in tuned.methods)
+    assert f"folkman tune --resume {tuned.folder}" in report
+    assert "folkman sweep" not in report
 
 
 def test_sides_of_different_searches_are_told_apart(tuned):
@@ -356,6 +377,43 @@ def test_a_tuning_goes_on_where_it_was_interrupted(tuned, tmp_path, monkeypatch)
     assert len(made) == sum(each.runs for each in again.methods) - asked[0]
     assert again.methods == tuned.methods
     assert read(out)["tuned"]["algorithm"] == read(tuned.file)["tuned"]["algorithm"]
+
+
+@pytest.mark.process
+def test_ctrl_c_ends_with_how_to_go_on(tuned, tmp_path):
+    (tmp_path / "small.toml").write_text(dump(SMALL))
+    over = ["--over", "step=0.1,1.0", "--over", "local_steps=1,2"]
+    command = [sys.executable, "-m", "folkman", "tune", "small.toml", *over, "--workers", "1"]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith("[1/"))
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+
+    assert process.returncode == 130, said
+    assert "go on with: folkman tune --resume small-tuned" in said
+    made = len(list((tmp_path / "small-tuned" / "jobs").glob("*/job.json")))
+    assert 1 <= made < sum(each.runs for each in tuned.methods)
+    done = folkman("tune", "--resume", "small-tuned", "--engine", "here", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = read(tmp_path / "small-tuned.toml")["tuned"]["algorithm"]
+    assert {label: each["options"] for label, each in found.items()} == {
+        each.label: each.options for each in tuned.methods
+    }
+
+
+def test_a_failing_run_is_listed_with_its_log(tmp_path):
+    """Of 40 samples, 500 nodes have none: found when the data are split."""
+    (tmp_path / "small.toml").write_text(dump({**SMALL, "nodes": 500}))
+
+    done = folkman("tune", "small.toml", "--over", "step=0.1,1", "--engine", "here", cwd=tmp_path)
+
+    assert done.returncode == 5, done.stderr
+    assert "jobs failed; run them again: folkman tune --resume small-tuned" in done.stderr
+    assert re.search(r"^\s+\S+job\.log$", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "small-tuned.toml").exists()
 
 
 def test_a_tuning_is_no_sweep_and_other_options_are_another_tuning(tuned, tmp_path):

@@ -82,17 +82,24 @@ def standings(sides: Iterable[Side]) -> dict[str, str]:
 
 
 def _standing(config: Table, side: Table) -> str:
-    tuned = config.get("tuned") or {}
-    known = (tuned.get("algorithm") or {}).get(side.get("label"))
-    if not isinstance(known, Mapping):
+    tuned = _table(config, "tuned")
+    known = _table(_table(tuned, "algorithm"), str(side.get("label")))
+    options = _table(known, "options")
+    if not options:
         return UNTUNED
-    options = known.get("options") or {}
     if any(side.get(name) != value for name, value in options.items()):
         return CHANGED
     if known.get("setting") != setting(config, side, options):
         return ELSEWHERE
-    common = set(tuned.get("seeds") or ()) & set(config.get("seeds") or ())
-    return SAME_SEEDS if common else TUNED
+    seeds = tuned.get("seeds")
+    tuned_on = seeds if isinstance(seeds, list) else []
+    return SAME_SEEDS if any(seed in tuned_on for seed in config.get("seeds", ())) else TUNED
+
+
+def _table(table: Table, key: str) -> Table:
+    """Return a table within a table; an empty one if it is not there, or no table."""
+    found = table.get(key)
+    return found if isinstance(found, Mapping) else {}
 
 
 REMEDY = "folkman tune CONFIG finds each method's step by one search"
@@ -117,5 +124,5 @@ def _grouped(sides: Mapping[str, str]) -> Iterator[str]:
 
 def _search_of(config: Table) -> Json:
     """Return by which search the sides were tuned."""
-    tuned = config.get("tuned") or {}
+    tuned = _table(config, "tuned")
     return {key: tuned.get(key) for key in ("score", "seeds", "budget", "over", "grid")}
