@@ -113,7 +113,7 @@ def told(sides: Mapping[str, str]) -> str:
         return "every side is tuned for this setting, by one search on other seeds"
     if all(each == UNTUNED for each in sides.values()):
         return f"steps are not tuned: {REMEDY}"
-    return f"sides do not stand alike: {'; '.join(_grouped(sides))}; {REMEDY}"
+    return f"sides are not tuned alike for this setting: {'; '.join(_grouped(sides))}; {REMEDY}"
 
 
 def _grouped(sides: Mapping[str, str]) -> Iterator[str]:
