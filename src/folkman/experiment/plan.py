@@ -17,7 +17,7 @@ A plan is a configuration as `folkman run` takes it, with more tables:
     [[arm]]                         # tables that replace those of the configuration, once for each
                                     # value of `each`
     each = { gamma = "@gammas" }
-    network = { name = "snapshot", gamma = "@gamma" }
+    network = { name = "pipelined", gamma = "@gamma" }
 
 An **arm** is one algorithm at one setting; every arm meets the same seeds, so that differences can
 be taken seed by seed. A **job** is one arm under one seed. Its key is a hash of all that decides
@@ -400,7 +400,10 @@ def contents(config: Comparison) -> Json:
             )
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    return content(by_content(config).model_dump(exclude={"tuned"}))
+    fields = by_content(config).model_dump(exclude={"tuned"})
+    if fields["stop_at"] is None:  # keys of jobs are older than this field
+        del fields["stop_at"]
+    return content(fields)
 
 
 def _file_hash(path: str) -> str:

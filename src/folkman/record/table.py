@@ -18,7 +18,8 @@ from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, runs_of_arms
 from folkman.record.tuned import Side, sides_of, standings
 
-__all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results", "standings_of"]
+__all__ = ["KEPT", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
+__all__ += ["standings_of"]
 
 KEPT = (
     "slots",
@@ -173,6 +174,14 @@ def _sides(root: Path) -> Iterator[Side]:
                 yield side._replace(name=job["arm"])
 
 
+def networks_of(roots: Sequence[Path]) -> list[str]:
+    """Return what run folders say of their networks, each line once; a sweep says it job by job."""
+    said = [
+        line for root in roots if not is_sweep(root) for line in RunFolder.open(root).networks()
+    ]
+    return list(dict.fromkeys(said))
+
+
 def _runs(root: Path) -> list[Run]:
     """Return the runs of a folder, labelled by arm."""
     if not is_sweep(root):
@@ -180,4 +189,8 @@ def _runs(root: Path) -> list[Run]:
     folder = SweepFolder.open(root)
     runs = runs_of_arms(gather(folder).to_pylist())
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
+    jobs = {(job["arm"], job["seed"]): job for job in folder.read_index()["jobs"]}
+    for run in runs:
+        job = jobs.get((run.label, run.seed), {})
+        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
     return runs

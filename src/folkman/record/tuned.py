@@ -25,7 +25,7 @@ SAME_SEEDS = "tuned on seeds that it is judged on"
 APART = "tuned, by different searches"
 """How a side stands."""
 
-BESIDE = ("name", "seeds", "record_every", "evaluate_nodes", "keep_timelines")
+BESIDE = ("name", "seeds", "record_every", "evaluate_nodes", "keep_timelines", "stop_at")
 """The keys of a configuration that change nothing of what a method meets."""
 
 
