@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from folkman.engine.simulate import Clock, Recording, simulate
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
+    from folkman.experiment.tune import tune
+    from folkman.experiment.tuned import Tuned
     from folkman.faults import Faults
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
@@ -100,6 +102,8 @@ _HOMES = {
     "folkman.engine.simulate": "Clock Recording simulate",
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",
+    "folkman.experiment.tune": "tune",
+    "folkman.experiment.tuned": "Tuned",
     "folkman.faults": "Faults",
     "folkman.problem.cores": "use_cores",
     "folkman.problem.data": "DataSet load",
@@ -160,6 +164,7 @@ __all__ = [
     "Server",
     "ServerNode",
     "Star",
+    "Tuned",
     "adafl",
     "adpsgd",
     "async_sharing",
@@ -204,6 +209,7 @@ __all__ = [
     "svm",
     "sweep",
     "swift",
+    "tune",
     "twafl",
     "use_cores",
 ]

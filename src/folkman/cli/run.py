@@ -46,9 +46,7 @@ def run(
         results = _carried_out(prepared, track or [])
         _print(results, prepared, quiet=as_json)
     if as_json:
-        common.print_json(
-            {"folder": str(results.folder), "runs": [run.summary() for run in results]}
-        )
+        common.print_json(prepared.folder.summarised(results))
     if any(run.status == record.DIVERGED for run in results):
         sys.exit(common.DIVERGED)
 
@@ -79,6 +77,7 @@ def _shown(show: common.Update) -> "Watch":
 def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what went wrong, and where things are."""
     from folkman.experiment.networks import network_lines
+    from folkman.record.tuned import sides_of, standings, told
     from folkman.report.tables import final_table
 
     screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
@@ -91,6 +90,8 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
         if each.message:
             screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = folder.figures / "train_loss-seconds.png"
+    if note := told(standings(sides_of(prepared.config))):
+        screen.print(note, highlight=False, soft_wrap=True, markup=False)
     lines = f"folder  {folder.root}\nfigure  {figure if figure.is_file() else folder.figures}\n"
     screen.print(f"{lines}report  {folder.report}", highlight=False, soft_wrap=True, markup=False)
 

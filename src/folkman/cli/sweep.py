@@ -27,8 +27,11 @@ __all__ = [
     "TlsKey",
     "Workers",
     "compare",
+    "crew_of",
+    "ending_on_term",
     "job_progress",
     "sweep",
+    "tell_failed",
 ]
 
 Settings = Annotated[
@@ -249,12 +252,13 @@ def compare(
 ) -> None:
     """Compare arms: mean and 95 % interval, differences paired by seed, the winner marked."""
     from folkman.files import write_whole
-    from folkman.record.table import arms_of, networks_of
+    from folkman.record.table import arms_of, networks_of, standings_of
     from folkman.report.comparison import compare_arms, complaints, render
 
     point = _point(at)  # before anything is read
     arms = arms_of(folders)
     found = compare_arms(arms, metric or ["train_loss", "test_accuracy"], against, point)
+    found = found._replace(tuned=standings_of(folders))
     text = render(found, form, networks_of(folders)) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
@@ -265,7 +269,7 @@ def compare(
     for line in wrong:
         common.say(f"warning: {line}")
     if as_json:
-        table = {"metrics": list(found.metrics), "rows": found.rows()}
+        table = {"metrics": list(found.metrics), "rows": found.rows(), "tuned": dict(found.tuned)}
         print_json(table | ({"warnings": wrong} if wrong else {}))
 
 

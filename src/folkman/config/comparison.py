@@ -136,6 +136,7 @@ class Comparison(BaseModel):
     network: Json
     faults: FaultTable = FaultTable()
     algorithm: tuple[Json, ...] = Field(min_length=1)
+    tuned: Json | None = None  # what `folkman tune` notes; it decides about no result
 
 
 def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
@@ -325,7 +326,8 @@ def to_toml(comparison: Comparison) -> str:
 
 def by_content(comparison: Comparison) -> Comparison:
     """Return a comparison with own code named by its digest: all that decides its results."""
-    return renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
+    alone = comparison.model_copy(update={"tuned": None})
+    return renamed(alone, lambda name, plugin: f"{plugin.digest}:{title(name)}")
 
 
 def renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:

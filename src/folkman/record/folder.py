@@ -4,7 +4,8 @@
     provenance.json      versions, machine, commit, command, times
     metrics.parquet      one row a recorded slot: algorithm, label, seed, then the columns of
                          `record`
-    summary.json         the last row of each run, as `folkman run --json` prints it
+    summary.json         the last row of each run and whether its algorithm is tuned, as
+                         `folkman run --json` prints it
     figures/             PNG and SVG
     models/              the last model of each run, named tensors, safetensors
     timelines/           who held what when, if asked for
@@ -45,6 +46,7 @@ from folkman.record.run import (
     runs_of,
     slug,
 )
+from folkman.record.tuned import sides_of, standings
 
 if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
@@ -131,6 +133,13 @@ class RunFolder:
         )
         return self.config
 
+    def read_config(self) -> Json:
+        """Read the configuration, with the tables of its algorithms."""
+        config = _read_toml(self.config)[1]
+        whole = isinstance(config.get("algorithm"), list)
+        require(whole, f"expected [[algorithm]] in {self.config}; is it of a later one?")
+        return config
+
     def own_code(self) -> dict[str, str]:
         """Return the digests of own code that the runs here were begun with."""
         return (read_json(self.provenance) or {}).get("own_code", {})
@@ -208,8 +217,13 @@ class RunFolder:
         """Write `metrics.parquet` and `summary.json`."""
         runs = list(runs)
         _write_table(self.metrics, rows_of(runs))
-        summary = {"folder": str(self.root), "runs": [run.summary() for run in runs]}
-        write_json(self.summary, summary, indent=2)
+        write_json(self.summary, self.summarised(runs), indent=2)
+
+    def summarised(self, runs: Iterable[Run]) -> Json:
+        """Return `summary.json`: the end of each run, and whether its algorithm is tuned."""
+        sides = standings(sides_of(self.read_config())) if self.config.is_file() else {}
+        lines = [run.summary() for run in runs]
+        return {"folder": str(self.root), "runs": lines, "tuned": sides}
 
     def load_results(self) -> list[Run]:
         """Read the runs of a finished folder."""

@@ -240,10 +240,12 @@ def _provenance(sweep: Sweep) -> Json:
 def _commands(sweep: Sweep) -> str:
     place = shlex.quote(str(sweep.folder.root))
     again = f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n"
+    tuning = "tune" in sweep.folder.asked()
+    command = "tune" if tuning else "sweep"
     return html.commands(
         {
-            "Finish what is not finished": f"folkman sweep --resume {place}\n",
-            "The same sweep again": again,
+            "Finish what is not finished": f"folkman {command} --resume {place}\n",
+            **({} if tuning else {"The same sweep again": again}),
             "The table, for a paper": f"folkman compare {place} --format latex\n",
             "A page like this of every job, linked from the table above": (
                 f"folkman report {place} --jobs\n"
