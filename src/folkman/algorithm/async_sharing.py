@@ -15,8 +15,9 @@ v_i, not w_i.
 
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
 left out of the sum and the other weights are scaled up (C7); a `delay_policy` that lets eta shrink
-with the age of the oldest copy in v_i. The policy looks at the copies held when a gradient ends:
-those of its start where gradients take one slot.
+with the age of the oldest copy in v_i. The policy looks at the ages of the copies held when a
+gradient ends: those of its start where gradients take one slot. Where it estimates the smoothness L
+it compares gradients at the very points where they were taken.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0)
 by 1/sqrt(I)); a node never waits to receive ("after receiving all parameters", Section IV-A, would
@@ -40,6 +41,7 @@ from folkman.algorithm.pieces.delay_steps import (
     DelayMemory,
     DelayPolicy,
     check_policy,
+    estimates,
     first_memory,
     step_under_delay,
 )
@@ -67,6 +69,8 @@ class SharingState(NamedTuple):
     updates: Array  # () updates done
     num_nodes: Array  # () I
     memory: DelayMemory
+    point: Array  # (d,) v_i of the gradient in work; (0,) where no policy asks for it
+    working: Array  # () bool: has that gradient begun?
 
 
 @method
@@ -92,6 +96,7 @@ def async_sharing(
     )
     rule.check()
     check_policy(delay_policy, smoothness)
+    notes_point = estimates(delay_policy, smoothness)
     require(
         max_age is None or max_age >= 0,
         f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
@@ -103,6 +108,8 @@ def async_sharing(
             updates=jnp.zeros((), jnp.int32),
             num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
             memory=first_memory(delay_policy, smoothness, params),
+            point=params if notes_point else params[:0],
+            working=jnp.asarray(False),
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -123,6 +130,13 @@ def async_sharing(
         counts = (inbox.weight if copies is None else copies) > 0
         return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
 
+    def receive(state: SharingState, inbox: Inbox) -> SharingState:
+        """Note where the next gradient is taken: what comes while it is in work is not in it."""
+        if not notes_point:
+            return state
+        point = jnp.where(state.working, state.point, aggregate(state, inbox))
+        return state._replace(point=point, working=jnp.asarray(True))
+
     def update(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> SharingState:
@@ -134,12 +148,17 @@ def async_sharing(
             eta=eta(state.updates, grad.dtype),
             delay=oldest_copy(inbox),
             num_nodes=state.num_nodes,
-            point=aggregate(state, inbox),
+            point=state.point,
             grad=grad,
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]
-        return state._replace(params=params, updates=state.updates + 1, memory=memory)
+        return state._replace(
+            params=params,
+            updates=state.updates + 1,
+            memory=memory,
+            working=jnp.asarray(False),
+        )
 
     return Algorithm(
         name="async_sharing",
@@ -148,6 +167,7 @@ def async_sharing(
         update=update,
         message=lambda state: state.params,  # [1, Alg. 1, line 19]
         params=lambda state: state.params,
+        receive=receive,
         model=aggregate,
         declares=Declares(exact=rule.rule == "mean"),
     )
