@@ -9,6 +9,9 @@ with c_i by `scaling`:
     theorem   1         the proof of Theorem 2; equals FedAvg without delay (default)
     figure    I         the only one of the three that makes more nodes faster: a step of eta I
 
+Without delay sum_i alpha_i w_i descends F under the last two, and sum_i alpha_i^2 F_i under
+`local`, which is another objective where nodes hold unlike numbers of samples.
+
 Node models are never mixed. Without the projection each w_i is the common start minus the node's
 own gradients, and v_i is the start minus every gradient received so far. A node's usable model is
 v_i, not w_i.
@@ -69,8 +72,9 @@ class SharingState(NamedTuple):
     updates: Array  # () updates done
     num_nodes: Array  # () I
     memory: DelayMemory
-    point: Array  # (d,) v_i of the gradient in work; (0,) where no policy asks for it
-    working: Array  # () bool: has that gradient begun?
+    # None where no policy asks for it
+    point: Array | None  # (d,) v_i of the gradient in work
+    working: Array | None  # () bool: has that gradient begun?
 
 
 @method
@@ -108,8 +112,8 @@ def async_sharing(
             updates=jnp.zeros((), jnp.int32),
             num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
             memory=first_memory(delay_policy, smoothness, params),
-            point=params if notes_point else params[:0],
-            working=jnp.asarray(False),
+            point=params if notes_point else None,
+            working=jnp.asarray(False) if notes_point else None,
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -132,7 +136,7 @@ def async_sharing(
 
     def receive(state: SharingState, inbox: Inbox) -> SharingState:
         """Note where the next gradient is taken: what comes while it is in work is not in it."""
-        if not notes_point:
+        if state.point is None:
             return state
         point = jnp.where(state.working, state.point, aggregate(state, inbox))
         return state._replace(point=point, working=jnp.asarray(True))
@@ -148,7 +152,7 @@ def async_sharing(
             eta=eta(state.updates, grad.dtype),
             delay=oldest_copy(inbox),
             num_nodes=state.num_nodes,
-            point=state.point,
+            point=state.params if state.point is None else state.point,
             grad=grad,
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
@@ -157,7 +161,7 @@ def async_sharing(
             params=params,
             updates=state.updates + 1,
             memory=memory,
-            working=jnp.asarray(False),
+            working=None if state.working is None else jnp.asarray(False),
         )
 
     return Algorithm(
