@@ -96,5 +96,5 @@ def dpsgd(
         message=lambda memory: memory.params,
         params=lambda memory: memory.params + memory.move,
         mixing=graph.mixing(),
-        declares=Declares(assumes=frozenset({Assumption.PRESENT})),
+        declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )

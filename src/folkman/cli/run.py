@@ -47,7 +47,11 @@ def run(
         _print(results, prepared, quiet=as_json)
     if as_json:
         common.print_json(
-            {"folder": str(results.folder), "runs": [run.summary() for run in results]}
+            {
+                "folder": str(results.folder),
+                "objective": prepared.config["objective"],
+                "runs": [run.summary() for run in results],
+            }
         )
     if any(run.status == record.DIVERGED for run in results):
         sys.exit(common.DIVERGED)
@@ -82,6 +86,7 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
 
     screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
+    title += f", objective {prepared.config['objective']}"
     screen.print(final_table(results, title))
     for each in results:
         if each.message:

@@ -249,13 +249,14 @@ def compare(
 ) -> None:
     """Compare arms: mean and 95 % interval, differences paired by seed, the winner marked."""
     from folkman.files import write_whole
-    from folkman.record.table import arms_of
+    from folkman.record.table import arms_of, objectives_of
     from folkman.report.comparison import compare_arms, render
 
     point = _point(at)  # before anything is read
     found = compare_arms(
         arms_of(folders), metric or ["train_loss", "test_accuracy"], against, point
     )
+    found = found._replace(objectives=objectives_of(folders))
     text = render(found, form) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
@@ -263,7 +264,13 @@ def compare(
     else:
         print(text, end="", file=stream(quiet=as_json))
     if as_json:
-        print_json({"metrics": list(found.metrics), "rows": found.rows()})
+        print_json(
+            {
+                "metrics": list(found.metrics),
+                "objectives": list(found.objectives),
+                "rows": found.rows(),
+            }
+        )
 
 
 def _point(text: str | None) -> tuple[str, float] | None:

@@ -32,8 +32,10 @@ from folkman.config.text import DEFAULT, dump
 from folkman.faults import Faults
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
+from folkman.problem.objective import Objective
 from folkman.problem.partition import PARTITIONS
 from folkman.problem.projection import PROJECTIONS
+from folkman.problem.sampling import Sampling
 from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
@@ -49,6 +51,7 @@ __all__ = [
     "renamed",
     "resolve",
     "to_toml",
+    "told",
 ]
 
 _SIZE = (int | None, Field(default=None, ge=1))
@@ -128,6 +131,8 @@ class Comparison(BaseModel):
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
+    sampling: Sampling = "replacement"
+    objective: Objective = "samples"
     data: Json
     partition: Json
     model: Json
@@ -282,9 +287,23 @@ def _try_builders(comparison: Comparison) -> None:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 
 
+LATER: Json = {"sampling": "replacement", "objective": "samples"}
+"""Keys that came later, each with the value that stands for what was done before.
+
+With that value they are not told, so that folders and stores of before are still those of the same
+configuration.
+"""
+
+
+def told(comparison: Comparison) -> Json:
+    """Return the fields of a comparison, without later keys that change nothing."""
+    fields = comparison.model_dump()
+    return {key: value for key, value in fields.items() if LATER.get(key, ...) != value}
+
+
 def to_toml(comparison: Comparison) -> str:
     """Write a resolved comparison as TOML; a key whose value is None is left out."""
-    return dump(comparison.model_dump())
+    return dump(told(comparison))
 
 
 def by_content(comparison: Comparison) -> Comparison:

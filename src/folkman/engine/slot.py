@@ -20,6 +20,8 @@ from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, Traffic, first_states
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import emphasis_of, emphasised
+from folkman.problem.sampling import Turns, batch_keys
 from folkman.radio.delivery import Network
 
 __all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
@@ -98,7 +100,7 @@ def begin(
     compute_slots: tuple[int, ...],
     faults: Presence,
     carry: Carry,
-) -> tuple[Carry, Array, Array]:
+) -> tuple[Carry, Array, Array | Turns]:
     """Let nodes hear.
 
     Return where each wants its gradient (node, d), and the mini-batches' keys.
@@ -123,10 +125,7 @@ def begin(
     if max(compute_slots) > 1:
         point = jnp.where(starts[:, None], point, carry.point)
         carry = carry._replace(point=point)
-    batch_key = make_key(carry.seed, Stream.BATCH)
-    keys = jnp.broadcast_to(batch_key, starts.shape)  # never looked at by full-batch gradients
-    if problem.batch is not None:
-        keys = node_keys(batch_key, problem.node, carry.steps)
+    keys = batch_keys(problem, make_key(carry.seed, Stream.BATCH), problem.node, carry.steps)
     return carry._replace(states=states, left=left), point, keys
 
 
@@ -144,7 +143,8 @@ def finish(
     busy = (carry.left > 0) & faults.present(problem.num_nodes, carry.slot)
     left = jnp.where(busy, carry.left - 1, carry.left)
     finished = busy & (left == 0)
-    losses, grads = gradients
+    emphasis = emphasis_of(problem) if algorithm.declares.evenly else None
+    losses, grads = emphasised(gradients, emphasis)
     keys = node_keys(make_key(carry.seed, Stream.ALGORITHM), problem.node, carry.steps)
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
         carry.states, inbox, losses, grads, keys

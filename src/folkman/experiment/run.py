@@ -269,6 +269,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         for run, simulation, *_ in first
     ]
     model = getattr(getattr(problem, "model", problem), "network", problem)
+    objective = getattr(problem, "objective", None)  # one's own problem need not tell
     return {
         "name": name,
         MADE_IN_PYTHON: fingerprint([part.fingerprint for part in first]),
@@ -279,6 +280,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
+        **({} if objective is None else {"objective": objective}),
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],

@@ -68,7 +68,10 @@ class Learnable(Protocol):
 
     @property
     def share(self) -> Float[Array, " node"]:
-        """Return alpha_i = |D_i| / sum_j |D_j|, (node,). The shares of all nodes sum to 1."""
+        """Return alpha_i, the weights of the F_i in F, (node,); those of all nodes sum to 1.
+
+        Those of `folkman.Problem` are |D_i| / sum_j |D_j|, or 1 / I.
+        """
         ...
 
     @property

@@ -17,7 +17,7 @@ from folkman.checks import nearest, require
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run, jsonable
 from folkman.report.statistics import half_width
-from folkman.report.tables import COLUMNS, markdown_table, spread
+from folkman.report.tables import COLUMNS, markdown_table, objective_text, spread
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "render"]
 
@@ -44,6 +44,7 @@ class ArmTable(NamedTuple):
     metrics: Sequence[str]
     references: Mapping[str, str]  # metric -> the arm that differences are taken from
     cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
+    objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""
@@ -157,7 +158,9 @@ def _note(found: ArmTable) -> str:
     counts = sorted({cell.num_seeds for cell in found.cells.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
-    return f"mean and 95 % interval over {seeds} seeds; differences paired by seed, from {from_}"
+    what = f"{text}; " if (text := objective_text(found.objectives)) else ""
+    paired = f"differences paired by seed, from {from_}"
+    return f"{what}mean and 95 % interval over {seeds} seeds; {paired}"
 
 
 def as_text(found: ArmTable) -> str:
