@@ -4,7 +4,9 @@ import inspect
 
 import pytest
 
-from folkman import MODELS, NETWORKS
+from folkman import MODELS, NETWORKS, Clock, Recording
+from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.engine import cells
 from folkman.problem import data, field, partition, problem
 from folkman.radio import channel, geometry, latency, planning, replay, schedule, trace
 from folkman.runtime import codec, mailbox, node
@@ -74,6 +76,8 @@ DEFAULTS = [
         | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
+    (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),
+    (Hierarchy, {"backhaul_slots": 0}),
     (node.Node, NOBODY),
     (node.ServerNode, NOBODY),
     (node.Wire, {"run": 0, "sign": None, "dtype": None}),
