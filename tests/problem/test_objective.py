@@ -1,5 +1,8 @@
 """What is minimised where nodes hold unlike numbers of samples, by formulas written out."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ EVEN = np.full(NODES, 1 / NODES)
 ALPHA = {"samples": np.array(COUNTS) / 30, "nodes": EVEN}
 
 
-def six_nodes(objective):
+def six_nodes(objective: Any):
     """Six quadratics 1/2 |w - x|^2 about their samples' means; the last has 25 of 30 samples."""
     rng = np.random.default_rng(0)
     centres = 2 * rng.normal(size=(NODES, DIM))
@@ -68,16 +71,17 @@ def test_a_problem_of_ones_own_needs_no_new_member(x64):
     """Its shares say all; where they are even the factor is 1 to the last bit."""
     problem, _ = six_nodes("samples")
 
-    class Plain:
-        num_nodes, share = NODES, problem.share
+    def plain(share) -> Any:
+        return SimpleNamespace(num_nodes=len(share), share=share)
 
-    np.testing.assert_allclose(emphasis_of(Plain()), NODES * ALPHA["samples"], rtol=1e-15)
-    np.testing.assert_allclose(model_weights(Plain(), evenly=True), EVEN, rtol=1e-15)
-    np.testing.assert_array_equal(model_weights(Plain(), evenly=False), problem.share)
+    own = plain(problem.share)
+    np.testing.assert_allclose(emphasis_of(own), NODES * ALPHA["samples"], rtol=1e-15)
+    np.testing.assert_allclose(model_weights(own, evenly=True), EVEN, rtol=1e-15)
+    np.testing.assert_array_equal(model_weights(own, evenly=False), problem.share)
     for nodes in range(1, 60):
         for dtype in (np.float32, np.float64):
-            Plain.num_nodes, Plain.share = nodes, shares([7] * nodes, "samples").astype(dtype)
-            np.testing.assert_array_equal(emphasis_of(Plain()), np.ones(nodes))
+            even = plain(shares([7] * nodes, "samples").astype(dtype))
+            np.testing.assert_array_equal(emphasis_of(even), np.ones(nodes))
 
 
 def test_even_nodes_run_the_program_that_they_ran_before():

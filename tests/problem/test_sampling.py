@@ -1,6 +1,7 @@
 """Mini-batches in epochs: every sample once, the full gradient on average, the same everywhere."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ BATCH = 4
 PER_EPOCH = (2, 2, 3)  # ceil(n / BATCH)
 
 
-def problem_of(sampling="epochs", **options):
+def problem_of(sampling: Any = "epochs", **options: Any):
     parts = np.split(np.arange(sum(SIZES)), np.cumsum(SIZES)[:-1])
     samples = load("digits", train_size=sum(SIZES))
     return make_problem(samples, "softmax", parts, batch=BATCH, sampling=sampling, **options)
