@@ -3,6 +3,7 @@
 import inspect
 import sys
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +98,7 @@ COUNTS = (1, 1, 1, 3)
 """Samples of the nodes where they are not alike."""
 
 
-def on_unequal_nodes(objective, heterogeneity):
+def on_unequal_nodes(objective, heterogeneity) -> Any:
     """Quadratics of which the last node has half of all samples, and where F is least.
 
     Emphasis is written out, also where it is 1: both objectives then run one program.

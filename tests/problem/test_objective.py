@@ -20,7 +20,7 @@ def six_nodes(objective: Any):
     """Six quadratics 1/2 |w - x|^2 about their samples' means; the last has 25 of 30 samples."""
     rng = np.random.default_rng(0)
     centres = 2 * rng.normal(size=(NODES, DIM))
-    x = np.repeat(centres, COUNTS, axis=0) + rng.normal(size=(sum(COUNTS), DIM))
+    x: Any = np.repeat(centres, COUNTS, axis=0) + rng.normal(size=(sum(COUNTS), DIM))
     data = DataSet("six", x, np.ones_like(x), x[:0], x[:0], 0)
     parts = np.split(np.arange(len(x)), np.cumsum(COUNTS)[:-1])
     problem = make_problem(data, "quadratic", parts, dtype="float64", objective=objective)
@@ -75,13 +75,13 @@ def test_a_problem_of_ones_own_needs_no_new_member(x64):
         return SimpleNamespace(num_nodes=len(share), share=share)
 
     own = plain(problem.share)
-    np.testing.assert_allclose(emphasis_of(own), NODES * ALPHA["samples"], rtol=1e-15)
+    np.testing.assert_allclose(np.asarray(emphasis_of(own)), NODES * ALPHA["samples"], rtol=1e-15)
     np.testing.assert_allclose(model_weights(own, evenly=True), EVEN, rtol=1e-15)
     np.testing.assert_array_equal(model_weights(own, evenly=False), problem.share)
     for nodes in range(1, 60):
         for dtype in (np.float32, np.float64):
             even = plain(shares([7] * nodes, "samples").astype(dtype))
-            np.testing.assert_array_equal(emphasis_of(even), np.ones(nodes))
+            np.testing.assert_array_equal(np.asarray(emphasis_of(even)), np.ones(nodes))
 
 
 def test_even_nodes_run_the_program_that_they_ran_before():

@@ -65,6 +65,13 @@ BIBTEX = r"""@article{async_sharing,
 }"""
 
 
+class Work(NamedTuple):
+    """The gradient in work."""
+
+    point: Array  # (d,) v_i where it is taken
+    begun: Array  # () bool: if not, the next slot begins one
+
+
 class SharingState(NamedTuple):
     """What a node of Algorithm 1 remembers."""
 
@@ -72,9 +79,7 @@ class SharingState(NamedTuple):
     updates: Array  # () updates done
     num_nodes: Array  # () I
     memory: DelayMemory
-    # None where no policy asks for it
-    point: Array | None  # (d,) v_i of the gradient in work
-    working: Array | None  # () bool: has that gradient begun?
+    work: Work | None  # None where no policy asks for it
 
 
 @method
@@ -112,8 +117,7 @@ def async_sharing(
             updates=jnp.zeros((), jnp.int32),
             num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
             memory=first_memory(delay_policy, smoothness, params),
-            point=params if notes_point else None,
-            working=jnp.asarray(False) if notes_point else None,
+            work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -136,10 +140,10 @@ def async_sharing(
 
     def receive(state: SharingState, inbox: Inbox) -> SharingState:
         """Note where the next gradient is taken: what comes while it is in work is not in it."""
-        if state.point is None:
+        if state.work is None:
             return state
-        point = jnp.where(state.working, state.point, aggregate(state, inbox))
-        return state._replace(point=point, working=jnp.asarray(True))
+        point = jnp.where(state.work.begun, state.work.point, aggregate(state, inbox))
+        return state._replace(work=Work(point, begun=jnp.asarray(True)))
 
     def update(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
@@ -152,7 +156,7 @@ def async_sharing(
             eta=eta(state.updates, grad.dtype),
             delay=oldest_copy(inbox),
             num_nodes=state.num_nodes,
-            point=state.params if state.point is None else state.point,
+            point=state.params if state.work is None else state.work.point,
             grad=grad,
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
@@ -161,7 +165,7 @@ def async_sharing(
             params=params,
             updates=state.updates + 1,
             memory=memory,
-            working=None if state.working is None else jnp.asarray(False),
+            work=None if state.work is None else state.work._replace(begun=jnp.asarray(False)),
         )
 
     return Algorithm(
