@@ -44,6 +44,7 @@ from folkman.record.run import slug
 __all__ = [
     "CHOICES",
     "Comparison",
+    "ComputeTable",
     "FaultTable",
     "Latency",
     "by_content",
@@ -94,6 +95,15 @@ class Latency(BaseModel):
     per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)
 
 
+class ComputeTable(BaseModel):
+    """Slots of a gradient that are drawn anew for every gradient, around a mean."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean: float | tuple[float, ...]
+    law: Literal["geometric", "uniform"] = "geometric"
+
+
 class FaultTable(BaseModel):
     """What goes wrong; see `folkman.faults` and `folkman.radio.loss`."""
 
@@ -124,7 +134,7 @@ class Comparison(BaseModel):
     slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
     slot_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Latency = 1.0
-    compute_slots: int | tuple[int, ...] = 1
+    compute_slots: int | tuple[int, ...] | ComputeTable = 1
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
@@ -251,6 +261,8 @@ def _check(comparison: Comparison) -> None:
     if any(not 0 <= seed < 2**32 for seed in comparison.seeds):
         raise ConfigError(f"a seed must lie in 0 .. 2^32 - 1, got {list(comparison.seeds)}")
     times = comparison.compute_slots
+    if isinstance(times, ComputeTable):
+        times = times.mean
     if isinstance(times, tuple) and len(times) != comparison.nodes:
         raise ConfigError(
             f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}"

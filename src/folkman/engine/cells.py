@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
+from folkman.engine.compute_times import Compute
 from folkman.engine.metrics import Totals, cell_measures, traffic_bits
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
@@ -173,7 +174,7 @@ def _first(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     seeds: Array,
 ) -> Carry:
     def one(problem: Problem, seed: Array) -> Carry:
@@ -187,7 +188,7 @@ def _advance(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
+from folkman.engine.compute_times import Compute, ComputeTimes
 from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
@@ -63,11 +64,14 @@ class Clock(NamedTuple):
     """How simulated time passes."""
 
     slot_s: float = 1.0  # T, seconds a slot
-    compute_slots: tuple[int, ...] | int = 1  # slots a gradient takes, for all nodes or for each
+    # slots a gradient takes: for all nodes, for each, or drawn for every gradient
+    compute_slots: tuple[int, ...] | int | ComputeTimes = 1
 
-    def per_node(self, num_nodes: int) -> tuple[int, ...]:
+    def per_node(self, num_nodes: int) -> Compute:
         """Return the compute time of each node, checked."""
         given = self.compute_slots
+        if isinstance(given, ComputeTimes):
+            return given.per_node(num_nodes)
         try:
             times = (
                 tuple(map(index, given))
@@ -284,7 +288,7 @@ def _advance(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     keep: bool,
@@ -300,7 +304,7 @@ def one_slot(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Stretch]:
@@ -317,7 +321,7 @@ def _loop(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -341,7 +345,7 @@ def _scan(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -364,7 +368,7 @@ def _advance_in_python(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     keep: bool,

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.engine.compute_times import Compute, slots_of_gradients, takes_longer
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, Traffic, first_states
@@ -58,7 +59,7 @@ def first(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute_slots: tuple[int, ...],
+    compute: Compute,
     seed: ArrayLike,
 ) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
@@ -67,7 +68,7 @@ def first(
     medium = medium_of(algorithm, network)
     up, down = medium.prices(problem)
     zero = jnp.zeros(nodes, jnp.int32)
-    kept = problem.dim if max(compute_slots) > 1 else 0
+    kept = problem.dim if takes_longer(compute) else 0
     return Carry(
         seed=jnp.asarray(seed, jnp.uint32),
         slot=jnp.zeros((), jnp.int32),
@@ -97,7 +98,7 @@ def begin(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute_slots: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Array, Array | Turns]:
@@ -115,14 +116,15 @@ def begin(
     restarts = jax.vmap(travel.restarts, (0, axes))(states, inbox)
     left = jnp.where(restarts & present, 0, carry.left)
     starts = jax.vmap(travel.computes)(states) & (left == 0) & present
-    left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), left)
+    slots = slots_of_gradients(compute, carry.seed, problem.node, carry.steps)
+    left = jnp.where(starts, slots, left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
     mean, oldest = _ages(inbox)
     carry = carry._replace(
         age_mean=jnp.where(starts, mean, carry.age_mean),
         age_max=jnp.where(starts, oldest, carry.age_max),
     )
-    if max(compute_slots) > 1:
+    if takes_longer(compute):
         point = jnp.where(starts[:, None], point, carry.point)
         carry = carry._replace(point=point)
     keys = batch_keys(problem, make_key(carry.seed, Stream.BATCH), problem.node, carry.steps)

@@ -28,6 +28,7 @@ from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
 from folkman.config.text import dump, gather
+from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
 from folkman.experiment.fingerprint import fingerprint
@@ -276,7 +277,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "nodes": problem.num_nodes,
         "slots": first[0].slots,
         "seeds": list(seeds),
-        **clock._asdict(),
+        **_of_clock(clock),
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
@@ -286,6 +287,12 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "network": tables[0]["network"],
         "algorithm": tables,
     }
+
+
+def _of_clock(clock: Clock) -> Json:
+    drawn = clock.compute_slots
+    slots = drawn._asdict() if isinstance(drawn, ComputeTimes) else drawn
+    return {"slot_s": clock.slot_s, "compute_slots": slots}
 
 
 def _named(network: Network) -> dict[str, str]:
