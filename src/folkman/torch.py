@@ -3,7 +3,7 @@
 folkman brings everyone else.
 
     problem = folkman.torch.problem(module, loss, [(x_0, y_0), (x_1, y_1), ...], test=(x, y))
-    folkman.simulate(problem, folkman.snapshot(5), folkman.async_sharing(0.1), slots=100)
+    folkman.simulate(problem, folkman.pipelined(5), folkman.async_sharing(0.1), slots=100)
 
 The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the
 losses come from `loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on

@@ -57,7 +57,7 @@ def test_algorithms_of_one_name_are_labelled_by_what_differs():
     ("settings", "complaint"),
     [
         (["netwrk.gamma=3"], "unknown key 'netwrk'; did you mean 'network'?"),
-        (["network.gama=3"], "unknown key 'network.gama' for 'snapshot'; did you mean 'gamma'?"),
+        (["network.gama=3"], "unknown key 'network.gama' for 'pipelined'; did you mean 'gamma'?"),
         (
             ["algorithm.0.stp=3"],
             "unknown key 'algorithm.0.stp' for 'async_sharing'; did you mean 'step'?",

@@ -167,6 +167,7 @@ def adpsgd(
         message=message,
         params=lambda state: state.params,
         receive=receive,
+        model=lambda state, inbox: receive(state, inbox).params,
         travel=Broadcast(mixing=Mixing(weights), has_news=lambda state: state.waiting),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),

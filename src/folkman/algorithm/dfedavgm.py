@@ -133,6 +133,7 @@ def dfedavgm(
         end=average,
         message=lambda memory: memory.sent,
         params=lambda memory: memory.params,
+        mixed=lambda memory: memory.start,
         mixing=graph.mixing(),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT}),

@@ -152,6 +152,7 @@ def dispfl(
         end=average,
         message=message,
         params=lambda memory: memory.params,
+        personal=True,
         mixing=neighbours.mixing(),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT}),

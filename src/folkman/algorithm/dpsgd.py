@@ -95,6 +95,7 @@ def dpsgd(
         end=average,
         message=lambda memory: memory.params,
         params=lambda memory: memory.params + memory.move,
+        mixed=None if order == "adapt_first" else lambda memory: memory.params,
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )

@@ -109,20 +109,24 @@ def fedasync(
             answers=jnp.zeros(num_nodes, bool),
         )
 
-    def receive(state: FedAsyncServer, inbox: Inbox, key: Array) -> FedAsyncServer:
-        del key
-        dim = state.params.shape[0]
+    def in_turn(state: FedAsyncServer, inbox: Inbox) -> tuple[Array, Array, Array]:
+        """Return the next t, and of each upload its a_t (0 if it is dropped) and t - tau."""
         dtype = state.params.dtype
 
-        def take(t: Array, upload: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Return the next t, and the a_t of this upload: 0 if it is dropped."""
+        def take(t: Array, upload: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
             usable, began = upload
             taken = usable & (t - began <= max_staleness)
             a_t = mixing * s((t - began).astype(dtype))
-            return t + taken, jnp.where(taken, a_t, 0.0)
+            return t + taken, (jnp.where(taken, a_t, 0.0), t - began)
 
-        uploads = (inbox.heard & inbox.finite, versions(inbox, dim))
-        rounds, a = jax.lax.scan(take, state.rounds, uploads)
+        uploads = (inbox.heard & inbox.finite, versions(inbox, state.params.shape[0]))
+        rounds, (a, late) = jax.lax.scan(take, state.rounds, uploads)
+        return rounds, a, late
+
+    def receive(state: FedAsyncServer, inbox: Inbox, key: Array) -> FedAsyncServer:
+        del key
+        dim = state.params.shape[0]
+        rounds, a, _ = in_turn(state, inbox)
         if weighted:
             a = jnp.minimum(a * len(a) * inbox.weight, 1.0)
         # stays[i]: what node i and those after it leave of the model before
@@ -141,6 +145,7 @@ def fedasync(
         eta,
         local_steps=local_steps,
         proximal=rho,
+        late=lambda state, inbox: in_turn(state, inbox)[2],
         declares=Declares(
             biased=True,  # towards whoever came last
             draws=True,  # uploads of one slot are taken by node number

@@ -89,16 +89,27 @@ def fedbuff(
             answers=jnp.zeros(num_nodes, bool),
         )
 
+    def size_of(inbox: Inbox) -> int:
+        return min(10, half(len(inbox.heard))) if buffer_size is None else buffer_size
+
+    def moves_before(state: FedBuffServer, inbox: Inbox) -> Array:
+        """Return the moves of this slot before each upload, by its place in the buffer from 0."""
+        place = state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
+        return jnp.maximum(place, 0) // size_of(inbox)
+
+    def staleness(state: FedBuffServer, inbox: Inbox) -> Array:
+        """Return tau_i."""
+        began = versions(inbox, state.params.shape[0])
+        return jnp.maximum(state.rounds + moves_before(state, inbox) - began, 0)
+
     def receive(state: FedBuffServer, inbox: Inbox, key: Array) -> FedBuffServer:
         del key
         dim = state.params.shape[0]
-        size = min(10, half(len(inbox.heard))) if buffer_size is None else buffer_size
-        # of each upload: its place in the buffer, from 0, and the moves of this slot before it
-        place = state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
-        before = jnp.maximum(place, 0) // size
+        size = size_of(inbox)
+        before = moves_before(state, inbox)
         filled = state.filled + jnp.sum(inbox.heard, dtype=jnp.int32)
         moves = filled // size
-        tau = jnp.maximum(state.rounds + before - versions(inbox, dim), 0)
+        tau = staleness(state, inbox)
         s = (1.0 + tau.astype(state.params.dtype)) ** -exponent
         weights = (inbox.heard & inbox.finite) * s
         used = state.buffer + inbox.mix(jnp.where(before < moves, weights, 0.0))[:dim]
@@ -118,5 +129,6 @@ def fedbuff(
         receive,
         eta,
         local_steps=local_steps,
+        late=staleness,
         declares=Declares(differences=True, exact=local_steps == 1, evenly=True),
     )

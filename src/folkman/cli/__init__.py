@@ -32,6 +32,7 @@ COMMANDS: Builders[None] = Builders(
         "papers": "folkman.cli.paper:papers",
         "radio": "folkman.cli.radio:radio",
         "algorithms": "folkman.cli.methods:algorithms",
+        "graphs": "folkman.cli.methods:graphs",
         "cite": "folkman.cli.methods:cite",
         "node": "folkman.cli.node:node",
         "up": "folkman.cli.node:up",

@@ -82,12 +82,16 @@ def _shown(show: common.Update) -> "Watch":
 
 def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what went wrong, and where things are."""
+    from folkman.experiment.networks import network_lines
     from folkman.report.tables import final_table
 
     screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
     title += f", objective {prepared.config['objective']}"
     screen.print(final_table(results, title))
+    for line in network_lines(prepared.first):
+        screen.print(line, highlight=False, soft_wrap=True, markup=False)
+    screen.print()
     for each in results:
         if each.message:
             screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)

@@ -249,28 +249,29 @@ def compare(
 ) -> None:
     """Compare arms: mean and 95 % interval, differences paired by seed, the winner marked."""
     from folkman.files import write_whole
-    from folkman.record.table import arms_of, objectives_of
-    from folkman.report.comparison import compare_arms, render
+    from folkman.record.table import arms_of, networks_of, objectives_of
+    from folkman.report.comparison import compare_arms, complaints, render
 
     point = _point(at)  # before anything is read
-    found = compare_arms(
-        arms_of(folders), metric or ["train_loss", "test_accuracy"], against, point
-    )
+    arms = arms_of(folders)
+    found = compare_arms(arms, metric or ["train_loss", "test_accuracy"], against, point)
     found = found._replace(objectives=objectives_of(folders))
-    text = render(found, form) + "\n"
+    text = render(found, form, networks_of(folders)) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
         common.print_paths([out], quiet=as_json)
     else:
         print(text, end="", file=stream(quiet=as_json))
+    wrong = complaints(arms)
+    for line in wrong:
+        common.say(f"warning: {line}")
     if as_json:
-        print_json(
-            {
-                "metrics": list(found.metrics),
-                "objectives": list(found.objectives),
-                "rows": found.rows(),
-            }
-        )
+        table = {
+            "metrics": list(found.metrics),
+            "objectives": list(found.objectives),
+            "rows": found.rows(),
+        }
+        print_json(table | ({"warnings": wrong} if wrong else {}))
 
 
 def _point(text: str | None) -> tuple[str, float] | None:

@@ -6,7 +6,7 @@ All of it is checked before anything runs.
     seeds = [0, 1, 2]
 
     [network]
-    name = "snapshot"
+    name = "pipelined"
     gamma = 5
 
     [[algorithm]]
@@ -39,7 +39,7 @@ from folkman.problem.sampling import Sampling
 from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
-from folkman.record.run import slug
+from folkman.record.run import METRICS, slug
 
 __all__ = [
     "CHOICES",
@@ -138,6 +138,7 @@ class Comparison(BaseModel):
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
+    stop_at: dict[str, float] | None = None
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
@@ -208,7 +209,8 @@ def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
     Its own network, if of the same name, starts from `base`.
     """
     found = [
-        CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)
+        _with_graph(CHOICES["algorithm"].resolve(table, f"algorithm.{i}"), f"algorithm.{i}")
+        for i, table in enumerate(tables)
     ]
     for i, table in enumerate(found):
         own = table["network"]
@@ -227,6 +229,19 @@ def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
             )
     check_labels([table["label"] for table in found])
     return found
+
+
+def _with_graph(table: Json, where: str) -> Json:
+    """Return an algorithm's table with the edges of its graph, where it names a file of them."""
+    if not {"topology", "graph_seed"} <= table.keys():
+        return table
+    # here and not above: only some methods have a graph
+    from folkman.algorithm.pieces.given_graph import as_text
+
+    try:
+        return {**table, "topology": as_text(table["topology"])}
+    except ValueError as error:
+        raise ConfigError(f"[{where}] topology: {error}") from None
 
 
 def check_labels(labels: Sequence[str]) -> None:
@@ -251,7 +266,8 @@ def check_labels(labels: Sequence[str]) -> None:
 
 
 def _short(value: object) -> str:
-    return str(title(value["name"])) if isinstance(value, dict) else str(value)
+    text = str(title(value["name"])) if isinstance(value, dict) else str(value)
+    return text if len(text) <= LONGEST_LABEL // 2 else f"{text[: LONGEST_LABEL // 2 - 3]}..."
 
 
 def _check(comparison: Comparison) -> None:
@@ -269,10 +285,30 @@ def _check(comparison: Comparison) -> None:
         )
     if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
         raise ConfigError(f"compute_slots must be at least 1, got {times}")
+    for metric in comparison.stop_at or {}:
+        if metric not in METRICS:
+            raise ConfigError(f"stop_at has no metric '{metric}'; {nearest(metric, METRICS)}")
+        if metric.startswith("node_") and metric != "node_norm" and not comparison.evaluate_nodes:
+            raise ConfigError(f"stop_at.{metric} needs evaluate_nodes = true")
     try:
         comparison.faults.faults().check(comparison.nodes)
     except ValueError as error:
         raise ConfigError(f"[faults]: {error}") from None
+    for i, table in enumerate(comparison.algorithm):
+        _check_graph(table, comparison.nodes, f"algorithm.{i} ({table['label']})")
+
+
+def _check_graph(table: Table, nodes: int, where: str) -> None:
+    """Refuse a graph that does not exist between so many nodes."""
+    keys = ("topology", "degree", "graph_seed")
+    if not set(keys) <= table.keys() or table["topology"] == "schedule":
+        return
+    from folkman.algorithm.pieces.topology import Graph  # here: only some methods have a graph
+
+    try:
+        Graph(*(table[key] for key in keys)).adjacency(nodes)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _try_builders(comparison: Comparison) -> None:
@@ -299,7 +335,7 @@ def _try_builders(comparison: Comparison) -> None:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 
 
-LATER: Json = {"sampling": "replacement", "objective": "samples"}
+LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None}
 """Keys that came later, each with the value that stands for what was done before.
 
 With that value they are not told, so that folders and stores of before are still those of the same

@@ -227,7 +227,8 @@ def _run(
     with jax.enable_x64(comparison.precision == "float64"), seen as watch:
         run = _make(order, comparison, run_folder, _until(watch, until_s))
     compute_s = time.monotonic() - compute_s
-    return _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
+    told = _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
+    return told | {"verdict": run.verdict, "reason": run.reason}
 
 
 def _make(order: Table, comparison: "Comparison", folder: "RunFolder", watch: "Watch") -> "Run":

@@ -30,6 +30,7 @@ from folkman.config.comparison import (
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
 from folkman.engine.compute_times import ComputeTimes
+from folkman.engine.judge import judge
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
@@ -105,7 +106,10 @@ def parts(
     `problems` are those that were built already, by seed.
     """
     recording = Recording(
-        comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines
+        comparison.record_every,
+        comparison.evaluate_nodes,
+        comparison.keep_timelines,
+        tuple(sorted((comparison.stop_at or {}).items())),
     )
     fingerprint = hashlib.sha256(to_toml(by_content(comparison)).encode()).hexdigest()
     # other parts, another slot
@@ -148,16 +152,21 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
         )
     else:
         run.rows = []
+    end = slots
+    if run.rows and simulation.recording.ends(run.rows[-1]):  # it was killed after its last row
+        simulate.note(run, run.rows.pop(), simulation.recording)
+        end = int(mark.carry.slot)
     saved_s = time.monotonic()
     observer = Observer(folder, run, simulation, slots)
     observer.begin(int(mark.carry.slot))
     try:
-        for reached, row in simulate.march(simulation, mark, slots, events):
-            simulate.note(run, row)
+        for reached, row in simulate.march(simulation, mark, end, events):
+            simulate.note(run, row, simulation.recording)
             mark = reached
             observer.see(mark, row)
             if watch is not None:
-                watch(run, int(mark.carry.slot), slots)
+                done = int(mark.carry.slot)
+                watch(run, done, done if run.target_slot is not None else slots)
             if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
                 observer.save()
                 _save(part, folder, mark)
@@ -166,6 +175,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
         observer.save()
         _save(part, folder, mark)
         raise
+    judge(run, simulation.problem)
     _save_outcome(part, folder, mark, events)
     folder.save_part(run, fingerprint)
     observer.end()
@@ -234,7 +244,8 @@ class Observer:
     def see(self, mark: Mark, row: dict[str, float]) -> None:
         """Look at a recorded slot; the row is the last of the run's rows."""
         done = int(row["slots"])
-        last = done >= self.slots or self.run.status == DIVERGED
+        met = self.run.target_slot is not None
+        last = done >= self.slots or met or self.run.status == DIVERGED
         number = math.ceil(done / self.simulation.recording.every)
         scene = None
         if number % self.every == 0 or last:

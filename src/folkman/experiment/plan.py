@@ -17,7 +17,7 @@ A plan is a configuration as `folkman run` takes it, with more tables:
     [[arm]]                         # tables that replace those of the configuration, once for each
                                     # value of `each`
     each = { gamma = "@gammas" }
-    network = { name = "snapshot", gamma = "@gamma" }
+    network = { name = "pipelined", gamma = "@gamma" }
 
 An **arm** is one algorithm at one setting; every arm meets the same seeds, so that differences can
 be taken seed by seed. A **job** is one arm under one seed. Its key is a hash of all that decides

@@ -32,6 +32,7 @@ from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
 from folkman.experiment.fingerprint import fingerprint
+from folkman.experiment.networks import network_lines
 from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all, parts
 from folkman.experiment.theory import step_warnings
 from folkman.experiment.trackers import check_packages, ignore, tracking
@@ -144,7 +145,7 @@ def carry_out_run(
     """
     folder, config = prepared.folder, prepared.config
     folder.make_folders()
-    note_start(folder.provenance, command, prepared.own_code)
+    note_start(folder.provenance, command, prepared.own_code, network_lines(prepared.first))
     with jax.enable_x64(prepared.precision == "float64"):
         with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
             runs = make_all(chain(prepared.first, prepared.rest), folder, told)
@@ -282,6 +283,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
         **({} if objective is None else {"objective": objective}),
+        **({"stop_at": dict(recording.stop_at)} if recording.stop_at else {}),
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],

@@ -19,7 +19,8 @@ from jaxtyping import Float, Int
 
 from folkman.problem.layout import Layout
 
-__all__ = ["Analysable", "Evaluation", "Learnable", "analysable", "check_learnable"]
+__all__ = ["Analysable", "Evaluation", "Learnable", "LocallyTested", "analysable"]
+__all__ += ["check_learnable"]
 
 
 class Evaluation(NamedTuple):
@@ -126,6 +127,18 @@ class Analysable(Learnable, Protocol):
 
     def full_batch(self) -> "Analysable":
         """Return the same problem with gradients over all samples: `batch` is None."""
+        ...
+
+
+@runtime_checkable
+class LocallyTested(Learnable, Protocol):
+    """A problem that can tell how good a model is on the data of a single node."""
+
+    def local_accuracies(self, v: Float[Array, "node d"]) -> Float[Array, " node"]:
+        """Return the accuracy of v_i on test data with the label mixture of node i.
+
+        NaN where the problem has no labels.
+        """
         ...
 
 

@@ -185,6 +185,54 @@ class Problem:
         penalty = _penalty(self, w)
         return Evaluation(train_loss + penalty, test_loss + penalty, accuracy, distance)
 
+    def local_accuracies(self, v: Float[Array, "node d"]) -> Float[Array, " node"]:
+        """Return the accuracy of v_i on test data with the label mixture of node i.
+
+        Nothing is drawn: the accuracy of v_i on each class of the common test data counts by the
+        share of this class in node i's training data. That is the mean over all test sets of one
+        mixture, and no training sample is in it. NaN without labels, or without test data of any
+        class that the node holds.
+        """
+        weight = _local_weights(self)
+        if weight is None:
+            return jnp.full(len(v), jnp.nan, v.dtype)
+        if self.called_from_python:
+            return jnp.stack([_local_hits(self, *node) for node in zip(v, weight, strict=True)])
+        return _all_local_hits(self, v, weight)
+
+
+def _local_weights(problem: Problem) -> Array | None:
+    """Return what each test sample counts for each node, (node, test); None without labels.
+
+    Classes without a test sample are left out of a node's mixture.
+    """
+    labels, tested = np.asarray(problem.y), np.asarray(problem.y_test)
+    whole = np.issubdtype(labels.dtype, np.integer) and labels.ndim == 2
+    if problem.model.head.hits is None or not whole or not len(tested):
+        return None
+    classes = 1 + max(int(labels.max()), int(tested.max()))
+    held = np.stack(
+        [
+            np.bincount(labels[node, :count], minlength=classes)
+            for node, count in enumerate(np.asarray(problem.count))
+        ]
+    )
+    there = np.bincount(tested, minlength=classes)
+    mixture = np.where(there > 0, held, 0).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a node without a class that is tested: NaN
+        mixture /= mixture.sum(axis=1, keepdims=True)
+    weight = (mixture / np.maximum(there, 1))[:, tested]
+    return jnp.asarray(weight, problem.initial.dtype)
+
+
+def _local_hits(problem: Problem, w: Array, weight: Array) -> Array:
+    return _measure(problem, w, problem.x_test, problem.y_test, weight)[1]
+
+
+@jax.jit
+def _all_local_hits(problem: Problem, v: Array, weight: Array) -> Array:
+    return lax.map(lambda node: _local_hits(problem, *node), (v, weight))
+
 
 def _sample_weights(problem: Problem) -> Array:
     """Return alpha_i / |D_i| for real samples and 0 for padding, shape (node, sample)."""

@@ -148,6 +148,10 @@ class RunFolder:
         """Return the digests of own code that the runs here were begun with."""
         return (read_json(self.provenance) or {}).get("own_code", {})
 
+    def networks(self) -> list[str]:
+        """Return the networks of its runs in words, as far as they were noted."""
+        return (read_json(self.provenance) or {}).get("networks", [])
+
     def renew(self, config: str) -> None:
         """Write the configuration of a folder, new or not; drop parts of another configuration."""
         if self.config.is_file() and self.config.read_text(encoding="utf-8") != config:
@@ -185,6 +189,7 @@ class RunFolder:
     def save_part(self, run: Run, fingerprint: str) -> None:
         """Write the rows of one run and its status, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
+        notes |= {"verdict": run.verdict, "reason": run.reason, "target_slot": run.target_slot}
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
@@ -202,6 +207,7 @@ class RunFolder:
                 "restore that file, or run the new one into a new folder"
             )
         run.rows, run.status, run.message = rows, notes["status"], notes["message"]
+        _note_end(run, notes)
 
     def _read_part(self, run: Run) -> tuple[list[Json], dict[str, str]] | None:
         """Return the rows and notes of a part, if there is one."""
@@ -225,7 +231,12 @@ class RunFolder:
                 f"expected metrics.parquet in {self.root}, there is none yet; "
                 f"finish it: folkman run --resume {self.root}"
             )
-        return runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
+        runs = runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
+        told = (read_json(self.summary) or {}).get("runs", [])
+        known_by = {(each.get("label"), each.get("seed")): each for each in told}
+        for run in runs:
+            _note_end(run, known_by.get((run.label, run.seed), {}))
+        return runs
 
     def read(self) -> Contents:
         """Read the folder as it stands now, without columns that this version does not know."""
@@ -256,6 +267,7 @@ class RunFolder:
             rows, notes = found
             run.rows = [known(row) for row in rows]
             run.status, run.message = notes.get("status", FINISHED), notes.get("message", "")
+            _note_end(run, notes)
         if run.status in (WAITING, RUNNING):
             read_live(self.live(run), run)
         run.scene = self.load_scene(run)
@@ -266,6 +278,12 @@ class RunFolder:
         from folkman.record.scene import load_scene
 
         return load_scene(self.scene(run))
+
+
+def _note_end(run: Run, told: Json) -> None:
+    """Fill in how a run ended; an earlier version wrote less."""
+    run.verdict, run.reason = told.get("verdict", ""), told.get("reason", "")
+    run.target_slot = told.get("target_slot")
 
 
 class JobFolder(RunFolder):

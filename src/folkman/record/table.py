@@ -17,7 +17,7 @@ from folkman.record.run import AXES, ENDED, METRICS, Run, known, read_table
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, runs_of_arms
 
-__all__ = ["KEPT", "arms_of", "gather", "read_rows", "save_results"]
+__all__ = ["KEPT", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
 
 KEPT = (
     "slots",
@@ -153,6 +153,14 @@ def objectives_of(roots: Sequence[Path]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def networks_of(roots: Sequence[Path]) -> list[str]:
+    """Return what run folders say of their networks, each line once; a sweep says it job by job."""
+    said = [
+        line for root in roots if not is_sweep(root) for line in RunFolder.open(root).networks()
+    ]
+    return list(dict.fromkeys(said))
+
+
 def _runs(root: Path) -> list[Run]:
     """Return the runs of a folder, labelled by arm."""
     if not is_sweep(root):
@@ -160,4 +168,8 @@ def _runs(root: Path) -> list[Run]:
     folder = SweepFolder.open(root)
     runs = runs_of_arms(gather(folder).to_pylist())
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
+    jobs = {(job["arm"], job["seed"]): job for job in folder.read_index()["jobs"]}
+    for run in runs:
+        job = jobs.get((run.label, run.seed), {})
+        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
     return runs

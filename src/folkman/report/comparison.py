@@ -15,14 +15,13 @@ import numpy as np
 
 from folkman.checks import nearest, require
 from folkman.record.json_file import Json
-from folkman.record.run import AXES, METRICS, Run, jsonable
+from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, jsonable
+from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
 from folkman.report.tables import COLUMNS, markdown_table, objective_text, spread
 
-__all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "render"]
-
-HIGHER_IS_BETTER = frozenset({"test_accuracy", "node_test_accuracy", "kappa"})
-"""Of all other metrics less is better."""
+__all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "complaints"]
+__all__ += ["render"]
 
 
 class Cell(NamedTuple):
@@ -92,6 +91,17 @@ def compare_arms(
         for arm in arms:
             cells[arm, metric] = _cell(values, arm, references[metric], winner)
     return ArmTable(list(arms), list(metrics), references, cells)
+
+
+def complaints(arms: Mapping[str, Mapping[int, Run]]) -> list[str]:
+    """Return a line for each arm with runs that diverged or do not learn, and the first reason."""
+    lines = []
+    for arm, runs in arms.items():
+        for word in (DIVERGED, NOT_LEARNING):
+            bad = [run for run in runs.values() if run.verdict == word]
+            if bad:
+                lines.append(f"{arm}: {len(bad)} of {len(runs)} runs {word}; {bad[0].reason}")
+    return lines
 
 
 def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
@@ -208,7 +218,8 @@ FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}
 """Name -> how a comparison is written."""
 
 
-def render(found: ArmTable, form: str = "text") -> str:
-    """Return a comparison as text, Markdown or LaTeX."""
+def render(found: ArmTable, form: str = "text", notes: Sequence[str] = ()) -> str:
+    """Return a comparison as text, Markdown or LaTeX, with a line below for each note."""
     require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
-    return FORMATS[form](found)
+    before = {"text": "", "markdown": "\n", "latex": "% "}[form]
+    return "\n".join([FORMATS[form](found), *(f"{before}{note}" for note in notes)])

@@ -195,7 +195,7 @@ def _multiples(runs: Sequence[Run]) -> html.Section:
 def _failures(sweep: Sweep) -> str:
     parts = []
     for job in sweep.jobs:
-        if job.get("state") in (FAILED, DIVERGED):
+        if job.get("state") in (FAILED, DIVERGED) or job.get("message"):
             log = job_folder(sweep.folder, job).log
             text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
             title = (

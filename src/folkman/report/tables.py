@@ -1,11 +1,13 @@
 """Tables for a terminal and for Markdown, and a comparison's last one: one line per label."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from folkman.record.run import DIVERGED, Run
+from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
 
 if TYPE_CHECKING:
@@ -92,8 +94,9 @@ def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for label in dict.fromkeys(run.label for run in runs):
         group = [run for run in runs if run.label == label]
-        ended = sum(run.status == DIVERGED for run in group)
-        cells = [label + (f" ({ended} diverged)" if ended else "")]
+        words = Counter(DIVERGED if run.status == DIVERGED else run.verdict for run in group)
+        bad = [f"{words[word]} {word}" for word in (DIVERGED, NOT_LEARNING) if words[word]]
+        cells = [label + (f" ({', '.join(bad)})" if bad else "")]
         for name in columns:
             values = np.array([run.last(name) for run in group if run.rows])
             cells.append(spread(values.mean(), float(half_width(values))) if len(values) else "-")

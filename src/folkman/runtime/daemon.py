@@ -364,6 +364,7 @@ class Daemon:
             settled = (
                 ("stale", "finite", "absurd") if isinstance(self.node, ServerNode) else ("stale",)
             )
+            settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
             self.logger.say(
@@ -371,8 +372,23 @@ class Daemon:
             )
             return
         self.counts["taken"] += 1
-        self.voice.say(message.node, control.Ack(message.sequence))
+        if not self._early(data):
+            self.voice.say(message.node, control.Ack(message.sequence))
         self.arrived.set()
+
+    def _early(self, data: bytes) -> bool:
+        """Tell whether a message is acknowledged later: when its round begins."""
+        node = self.node
+        early = isinstance(node, Node) and node.holds_back and len(data) >= HEADER_BYTES
+        return early and round_of(data) > node.mailbox.round
+
+    def acknowledge_begun(self) -> None:
+        """Acknowledge what came early and is of the round that has begun."""
+        box = self.node.mailbox
+        with box.lock:
+            begun = [(int(row), int(box.sequence[row])) for row in np.flatnonzero(box.heard)]
+        for peer, sequence in begun:
+            self.voice.say(peer, control.Ack(sequence))
 
     def _heed(self, peer: int, data: bytes) -> None:
         try:
@@ -402,6 +418,7 @@ class Daemon:
 
     def _acknowledged(self, peer: int, sequence: int) -> None:
         self.outbox.acknowledged(peer, sequence)
+        self.arrived.set()
         waited = self._pending.get(peer)
         if waited is not None and sequence >= waited[0]:
             self._pending.pop(peer, None)

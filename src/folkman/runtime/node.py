@@ -128,11 +128,17 @@ class Node:
             checks=self.wire.checks,
         )
         self._own = self.way.own(index)
-        self._weight, self._own_weight = self.way.weights(index, np.asarray(shares))
-        uneven = uneven_emphasis(np.asarray(shares)) if algorithm.declares.evenly else None
+        self._shares = np.asarray(shares)
+        self._fixed = self.way.weights(index, self._shares)
+        self.neighbours = self.way.neighbours(index, self._fixed[0])
+        """The numbers of those that this node hears or sends to."""
+        self._receivers = self.way.receivers(index, self._fixed[0], 0)
+        self.holds_back = self.way.holds_back(len(shares))
+        uneven = uneven_emphasis(self._shares) if algorithm.declares.evenly else None
         self._emphasis = None if uneven is None else jax.device_put(uneven[index])
         self.slot = 0
         self.steps = 0
+        self._sent_steps = 0  # gradients taken before the last message was formed
         self.loss = float("nan")
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.sequence = 0
@@ -140,10 +146,21 @@ class Node:
         self._seed = seed
         self._lock = threading.Lock()
 
-    @property
-    def neighbours(self) -> list[int]:
-        """Return the numbers of those that this node hears and sends to."""
-        return self.way.neighbours(self.index, self._weight)
+    def receivers(self, round_: int = 1) -> list[int]:
+        """Return the numbers of those that are to hear this node in a round, counted from 1."""
+        if not self.way.varies:
+            return self._receivers
+        return self.way.receivers(self.index, self._fixed[0], max(round_ - 1, 0))
+
+    def _weights(self, round_: int) -> tuple[NDArray, float]:
+        """Return the weights of a round, counted from 1, and the node's own."""
+        if not self.way.varies:
+            return self._fixed
+        return self.way.weights_in(self.index, self._shares, max(round_ - 1, 0))
+
+    def _look(self) -> Inbox:
+        """Return what is held, with the weights of the last round that was heard."""
+        return self.mailbox.peek(*self._weights(self.mailbox.round - 1), self.slot)
 
     def receive(self, data: bytes) -> bool:
         """Take a message; tell whether it was kept."""
@@ -156,7 +173,8 @@ class Node:
     def complete(self) -> bool:
         """Tell whether the next slot will hear what a node that waits is waiting for."""
         with self.mailbox.lock:
-            return bool(self.mailbox.heard[self._weight > 0].all())
+            weight, _ = self._weights(self.mailbox.round)
+            return bool(self.mailbox.heard[weight > 0].all())
 
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
@@ -164,15 +182,13 @@ class Node:
             if self.way.waits and not (
                 self.offers() and self.complete()
             ):  # a round ends when its own part is sent too
-                used, inbox = (
-                    self.used,
-                    self.mailbox.peek(self._weight, self._own_weight, self.slot),
-                )
+                used, inbox = self.used, self._look()
             else:
                 used = self.mailbox.sequence.copy()
-                inbox = self.mailbox.inbox(
-                    self._weight, self._own_weight, self.slot, self._round_of()
-                )
+                if self.way.varies:
+                    used[self.index] = self.mailbox.round  # a round may end without a message
+                weight, own_weight = self._weights(self.mailbox.round)
+                inbox = self.mailbox.inbox(weight, own_weight, self.slot, self._round_of())
         state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
             found = self._gradient(point)
@@ -201,7 +217,7 @@ class Node:
 
     def offers(self) -> bool:
         """Tell whether the node has something to send."""
-        return bool(self.algorithm.travel.offers(self.state))
+        return self.way.offers(self.state, learnt=self.steps > self._sent_steps)
 
     def send(self) -> bytes:
         """Return the message to broadcast now."""
@@ -216,6 +232,7 @@ class Node:
         """
         with self._lock:
             state, slot = self.state, self.slot
+            self._sent_steps = self.steps
             self.sequence += 1
             sequence = self.sequence
         params = np.asarray(self.algorithm.message(state))
@@ -226,7 +243,7 @@ class Node:
 
     def warm(self) -> None:
         """Compile everything that a slot needs, without living one."""
-        inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
+        inbox = self._look()
         state, _, point = _hear(self.state, self.algorithm, inbox)
         loss, grad = emphasised(self._gradient(point), self._emphasis)
         jax.block_until_ready(
@@ -241,7 +258,7 @@ class Node:
         """Return what the node would deploy: its own v_i, or its params."""
         if self.algorithm.model is None:
             return self.params()
-        inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
+        inbox = self._look()
         return np.asarray(_deployed(self.state, self.algorithm, inbox))
 
     def _key(self, stream: Stream) -> Array:

@@ -101,10 +101,14 @@ class Medium(ABC, Generic[Way]):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[Held, Traffic, Events]:
-        """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
+        """Carry messages at the end of a slot; the last part is the slot's row of a timeline.
+
+        `steps` (node,) counts the gradients that each node has finished.
+        """
 
     @abstractmethod
     def measures(self, held: Held) -> dict[str, Array]:
@@ -124,6 +128,32 @@ class Medium(ABC, Generic[Way]):
         """Return the stamps in use in the coming slot, for a timeline."""
         del held
         return jnp.zeros(0, jnp.int32)
+
+    @abstractmethod
+    def ages(self, held: Held, slot: Array) -> Array:
+        """Return the slots since each copy was formed that is in use in this slot, int32.
+
+        (rx, tx) between peers, (node,) where a server is everyone's only neighbour.
+        """
+
+    def late(self, held: Held) -> Array:
+        """Return how many versions late each upload was that arrived in the last slot, (node,).
+
+        -1 for a node of which none arrived; (0,) where there is no server.
+        """
+        del held
+        return jnp.zeros(0, jnp.int32)
+
+    @abstractmethod
+    def unheard(self, held: Held) -> Array:
+        """Return how many links have never brought a message beyond the common first one, () int.
+
+        A link is a pair of a receiver and a sender that the method wants it to hear.
+        """
+
+    @abstractmethod
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return ages as `View` has them, (rx, tx) with servers behind the nodes; -1 for none."""
 
     def model(self, held: Held, problem: Learnable, params: Array) -> Array:
         """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d).
