@@ -167,13 +167,12 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
     print(f"{len(batch.jobs)} jobs: {counts}{memory}", file=place)
     tell_failed(batch, folder, f"folkman sweep --resume {folder.root}")
     if folder.results.is_file() and batch.having(*ENDED):
-        from folkman.record.table import arms_of
+        from folkman.record.table import arms_of, objectives_of
         from folkman.report.comparison import compare_arms, render
 
-        print(
-            f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n",
-            file=place,
-        )
+        found = compare_arms(arms_of([folder.root]), ["train_loss", "test_accuracy"])
+        found = found._replace(objectives=objectives_of([folder.root]))
+        print(f"\n{render(found)}\n", file=place)
         print(f"results  {folder.results}", file=place)
     if not batch.disk:
         write_pages(folder, page_makers, place)
