@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from folkman.algorithm.swift import swift
     from folkman.algorithm.twafl import twafl
     from folkman.engine.cells import simulate_cells
+    from folkman.engine.compute_times import ComputeTimes
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
     from folkman.experiment.run import compare, run
@@ -98,6 +99,7 @@ _HOMES = {
     "folkman.algorithm.method": "Number method",
     **{f"folkman.algorithm.{name}": name for name in _METHODS},
     "folkman.engine.cells": "simulate_cells",
+    "folkman.engine.compute_times": "ComputeTimes",
     "folkman.engine.reference": "reference",
     "folkman.engine.simulate": "Clock Recording simulate",
     "folkman.experiment.run": "compare run",
@@ -140,6 +142,7 @@ __all__ = [
     "Assumption",
     "Broadcast",
     "Clock",
+    "ComputeTimes",
     "DataSet",
     "Declares",
     "Evaluation",

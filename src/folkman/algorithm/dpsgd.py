@@ -97,5 +97,5 @@ def dpsgd(
         params=lambda memory: memory.params + memory.move,
         mixed=None if order == "adapt_first" else lambda memory: memory.params,
         mixing=graph.mixing(),
-        declares=Declares(assumes=frozenset({Assumption.PRESENT})),
+        declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )

@@ -46,7 +46,12 @@ def run(
         results = _carried_out(prepared, track or [])
         _print(results, prepared, quiet=as_json)
     if as_json:
-        common.print_json(prepared.folder.summarised(results))
+        common.print_json(
+            {
+                **prepared.folder.summarised(results),
+                "objective": prepared.config["objective"],
+            }
+        )
     if any(run.status == record.DIVERGED for run in results):
         sys.exit(common.DIVERGED)
 
@@ -82,6 +87,7 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
 
     screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
+    title += f", objective {prepared.config['objective']}"
     screen.print(final_table(results, title))
     for line in network_lines(prepared.first):
         screen.print(line, highlight=False, soft_wrap=True, markup=False)

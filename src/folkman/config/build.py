@@ -80,8 +80,18 @@ def model_problem(
     """Build the problem of a comparison's model on given samples, `parts[i]` of them on node i."""
     tables = comparison
     model = CHOICES["model"].build(tables.model, **_of_samples(samples), **_always(tables, seed))
-    options = {"l2": tables.l2, "batch": tables.batch, "seed": seed, "dtype": tables.precision}
-    return make_problem(samples, model, parts, prepare=prepare, **options)
+    return make_problem(
+        samples,
+        model,
+        parts,
+        l2=tables.l2,
+        batch=tables.batch,
+        seed=seed,
+        dtype=tables.precision,
+        prepare=prepare,
+        objective=tables.objective,
+        sampling=tables.sampling,
+    )
 
 
 def slot_seconds(comparison: Comparison, problem: Learnable) -> float:

@@ -49,7 +49,17 @@ __all__ = ["OutOfTime", "memory_mb", "order_for", "run_anywhere", "run_order", "
 SHARED_PROBLEMS = 3
 """Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
 
-PROBLEM_FIELDS = ("nodes", "precision", "l2", "batch", "data", "partition", "model")
+PROBLEM_FIELDS = (
+    "nodes",
+    "precision",
+    "l2",
+    "batch",
+    "sampling",
+    "objective",
+    "data",
+    "partition",
+    "model",
+)
 """The keys of a configuration that make its problem."""
 
 ONE_AT_A_TIME = threading.Lock()
@@ -285,7 +295,7 @@ class _Workshop:
         from folkman.experiment.plan import contents
 
         known = contents(comparison)
-        fields = {name: known[name] for name in PROBLEM_FIELDS}
+        fields = {name: known.get(name) for name in PROBLEM_FIELDS}
         key = json.dumps([comparison.seeds[0], fields], sort_keys=True)
         if key not in self._problems:
             while len(self._problems) >= SHARED_PROBLEMS:

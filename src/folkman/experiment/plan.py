@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from folkman.checks import pick, require
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, by_content, resolve
+from folkman.config.comparison import Comparison, by_content, resolve, told
 from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 from folkman.record.json_file import Json, Table
@@ -400,10 +400,7 @@ def contents(config: Comparison) -> Json:
             )
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    fields = by_content(config).model_dump(exclude={"tuned"})
-    if fields["stop_at"] is None:  # keys of jobs are older than this field
-        del fields["stop_at"]
-    return content(fields)
+    return content(told(by_content(config)))
 
 
 def _file_hash(path: str) -> str:

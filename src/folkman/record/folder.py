@@ -52,7 +52,15 @@ if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
     from folkman.record.scene import Scene
 
-__all__ = ["MADE_IN_PYTHON", "Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
+__all__ = [
+    "MADE_IN_PYTHON",
+    "Contents",
+    "JobFolder",
+    "RunFolder",
+    "list_runs",
+    "objective_in",
+    "save_runs",
+]
 
 UNFINISHED, DAMAGED, CLUSTER = "unfinished", "damaged", "cluster"
 """How a run folder stands in a listing, besides finished and diverged."""
@@ -123,6 +131,11 @@ class RunFolder:
         """Make the folders that runs are written into."""
         for name in ("parts", "figures", "models"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
+
+    def objectives(self) -> list[str]:
+        """Return what the runs minimise: `samples`, `nodes`, or nothing that is known."""
+        found = objective_in(_read_toml(self.config)[1])
+        return [] if found is None else [found]
 
     def configuration(self) -> Path:
         """Return the file to make the runs from again; refuse a folder saved from Python."""
@@ -295,6 +308,15 @@ class JobFolder(RunFolder):
         self.job = root / "job.json"
         self.log = root / "job.log"
         self.lock = root / "job.lock"
+
+
+def objective_in(config: Json) -> str | None:
+    """Return which objective a configuration says, `samples` or `nodes`.
+
+    A file of before there was a choice is of `samples`. None: made in Python from a problem that
+    does not tell.
+    """
+    return config.get("objective", None if config.get(MADE_IN_PYTHON) else "samples")
 
 
 def _read_toml(path: Path) -> tuple[str, Json]:

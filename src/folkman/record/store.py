@@ -239,6 +239,11 @@ class SweepFolder:
             return {}
         return tomllib.loads(self.definition.read_text(encoding="utf-8"))
 
+    def objectives(self, jobs: Sequence[Table]) -> list[str]:
+        """Return what the jobs minimise, each of `samples` and `nodes` once."""
+        usual = self.asked().get("objective", "samples")
+        return list(dict.fromkeys(job["settings"].get("objective", usual) for job in jobs))
+
     def again(self) -> str:
         """Return the command that goes on with this folder."""
         asked = self.asked()

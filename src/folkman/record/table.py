@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from folkman.checks import require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.json_file import Table
+from folkman.record.json_file import Table, read_json
 from folkman.record.run import AXES, ENDED, METRICS, Run, known, read_table
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, runs_of_arms
@@ -172,6 +172,18 @@ def _sides(root: Path) -> Iterator[Side]:
             seen.add(job["arm"])
             for side in sides_of(place.read_config()):
                 yield side._replace(name=job["arm"])
+
+
+def objectives_of(roots: Sequence[Path]) -> list[str]:
+    """Return what the runs of folders minimise, each of `samples` and `nodes` once."""
+    found: list[str] = []
+    for root in roots:
+        if is_sweep(root):
+            folder = SweepFolder.open(root)
+            found += folder.objectives((read_json(folder.index) or {}).get("jobs", []))
+        else:
+            found += RunFolder.open(root).objectives()
+    return list(dict.fromkeys(found))
 
 
 def networks_of(roots: Sequence[Path]) -> list[str]:

@@ -13,7 +13,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record.folder import Contents
+from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
@@ -127,7 +127,9 @@ def _subtitle(config: Json) -> str:
     names = [
         f"{key} {table.get('name')}" for key, table in tables.items() if isinstance(table, dict)
     ]
-    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names])
+    objective = objective_in(config)
+    what = [] if objective is None else [f"objective {objective}"]
+    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names, *what])
 
 
 def headline(runs: Sequence[Run]) -> str:

@@ -21,7 +21,7 @@ from folkman.report.run_page import (
     provenance_section,
 )
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
-from folkman.report.tables import final_rows
+from folkman.report.tables import final_rows, objective_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +42,7 @@ def sweep_page(sweep: Sweep) -> str:
     subtitle = (
         f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: "
         + ", ".join(f"{count} {state}" for state, count in states.items())
+        + f"; {objective_text(folder.objectives(jobs))}"
     )
     sections = [
         html.Section("results", "Results", _results(sweep.runs)),
