@@ -4,7 +4,9 @@ import inspect
 
 import pytest
 
-from folkman import MODELS, NETWORKS
+from folkman import MODELS, NETWORKS, Clock, Recording
+from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.engine import cells
 from folkman.problem import data, field, partition, problem
 from folkman.radio import channel, geometry, latency, planning, replay, schedule, trace
 from folkman.runtime import codec, mailbox, node
@@ -37,7 +39,7 @@ DEFAULTS = [
     (NETWORKS["constant"], BITS),
     (NETWORKS["snapshot"], {"gamma": 5} | BITS),
     (NETWORKS["iid"], {"gamma": 5} | BITS),
-    (NETWORKS["pipelined"], {"gamma": 5} | BITS),
+    (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
     (NETWORKS["radio"], TABLE_3),
     (NETWORKS["trace"], BITS),
     (replay.replay, BITS),
@@ -58,6 +60,7 @@ DEFAULTS = [
     (schedule.expected_duration, {"whole": True}),
     (planning.Drops, {"number": 600, "slots": 200} | SEED),  # as `folkman radio` has them
     (planning.best_threshold, {"objective": "duration", "low_db": -20.0, "high_db": 20.0}),
+    (planning.least_aged, {"low_db": -20.0, "high_db": 20.0}),
     (planning.sawtooth, {"slots": 120} | SEED),
     (data.quadratic, DRAWN_QUADRATIC | {"samples_per_node": 1, "noise": 0.0} | SEED),
     (data.gaussian, {"samples": 1000, "dim": 20, "noise": 0.1, "test_samples": 200} | SEED),
@@ -69,9 +72,13 @@ DEFAULTS = [
     (MODELS["cnn"], {"precision": "float32"}),
     (
         problem.make_problem,
-        {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True} | SEED,
+        {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True}
+        | {"objective": "samples", "sampling": "replacement"}
+        | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
+    (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),
+    (Hierarchy, {"backhaul_slots": 0}),
     (node.Node, NOBODY),
     (node.ServerNode, NOBODY),
     (node.Wire, {"run": 0, "sign": None, "dtype": None}),

@@ -635,6 +635,13 @@ def test_an_answer_that_was_lost_and_is_kept_no_more_ends_the_meeting(x64):
     assert (over.params.item(), bool(over.waiting)) == (4.0, False)
 
 
+def test_adpsgd_sends_a_model_and_three_numbers_of_32_bits():
+    priced = adpsgd(STEP).declares.price
+
+    assert priced is not None
+    assert priced.bits(1000, 16) == (1000 * 16 + 3 * 32,)
+
+
 def test_two_nodes_of_adpsgd_are_equal_after_one_meeting(quadratics):
     """With a step of zero; node 0 proposes in slot 0, node 1 answers in slot 1, node 0 hears it in slot 2."""
     apart = np.stack([np.arange(10.0), -3 * np.ones(10)])

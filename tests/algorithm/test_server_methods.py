@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import Clock, Inbox, Recording, constant, ideal, iid, reference, simulate
+from folkman import Clock, Inbox, Recording, ideal, iid, pipelined, reference, simulate
 from folkman.algorithm.adafl import Measured, adafl, best_tau, divergence
 from folkman.algorithm.base import Assumption, Place
 from folkman.algorithm.fedap import fedap
@@ -23,6 +23,11 @@ from reference import plain
 NODES, STEP, SLOTS = 4, 0.1, 18
 NOTHING: Any = None
 SHAPES = ((2, 1, 1, 1), (2,), (2, 2), (2,))  # of a model with ten parameters, four of them shallow
+
+
+def round_trip(slots):
+    """Return a network on which an upload and its answer together take so many slots."""
+    return pipelined(slots, download_slots=0)
 
 
 def close(a, b):
@@ -140,7 +145,7 @@ AS_FEDAVG = {
 def test_with_everyone_in_every_round_it_is_fedavg(quadratics, algorithm):
     problem = quadratics(nodes=NODES, heterogeneity=1.0)
 
-    run = simulate(problem, constant(1), algorithm, slots=3 * 10, recording=Recording(30))
+    run = simulate(problem, round_trip(1), algorithm, slots=3 * 10, recording=Recording(30))
 
     path = plain.average(
         gradients(problem), np.asarray(problem.initial), np.asarray(problem.share), STEP, 2, 10
@@ -260,7 +265,7 @@ def test_adafl_estimates_at_its_end_model_and_pays_for_that_gradient(quadratics)
     run, old = (
         simulate(
             problem,
-            constant(4),
+            round_trip(4),
             adafl(0.2, estimate=estimate, **options),
             slots=slots,
             recording=Recording(slots, timeline=True),
@@ -279,7 +284,7 @@ def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadra
 
     run = simulate(
         problem,
-        constant(4),
+        round_trip(4),
         adafl(STEP, budget=400),
         slots=450,
         recording=Recording(450, timeline=True),
@@ -297,9 +302,24 @@ def test_adafl_ends_at_the_model_of_least_loss(quadratics):
         nodes=2, heterogeneity=0.0, condition=1.0
     )  # curvature 1: a step above 2 diverges
 
-    run = simulate(problem, constant(1), adafl(2.5, budget=12), slots=20, recording=Recording(20))
+    run = simulate(problem, round_trip(1), adafl(2.5, budget=12), slots=20, recording=Recording(20))
 
     close(run.model, problem.initial)
+
+
+@pytest.mark.parametrize(("loss", "best"), [(1.9, 5.0), (2.0, 7.0), (2.1, 7.0), (np.inf, 7.0)])
+def test_adafl_leaves_its_best_model_only_for_a_better_one(x64, loss, best):
+    server = server_of(adafl(0.1))
+    least = 2.0 if np.isfinite(loss) else np.inf  # in the first round nothing is known
+    before = server.init(jnp.full(1, 5.0), 2)._replace(
+        best=jnp.full(1, 7.0), best_loss=jnp.asarray(least)
+    )
+    # model, gradient, (loss, beta, rho) of each node
+    uploads = np.asarray([[1.0, 0.5, loss, 1.0, 1.0], [3.0, 0.5, loss, 1.0, 1.0]])
+
+    after = server.receive(before, box(uploads, [1, 1], [1, 1]), jax.random.key(0))
+
+    assert (after.params, after.best) == (2.0, best)
 
 
 def test_adafl_estimates_the_curvature_and_the_dissimilarity_of_quadratics(x64):
@@ -424,7 +444,7 @@ def test_fedap_uses_all_data_in_time_where_all_are_equally_fast(quadratics):
     """The mean of its models circles the optimum of F; that of nodes 0 and 1 is far from it."""
     problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=1.0)
 
-    run = simulate(problem, constant(1), fedap(0.02, m=2), slots=2400, recording=Recording(50))
+    run = simulate(problem, round_trip(1), fedap(0.02, m=2), slots=2400, recording=Recording(50))
 
     two = np.asarray(problem.x)[:2, 0].mean(axis=0)
     away = np.mean(run.column("optimum_distance")[-24:])
@@ -466,7 +486,7 @@ def test_fedap_at_random_lets_only_the_chosen_upload(quadratics):
     recording = Recording(21, timeline=True)
 
     run = simulate(
-        problem, constant(2), fedap(STEP, m=3, selection="random"), slots=21, recording=recording
+        problem, round_trip(2), fedap(STEP, m=3, selection="random"), slots=21, recording=recording
     )
 
     started = run.timeline.up_started.sum(axis=1)
@@ -589,7 +609,7 @@ def test_one_fedasync_worker_with_full_mixing_is_descent(quadratics):
     problem = quadratics(nodes=1)
 
     run = simulate(
-        problem, constant(1), fedasync(STEP, 1.0, rho=0.0), slots=20, recording=Recording(20)
+        problem, round_trip(1), fedasync(STEP, 1.0, rho=0.0), slots=20, recording=Recording(20)
     )
 
     close(
@@ -691,6 +711,16 @@ def test_fedbuffs_moves_are_linear_in_the_server_step_and_discount_age(x64, serv
     np.testing.assert_allclose(states[1].params, [-half, -half, 0, 0])
     np.testing.assert_allclose(states[2].params, [-half, -half, -old, -old])
     assert [s.answers.tolist().count(True) for s in states] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("nodes", "size"), [(4, 2), (19, 10), (30, 10)])
+def test_fedbuff_waits_for_half_the_nodes_and_for_ten_at_most(x64, nodes, size):
+    arrivals = [range(size - 1), [size - 1]]
+
+    states = [s for *_, s in drive(fedbuff(0.1), arrivals, np.ones((nodes, 1)), jnp.zeros(1))]
+
+    assert [int(state.rounds) for state in states] == [0, 1]
+    np.testing.assert_allclose(states[1].params, -1.0)  # the mean of what was heard
 
 
 # --- TWAFL

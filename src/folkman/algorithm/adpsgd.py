@@ -160,6 +160,7 @@ def adpsgd(
         message=_message,
         params=lambda state: state.params,
         receive=receive,
+        model=lambda state, inbox: receive(state, inbox).params,
         travel=Broadcast(
             mixing=Mixing(weights),
             has_news=lambda state: state.edition != state.sent,
@@ -170,6 +171,7 @@ def adpsgd(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=Price(lambda dim, bits: (bits * dim + 32 * HEADER,)),
             draws=True,
+            evenly=True,
         ),
     )
 

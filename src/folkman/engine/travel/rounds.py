@@ -45,9 +45,14 @@ class RoundMedium(SnapshotMedium):
         """Let everyone hold everyone's first message."""
         nodes = problem.num_nodes
         messages = jax.vmap(self.algorithm.message)(states)
-        store = snapshots.start(messages, 2, recent=2)  # in a recording one may be a round ahead
+        rounds = self.network.rounds()
+        recent = getattr(rounds, "recent", 2)  # in a recording one may be a round ahead, or more
+        store = snapshots.start(messages, recent, recent)
         none = jnp.zeros((nodes, nodes), jnp.int32)
-        return PeerState(self.network.rounds().init(nodes, key), store, none, None)
+        mixing = self.travel.mixing
+        varies = mixing is not None and mixing.in_round is not None
+        ended = jnp.zeros(nodes, jnp.int32) if varies else None
+        return PeerState(rounds.init(nodes, key), store, none, None, rounds=ended)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
@@ -60,20 +65,26 @@ class RoundMedium(SnapshotMedium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
+        del steps
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
-        wanted = beside(mixing, problem.num_nodes) if waits else None
+        wanted = beside(mixing, problem.num_nodes, held.rounds) if waits else None
         network, delivery = self.network.rounds().step(held.network, offers, wanted, bits, key)
         store = snapshots.put(
             held.snapshots, messages, slot + 1, delivery.sends, delivery.held, present
         )
-        traffic = broadcasts(self, problem, delivery.linked, form)
-        return PeerState(network, store, delivery.held, None), traffic, delivery
+        traffic = broadcasts(self, problem, delivery.linked, form, held.rounds)
+        rounds = held.rounds
+        if rounds is not None:
+            ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)
+            rounds = rounds + ends.astype(jnp.int32)
+        return PeerState(network, store, delivery.held, None, rounds=rounds), traffic, delivery
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""

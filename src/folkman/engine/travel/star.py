@@ -25,10 +25,10 @@ from folkman.engine.travel.medium import (
 )
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
-from folkman.radio.delivery import NetworkState
+from folkman.radio.delivery import NetworkState, Transfer
 from folkman.radio.trace import StarTimeline
 
-__all__ = ["StarHeld", "StarMedium", "answers", "by_hand", "uploads"]
+__all__ = ["StarHeld", "StarMedium", "answers", "behind_nodes", "by_hand", "uploads"]
 
 
 class StarHeld(NamedTuple):
@@ -38,12 +38,28 @@ class StarHeld(NamedTuple):
     server: State
     up: Array  # (node, message)
     up_finite: Array  # (node,) bool
-    down: Array  # (node, message)
+    down: Array  # (node, message) what is being carried down, or was last
+    got: Array  # (node, message) what arrived last: the inbox
     heard: Array  # (node,) bool: did the server's message just arrive?
     coming: Array  # (node,) bool: is an upload on its way?
     owed: Array  # (node,) bool: the server has offered an answer that has not started yet
     stamp: Array  # (node,) when the message being carried down was formed
     held: Array  # (node,) when the server model in use was formed
+    versions: "Versions"
+    late: Array  # (node,) versions behind of the uploads that just arrived, -1 for none
+
+
+class Versions(NamedTuple):
+    """The version of the server's model, (node,) each, as its aggregations count them."""
+
+    carried: Array  # that is being carried down
+    held: Array  # that the node has
+    uploaded: Array  # that its upload began from
+
+    def after(self, uploaded: Array, newest: Array, download: Transfer) -> "Versions":
+        """Return the versions after a slot in which these downloads started and arrived."""
+        carried = jnp.where(download.started, newest, self.carried)
+        return Versions(carried, jnp.where(download.arrived, carried, self.held), uploaded)
 
 
 class StarMedium(Medium):
@@ -76,17 +92,20 @@ class StarMedium(Medium):
             up=jnp.zeros_like(up),
             up_finite=~no,
             down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
+            got=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
             heard=no,
             coming=no,
             owed=no,
             stamp=zero,
             held=zero,
+            versions=Versions(zero, zero, zero),
+            late=zero - 1,
         )
 
     def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the server's message as everyone's only neighbour's."""
         del problem
-        return answers(held.down, held.heard, slot - held.held), 0
+        return answers(held.got, held.heard, slot - held.held), 0
 
     def exchange(
         self,
@@ -94,10 +113,12 @@ class StarMedium(Medium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         key: Array,
     ) -> tuple[StarHeld, Traffic, Events]:
         """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
+        del steps
         star, server = self.network.star(), self.server
         price, answer_price = self.prices(problem)
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
@@ -113,6 +134,12 @@ class StarMedium(Medium):
         inbox = uploads(up, problem.share, upload.arrived, finite, coming)
         server_key = jax.random.fold_in(key, int(Stream.SERVER))
         state = server.receive(held.server, inbox, server_key)
+        began = jnp.where(upload.started, held.versions.held, held.versions.uploaded)
+        late = (
+            server.rounds(held.server) - began
+            if server.late is None
+            else server.late(held.server, inbox)
+        )
 
         answer = server.message(state)
         answer_form = form_of(server.price, state)
@@ -124,17 +151,21 @@ class StarMedium(Medium):
         each = jnp.sum(download.started, dtype=jnp.int32)[None]
         served = count(jnp.any(download.started)[None], answer_form[None], len(answer_price))
         copies = count(each, answer_form[None], len(answer_price))
+        down = jnp.where(download.started[:, None], answer[None], held.down)
         new = StarHeld(
             network=network,
             server=state,
             up=up,
             up_finite=finite,
-            down=jnp.where(download.started[:, None], answer[None], held.down),
+            down=down,
+            got=jnp.where(download.arrived[:, None], down, held.got),
             heard=download.arrived | (held.heard & ~present),  # who is away hears it on its return
             coming=coming & ~download.started,
             owed=(owed & ~download.started) | download.lost,
             stamp=stamp,
             held=jnp.where(download.arrived, stamp, held.held),
+            versions=held.versions.after(began, server.rounds(state), download),
+            late=jnp.where(upload.arrived & finite, late, -1).astype(jnp.int32),
         )
         return new, Traffic(sent, sent, served, copies), (upload, download)
 
@@ -143,6 +174,10 @@ class StarMedium(Medium):
         up, _ = super().prices(problem)
         bits = self.network.bits_per_parameter
         return up, server_bits(self.server, problem, problem.num_nodes, bits)
+
+    def late(self, held: StarHeld) -> Array:
+        """Return how many versions late the uploads of the last slot were."""
+        return held.late
 
     def measures(self, held: StarHeld) -> dict[str, Array]:
         """Return what the network has measured so far."""
@@ -167,25 +202,44 @@ class StarMedium(Medium):
             upload.started, upload.arrived, download.started, download.arrived, finished
         )
 
+    def ages(self, held: StarHeld, slot: Array) -> Array:
+        """Return the ages of the models in use, (node,)."""
+        return slot - held.held
+
+    def unheard(self, held: StarHeld) -> Array:
+        """Return the nodes that have only the first model."""
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages of the server's model at the nodes; the server stands last."""
+        return behind_nodes(ages)
+
     def view(self, held: StarHeld, slot: int) -> View:
         """Return the ages of the server's model at the nodes; the server stands last."""
         nodes = len(held.held)
-        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
-        np.fill_diagonal(ages, 0)
-        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        ages = behind_nodes(slot - np.asarray(held.held))
         stamps = np.full(nodes + 1, -1, np.int32)
         stamps[-1] = int(np.asarray(held.stamp).max(initial=-1))
         return View(ages, stamps, servers=1)
 
 
-def answers(down: Array, heard: Array, age: Array) -> Inbox:
+def behind_nodes(ages: NDArray) -> NDArray:
+    """Return ages (node,) of the server's model as a table in which the server stands last."""
+    nodes = len(ages)
+    table = np.full((nodes + 1, nodes + 1), -1, ages.dtype)
+    np.fill_diagonal(table, 0)
+    table[:nodes, nodes] = ages
+    return table
+
+
+def answers(got: Array, heard: Array, age: Array) -> Inbox:
     """Return the inboxes of nodes that have a server for their only neighbour."""
     nodes = len(heard)
     return Inbox(
-        store=down[:, None],
+        store=got[:, None],
         row=jnp.zeros((nodes, 1), jnp.int32),
-        weight=jnp.ones((nodes, 1), down.dtype),
-        own_weight=jnp.zeros(nodes, down.dtype),
+        weight=jnp.ones((nodes, 1), got.dtype),
+        own_weight=jnp.zeros(nodes, got.dtype),
         heard=heard[:, None],
         age=age[:, None],
         finite=jnp.ones((nodes, 1), bool),
@@ -215,7 +269,8 @@ def by_hand(
     share, number = world.shares(), len(nodes)
     state = server.init(world.problem.initial, number)
     up = [node.message() * 0.0 for node in nodes]
-    down = [np.array(server.message(state))] * number
+    down = [np.array(server.message(state))] * number  # what is carried
+    got = list(down)  # what arrived last
     no = np.zeros(number, bool)
     finite, heard, coming = ~no, no, no
     formed, held = np.zeros(number, int), np.zeros(number, int)
@@ -224,7 +279,7 @@ def by_hand(
         for i in np.flatnonzero(there):
             world.start_anew(nodes[i], t)
             answer = written_out(
-                [down[i]],
+                [got[i]],
                 weight=np.ones(1),
                 own_weight=0.0,
                 heard=heard[i : i + 1],
@@ -250,6 +305,8 @@ def by_hand(
         state = server.receive(state, inbox, key)
         for i in np.flatnonzero(timeline.down_started[t]):
             down[i], formed[i] = np.array(server.message(state)), t + 1
+        for i in np.flatnonzero(timeline.down_arrived[t]):
+            got[i] = down[i]
         coming = coming & ~timeline.down_started[t]
         heard = timeline.down_arrived[t] | (heard & ~there)
         held = np.where(timeline.down_arrived[t], formed, held)
