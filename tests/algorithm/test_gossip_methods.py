@@ -11,6 +11,7 @@ import pytest
 from folkman import (
     Clock,
     Recording,
+    async_sharing,
     constant,
     fedavg,
     ideal,
@@ -219,6 +220,52 @@ def test_dpsgd_is_its_matrix_form_and_its_mean_obeys_the_mean_gradient(quadratic
 
     close(run.nodes, unmixed)
     close(run.model, models.mean(axis=0))
+
+
+def test_momentum_of_the_gossip_methods_is_told_in_numpy(quadratics):
+    problem, beta = quadratics(nodes=NODES), 0.8
+    W, gradients = ring(), gradients_of(problem)
+    combined = np.tile(problem.initial, (NODES, 1))
+    adapted, u, v = combined, np.zeros_like(combined), np.zeros_like(combined)
+    for _ in range(15):
+        u = beta * u + gradients(combined)
+        combined = W @ combined - STEP * u
+        v = beta * v + gradients(adapted)
+        unmixed = adapted - STEP * v
+        adapted = W @ unmixed
+
+    found = {
+        algorithm.name: simulate(problem, ideal(), algorithm, slots=15, recording=Recording(15))
+        for algorithm in (swift(STEP, momentum=beta), sgp(STEP, momentum=beta))
+    }
+    late = simulate(
+        problem,
+        ideal(),
+        sgp(STEP, "asynchronous", momentum=beta),
+        slots=15,
+        recording=Recording(15),
+    )
+    first_order = dpsgd(STEP, "adapt_first", momentum=beta)
+    run = simulate(problem, ideal(), first_order, slots=15, recording=Recording(15))
+
+    close(found["swift"].nodes, combined)
+    for each in (found["sgp"], late, run):
+        close(each.nodes, unmixed)
+
+
+def test_momentum_of_algorithm_1_without_delay_is_heavy_ball_on_all_data(quadratics):
+    problem, beta = quadratics(nodes=NODES), 0.8
+    share, gradients = np.asarray(problem.share), gradients_of(problem)
+    w = np.asarray(problem.initial)
+    u = np.zeros_like(w)
+    for _ in range(20):
+        u = beta * u + share @ gradients(np.tile(w, (NODES, 1)))
+        w = w - STEP * u
+
+    algorithm = async_sharing(STEP, momentum=beta)
+    run = simulate(problem, ideal(), algorithm, slots=20, recording=Recording(20))
+
+    close(run.model, w)
 
 
 def test_dpsgd_with_identity_weights_is_isolated_descent(quadratics):

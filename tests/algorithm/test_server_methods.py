@@ -395,6 +395,74 @@ def test_adafl_stays_over_once_it_is_over(x64):
         assert not server.offers(state).any()
 
 
+# --- FedAvg's options
+
+
+def fedavg_told(problem, *, rounds, mu=0.0, local_steps=1, change=lambda _, mean: mean):
+    """Return FedAvg's model by closed form: a node goes to its fixed point at a constant rate."""
+    centre, curve = np.asarray(problem.x)[:, 0], np.asarray(problem.y)[:, 0]
+    w, share = np.asarray(problem.initial), np.asarray(problem.share)
+    for _ in range(rounds):
+        fixed = (curve * centre + mu * w) / (curve + mu)
+        ends = fixed + (1 - STEP * (curve + mu)) ** local_steps * (w - fixed)
+        w = change(w, share @ ends)
+    return w
+
+
+def test_fedprox_is_its_closed_form_on_quadratics(quadratics):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=3.0)
+
+    run = simulate(problem, ideal(), fedavg(STEP, 4, mu=0.7), slots=20, recording=Recording(20))
+
+    close(run.model, fedavg_told(problem, rounds=5, mu=0.7, local_steps=4))
+    assert np.abs(run.model - fedavg_told(problem, rounds=5, local_steps=4)).max() > 1e-3
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam", "yogi"])
+def test_the_servers_step_is_its_rule_told_in_numpy(quadratics, rule):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=3.0)
+    m, v = np.zeros(10), np.full(10, 1e-6)
+
+    def change(w, mean):
+        nonlocal m, v
+        d = mean - w
+        if rule == "sgd":
+            return w + 0.3 * d
+        m = 0.9 * m + (d if rule == "momentum" else 0.1 * d)
+        if rule == "momentum":
+            return w + 0.3 * m
+        v = 0.99 * v + 0.01 * d**2 if rule == "adam" else v - 0.01 * d**2 * np.sign(v - d**2)
+        return w + 0.3 * m / (np.sqrt(v) + 1e-3)
+
+    algorithm = fedavg(STEP, server=rule, server_step=0.3)
+    run = simulate(problem, ideal(), algorithm, slots=12, recording=Recording(12))
+
+    close(run.model, fedavg_told(problem, rounds=12, change=change))
+
+
+def test_a_part_of_the_nodes_is_drawn_for_each_round_of_fedavg(quadratics):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=3.0)
+    centre, curve = np.asarray(problem.x)[:, 0], np.asarray(problem.y)[:, 0]
+
+    run = simulate(
+        problem,
+        round_trip(1),
+        fedavg(STEP, participation=0.3),
+        slots=80,
+        recording=Recording(80, timeline=True),
+    )
+
+    rounds = [np.flatnonzero(row) for row in run.timeline.up_arrived if row.any()]
+    assert [len(each) for each in rounds] == [NODES] + [2] * (len(rounds) - 1)
+    assert (np.bincount(np.concatenate(rounds[1:]), minlength=NODES) > 5).all()
+    w, share = np.asarray(problem.initial), np.asarray(problem.share)
+    for who in rounds:
+        ends = w - STEP * curve[who] * (w - centre[who])
+        w = share[who] @ ends / share[who].sum()
+    close(run.model, w)
+    assert run.timeline.finished.sum() < 0.7 * run.timeline.finished.shape[0] / 2 * NODES
+
+
 # --- FedAP
 
 

@@ -39,6 +39,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, push_weights
@@ -77,6 +78,7 @@ def sgp(
     sums: Literal["total", "neighbour"] = "total",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    momentum: float = 0.0,
 ) -> Algorithm:
     """Build stochastic gradient push.
 
@@ -106,9 +108,9 @@ def sgp(
     mixing = graph.pushing()
     price = Price(lambda dim, bits: (bits * dim + 32,))
     if mode == "lockstep":
-        return _in_lockstep(eta, mixing, price)
+        return with_momentum(_in_lockstep(eta, mixing, price), momentum)
     push = _Push(least_weight, apart=sums == "neighbour")
-    return _asynchronous(eta, push, mixing, price)
+    return with_momentum(_asynchronous(eta, push, mixing, price), momentum)
 
 
 def _ratio(mass: Array) -> Array:
