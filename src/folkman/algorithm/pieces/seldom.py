@@ -21,7 +21,7 @@ def seldom(when: Array, compute: Callable[..., Array], otherwise: Array, *given:
         return lax.cond(when, lambda: compute(*given), lambda: otherwise)
 
     @choose.def_vmap
-    def of_many(  # pyright: ignore[reportUnusedFunction] - the rule under `jax.vmap`
+    def of_many(
         number: int, batched: Sequence[bool], when: Array, otherwise: Array, *given: Array
     ) -> tuple[Array, bool]:
         axes = tuple(0 if each else None for each in batched[2:])
