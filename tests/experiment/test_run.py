@@ -370,7 +370,7 @@ def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
     algorithm = {"name": "async_sharing", "step": 0.1}
     arm = {
         "each": {"gamma": "@gammas"},
-        "network": {"name": "snapshot", "gamma": "@gamma"},
+        "network": {"name": "pipelined", "gamma": "@gamma"},
         "algorithm": algorithm,
     }
 

@@ -1,6 +1,7 @@
 """The delay laws against their definitions, slot by slot."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -204,14 +205,14 @@ def test_an_answer_on_its_way_is_carried_to_its_end_and_ends_the_upload():
     """Offered in every slot, answers of 3 slots follow each other, a slot between two of them."""
     star = pipelined(3).star()
     state = star.init(1, jax.random.key(0))
-    state, upload = star.uplink(state, np.array([True]), 16, jax.random.key(1))
+    state, upload = star.uplink(state, jnp.array([True]), 16, jax.random.key(1))
     assert bool(upload.started[0])
     started, arrived, uploads = [], [], []
     for t in range(9):
-        state, answer = star.downlink(state, np.array([True]), 16, jax.random.key(2))
+        state, answer = star.downlink(state, jnp.array([True]), 16, jax.random.key(2))
         started += [t] * bool(answer.started[0])
         arrived += [t] * bool(answer.arrived[0])
-        state, upload = star.uplink(state, np.array([True]), 16, jax.random.key(1))
+        state, upload = star.uplink(state, jnp.array([True]), 16, jax.random.key(1))
         uploads += [t] * bool(upload.started[0] | upload.arrived[0])
 
     assert (started, arrived) == ([0, 4, 8], [3, 7])

@@ -6,8 +6,9 @@ from jax import Array
 
 from folkman.engine.node_measures import evaluate
 from folkman.engine.programs import compiled
-from folkman.keys import Stream, make_key, node_keys
+from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Analysable, Learnable
+from folkman.problem.sampling import batch_keys
 from folkman.record.run import DIVERGED, Run
 from folkman.record.verdict import NOT_LEARNING, Descent, is_level, verdict
 
@@ -48,7 +49,7 @@ def _slope(problem: Learnable) -> Array:
     """Return grad F at the common first model, (d,)."""
     nodes = problem.num_nodes
     key = make_key(0, Stream.BATCH)
-    keys = node_keys(key, problem.node, jnp.zeros(nodes, jnp.int32))
+    keys = batch_keys(problem, key, problem.node, jnp.zeros(nodes, jnp.int32))
     points = jnp.broadcast_to(problem.initial, (nodes, problem.dim))
     _, grads = problem.gradients(points, keys)
     return jnp.dot(problem.share, grads, precision="highest")
