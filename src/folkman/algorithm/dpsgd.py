@@ -48,6 +48,7 @@ class GossipMemory(NamedTuple):
 
     params: Array  # (d,) x_i
     move: Array  # (d,) -eta grad F_i(x_i) of this round, not yet applied (combine first)
+    mixed: Array  # (d,) sum_j W_ij x_j of the last round: what it would deploy
 
 
 @method
@@ -72,7 +73,7 @@ def dpsgd(
 
     def first(params: Array, place: Place) -> GossipMemory:
         del place
-        return GossipMemory(params, move=jnp.zeros_like(params))
+        return GossipMemory(params, move=jnp.zeros_like(params), mixed=params)
 
     def descend(memory: GossipMemory, grad: Gradient) -> GossipMemory:
         move = -eta(grad.updates, grad.value.dtype) * grad.value
@@ -85,6 +86,7 @@ def dpsgd(
         return GossipMemory(
             params=mixed + memory.move,  # [1, Alg. 1, lines 5-6]
             move=jnp.zeros_like(memory.move),
+            mixed=mixed,
         )
 
     return in_rounds(
@@ -95,7 +97,7 @@ def dpsgd(
         end=average,
         message=lambda memory: memory.params,
         params=lambda memory: memory.params + memory.move,
-        mixed=None if order == "adapt_first" else lambda memory: memory.params,
+        mixed=lambda memory: memory.mixed,
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )

@@ -13,7 +13,16 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, server_bits
+from folkman.engine.travel.medium import (
+    Axes,
+    Events,
+    Medium,
+    Traffic,
+    View,
+    in_bits,
+    mean_model,
+    server_bits,
+)
 from folkman.engine.travel.star import answers, behind_nodes, uploads
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
@@ -277,6 +286,11 @@ class HierarchyMedium(Medium):
         share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
         models = jax.vmap(self.travel.station.params)(held.stations)
         return jnp.dot(share, models, precision="highest")
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def rounds(self, held: HierarchyHeld) -> Array:
         """Return the root's aggregations."""
