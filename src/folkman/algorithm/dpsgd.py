@@ -23,6 +23,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -58,6 +59,7 @@ def dpsgd(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
+    momentum: float = 0.0,
 ) -> Algorithm:
     """Build D-PSGD; `degree` and `graph_seed` are of the topologies that are drawn.
 
@@ -89,7 +91,7 @@ def dpsgd(
             mixed=mixed,
         )
 
-    return in_rounds(
+    built = in_rounds(
         "dpsgd",
         first=first,
         point=lambda memory, *_: memory.params,  # before mixing
@@ -101,3 +103,4 @@ def dpsgd(
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )
+    return with_momentum(built, momentum)

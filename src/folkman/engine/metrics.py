@@ -168,6 +168,9 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
             for name, value in medium_of(algorithm, network).measures(carry.medium).items()
         },
     }
+    if algorithm.declares.measures is not None:
+        own = algorithm.declares.measures(carry.states)
+        row |= {name: float(value) for name, value in own.items()}
     if recording.nodes:
         row |= node_columns(problem, models)
     return row

@@ -174,6 +174,11 @@ class Medium(ABC, Generic[Way]):
         del problem, models
         return w
 
+    def noted(self, states: State, events: Events) -> State:
+        """Return the states of nodes that know what they have just put on the air."""
+        del events
+        return states
+
     def rounds(self, held: Held) -> Array | None:
         """Return the aggregations so far; None where the broadcasts of a node are its rounds."""
         del held
