@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
     from folkman.faults import Faults
+    from folkman.packing import PACKINGS, Packing
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
     from folkman.radio import NETWORKS
+    from folkman.radio.compressed import Compressed
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
     from folkman.radio.delivery import Network
     from folkman.radio.loss import Lossy
@@ -101,6 +103,7 @@ _HOMES = {
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",
     "folkman.faults": "Faults",
+    "folkman.packing": "PACKINGS Packing",
     "folkman.problem.cores": "use_cores",
     "folkman.problem.data": "DataSet load",
     "folkman.problem.field": "Field make_field",
@@ -110,6 +113,7 @@ _HOMES = {
     "folkman.problem.problem": "Problem make_problem",
     "folkman.problem.projection": "PROJECTIONS",
     "folkman.radio": "NETWORKS",
+    "folkman.radio.compressed": "Compressed",
     "folkman.radio.delay": "constant ideal iid pipelined snapshot",
     "folkman.radio.delivery": "Network",
     "folkman.radio.loss": "Lossy",
@@ -129,6 +133,7 @@ __all__ = [
     "ALGORITHMS",
     "MODELS",
     "NETWORKS",
+    "PACKINGS",
     "PARTITIONS",
     "PROJECTIONS",
     "Algorithm",
@@ -136,6 +141,7 @@ __all__ = [
     "Assumption",
     "Broadcast",
     "Clock",
+    "Compressed",
     "DataSet",
     "Declares",
     "Evaluation",
@@ -149,6 +155,7 @@ __all__ = [
     "Network",
     "Node",
     "Number",
+    "Packing",
     "Place",
     "Price",
     "Problem",

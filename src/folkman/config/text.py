@@ -20,6 +20,7 @@ DEFAULT: Json = {
     "model": {"name": "mlp"},
     "projection": {"name": "none"},
     "network": {"name": "snapshot"},
+    "compression": {"name": "by_bits"},
     "algorithm": [
         {"name": "async_sharing", "label": "Algorithm 1", "step": 0.2},
         {"name": "fedavg", "label": "FedAvg", "step": 0.2},

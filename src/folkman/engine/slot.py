@@ -18,6 +18,7 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, Traffic, first_states
+from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
@@ -151,7 +152,10 @@ def finish(
     )
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
-    moved, traffic, events = medium.exchange(carry.medium, problem, faults, states, carry.slot, key)
+    senders = Senders(make_key(carry.seed, Stream.PACKING), carry.steps + finished)
+    moved, traffic, events = medium.exchange(
+        carry.medium, problem, faults, states, carry.slot, senders, key
+    )
     carry = carry._replace(
         slot=carry.slot + 1,
         states=states,

@@ -265,7 +265,12 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
     """Return what a configuration could say of these objects, with their fingerprint."""
     problem, _, _, clock, recording, _ = first[0].simulation
     tables = [
-        {"name": run.algorithm, "label": run.label, "network": _named(simulation.network)}
+        {
+            "name": run.algorithm,
+            "label": run.label,
+            "network": _named(simulation.network),
+            "compression": _packed(simulation.network),
+        }
         for run, simulation, *_ in first
     ]
     model = getattr(getattr(problem, "model", problem), "network", problem)
@@ -282,12 +287,17 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],
+        "compression": _packed(first[0].simulation.network),
         "algorithm": tables,
     }
 
 
 def _named(network: Network) -> dict[str, str]:
     return {"name": str(getattr(network, "name", type(network).__name__))}
+
+
+def _packed(network: Network) -> Json:
+    return {key: value for key, value in network.packing._asdict().items() if value is not None}
 
 
 def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:

@@ -108,13 +108,18 @@ class DelayNetwork(Network):
     star_law: StarLaw
     alive: int  # payloads of one sender in use at once
     back: int  # slots that are looked back at, at least 2 gamma + 1
-    bits_per_parameter: int = 16
+    bits_per_parameter: int | None = None
 
     def __post_init__(self) -> None:
         require(
-            self.bits_per_parameter >= 1,
+            self.bits_per_parameter is None or self.bits_per_parameter >= 1,
             f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}",
         )
+
+    @property
+    def all_hear(self) -> bool:  # type: ignore[override]
+        """Tell whether each message reaches all, in order: i.i.d. ages let one be overtaken."""
+        return self.law is not _iid_law
 
     def peers(self) -> "DelayPeers":
         """Return the law between peers on their own beat."""
@@ -329,7 +334,7 @@ def _at_least(name: str, value: int, least: int) -> int:
 
 
 def _law(
-    name: str, gamma: int, law: Law, star_law: StarLaw, alive: int, bits_per_parameter: int
+    name: str, gamma: int, law: Law, star_law: StarLaw, alive: int, bits_per_parameter: int | None
 ) -> DelayNetwork:
     """Build a law; what gamma sizes is rounded up, so that laws of near gammas share a program."""
     back = 1 << (2 * gamma).bit_length()  # above 2 gamma
@@ -344,30 +349,30 @@ def _law(
     )
 
 
-def ideal(bits_per_parameter: int = 16) -> DelayNetwork:
+def ideal(bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build a network without delay: every copy is current, and a server answers at once."""
     return _law("ideal", 0, _constant_law, _fixed_trip, 1, bits_per_parameter)
 
 
-def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
+def constant(delay: int, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build a network in which every held copy is exactly `delay` slots old."""
     delay = _at_least("delay", delay, 0)
     return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter)
 
 
-def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+def snapshot(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build the snapshot law: each node shares every `gamma` slots, at once, on its own beat."""
     gamma = _at_least("gamma", gamma, 1)
     return _law("snapshot", gamma, _snapshot_law, _fixed_trip, 1, bits_per_parameter)
 
 
-def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+def iid(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build the i.i.d. law: each pair's age is drawn anew in every slot."""
     gamma = _at_least("gamma", gamma, 1)
     return _law("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
 
 
-def pipelined(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+def pipelined(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build the pipelined law: transfers of `gamma` slots, back to back."""
     gamma = _at_least("gamma", gamma, 1)
     return _law("pipelined", gamma, _pipelined_law, _fixed_trip, 2, bits_per_parameter)

@@ -15,6 +15,7 @@ from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
 from folkman.engine.travel.medium import Axes, Events, Traffic
 from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts
+from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 
@@ -40,6 +41,7 @@ class RoundMedium(SnapshotMedium):
         key = make_key(0, Stream.DELAY)
         rounds = self.network.rounds()
         jax.eval_shape(lambda: rounds.init(num_nodes, key))
+        self.check_memory(faults, all_hear=not follows)
 
     def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
         """Let everyone hold everyone's first message."""
@@ -47,7 +49,8 @@ class RoundMedium(SnapshotMedium):
         messages = jax.vmap(self.algorithm.message)(states)
         store = snapshots.start(messages, 2, recent=2)  # in a recording one may be a round ahead
         none = jnp.zeros((nodes, nodes), jnp.int32)
-        return PeerState(self.network.rounds().init(nodes, key), store, none, None)
+        links = self.sending(problem).first(messages)
+        return PeerState(self.network.rounds().init(nodes, key), store, none, None, links)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
@@ -61,6 +64,7 @@ class RoundMedium(SnapshotMedium):
         faults: Presence,
         states: State,
         slot: Array,
+        senders: Senders,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
@@ -69,11 +73,12 @@ class RoundMedium(SnapshotMedium):
         waits = mixing is None or mixing.waits
         wanted = beside(mixing, problem.num_nodes) if waits else None
         network, delivery = self.network.rounds().step(held.network, offers, wanted, bits, key)
+        seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
         store = snapshots.put(
-            held.snapshots, messages, slot + 1, delivery.sends, delivery.held, present
+            held.snapshots, seen, slot + 1, delivery.sends, delivery.held, present
         )
         traffic = broadcasts(self, problem, delivery.linked, form)
-        return PeerState(network, store, delivery.held, None), traffic, delivery
+        return PeerState(network, store, delivery.held, None, links), traffic, delivery
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""

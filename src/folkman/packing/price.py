@@ -1,0 +1,71 @@
+"""What packed messages of a method cost, and which packings its messages can take."""
+
+from typing import Protocol
+
+import numpy as np
+
+from folkman.checks import require
+from folkman.packing.packing import CASTS, NONE, Packing, bits_of, blocks_of, message_bits
+
+__all__ = ["Priced", "forms_of", "settled"]
+
+
+class Priced(Protocol):
+    """What a method says of the price of its messages."""
+
+    @property
+    def bits(self) -> "Forms":
+        """Return the function (d, bits of a parameter) -> the bits of each form."""
+        ...
+
+
+class Forms(Protocol):
+    """The bits of each form of a message."""
+
+    def __call__(self, dim: int, bits: int, /) -> tuple[int, ...]:
+        """Return them for models of d parameters, each of some bits."""
+        ...
+
+
+def settled(packing: Packing, price: Priced | None, entries: int, dim: int, name: str) -> Packing:
+    """Return the packing of a method's messages, or refuse one that they cannot take."""
+    if price is not None and not packing.exact:
+        fixed, slopes = _parts(price, dim)
+        own = [not slope and base > 0 for base, slope in zip(fixed, slopes, strict=True)]
+        if packing.name in CASTS:
+            packing = NONE if all(own) else packing
+        else:
+            require(
+                not any(own) and all(slope % dim == 0 for slope in slopes),
+                f"{name} packs its messages by itself, and '{packing.name}' cannot be put on top; "
+                "use the compression 'none', 'float16' or 'bfloat16', or another method",
+            )
+    if packing.remembers:
+        forms = 1 if price is None else len(price.bits(dim, 1))
+        require(
+            blocks_of(entries, dim) == 1 and forms == 1,
+            f"error feedback needs messages of one model, those of {name} have "
+            f"{blocks_of(entries, dim)} in {forms} forms; leave feedback out",
+        )
+    return packing
+
+
+def _parts(price: Priced, dim: int) -> tuple[tuple[int, ...], list[int]]:
+    """Return of each form the bits that cost the same at any width, and how many entries do not."""
+    fixed = price.bits(dim, 0)
+    return fixed, [one - base for one, base in zip(price.bits(dim, 1), fixed, strict=True)]
+
+
+def forms_of(
+    packing: Packing, price: Priced | None, entries: int, dim: int, dtype: np.dtype
+) -> tuple[int, ...]:
+    """Return the bits of each form of a message of so many entries, computed in `dtype`."""
+    width = 8 * np.dtype(dtype).itemsize
+    if price is None:
+        return (message_bits(packing, entries, dim, width),)
+    if packing.exact or packing.name in CASTS:
+        each = packing.bits or width if packing.exact else CASTS[packing.name][0]
+        return price.bits(dim, each)
+    fixed, slopes = _parts(price, dim)
+    block = bits_of(packing, dim)
+    return tuple(base + slope // dim * block for base, slope in zip(fixed, slopes, strict=True))
