@@ -1,6 +1,7 @@
 """What is priced is what is sent: in the simulator, by hand, and between byte-level nodes."""
 
-import jax.numpy as jnp
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -29,16 +30,21 @@ from folkman import (
     sgp,
     simulate,
     snapshot,
-    twafl,
 )
 from folkman import reference as run_reference
 from folkman.engine.metrics import _on_air
-from folkman.engine.simulate import Simulation
-from folkman.engine.travel import medium_of
+from folkman.engine.simulate import Simulation, march, start
 from folkman.packing import float16, int8, none, qsgd, rand_k, sign, top_k
-from reference import wire
+from reference import plain, wire
 
 STEP = 0.05
+
+
+def named(value):
+    """Return how a case is called."""
+    if isinstance(value, tuple) and not hasattr(value, "name"):
+        return " on ".join(each.name for each in value)
+    return value.name + ", memory" * getattr(value, "feedback", False)
 
 
 @pytest.fixture
@@ -55,7 +61,7 @@ def end(problem, network, algorithm, slots=12, **options):
     return simulate(problem, network, algorithm, slots=slots, seed=3, **options)
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(STEP), fedavg(STEP), dpsgd(STEP)], ids=str)
+@pytest.mark.parametrize("algorithm", [async_sharing(STEP), fedavg(STEP), dpsgd(STEP)], ids=named)
 def test_fewer_bits_are_other_values(problem, algorithm):
     """One bit and sixteen bits a parameter are not the same loss to the last digit."""
     exact = end(problem, snapshot(2), algorithm)
@@ -64,9 +70,6 @@ def test_fewer_bits_are_other_values(problem, algorithm):
 
     apart = [np.abs(run.nodes - exact.nodes).max() for run in (sixteen, one)]
     assert 1e-9 < apart[0] < 1e-2 < apart[1]
-    assert [run.last("bits") for run in (exact, sixteen, one)] == [
-        run.last("bits") / exact.last("bits") * exact.last("bits") for run in (exact, sixteen, one)
-    ]
     messages = exact.last("bits") / 640
     assert (sixteen.last("bits"), one.last("bits")) == (160 * messages, 42 * messages)
 
@@ -79,8 +82,8 @@ def test_a_price_only_changes_no_bit(problem):
 
 
 def test_the_radio_rounds_what_it_prices_and_its_times_follow(problem):
-    kept = {"slots": 30, "clock": Clock(1e-6)}
-    radio = RadioNetwork(slot_s=1e-6, bandwidth_hz=1e7)
+    kept = {"slots": 30, "clock": Clock(1e-5)}
+    radio = RadioNetwork(slot_s=1e-5, bandwidth_hz=1e7)
     half = end(problem, radio, async_sharing(STEP), **kept)
     priced = end(problem, Compressed(radio, none()), async_sharing(STEP), **kept)
     one = end(problem, Compressed(radio, sign()), async_sharing(STEP), **kept)
@@ -96,7 +99,7 @@ def by_the_equations(problem, slots, packs):
     x, y = np.asarray(problem.x), np.asarray(problem.y)
     for _ in range(slots):
         v = [alpha @ np.where(np.arange(nodes)[:, None] == i, w, seen) for i in range(nodes)]
-        gradient = [np.mean(x[i] * (v[i] - y[i]), axis=0) for i in range(nodes)]
+        gradient = [plain.quadratic_gradient(v[i], x=x[i], y=y[i])[1] for i in range(nodes)]
         w = w - STEP * np.array(gradient)
         seen = packs(w, seen)
     return w
@@ -133,28 +136,25 @@ METHODS = [
     (fedavg(STEP, local_steps=2), snapshot(2)),
     (dpsgd(STEP), constant(1)),
     (hierfavg(STEP, cells=2), constant(1)),
-    (fedbuff(STEP, buffer_size=2), iid(3)),
+    (fedbuff(STEP, buffer_size=2), iid(3)),  # it sends differences
 ]
 CASES = [(METHODS[0], packing) for packing in MEMORYLESS] + [
     (METHODS[i], packing)
     for i, packing in [(1, qsgd(5)), (2, rand_k(0.3)), (3, qsgd(5)), (4, int8())]
 ]
-REMEMBERED = [
-    (method, packing)
-    for method in METHODS
-    for packing in (top_k(0.3, feedback=True), qsgd(5, feedback=True))
-][::2] + [(METHODS[4], qsgd(5, feedback=True))]
+REMEMBERED = [(method, top_k(0.3, feedback=True)) for method in METHODS[:4]]
+REMEMBERED += [(METHODS[1], qsgd(5, feedback=True)), (METHODS[4], sign(feedback=True))]
 
 
-@pytest.mark.parametrize(("method", "packing"), CASES + REMEMBERED, ids=str)
+@pytest.mark.parametrize(("method", "packing"), CASES + REMEMBERED, ids=named)
 def test_simulator_reference_and_bytes_agree(problem, method, packing):
     algorithm, law = method
     network = Compressed(law, packing)
     run = end(problem, network, algorithm, recording=Recording(timeline=True))
     slow = run_reference(problem, run.timeline, algorithm, seed=3, packing=packing)
-    plain = end(problem, law, algorithm)
+    exact = end(problem, law, algorithm)
 
-    assert np.abs(run.nodes - plain.nodes).max() > 1e-8  # it did something
+    assert np.abs(run.nodes - exact.nodes).max() > 1e-8  # it did something
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(run.model, slow.model, rtol=1e-6, atol=1e-9)
     if not packing.feedback:
@@ -164,24 +164,34 @@ def test_simulator_reference_and_bytes_agree(problem, method, packing):
             np.testing.assert_allclose(model, run.model, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [async_sharing(STEP), fedavg(STEP)], ids=str)
+@pytest.mark.parametrize("algorithm", [async_sharing(0.2), fedavg(0.2)], ids=named)
 def test_a_tenth_of_the_entries_converges_with_memory_and_not_without(quadratics, algorithm):
     problem = quadratics(nodes=3, dim=10, heterogeneity=0.0, condition=3.0)
     away = {}
     for feedback in (False, True):
         network = Compressed(ideal(), top_k(0.1, feedback=feedback))
-        away[feedback] = end(problem, network, algorithm, slots=900).last("optimum_distance")
-    assert away[True] < 1e-3 < 0.1 < away[False]
+        run = end(problem, network, algorithm, slots=2500, recording=Recording(2500))
+        away[feedback] = run.last("optimum_distance")
+    assert away[True] < 1e-3
+    assert away[False] > 0.1
 
 
-def test_a_memory_moves_when_its_node_sends(problem):
-    """On the beat of the snapshot law a node sends every third slot, and only then remembers."""
+def test_a_memory_moves_when_its_node_sends_and_is_what_others_hold(problem):
     network = Compressed(snapshot(3), top_k(0.2, feedback=True))
-    run = end(problem, network, async_sharing(STEP), slots=6, recording=Recording(timeline=True))
-    algorithm, dim = async_sharing(STEP), problem.dim
-    medium = medium_of(algorithm, network)
-    assert medium.sending(problem).dim == dim
-    assert run.timeline.sends.sum(axis=0).max() == 2
+    simulation = Simulation(
+        problem, network, async_sharing(STEP), recording=Recording(1, timeline=True)
+    )
+    events, memories, stores = [], [], []
+    for mark, _ in march(simulation, start(simulation, 3), 7, events):
+        held = mark.carry.medium
+        memories.append(np.asarray(held.links.kept))
+        newest = np.asarray(held.snapshots.newest)[:, 0]
+        stores.append(np.asarray(held.snapshots.payload)[newest])
+    sends = np.concatenate([stretch[2].sends for stretch in events])
+    moved = np.array([(a != b).any(axis=1) for a, b in pairwise(memories)])
+    np.testing.assert_array_equal(moved, sends)
+    assert 0 < moved.sum() < moved.size
+    np.testing.assert_array_equal(memories, stores)
 
 
 def price(network, algorithm, problem):
@@ -203,10 +213,10 @@ def test_prices_of_messages_with_more_than_a_model(small):
 
 
 @pytest.mark.parametrize(
-    "algorithm", [compcga(0.1), twafl(0.1), dfedavgm(0.1, exchange="differences", bits=8)], ids=str
+    "algorithm", [compcga(0.1), dfedavgm(0.1, exchange="differences", bits=8)], ids=named
 )
 def test_methods_that_pack_by_themselves_keep_their_form(small, algorithm):
-    with pytest.raises(ValueError, match="packs its messages by itself, and 'sign' cannot"):
+    with pytest.raises(ValueError, match=r"packs its messages by itself, and 'sign' cannot"):
         end(small, Compressed(ideal(), sign()), algorithm)
     assert price(Compressed(ideal(), float16()), algorithm, small)[0][0] > 0
 
@@ -235,7 +245,7 @@ def test_memory_needs_every_message_to_arrive(small, network, algorithm, faults,
         end(small, network, algorithm, faults=faults)
 
 
-@pytest.mark.parametrize("algorithm", [adafl(0.1), cga(0.1)], ids=str)
+@pytest.mark.parametrize("algorithm", [adafl(0.1), cga(0.1)], ids=named)
 def test_memory_is_of_messages_with_one_model(small, algorithm):
     with pytest.raises(ValueError, match="error feedback needs messages of one model"):
         end(small, Compressed(ideal(), int8(feedback=True)), algorithm)
@@ -243,7 +253,7 @@ def test_memory_is_of_messages_with_one_model(small, algorithm):
 
 def test_devices_refuse_memory(small):
     run = end(small, ideal(), async_sharing(0.1), slots=2, recording=Recording(timeline=True))
-    with pytest.raises(ValueError, match="devices lose some.*leave feedback out"):
+    with pytest.raises(ValueError, match=r"devices lose some.*leave feedback out"):
         wire.play(small, run.timeline, async_sharing(0.1), packing=sign(feedback=True))
 
 
@@ -259,9 +269,8 @@ def test_answers_with_a_memory_count_once_where_they_are_one_message(problem):
     assert plain.last("bits") <= apart.last("bits") <= plain.last("bits_unicast")
 
 
-def test_an_upload_that_is_not_finite_is_dropped_packed_or_not(problem):
-    broken = jnp.full(problem.dim, jnp.nan)
-    del broken
-    lies = Faults(liars=0.25, attack="noise", scale=1e300)
-    run = end(problem, Compressed(ideal(), int8()), fedavg(STEP), faults=lies)
+@pytest.mark.parametrize("packing", [int8(), top_k(0.2, feedback=True)], ids=named)
+def test_an_upload_that_is_not_finite_is_dropped_packed_or_not(problem, packing):
+    lies = Faults(liars=0.25, attack="noise", scale=float("inf"))
+    run = end(problem, Compressed(ideal(), packing), fedavg(STEP), faults=lies)
     assert np.isfinite(run.model).all()

@@ -73,7 +73,7 @@ def _play_star(nodes, server, timeline):
 
 def _play_cells(nodes, problem, algorithm, seed, timeline, wire):
     shares, cells = np.asarray(problem.share), algorithm.travel.cells
-    options = {"run": RUN, "seed": seed}
+    options = {"wire": wire, "seed": seed}
     stations = [
         StationNode(cell, problem.initial, algorithm, shares, **options) for cell in range(cells)
     ]
