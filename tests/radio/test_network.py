@@ -427,7 +427,7 @@ def test_bits_are_payloads_times_broadcasts_and_times_receivers(x64):
 
     run = simulate(problem, network, async_sharing(0.2), slots=60, seed=5)
 
-    payload = 0.25 * 650 * (16 + 10)  # 10 index bits: 2^9 < 650 <= 2^10
+    payload = 163 * (32 + 10)  # of 162.5 entries; 10 index bits: 2^9 < 650 <= 2^10
     state, key = network.peers().init(4, make_key(5, Stream.DELAY)), make_key(5, Stream.DELAY)
     step = jax.jit(
         lambda s, t: network.peers().step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t))
