@@ -4,7 +4,9 @@ import inspect
 
 import pytest
 
-from folkman import MODELS, NETWORKS
+from folkman import MODELS, NETWORKS, Clock, Recording
+from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.engine import cells
 from folkman.packing import NONE
 from folkman.problem import data, field, partition, problem
 from folkman.radio import channel, geometry, latency, planning, replay, schedule, trace
@@ -73,6 +75,8 @@ DEFAULTS = [
         {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True} | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
+    (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),
+    (Hierarchy, {"backhaul_slots": 0}),
     (node.Node, NOBODY),
     (node.ServerNode, NOBODY),
     (node.Wire, {"run": 0, "sign": None, "dtype": None, "packing": NONE}),

@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from folkman import Recording, async_sharing, fedavg, ideal, load, make_problem, simulate
+from folkman.problem.data import shorten
 from folkman.problem.fetch import fetch
 from reference import plain
 
@@ -27,23 +28,24 @@ def mnist(tmp_path_factory):
 
 @pytest.mark.slow
 def test_on_mnist_algorithm_1_without_delay_is_plain_descent_on_the_pooled_data(mnist):
-    """Softmax regression, 60,000 images over 5 nodes, 300 gradients, float32: the NumPy trajectory
+    """Softmax regression, 6,000 images over 5 nodes, 100 gradients, float32: the NumPy trajectory
     to 1e-4."""
-    step, every = 0.1, 50
+    step, every, last = 0.1, 20, 100
+    mnist = shorten(mnist, 6_000, 2_000)
     problem = make_problem(mnist, "softmax", 5)
     gradient = partial(plain.softmax_gradient, x=mnist.x_train.astype(np.float64), y=mnist.y_train)
     w, losses = np.zeros(problem.dim), []
-    for t in range(301):
+    for t in range(last + 1):
         loss, slope = gradient(w)
         if t % every == 0:
             losses.append(loss)
-        w = w - step * slope if t < 300 else w
+        w = w - step * slope if t < last else w
 
-    run = simulate(problem, ideal(), async_sharing(step), slots=300, recording=Recording(every))
+    run = simulate(problem, ideal(), async_sharing(step), slots=last, recording=Recording(every))
 
     np.testing.assert_allclose(run.column("train_loss"), losses, rtol=1e-4)
     np.testing.assert_allclose(run.model, w, rtol=1e-4, atol=1e-4 * np.abs(w).max())
-    assert run.last("test_accuracy") > 0.88
+    assert run.last("test_accuracy") > 0.8
 
 
 @pytest.mark.slow

@@ -395,6 +395,17 @@ def test_the_share_that_moves_falls_from_f_to_zero():
     np.testing.assert_array_equal(late, mask)
 
 
+def test_at_most_the_whole_mask_and_at_least_nothing_moves():
+    mask, score = jnp.asarray([True, True, False, False]), jnp.asarray([0.0, 0.0, 1.0, 1.0])
+    for anneal, expected in ((1.0, ~mask), (0.0, mask)):
+        sparsity = Sparsity(0.5, "erk", anneal, 40, None)
+        sparsity.check()
+
+        moved = sparsity.evolve(mask, jnp.ones(4), score, jnp.asarray(0.0))
+
+        np.testing.assert_array_equal(moved, expected)
+
+
 def test_erk_keeps_the_density_and_gives_small_tensors_more():
     shapes = ((5, 5, 1, 32), (32,), (5, 5, 32, 32), (32,), (1568, 256), (256,), (256, 10), (10,))
     size = np.array([np.prod(shape) for shape in shapes])
@@ -405,7 +416,9 @@ def test_erk_keeps_the_density_and_gives_small_tensors_more():
         sparse = number < size
         slope = number[sparse] / np.array([sum(shape) for shape in shapes])[sparse]
         np.testing.assert_allclose(slope, slope[0], rtol=0.05)  # eps
+        assert (number >= 0).all()
     assert kept(shapes, 1.0, "erk") == tuple(size)
+    assert kept(((4, 4), (8, 8)), 0.3, "erk") == (8, 16)  # 24 of 80, shared as 4 + 4 to 8 + 8
     assert kept(shapes, 0.5, "uniform") == tuple(size // 2)
 
 

@@ -180,16 +180,19 @@ def test_it_reaches_the_optimum_of_equal_quadratics(quadratics, algorithm):
     assert run.last("optimum_distance") < 1e-6
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_it_reaches_the_optimum_where_nodes_differ_if_it_declares_so(quadratics, name):
-    algorithm = with_everyone(name)
-    if not algorithm.declares.exact:
-        pytest.skip("it does not declare to be exact")
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [(name, {}) for name in ALGORITHMS]
+    + [(name, {"local_steps": 2}) for name in ALGORITHMS if "local_steps" in options_of(name)],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_it_reaches_the_optimum_where_nodes_differ_just_if_it_declares_so(quadratics, name, more):
+    algorithm = with_everyone(name, **more)
     problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=4.0)
 
     run = simulate(problem, ideal(), algorithm, slots=2500, recording=Recording(2500))
 
-    assert run.last("optimum_distance") < 1e-6
+    assert (run.last("optimum_distance") < 1e-6) == algorithm.declares.exact
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -238,7 +241,7 @@ def test_the_same_seed_gives_the_same_bits(algorithm):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_renumbering_the_nodes_renumbers_the_result_unless_it_draws(x64, name):
     adaptive = {"tau": "adaptive"} if name == "adafl" else {}
-    algorithm = build(name, **EVERYONE.get(name, {}) | adaptive)
+    algorithm = ALGORITHMS[name](step=0.05, **EVERYONE.get(name, {}) | adaptive)
     if algorithm.declares.draws:
         pytest.skip("it draws, or breaks ties by number")
     samples = load("digits", train_size=120)

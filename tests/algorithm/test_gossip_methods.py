@@ -497,6 +497,13 @@ def test_adpsgd_keeps_the_sum_agrees_and_never_locks(quadratics, network, topolo
     np.testing.assert_allclose(states.params[-1], np.tile(total[4] / NODES, (NODES, 1)), atol=1e-6)
 
 
+def test_adpsgd_sends_a_model_and_two_numbers_of_32_bits():
+    priced = adpsgd(STEP).declares.price
+
+    assert priced is not None
+    assert priced.bits(1000, 16) == (1000 * 16 + 2 * 32,)
+
+
 def test_two_nodes_of_adpsgd_are_equal_after_one_meeting(quadratics):
     """With a step of zero; node 0 proposes in slot 0, node 1 answers in slot 1, node 0 hears it in slot 2."""
     apart = np.stack([np.arange(10.0), -3 * np.ones(10)])

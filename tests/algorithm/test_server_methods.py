@@ -265,6 +265,21 @@ def test_adafl_ends_at_the_model_of_least_loss(quadratics):
     close(run.model, problem.initial)
 
 
+@pytest.mark.parametrize(("loss", "best"), [(1.9, 5.0), (2.0, 7.0), (2.1, 7.0), (np.inf, 7.0)])
+def test_adafl_leaves_its_best_model_only_for_a_better_one(x64, loss, best):
+    server = server_of(adafl(0.1))
+    least = 2.0 if np.isfinite(loss) else np.inf  # in the first round nothing is known
+    before = server.init(jnp.full(1, 5.0), 2)._replace(
+        best=jnp.full(1, 7.0), best_loss=jnp.asarray(least)
+    )
+    # model, gradient, (loss, beta, rho) of each node
+    uploads = np.asarray([[1.0, 0.5, loss, 1.0, 1.0], [3.0, 0.5, loss, 1.0, 1.0]])
+
+    after = server.receive(before, box(uploads, [1, 1], [1, 1]), jax.random.key(0))
+
+    assert (after.params, after.best) == (2.0, best)
+
+
 def test_adafl_estimates_the_curvature_and_the_dissimilarity_of_quadratics(x64):
     curvature, centres = 0.7, np.asarray([[1.0, 0.0, 2.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
     share = np.asarray([0.5, 0.3, 0.2])
@@ -632,6 +647,16 @@ def test_fedbuffs_moves_are_linear_in_the_server_step_and_discount_age(x64, serv
     np.testing.assert_allclose(states[1].params, [-half, -half, 0, 0])
     np.testing.assert_allclose(states[2].params, [-half, -half, -old, -old])
     assert [s.answers.tolist().count(True) for s in states] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("nodes", "size"), [(4, 2), (19, 10), (30, 10)])
+def test_fedbuff_waits_for_half_the_nodes_and_for_ten_at_most(x64, nodes, size):
+    arrivals = [range(size - 1), [size - 1]]
+
+    states = [s for *_, s in drive(fedbuff(0.1), arrivals, np.ones((nodes, 1)), jnp.zeros(1))]
+
+    assert [int(state.rounds) for state in states] == [0, 1]
+    np.testing.assert_allclose(states[1].params, -1.0)  # the mean of what was heard
 
 
 # --- TWAFL

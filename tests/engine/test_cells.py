@@ -98,6 +98,16 @@ def test_how_many_run_at_once_does_not_matter():
         )
 
 
+def test_seconds_are_slots_times_their_length():
+    clock = fm.Clock(slot_s=0.5)
+
+    run = simulate_cells(
+        field(2), fm.ideal(), fm.fedavg(step=0.5), slots=6, clock=clock, recording=Recording(3)
+    )
+
+    assert run.column("seconds") == [0.0, 1.5, 3.0]
+
+
 def test_nodes_of_a_field_hold_distinct_samples_of_their_own():
     whole = field(2).problem(range(2))
     again = field(2).problem(range(1, 2))

@@ -107,6 +107,20 @@ def test_ages_are_those_of_the_copies_a_gradient_began_with(digits):
     assert run.last("max_age") == 3
 
 
+def test_the_servers_model_ages_at_the_nodes_until_its_next_one_comes(digits):
+    """A round of one step and a trip of two slots lasts three."""
+    simulation = engine.Simulation(digits, constant(2), fedavg(0.1), recording=Recording(1))
+    marks = [mark for mark, _ in engine.march(simulation, engine.start(simulation, 0), 7)]
+
+    for slot, mark in enumerate(marks):
+        view = simulation.medium.view(mark.carry.medium, slot)
+
+        assert view.ages[:5, 5].tolist() == [slot % 3] * 5
+        assert view.stamps.tolist() == [-1] * 5 + [slot - slot % 3]
+        assert view.ages[5].tolist() == [-1] * 5 + [0]
+    assert len(marks) == 8
+
+
 def test_mean_age_under_the_snapshot_law_is_exact(digits):
     run = simulate(
         digits, snapshot(4), async_sharing(0.1), slots=40, recording=Recording(timeline=True)

@@ -82,6 +82,20 @@ def test_fused_stages_are_the_plain_ones(stage, width, fixed):
         assert apart(d_rows, plain_rows) < 0.005
 
 
+@pytest.mark.parametrize(("programs", "each"), [(2048, [1, 1, 1]), (2, [2, 1]), (1, [3])])
+def test_on_the_way_back_every_tile_is_taken_once(monkeypatch, programs, each):
+    """150 rows are three tiles of 64."""
+    monkeypatch.setattr(fused, "PROGRAMS", programs)
+
+    def count(at, rows, sums):
+        del at, rows
+        return tuple(total + 1.0 for total in sums)
+
+    taken = fused._sums(count, (jnp.ones((150, 8)),), (), (2, 4))
+
+    np.testing.assert_array_equal(taken, np.broadcast_to(np.reshape(each, (-1, 1, 1)), taken.shape))
+
+
 def test_of_equal_outputs_the_first_takes_the_gradient():
     rows = jnp.full((64, 128), 2.0, jnp.bfloat16)
 

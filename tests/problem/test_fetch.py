@@ -306,9 +306,15 @@ def test_wheels_with_other_contents_are_refused(tmp_path, client):
     def too_bright(parts):
         return python2_pickle([parts[0] + np.float32(1), *parts[1:]])
 
+    def one_pixel_of_256(parts):
+        bright = parts[0].copy()
+        bright.flat[-1] = 1.0
+        return python2_pickle([bright, *parts[1:]])
+
     for spell, reason in (
         (cut, "got 5 of them"),
         (too_bright, "pixels in 0..255"),
+        (one_pixel_of_256, "pixels in 0..255"),
         (lambda _: b"\x80\x02", "Error"),
     ):
         client(lambda folder, spell=spell: write_wheel(folder / "m.whl", arrays, spell))

@@ -225,3 +225,15 @@ def test_wrong_data_are_refused():
         make_problem(samples, "softmax", [])
     with pytest.raises(ValueError, match="did you mean 'softmax'"):
         make_problem(samples, "sofmax", 5)
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(None, 20), (5, 5)])
+def test_the_work_of_a_step_is_that_of_all_samples_or_of_the_batches(monkeypatch, batch, rows):
+    """Of 60 digits each of three nodes has 20; a softmax model of them has 650 parameters."""
+    works = []
+    problem = make_problem(load("digits", train_size=60), "softmax", 3, batch=batch)
+    monkeypatch.setattr(module, "over_cores", lambda f, work: works.append(work) or f)
+
+    problem.gradients(jnp.zeros((3, 650)), keys(3))
+
+    assert works == [3 * rows * 650]

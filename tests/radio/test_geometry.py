@@ -98,6 +98,17 @@ def test_interferers_stay_out_of_the_cell_and_bands_differ():
     assert not np.array_equal(phi.positions_m[0], phi.positions_m[1])
 
 
+def test_interferers_of_a_narrow_ring_are_as_many_as_its_area_asks_for():
+    """lambda pi (1000^2 - 900^2) = 200."""
+    density = 200.0 / (np.pi * (1000.0**2 - 900.0**2))
+
+    phi = geometry.interferers(
+        20, density, jax.random.key(6), inner_radius_m=900.0, outer_radius_m=1000.0
+    )
+
+    assert abs(phi.present.sum(axis=-1).mean() - 200.0) < 4 * np.sqrt(200.0 / 20)
+
+
 def test_no_density_gives_no_interferers():
     phi = geometry.interferers(3, 0.0, jax.random.key(0))
     assert not phi.present.any()

@@ -83,3 +83,14 @@ def test_a_replay_counts_the_same_traffic(digits, network):
 
     for name in ("bits", "bits_unicast", "rounds", "mean_age", "max_age", "train_loss", "kappa"):
         assert again.column(name) == first.column(name), name
+
+
+@pytest.mark.parametrize("network", [snapshot(3), iid(3)], ids=lambda n: n.name)
+def test_a_network_rolled_out_alone_is_that_of_a_run_in_which_everyone_computes(digits, network):
+    recording = Recording(9, timeline=True)
+    run = simulate(digits, network, async_sharing(0.1), slots=9, seed=2, recording=recording)
+
+    alone = record_timeline(network, 5, 9, seed=2)
+
+    for a, b in zip(alone, run.timeline, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -30,6 +30,15 @@ def test_absurd_parameters_are_refused_and_counted(value):
     assert box.payload[1].tolist() == [1e6] * 3
 
 
+def test_one_parameter_too_large_for_our_precision_is_not_finite():
+    box = Mailbox(FIRST, 3, 5, checks=Checks(largest=np.inf))
+
+    wide = encode(Message(5, 1, 1, 0, np.array([1.0, 1e300, 0.0])))
+
+    assert reason(box, wide) == "finite"
+    assert box.payload.tolist() == [[0.0] * 3] * 3
+
+
 def test_a_server_is_one_sender_with_a_number_of_its_own():
     box = Mailbox(FIRST, 1, 5, first_sender=SERVER)
 

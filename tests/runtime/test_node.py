@@ -20,7 +20,8 @@ from folkman import (
 )
 from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.algorithm.fedap import fedap
-from folkman.runtime.codec import Message, encode, sequence_of
+from folkman.runtime.codec import Message, decode, encode, sequence_of
+from folkman.runtime.node import Wire
 
 NODES, SLOTS, RUN = 12, 40, 99
 
@@ -197,6 +198,19 @@ def test_a_node_that_hears_nobody_goes_on_learning(problem):
 
     assert node.steps == 5
     assert node.mailbox.inbox(np.zeros(NODES), 1.0, node.slot).age[1] == 5
+
+
+@pytest.mark.parametrize(
+    ("params", "dtype"), [([1.0, -2.5, 6e4], np.float16), ([1.0, -2.5, 7e4], np.float32)]
+)
+def test_a_model_goes_in_16_bits_if_all_of_it_fits(params, dtype):
+    """The largest float16 is 65,504."""
+    message = Message(RUN, 1, 1, 0, np.array(params, np.float32))
+
+    sent = decode(Wire(RUN, dtype="float16").encode(message), RUN, 3)
+
+    assert sent.params.dtype == dtype
+    assert sent.params.tolist() == params
 
 
 def test_wrong_wiring_is_refused(problem):

@@ -298,6 +298,17 @@ def test_the_gradient_of_the_whole_loss_is_the_sum_of_the_nodes(checked):
     assert float(found.text.split(" by ")[1].split()[0]) < 1e-9
 
 
+def test_where_the_gradients_of_nodes_cancel_their_sum_is_judged_by_their_own_length(quadratics):
+    """At the optimum the whole gradient is what rounding leaves of nodes' gradients of 10^6."""
+    problem = quadratics(nodes=3, dim=4, heterogeneity=1e6)
+    path, c = told(problem, constant(1), 0.2, slots=5)
+
+    found = assumptions(problem, path._replace(last=np.asarray(problem.optimum)), c)
+
+    assert c.gradient > 1e5
+    assert {check.name: check.holds for check in found}["Lemma 2, eq. (15)"]
+
+
 @pytest.mark.parametrize(
     ("end", "holds"), [(0.49, True), (0.51, None), (0.89, None), (0.91, False), (2.0, False)]
 )

@@ -119,6 +119,13 @@ def test_the_limit_of_many_nodes_is_where_a_period_of_their_mean_begins_to_grow(
     assert limit(held, SHARES, scaling) == pytest.approx(first_growth(radius), rel=0.01)
 
 
+def test_a_limit_beyond_the_steps_that_are_tried_is_the_largest_of_them(monkeypatch):
+    """With a = 5/8 and b = 3/8, w(t+1) = w(t) - e [a w(t) + b w(t-1)] dies out up to e = 1/b."""
+    monkeypatch.setattr("folkman.theory.stability.MANY", 1)
+
+    assert limit(constant_stamps(2, 1, 60), [0.75, 0.25]) == pytest.approx(2.5, abs=1e-3)
+
+
 def test_stamps_of_a_constant_age_begin_at_zero():
     held = constant_stamps(2, 3, 6)
 
