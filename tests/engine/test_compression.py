@@ -42,7 +42,7 @@ STEP = 0.05
 
 def named(value):
     """Return how a case is called."""
-    if isinstance(value, tuple) and not hasattr(value, "name"):
+    if not hasattr(value, "name"):  # a method and its network
         return " on ".join(each.name for each in value)
     return value.name + ", memory" * getattr(value, "feedback", False)
 
@@ -243,6 +243,15 @@ def test_memory_needs_every_message_to_arrive(small, network, algorithm, faults,
     network = Compressed(network, top_k(0.1, feedback=True))
     with pytest.raises(ValueError, match=f"{message}.*int8, qsgd and rand_k do without"):
         end(small, network, algorithm, faults=faults)
+
+
+def test_running_sums_travel_as_computed_and_are_priced_so(problem):
+    algorithm = sgp(STEP, mode="asynchronous")
+    exact, half = (end(problem, net, algorithm) for net in (ideal(), ideal(16)))
+    np.testing.assert_array_equal(exact.nodes, half.nodes)
+    assert exact.last("bits") == half.last("bits")
+    with pytest.raises(ValueError, match=r"'int8' would lose mass; use the compression 'none'"):
+        end(problem, ideal(8), algorithm)
 
 
 @pytest.mark.parametrize("algorithm", [adafl(0.1), cga(0.1)], ids=named)

@@ -142,6 +142,14 @@ class Algorithm:
 
     recipe: ClassVar["Recipe | None"] = None  # how it was built; set on what a `method` returns
 
+    @property
+    def sends_sums(self) -> bool:
+        """Tell whether a message is the sum of all that was ever sent: it bears no rounding.
+
+        Between peers on their own beat a message replaces the one before, so differences are summed.
+        """
+        return self.declares.differences and isinstance(self.travel, Broadcast)
+
     def __eq__(self, other: object) -> bool:
         if self.recipe is None or not isinstance(other, Algorithm):
             return self is other

@@ -77,7 +77,7 @@ class Sender:
         self.memory = first[: self.dim] * (0.0 if adds else 1.0)
         self._after = self.memory
 
-    def take(self, message: Vector, number: int, step: int) -> Vector:
+    def take(self, message: Vector, number: ArrayLike, step: int) -> Vector:
         """Return a message as its receivers hold it; `number` and `step` key its draws."""
         if self.packing.exact:
             return message

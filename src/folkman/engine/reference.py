@@ -56,7 +56,8 @@ def reference(
         world = World(jax.tree.map(_doubled, problem), seed, faults, packing)
         nodes = [Learner(world, algorithm, index) for index in range(problem.num_nodes)]
         price, entries = algorithm.declares.price, len(nodes[0].message())
-        settles = settled(packing, price, entries, problem.dim, algorithm.name)
+        sums, name = algorithm.sends_sums, algorithm.name
+        settles = settled(packing, price, entries, problem.dim, name, sums=sums)
         world = world._replace(packing=settles)
         return way.by_hand(world, timeline, algorithm, nodes)
 

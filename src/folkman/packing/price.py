@@ -1,5 +1,6 @@
 """What packed messages of a method cost, and which packings its messages can take."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -14,21 +15,31 @@ class Priced(Protocol):
     """What a method says of the price of its messages."""
 
     @property
-    def bits(self) -> "Forms":
+    def bits(self) -> Callable[[int, int], tuple[int, ...]]:
         """Return the function (d, bits of a parameter) -> the bits of each form."""
         ...
 
 
-class Forms(Protocol):
-    """The bits of each form of a message."""
+def settled(
+    packing: Packing,
+    price: Priced | None,
+    entries: int,
+    dim: int,
+    name: str,
+    *,
+    sums: bool = False,
+) -> Packing:
+    """Return the packing of a method's messages, or refuse one that they cannot take.
 
-    def __call__(self, dim: int, bits: int, /) -> tuple[int, ...]:
-        """Return them for models of d parameters, each of some bits."""
-        ...
-
-
-def settled(packing: Packing, price: Priced | None, entries: int, dim: int, name: str) -> Packing:
-    """Return the packing of a method's messages, or refuse one that they cannot take."""
+    `sums`: messages are running sums, which lose what is rounded for ever; they travel as computed.
+    """
+    if sums and not packing.exact:
+        require(
+            packing.name in CASTS,
+            f"{name} sends sums of all that it ever sent, from which '{packing.name}' would lose "
+            "mass; use the compression 'none', or its lock-step form",
+        )
+        packing = NONE
     if price is not None and not packing.exact:
         fixed, slopes = _parts(price, dim)
         own = [not slope and base > 0 for base, slope in zip(fixed, slopes, strict=True)]

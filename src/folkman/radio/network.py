@@ -138,7 +138,7 @@ class RadioNetwork(Network):
     bandwidth_hz: float = 10e6
     power_dbm: float = 30.0
     noise_dbm_per_hz: float = -174.0
-    bits_per_parameter: int = 16
+    bits_per_parameter: int = 16  # type: ignore[assignment] - a radio has a number
     kept_fraction: float = 1.0  # q, the share of parameters that is sent: the largest
     interferers_per_cell: float = 1.0  # nodes of each other cell in the band of one of ours (D1)
     interferer_radius_m: float = 8000.0

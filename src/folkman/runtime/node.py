@@ -67,7 +67,8 @@ class Wire(NamedTuple):
             "restarts no longer knows what the next message builds on; leave feedback out, or "
             "simulate it with `folkman run`",
         )
-        return settled(self.packing, price, entries, dim, algorithm.name)
+        sums = algorithm.sends_sums
+        return settled(self.packing, price, entries, dim, algorithm.name, sums=sums)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
-from folkman.algorithm.travel import Broadcast, Server, Travel
+from folkman.algorithm.travel import Server, Travel
 from folkman.checks import require
 from folkman.engine.presence import Presence
 from folkman.engine.travel.sending import Senders, Sending
@@ -167,9 +167,9 @@ class Medium(ABC, Generic[Way]):
         """
         declares, dim = self.algorithm.declares, problem.dim
         name, entries = self.algorithm.name, self.entries(problem)
-        packing = settled(self.network.packing, declares.price, entries, dim, name)
-        replaces = isinstance(self.travel, Broadcast)
-        return Sending(packing, dim, adds=declares.differences and not replaces)
+        sums = self.algorithm.sends_sums
+        packing = settled(self.network.packing, declares.price, entries, dim, name, sums=sums)
+        return Sending(packing, dim, adds=declares.differences and not sums)
 
     def answering(self, problem: Learnable, server: Server, num_senders: int) -> Sending:
         """Return how a server packs."""
