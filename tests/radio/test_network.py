@@ -431,7 +431,7 @@ def test_bits_are_payloads_times_broadcasts_and_times_receivers(x64):
     payload = 163 * (32 + 10)  # of 162.5 entries; 10 index bits: 2^9 < 650 <= 2^10
     state, key = network.peers().init(4, make_key(5, Stream.DELAY)), make_key(5, Stream.DELAY)
     step = jax.jit(
-        lambda s, t: network.peers().step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t))
+        lambda s, t: network.peers().step(s, jnp.ones(4, bool), payload, jax.random.fold_in(key, t))
     )
     broadcasts = receivers = 0
     for t in range(60):

@@ -191,8 +191,8 @@ def _on_air(simulation: "Simulation") -> list[list[float]]:
     price, copies = algorithm.declares.price, up
     if price is not None and price.copy_bits is not None:
         entries, packing = medium.entries(problem), medium.sending(problem).packing
-        each = price._replace(bits=price.copy_bits)
-        copies = forms_of(packing, each, entries, problem.dim, problem.initial.dtype)
+        dtype = problem.initial.dtype
+        copies = forms_of(packing, price.copy_bits, entries, problem.dim, dtype)
     found = [
         [float(np.asarray(network.payload_bits(bits))) for bits in side]
         for side in (up, copies, down)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from folkman.algorithm.base import Algorithm
+from folkman.algorithm.base import Algorithm, forms_or_none
 from folkman.engine.learner import FinalParameters, Learner, World
 from folkman.engine.presence import Presence
 from folkman.engine.travel import way_of
@@ -55,9 +55,9 @@ def reference(
     with jax.enable_x64(True):
         world = World(jax.tree.map(_doubled, problem), seed, faults, packing)
         nodes = [Learner(world, algorithm, index) for index in range(problem.num_nodes)]
-        price, entries = algorithm.declares.price, len(nodes[0].message())
+        forms, entries = forms_or_none(algorithm.declares.price), len(nodes[0].message())
         sums, name = algorithm.sends_sums, algorithm.name
-        settles = settled(packing, price, entries, problem.dim, name, sums=sums)
+        settles = settled(packing, forms, entries, problem.dim, name, sums=sums)
         world = world._replace(packing=settles)
         return way.by_hand(world, timeline, algorithm, nodes)
 

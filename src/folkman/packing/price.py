@@ -1,28 +1,23 @@
 """What packed messages of a method cost, and which packings its messages can take."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
 from folkman.checks import require
 from folkman.packing.packing import CASTS, NONE, Packing, bits_of, blocks_of, message_bits
 
-__all__ = ["Priced", "forms_of", "settled"]
+__all__ = ["Forms", "forms_of", "settled"]
 
 
-class Priced(Protocol):
-    """What a method says of the price of its messages."""
-
-    @property
-    def bits(self) -> Callable[[int, int], tuple[int, ...]]:
-        """Return the function (d, bits of a parameter) -> the bits of each form."""
-        ...
+Forms: TypeAlias = Callable[[int, int], tuple[int, ...]]
+"""(d, bits of a parameter) -> the bits of each form of a message, as a method declares them."""
 
 
 def settled(
     packing: Packing,
-    price: Priced | None,
+    forms: Forms | None,
     entries: int,
     dim: int,
     name: str,
@@ -40,8 +35,8 @@ def settled(
             "mass; use the compression 'none', or its lock-step form",
         )
         packing = NONE
-    if price is not None and not packing.exact:
-        fixed, slopes = _parts(price, dim)
+    if forms is not None and not packing.exact:
+        fixed, slopes = _parts(forms, dim)
         own = [not slope and base > 0 for base, slope in zip(fixed, slopes, strict=True)]
         if packing.name in CASTS:
             packing = NONE if all(own) else packing
@@ -52,31 +47,31 @@ def settled(
                 "use the compression 'none', 'float16' or 'bfloat16', or another method",
             )
     if packing.remembers:
-        forms = 1 if price is None else len(price.bits(dim, 1))
+        number = 1 if forms is None else len(forms(dim, 1))
         require(
-            blocks_of(entries, dim) == 1 and forms == 1,
+            blocks_of(entries, dim) == 1 and number == 1,
             f"error feedback needs messages of one model, those of {name} have "
-            f"{blocks_of(entries, dim)} in {forms} forms; leave feedback out",
+            f"{blocks_of(entries, dim)} in {number} forms; leave feedback out",
         )
     return packing
 
 
-def _parts(price: Priced, dim: int) -> tuple[tuple[int, ...], list[int]]:
+def _parts(forms: Forms, dim: int) -> tuple[tuple[int, ...], list[int]]:
     """Return of each form the bits that cost the same at any width, and how many entries do not."""
-    fixed = price.bits(dim, 0)
-    return fixed, [one - base for one, base in zip(price.bits(dim, 1), fixed, strict=True)]
+    fixed = forms(dim, 0)
+    return fixed, [one - base for one, base in zip(forms(dim, 1), fixed, strict=True)]
 
 
 def forms_of(
-    packing: Packing, price: Priced | None, entries: int, dim: int, dtype: np.dtype
+    packing: Packing, forms: Forms | None, entries: int, dim: int, dtype: np.dtype
 ) -> tuple[int, ...]:
     """Return the bits of each form of a message of so many entries, computed in `dtype`."""
     width = 8 * np.dtype(dtype).itemsize
-    if price is None:
+    if forms is None:
         return (message_bits(packing, entries, dim, width),)
     if packing.exact or packing.name in CASTS:
         each = packing.bits or width if packing.exact else CASTS[packing.name][0]
-        return price.bits(dim, each)
-    fixed, slopes = _parts(price, dim)
+        return forms(dim, each)
+    fixed, slopes = _parts(forms, dim)
     block = bits_of(packing, dim)
     return tuple(base + slope // dim * block for base, slope in zip(fixed, slopes, strict=True))

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
+from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
 from folkman.algorithm.travel import Server, Star
 from folkman.checks import require
 from folkman.keys import Stream, make_key, node_key
@@ -68,7 +68,7 @@ class Wire(NamedTuple):
             "simulate it with `folkman run`",
         )
         sums = algorithm.sends_sums
-        return settled(self.packing, price, entries, dim, algorithm.name, sums=sums)
+        return settled(self.packing, forms_or_none(price), entries, dim, algorithm.name, sums=sums)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

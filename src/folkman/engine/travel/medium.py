@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
+from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
 from folkman.algorithm.travel import Server, Travel
 from folkman.checks import require
 from folkman.engine.presence import Presence
@@ -150,9 +150,9 @@ class Medium(ABC, Generic[Way]):
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the bits of each form of a node's and of a server's messages."""
-        price, entries = self.algorithm.declares.price, self.entries(problem)
+        forms, entries = forms_or_none(self.algorithm.declares.price), self.entries(problem)
         packing = self.sending(problem).packing
-        return forms_of(packing, price, entries, problem.dim, problem.initial.dtype), (0,)
+        return forms_of(packing, forms, entries, problem.dim, problem.initial.dtype), (0,)
 
     def entries(self, problem: Learnable) -> int:
         """Return the entries of a node's message."""
@@ -167,8 +167,8 @@ class Medium(ABC, Generic[Way]):
         """
         declares, dim = self.algorithm.declares, problem.dim
         name, entries = self.algorithm.name, self.entries(problem)
-        sums = self.algorithm.sends_sums
-        packing = settled(self.network.packing, declares.price, entries, dim, name, sums=sums)
+        sums, forms = self.algorithm.sends_sums, forms_or_none(declares.price)
+        packing = settled(self.network.packing, forms, entries, dim, name, sums=sums)
         return Sending(packing, dim, adds=declares.differences and not sums)
 
     def answering(self, problem: Learnable, server: Server, num_senders: int) -> Sending:
@@ -177,7 +177,7 @@ class Medium(ABC, Generic[Way]):
         if not packing.servers:
             return Sending(NONE, dim)
         entries, name = server_entries(server, problem, num_senders), self.algorithm.name
-        return Sending(settled(packing, server.price, entries, dim, name), dim)
+        return Sending(settled(packing, forms_or_none(server.price), entries, dim, name), dim)
 
     def server_prices(
         self, problem: Learnable, server: Server, num_senders: int
@@ -185,7 +185,8 @@ class Medium(ABC, Generic[Way]):
         """Return the bits of each form of a server's messages."""
         entries = server_entries(server, problem, num_senders)
         packing = self.answering(problem, server, num_senders).packing
-        return forms_of(packing, server.price, entries, problem.dim, problem.initial.dtype)
+        forms, dtype = forms_or_none(server.price), problem.initial.dtype
+        return forms_of(packing, forms, entries, problem.dim, dtype)
 
     def check_memory(self, faults: Presence, *, all_hear: bool) -> None:
         """Refuse error feedback where a message may not reach everyone, in order."""
