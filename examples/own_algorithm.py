@@ -41,6 +41,6 @@ def gossip(step: fm.Number = 0.5) -> fm.Algorithm:
 if __name__ == "__main__":
     problem = fm.make_problem(fm.load("digits"), "softmax", 5)
     for gamma in (1, 5):
-        run = fm.simulate(problem, fm.snapshot(gamma), gossip(step=0.5), slots=300)
+        run = fm.simulate(problem, fm.pipelined(gamma), gossip(step=0.5), slots=300)
         loss, apart = run.last("train_loss"), run.last("consensus")
         print(f"gamma {gamma}: loss {loss:.3f}, disagreement {apart:.3f}")

@@ -3,9 +3,11 @@
 import folkman as fm
 
 problem = fm.make_problem(fm.load("digits"), "softmax", 5)  # 5 nodes, evenly split
-network = fm.snapshot(gamma=5)  # every node shares every 5 slots
-sharing = fm.simulate(problem, network, fm.async_sharing(step=0.5), slots=300, label="Algorithm 1")
-fedavg = fm.simulate(problem, network, fm.fedavg(step=0.5), slots=300, label="FedAvg")
+network = fm.pipelined(gamma=5)  # every transfer takes 5 slots
+sharing = fm.simulate(problem, network, fm.async_sharing(step=2.0), slots=300, label="Algorithm 1")
+fedavg = fm.simulate(
+    problem, network, fm.fedavg(step=16.0, local_steps=5), slots=300, label="FedAvg"
+)
 
 for run in (sharing, fedavg):
     print(

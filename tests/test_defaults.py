@@ -40,7 +40,7 @@ DEFAULTS = [
     (NETWORKS["constant"], BITS),
     (NETWORKS["snapshot"], {"gamma": 5} | BITS),
     (NETWORKS["iid"], {"gamma": 5} | BITS),
-    (NETWORKS["pipelined"], {"gamma": 5} | BITS),
+    (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
     (NETWORKS["radio"], TABLE_3),
     (NETWORKS["trace"], BITS),
     (replay.replay, BITS),
@@ -61,6 +61,7 @@ DEFAULTS = [
     (schedule.expected_duration, {"whole": True}),
     (planning.Drops, {"number": 600, "slots": 200} | SEED),  # as `folkman radio` has them
     (planning.best_threshold, {"objective": "duration", "low_db": -20.0, "high_db": 20.0}),
+    (planning.least_aged, {"low_db": -20.0, "high_db": 20.0}),
     (planning.sawtooth, {"slots": 120} | SEED),
     (data.quadratic, DRAWN_QUADRATIC | {"samples_per_node": 1, "noise": 0.0} | SEED),
     (data.gaussian, {"samples": 1000, "dim": 20, "noise": 0.1, "test_samples": 200} | SEED),
@@ -72,7 +73,9 @@ DEFAULTS = [
     (MODELS["cnn"], {"precision": "float32"}),
     (
         problem.make_problem,
-        {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True} | SEED,
+        {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True}
+        | {"objective": "samples", "sampling": "replacement"}
+        | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
     (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),

@@ -21,7 +21,7 @@ problem = folkman.torch.problem(
     module, torch.nn.CrossEntropyLoss(reduction="none"), parts, test=test
 )
 
-run = fm.simulate(problem, fm.snapshot(gamma=5), fm.async_sharing(step=0.3), slots=120)
+run = fm.simulate(problem, fm.pipelined(gamma=5), fm.async_sharing(step=0.3), slots=120)
 print(f"simulated  loss {run.last('train_loss'):.3f}  accuracy {run.last('test_accuracy'):.3f}")
 
 share = np.asarray(problem.share)

@@ -33,6 +33,7 @@ class Stream(IntEnum):
     LOSS = 13  # messages that are lost
     FAULT = 14  # what faulty nodes send
     PACKING = 15  # how messages are rounded, and which entries are sent
+    COMPUTE = 16  # slots that gradients take
 
 
 def make_key(seed: ArrayLike, stream: Stream) -> Array:

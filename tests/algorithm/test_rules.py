@@ -140,7 +140,7 @@ def test_the_schedule_graph_keeps_links_that_go_both_ways(x64):
     [
         (lambda: Graph("regular", 4).adjacency(4), "does not exist"),
         (lambda: Graph("regular", 3).adjacency(5), "does not exist"),
-        (lambda: Graph("torus").mixing(), "topology must be"),  # type: ignore[arg-type]
+        (lambda: Graph("torus").mixing(), "topology must be"),
         (lambda: fedavg(rule="mode"), "rule must be one of"),
         (lambda: dpsgd(trim=-1), "trim counts"),
     ],

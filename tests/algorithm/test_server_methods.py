@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import Clock, Inbox, Recording, constant, ideal, iid, reference, simulate
+from folkman import Clock, Inbox, Recording, ideal, iid, pipelined, reference, simulate
 from folkman.algorithm.adafl import Measured, adafl, best_tau, divergence
 from folkman.algorithm.base import Assumption, Place
 from folkman.algorithm.fedap import fedap
@@ -23,6 +23,11 @@ from reference import plain
 NODES, STEP, SLOTS = 4, 0.1, 12
 NOTHING: Any = None
 SHAPES = ((2, 1, 1, 1), (2,), (2, 2), (2,))  # of a model with ten parameters, four of them shallow
+
+
+def round_trip(slots):
+    """Return a network on which an upload and its answer together take so many slots."""
+    return pipelined(slots, download_slots=0)
 
 
 def close(a, b):
@@ -140,7 +145,7 @@ AS_FEDAVG = {
 def test_with_everyone_in_every_round_it_is_fedavg(quadratics, algorithm):
     problem = quadratics(nodes=NODES, heterogeneity=1.0)
 
-    run = simulate(problem, constant(1), algorithm, slots=3 * 10, recording=Recording(30))
+    run = simulate(problem, round_trip(1), algorithm, slots=3 * 10, recording=Recording(30))
 
     path = plain.average(
         gradients(problem), np.asarray(problem.initial), np.asarray(problem.share), STEP, 2, 10
@@ -240,7 +245,7 @@ def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadra
 
     run = simulate(
         problem,
-        constant(4),
+        round_trip(4),
         adafl(STEP, budget=400),
         slots=450,
         recording=Recording(450, timeline=True),
@@ -260,7 +265,7 @@ def test_adafl_ends_at_the_model_of_least_loss(quadratics):
         nodes=2, heterogeneity=0.0, condition=1.0
     )  # curvature 1: a step above 2 diverges
 
-    run = simulate(problem, constant(1), adafl(2.5, budget=12), slots=20, recording=Recording(20))
+    run = simulate(problem, round_trip(1), adafl(2.5, budget=12), slots=20, recording=Recording(20))
 
     close(run.model, problem.initial)
 
@@ -422,7 +427,7 @@ def test_fedap_at_random_lets_only_the_chosen_upload(quadratics):
     recording = Recording(21, timeline=True)
 
     run = simulate(
-        problem, constant(2), fedap(STEP, m=3, selection="random"), slots=21, recording=recording
+        problem, round_trip(2), fedap(STEP, m=3, selection="random"), slots=21, recording=recording
     )
 
     started = run.timeline.up_started.sum(axis=1)
@@ -545,7 +550,7 @@ def test_one_fedasync_worker_with_full_mixing_is_descent(quadratics):
     problem = quadratics(nodes=1)
 
     run = simulate(
-        problem, constant(1), fedasync(STEP, 1.0, rho=0.0), slots=20, recording=Recording(20)
+        problem, round_trip(1), fedasync(STEP, 1.0, rho=0.0), slots=20, recording=Recording(20)
     )
 
     close(

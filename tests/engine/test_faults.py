@@ -14,6 +14,7 @@ from folkman import (
     dpsgd,
     fedavg,
     ideal,
+    pipelined,
     reference,
     simulate,
     snapshot,
@@ -210,7 +211,8 @@ def test_partial_methods_go_on_without_one_node_and_with_a_restarted_one(
     quadratics, algorithm, back
 ):
     problem = quadratics(nodes=NODES, heterogeneity=0.0, condition=2.0)
-    run = run_with(problem, constant(1), algorithm, Faults(crash=((1, 5, back),)), slots=450)
+    network = pipelined(1, download_slots=0)
+    run = run_with(problem, network, algorithm, Faults(crash=((1, 5, back),)), slots=450)
 
     rounds = run.column("rounds")
     assert rounds[-1] > rounds[150] > rounds[30]

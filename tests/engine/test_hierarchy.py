@@ -97,7 +97,7 @@ def test_a_slow_backhaul_delays_the_global_rounds_alone(problem):
     )
 
     assert near.last("rounds") == 20
-    assert far.last("rounds") == 60 // 13  # three rounds of a slot, then ten slots of the link
+    assert far.last("rounds") == (60 + 10) // 23  # three rounds of a slot, ten up, ten down
 
 
 def test_bits_are_those_of_both_levels(problem):
@@ -311,8 +311,8 @@ def test_the_link_to_the_root_takes_the_slots_that_it_says(uneven, backhaul_slot
     asked, told = (
         np.flatnonzero(table.all(axis=1)) for table in (at.root_up_started, at.root_down_arrived)
     )
-    assert (told - asked[: len(told)] == backhaul_slots).all()
-    assert (np.diff(asked) == backhaul_slots + 1).all()
+    assert (told - asked[: len(told)] == 2 * backhaul_slots).all()  # there and back
+    assert (np.diff(asked) == 2 * backhaul_slots + 1).all()
     for one, two in ((at.root_up_started, at.root_up_arrived), (at.up_started, at.up_arrived)):
         assert one.sum() >= two.sum() > 0
     assert at.shapes() == {name: table.shape for name, table in at._asdict().items()}

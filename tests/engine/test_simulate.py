@@ -41,17 +41,18 @@ S = 650 * 64  # bits of one softmax model on 8x8 digits in float64
 @pytest.mark.parametrize(("gamma", "local_steps"), [(0, 1), (0, 3), (4, 1), (4, 3)])
 def test_fedavg_pays_for_its_rounds(digits, gamma, local_steps):
     rounds = 6
-    run = simulate(
-        digits, constant(gamma), fedavg(0.1, local_steps), slots=rounds * (local_steps + gamma)
-    )
+    whole = local_steps + 2 * gamma  # the upload and the answer take gamma each
+    run = simulate(digits, constant(gamma), fedavg(0.1, local_steps), slots=rounds * whole)
 
     assert run.last("rounds") == rounds
     assert run.last("gradients") == rounds * local_steps
-    assert run.last("kappa") == pytest.approx(local_steps / (local_steps + gamma))
+    assert run.last("kappa") == pytest.approx(local_steps / whole)
     assert run.last("bits") == rounds * (5 * S + S)  # five uploads and one broadcast
     assert run.last("bits_unicast") == rounds * (5 * S + 5 * S)
-    assert run.last("max_age") == local_steps - 1
-    assert run.last("mean_age") == pytest.approx((local_steps - 1) / 2)
+    # all but the first model are gamma slots old when a node begins with them
+    assert run.last("max_age") == local_steps - 1 + gamma
+    travel = gamma * (rounds - 1) / rounds
+    assert run.last("mean_age") == pytest.approx((local_steps - 1) / 2 + travel)
 
 
 def test_algorithm_1_never_waits(digits):
@@ -99,17 +100,18 @@ def test_a_slow_node_takes_fewer_gradients_and_is_always_busy(digits):
 
 
 def test_ages_are_those_of_the_copies_a_gradient_began_with(digits):
-    """Constant age 3: every gradient begins with copies 3 slots old, however long it takes."""
+    """What is sent when a gradient ends arrives 3 slots later: the next begins with the one before."""
     run = simulate(digits, constant(3), async_sharing(0.1), slots=40, clock=Clock(compute_slots=5))
 
-    began = np.arange(0, 40, 5)  # the first two begin at slots 0 and 5: ages 0 and 3
-    assert run.last("mean_age") == pytest.approx(np.minimum(began, 3).mean())
-    assert run.last("max_age") == 3
+    began = np.arange(0, 40, 5)  # at slot 10 the copy formed after slot 4, with stamp 5, is held
+    assert run.last("mean_age") == pytest.approx(np.minimum(began, 5).mean())
+    assert run.last("max_age") == 5
 
 
 def test_the_servers_model_ages_at_the_nodes_until_its_next_one_comes(digits):
-    """A round of one step and a trip of two slots lasts three."""
-    simulation = engine.Simulation(digits, constant(2), fedavg(0.1), recording=Recording(1))
+    """A round of one step and an upload of two slots, answered at once, lasts three."""
+    network = pipelined(2, download_slots=0)
+    simulation = engine.Simulation(digits, network, fedavg(0.1), recording=Recording(1))
     marks = [mark for mark, _ in engine.march(simulation, engine.start(simulation, 0), 7)]
 
     for slot, mark in enumerate(marks):
@@ -321,8 +323,10 @@ def test_a_mark_can_be_gone_on_from_twice_in_the_python_loop_too(digits, monkeyp
 def test_a_stretch_is_at_least_a_slot_and_short_enough_to_count_its_copies_in_int32(nodes):
     for stretch in (None, 64):
         medium: Any = SimpleNamespace(stretch=stretch)
-        longest = engine.longest_stretch(medium, nodes)
+        longest = engine.longest_stretch(medium, nodes, 1)
+        among_many = engine.longest_stretch(medium, nodes, 10**8)
 
+        assert among_many * 10**8 < 2**31  # an age is at most the slots of the run
         assert 1 <= longest <= (stretch or 2**30)
         assert longest == 1 or longest * nodes**2 < 2**31
         if nodes <= 1000:

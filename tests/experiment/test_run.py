@@ -370,7 +370,7 @@ def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
     algorithm = {"name": "async_sharing", "step": 0.1}
     arm = {
         "each": {"gamma": "@gammas"},
-        "network": {"name": "snapshot", "gamma": "@gamma"},
+        "network": {"name": "pipelined", "gamma": "@gamma"},
         "algorithm": algorithm,
     }
 
@@ -433,3 +433,26 @@ def test_a_data_file_that_changed_is_read_again_in_the_same_process(tmp_path, mo
         losses.append(found[0].last("train_loss"))
 
     assert losses[0] != losses[1]
+
+
+def test_a_target_of_the_configuration_ends_its_runs(tmp_path):
+    settings = {
+        "data": {"name": "quadratic"},
+        "nodes": 5,
+        "slots": 60,
+        "seeds": [0],
+        "record_every": 5,
+        "network": {"name": "ideal"},
+        "algorithm": [{"name": "fedavg", "step": 0.1}],
+        "stop_at": {"optimum_distance": 1.0},
+    }
+    results = fm.run(settings, out=tmp_path / "met")
+    (found,) = results
+    assert found.target_slot == found.last("slots") < 60
+    assert found.last("optimum_distance") <= 1.0 < found.rows[-2]["optimum_distance"]
+    told = json.loads((tmp_path / "met" / "summary.json").read_text())["runs"][0]
+    assert (told["status"], told["target_slot"]) == ("finished", found.target_slot)
+    with pytest.raises(ValueError, match="stop_at has no metric 'test_acuracy'"):
+        fm.run(settings | {"stop_at": {"test_acuracy": 0.9}}, out=tmp_path / "wrong")
+    with pytest.raises(ValueError, match="evaluate_nodes"):
+        fm.run(settings | {"stop_at": {"node_test_accuracy": 0.9}}, out=tmp_path / "wrong")

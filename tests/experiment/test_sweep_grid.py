@@ -137,7 +137,7 @@ def test_a_key_is_of_what_decides_the_result_and_nothing_else(tmp_path):
             .key
         )
 
-    assert key() == key("network.name=snapshot") == key("l2=0.0", "nodes=5")
+    assert key() == key("network.name=pipelined") == key("l2=0.0", "nodes=5")
     assert (
         len({key(), key("slots=21"), key("seeds=[0]"), key("l2=0.1"), key("algorithm.0.step=0.3")})
         == 5

@@ -1,6 +1,7 @@
 """The delay laws against their definitions, slot by slot."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,22 +169,73 @@ def test_the_shortest_and_the_longest_law_are_taken_and_those_beyond_refused(bui
             build(slots)
 
 
-@pytest.mark.parametrize(
-    ("network", "trip"), [(ideal(), 0), (constant(3), 3), (snapshot(2), 2), (pipelined(4), 4)]
-)
-def test_around_a_server_a_round_trip_takes_its_slots_and_nothing_is_lost(network, trip):
+TRIPS = {
+    "ideal": (ideal(), 0, 0),
+    "constant": (constant(3), 3, 3),
+    "snapshot": (snapshot(2), 2, 0),
+    "pipelined": (pipelined(4), 4, 4),
+    "free answer": (pipelined(4, download_slots=0), 4, 0),
+    "slow answer": (pipelined(2, download_slots=5), 2, 5),
+}
+"""A law, the slots of an upload, and those of its answer."""
+
+
+@pytest.mark.parametrize(("network", "up", "down"), TRIPS.values(), ids=TRIPS)
+def test_around_a_server_both_ways_take_their_slots_and_nothing_is_lost(network, up, down):
     """Node 0 uploads in slot 0 and node 1 in slot 1; each is answered as its upload arrives."""
     star = network.star()
     state = star.init(3, jax.random.key(0))
-    nobody = np.zeros(3, bool)
-    for t in range(trip + 2):
-        offers = np.arange(3) == t if t < 2 else nobody
-        state, upload = star.uplink(state, offers, 16, jax.random.key(1))
-        due = np.arange(3) == t - trip if t - trip < 2 else nobody
-        state, answer = star.downlink(state, due, 16, jax.random.key(2))
 
-        assert upload.started.tolist() == offers.tolist()
-        assert upload.arrived.tolist() == due.tolist()
-        assert answer.started.tolist() == answer.arrived.tolist() == due.tolist()
+    def turn(t):
+        return np.arange(3) == t if 0 <= t < 2 else np.zeros(3, bool)
+
+    for t in range(up + down + 2):
+        state, upload = star.uplink(state, turn(t), 16, jax.random.key(1))
+        state, answer = star.downlink(state, turn(t - up), 16, jax.random.key(2))
+
+        assert upload.started.tolist() == turn(t).tolist()
+        assert upload.arrived.tolist() == turn(t - up).tolist()
+        assert answer.started.tolist() == turn(t - up).tolist()
+        assert answer.arrived.tolist() == turn(t - up - down).tolist()
         assert not np.asarray(upload.lost | answer.lost).any()
     assert not np.asarray(state.waiting).any()
+
+
+def test_an_answer_on_its_way_is_carried_to_its_end_and_ends_the_upload():
+    """Offered in every slot, answers of 3 slots follow each other, a slot between two of them."""
+    star = pipelined(3).star()
+    state = star.init(1, jax.random.key(0))
+    state, upload = star.uplink(state, jnp.array([True]), 16, jax.random.key(1))
+    assert bool(upload.started[0])
+    started, arrived, uploads = [], [], []
+    for t in range(9):
+        state, answer = star.downlink(state, jnp.array([True]), 16, jax.random.key(2))
+        started += [t] * bool(answer.started[0])
+        arrived += [t] * bool(answer.arrived[0])
+        state, upload = star.uplink(state, jnp.array([True]), 16, jax.random.key(1))
+        uploads += [t] * bool(upload.started[0] | upload.arrived[0])
+
+    assert (started, arrived) == ([0, 4, 8], [3, 7])
+    assert uploads == [3, 7]  # only where no answer is being waited for; the next answer ends it
+
+
+@pytest.mark.parametrize("local_steps", [1, 4])
+@pytest.mark.parametrize(("network", "up", "down"), TRIPS.values(), ids=TRIPS)
+def test_the_rounds_and_bits_of_fedavg_are_those_of_the_law(digits, network, up, down, local_steps):
+    """A round takes its local steps, the upload and the answer."""
+    slots = 47
+    run = simulate(digits, network, fedavg(0.1, local_steps), slots=slots)
+
+    whole = local_steps + up + down
+    begun = (slots + up + down) // whole  # uploads begin when the local steps are done
+    rounds = (slots + down) // whole  # and are aggregated when they arrive
+    price = 16 * digits.dim
+    assert run.last("rounds") == rounds
+    assert run.last("bits") == price * (5 * begun + rounds)
+    assert run.last("gradients") == local_steps * (slots // whole) + min(slots % whole, local_steps)
+
+
+@pytest.mark.parametrize("slots", [-1, 0.5, LONGEST_SLOTS + 1])
+def test_an_answer_that_is_no_number_of_slots_is_refused(slots):
+    with pytest.raises(ValueError, match="download_slots must be a whole number of slots"):
+        pipelined(5, download_slots=slots)

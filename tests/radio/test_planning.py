@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import lru_cache
 
 import jax
@@ -11,10 +12,17 @@ import numpy as np
 import pytest
 
 from folkman.cli import main
-from folkman.experiment.survey import Question, survey
+from folkman.experiment.survey import Question, _network, survey
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork
-from folkman.radio.planning import Drops, forecast, sawtooth
+from folkman.radio.planning import (
+    Drops,
+    age_means,
+    best_threshold,
+    forecast,
+    least_aged,
+    sawtooth,
+)
 from folkman.report.cells import draw_ages, draw_map
 
 # I = 5, one interferer a cell and band, T = 1 s, the paper's CNN: an independent program's figures
@@ -196,6 +204,76 @@ def test_a_row_pools_the_ages_of_all_drops_and_gives_intervals():
             np.mean([unheard.mean() for *_, unheard, _ in drops])
         )
         assert row["slots"] == SMALL.drops.slots
+
+
+CELLS = {
+    "small, two allocations": SMALL._replace(objective="age"),
+    "weak and narrow": Question(
+        nodes=4,
+        thresholds_db=(-10.0, 0.0, 12.0),
+        drops=Drops(20, 60, 3),
+        parameters=650,
+        objective="age",
+        settings=("bandwidth_hz=2e3", "power_dbm=10"),
+    ),
+    "moving far in every slot": SMALL._replace(
+        allocations=("uniform",),
+        objective="age",
+        settings=("bandwidth_hz=6e3", "speed_m_per_s=600"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_advised_threshold_has_the_least_mean_age_of_the_table(name):
+    """And its row is what the same drops give at that threshold."""
+    question = CELLS[name]
+
+    found = survey(question)
+
+    assert found.planner == "simulation"
+    for allocation, row in found.best_rows.items():
+        table = [each for each in found.rows if each["allocation"] == allocation]
+        assert row["threshold_db"] == found.best_thresholds_db[allocation]
+        assert row["age"]["mean"] <= min(each["age"]["mean"] for each in table)
+        network = _network(question, row["threshold_db"], allocation)
+        bits = question.parameters * 16
+        ages = forecast(network, question.nodes, bits, question.drops).ages  # (drop, age)
+        mean = (ages * np.arange(ages.shape[1])).sum() / ages.sum()
+        assert row["age"]["mean"] == pytest.approx(mean, rel=1e-9)
+
+
+def test_a_formula_for_moving_nodes_does_not_advise_a_cell_that_stands_still():
+    """Nodes that stay where they are: half of the pairs never meet at the formula's threshold."""
+    question = CELLS["weak and narrow"]
+    network = RadioNetwork(bandwidth_hz=2e3, power_dbm=10)
+    bits = question.parameters * 16
+    drawn = forecast(network, question.nodes, bits, question.drops)
+
+    advised_db = survey(question).best_threshold_db
+    formula_db = best_threshold(network, drawn.sinr, bits, "age").threshold_db
+
+    ages = {
+        db: np.mean(
+            age_means(
+                forecast(replace(network, threshold_db=db), question.nodes, bits, question.drops)
+            )
+        )
+        for db in (advised_db, formula_db)
+    }
+    assert ages[advised_db] < 0.9 * ages[formula_db]
+
+
+def test_the_search_asks_around_the_least_and_keeps_what_was_tried_before():
+    asked = []
+
+    def age_at(threshold_db):
+        asked.append(threshold_db)
+        return 1.0 if threshold_db == 7.7 else 2.0 + (threshold_db + 3.3) ** 2
+
+    assert least_aged(age_at, [0.0, 7.7]) == 7.7  # the least of the table is better than all found
+    assert least_aged(age_at, [0.0]) == pytest.approx(-3.3, abs=1.0)
+    assert len(asked) < 40
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from folkman import ALGORITHMS
+from folkman.algorithm.pieces.topology import GRAPHS
 from folkman.cli import main
 from folkman.experiment.methods import methods
 from folkman.report.methods import bibtex, describe_price
@@ -57,6 +58,15 @@ def test_the_commands_answer(monkeypatch, capsys):
     assert code == 0
     assert len(json.loads(shown.out.splitlines()[-1])["algorithms"]) == len(ALGORITHMS)
 
+    code, shown = command(monkeypatch, capsys, "graphs", "--json")
+    assert code == 0
+    listed = json.loads(shown.out.splitlines()[-1])["graphs"]
+    assert [graph["name"] for graph in listed] == list(GRAPHS)
+
+    code, shown = command(monkeypatch, capsys, "graphs")
+    assert code == 0
+    assert all(name in shown.out for name in GRAPHS)
+
     code, shown = command(monkeypatch, capsys, "cite", "fedbuff", "sgp")
     assert code == 0
     assert shown.out.count("@") == 2
@@ -72,6 +82,9 @@ def test_the_commands_answer(monkeypatch, capsys):
         ('algorithm=[{name="fedsa", M=9}]', "M must be at most the number of nodes, 5, got 9"),
         ('algorithm=[{name="adpsgd", topology="ring"}]', "ring"),
         ('algorithm=[{name="dpsgd", topology="torus"}]', "topology"),
+        ('algorithm=[{name="dpsgd", topology="directed_ring"}]', "or the method sgp"),
+        ('algorithm=[{name="sgp", topology="nowhere.csv"}]', "nowhere.csv cannot be read"),
+        ('algorithm=[{name="sgp", topology="edges: 0-1 1-2"}]', "has 3 nodes, the run has 5"),
         ('algorithm=[{name="fedavg", rule="mode"}]', "rule"),
         ("faults.crash=[[0, 5]]", "every node answers in the end"),
         ("faults.away=[[9, 1, 2]]", "node 9"),

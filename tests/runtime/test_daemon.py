@@ -5,11 +5,12 @@ import json
 import threading
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from folkman import async_sharing, dpsgd, fedavg, load, make_problem, simulate
+from folkman import async_sharing, dpsgd, fedavg, ideal, load, make_problem, sgp, simulate
 from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
@@ -17,6 +18,7 @@ from folkman.radio.replay import replay, replay_rounds, replay_star
 from folkman.runtime import identity, journal, loops
 from folkman.runtime import state as saved
 from folkman.runtime.codec import SERVER, Message, encode
+from folkman.runtime.control import Ack
 from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
@@ -90,6 +92,13 @@ def retold(algorithm, folder, numbers):
         pytest.param(dpsgd(0.1, topology="complete"), replay_rounds, id="dpsgd"),
         pytest.param(
             dfedavgm(0.05, local_steps=2, topology="complete"), replay_rounds, id="dfedavgm"
+        ),
+        pytest.param(sgp(0.1, topology="directed_ring"), replay_rounds, id="sgp, directed"),
+        pytest.param(
+            sgp(0.1, topology="one_peer_exponential"), replay_rounds, id="sgp, one peer a round"
+        ),
+        pytest.param(
+            dpsgd(0.1, topology="matching"), replay_rounds, id="dpsgd, pairs and one rests"
         ),
         pytest.param(fedavg(0.1, local_steps=2), replay_star, id="fedavg"),
     ],
@@ -170,6 +179,53 @@ def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restar
     assert [peer for peer, *_ in pushed[:4]] == [0, 2, 0, 2]
     assert pushed[0][2] == kept
     assert pushed[2][1] == pushed[0][1] + 1
+
+
+def test_on_a_directed_graph_nobody_runs_ahead_of_who_hears_it(problem, tmp_path):
+    """A message of the next round is acknowledged when that begins, and a round ends when it was."""
+    algorithm = sgp(0.1, topology="directed_ring")  # 0 -> 1 -> 2 -> 0
+    daemon, _ = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1)
+    node, said = daemon.node, []
+    assert isinstance(node, Node)
+    daemon.voice = SimpleNamespace(say=lambda peer, body: said.append((peer, body)))  # type: ignore[assignment]
+    mass = np.ones(problem.dim + 1, np.float32)
+
+    def of_node_0(number, round_):
+        daemon.take(0, encode(Message(RUN, 0, number, 1, mass, round_)))
+
+    of_node_0(2, 2)
+    of_node_0(2, 2)  # again, as nothing was acknowledged
+    assert said == []
+    of_node_0(1, 1)
+    assert said == [(0, Ack(1))]
+    of_node_0(3, 1)  # of a sender that began anew
+    assert said.pop() == (0, Ack(3))
+    assert node.wake()
+    assert node.complete()
+    assert node.neighbours == [0, 2]
+    assert node.receivers() == [2]
+    loops._push(daemon, node.send())
+    assert not loops._may_end(daemon, node)
+    daemon.outbox.acknowledged(2, 1)
+    assert loops._may_end(daemon, node)
+    node.wake()
+    daemon.acknowledge_begun()
+    assert said[-1] == (0, Ack(2))
+    assert node.mailbox.round == 2
+
+
+@pytest.mark.process
+def test_rounds_on_a_directed_graph_go_on_after_a_restart(problem, tmp_path):
+    algorithm = sgp(0.1, topology="directed_ring")
+    live(problem, algorithm, tmp_path, steps=3)
+
+    codes, daemons = live(problem, algorithm, tmp_path, steps=6)
+
+    assert set(codes.values()) == {0}
+    assert [daemon.node.steps for daemon in daemons.values()] == [6] * NODES
+    run = simulate(problem, ideal(), algorithm, slots=6, seed=1)
+    ends = np.stack([daemon.node.params() for daemon in daemons.values()])
+    np.testing.assert_allclose(ends, run.nodes, rtol=1e-5, atol=1e-5 * np.abs(run.nodes).max())
 
 
 def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(

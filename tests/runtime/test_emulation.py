@@ -74,17 +74,23 @@ def test_a_node_waits_for_who_is_there_and_due():
 
 
 @pytest.mark.parametrize(
-    ("network", "slots"),
-    [(ideal(), 0), (snapshot(5), 5), (constant(2), 2)],
-    ids=lambda n: str(n)[:9],
+    ("network", "slots", "answer"),
+    [
+        (ideal(), 0, 0),
+        (snapshot(5), 5, 0),
+        (constant(2), 2, 2),
+        (pipelined(4), 4, 4),
+        (pipelined(4, download_slots=0), 4, 0),
+    ],
+    ids=lambda n: getattr(n, "name", n),
 )
-def test_rounds_take_what_the_delay_law_says(network, slots):
+def test_rounds_take_what_the_delay_law_says(network, slots, answer):
     trips = RoundTrips(network.rounds(), NODES, seed=SEED, message_bits=BITS)
     star = StarTrips(network.star(), NODES, seed=SEED, message_bits=BITS)
 
     assert [trips.slots(r, 0) for r in (1, 2, 3)] == [slots] * 3
     assert [star.slots(r, n) for r in (1, 2) for n in range(NODES)] == [slots] * 8
-    assert star.slots(2, 1, down=True) == 0
+    assert [star.slots(r, n, down=True) for r in (1, 2) for n in range(NODES)] == [answer] * 8
 
 
 def test_rounds_on_the_radio_take_slots_and_end():

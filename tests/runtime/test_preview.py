@@ -101,7 +101,7 @@ def test_a_server_and_an_insecure_emulated_node_say_so(tmp_path):
     assert node["security"] is None
     assert (node["slot_s"], node["steps"]) == (1.0, None)
     assert "NONE: anybody can join" in sentences(node)
-    assert "the emulated network snapshot (gamma 5" in sentences(node)
+    assert "the emulated network pipelined (gamma 5" in sentences(node)
 
 
 @pytest.mark.parametrize(

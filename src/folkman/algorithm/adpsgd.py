@@ -167,10 +167,12 @@ def adpsgd(
         message=message,
         params=lambda state: state.params,
         receive=receive,
+        model=lambda state, inbox: receive(state, inbox).params,
         travel=Broadcast(mixing=Mixing(weights), has_news=lambda state: state.waiting),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=Price(lambda dim, bits: (bits * dim + 64,)),
             draws=True,
+            evenly=True,
         ),
     )

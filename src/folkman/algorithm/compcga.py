@@ -123,8 +123,10 @@ def compcga(
         return dim + 32 * len(segments(shapes, dim)) if exchanged else dim * bits
 
     rounds = plain.travel
+    deployed = plain.model
     price = plain.declares.price
     assert isinstance(rounds, Rounds) and price is not None  # noqa: S101, PT018 - CGA has both
+    assert deployed is not None  # noqa: S101 - and deploys what it has mixed
     return replace(
         plain,
         name="compcga",
@@ -134,6 +136,7 @@ def compcga(
         message=lambda state: plain.message(state.plain),
         params=lambda state: plain.params(state.plain),
         receive=lambda state, inbox: state._replace(plain=plain.receive(state.plain, inbox)),
+        model=lambda state, inbox: deployed(state.plain, inbox),
         travel=replace(rounds, ready=lambda state: rounds.ready(state.plain)),
         declares=plain.declares._replace(
             price=link_price(link_bits)._replace(form=lambda state: price.form(state.plain)),

@@ -133,11 +133,13 @@ def dfedavgm(
         end=average,
         message=lambda memory: memory.sent,
         params=lambda memory: memory.params,
+        mixed=lambda memory: memory.start,
         mixing=graph.mixing(),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT}),
             price=Price(lambda dim, each: (bits * dim + 32 if bits else each * dim,)),
             differences=not whole,
             draws=bits > 0,
+            evenly=True,
         ),
     )

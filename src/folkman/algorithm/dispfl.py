@@ -152,11 +152,13 @@ def dispfl(
         end=average,
         message=message,
         params=lambda memory: memory.params,
+        personal=True,
         mixing=neighbours.mixing(),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT}),
             price=Price(bits_of),
             exact=density == 1 and everyone and local_steps == 1,
             draws=True,
+            evenly=True,
         ),
     )

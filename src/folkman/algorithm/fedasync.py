@@ -17,8 +17,8 @@ and rho 0 this is gradient descent.
 Differs from [1]: recalled, not verified, are the default mixing 0.6, slope 0.5 (10 for the hinge),
 hinge 4 and rho 0.005. Uploads that arrive in one slot are taken one after the other by node number,
 each with its own t, and all are answered with the last model. An upload older than `max_staleness`,
-or not finite, is dropped and its node answered. [1] ignores how much data a node has; with
-`weighted` a_t is multiplied by I alpha_i (at most 1).
+or not finite, is dropped and its node answered. [1] ignores how much data a node has; here a node
+descends I alpha_i F_i, or with `weighted` F_i while a_t is multiplied by I alpha_i (at most 1).
 
 [1] C. Xie, S. Koyejo, I. Gupta. Asynchronous Federated Optimization. OPT 2020. arXiv:1903.03934
 """
@@ -109,20 +109,24 @@ def fedasync(
             answers=jnp.zeros(num_nodes, bool),
         )
 
-    def receive(state: FedAsyncServer, inbox: Inbox, key: Array) -> FedAsyncServer:
-        del key
-        dim = state.params.shape[0]
+    def in_turn(state: FedAsyncServer, inbox: Inbox) -> tuple[Array, Array, Array]:
+        """Return the next t, and of each upload its a_t (0 if it is dropped) and t - tau."""
         dtype = state.params.dtype
 
-        def take(t: Array, upload: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Return the next t, and the a_t of this upload: 0 if it is dropped."""
+        def take(t: Array, upload: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
             usable, began = upload
             taken = usable & (t - began <= max_staleness)
             a_t = mixing * s((t - began).astype(dtype))
-            return t + taken, jnp.where(taken, a_t, 0.0)
+            return t + taken, (jnp.where(taken, a_t, 0.0), t - began)
 
-        uploads = (inbox.heard & inbox.finite, versions(inbox, dim))
-        rounds, a = jax.lax.scan(take, state.rounds, uploads)
+        uploads = (inbox.heard & inbox.finite, versions(inbox, state.params.shape[0]))
+        rounds, (a, late) = jax.lax.scan(take, state.rounds, uploads)
+        return rounds, a, late
+
+    def receive(state: FedAsyncServer, inbox: Inbox, key: Array) -> FedAsyncServer:
+        del key
+        dim = state.params.shape[0]
+        rounds, a, _ = in_turn(state, inbox)
         if weighted:
             a = jnp.minimum(a * len(a) * inbox.weight, 1.0)
         # stays[i]: what node i and those after it leave of the model before
@@ -141,8 +145,10 @@ def fedasync(
         eta,
         local_steps=local_steps,
         proximal=rho,
+        late=lambda state, inbox: in_turn(state, inbox)[2],
         declares=Declares(
             biased=True,  # towards whoever came last
             draws=True,  # uploads of one slot are taken by node number
+            evenly=not weighted,
         ),
     )

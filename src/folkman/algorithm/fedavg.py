@@ -24,6 +24,7 @@ from jax import Array
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rules import Rule, combine
+from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.travel import Server, Star
 from folkman.checks import require
@@ -158,6 +159,7 @@ def fedavg(
         message=lambda state: state.params,
         params=lambda state: state.params,
         receive=receive,
+        model=received,
         travel=Star(server, ready=lambda state: state.steps >= local_steps),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),

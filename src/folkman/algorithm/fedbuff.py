@@ -11,10 +11,10 @@ model. With K = I, equal shares, no delay, H = 1 and eta_g = 1 this is FedAvg; w
 exponent 0 it is asynchronous gradient descent.
 
 Differs from [1]: recalled, not verified, are K = 10 and exponent 1/2; K is min(10, I/2 rounded up)
-by default, all nodes work at once, and data shares are ignored. The sum is divided by K and not by
-the sum of the s. The authors' own code (FLSim) has other normalisations and empties the buffer at
-the end; here what is left in it is not used. Uploads that arrive in one slot enter by node number.
-One that is not finite takes its place with weight 0.
+by default, all nodes work at once, and weigh alike: engines hand node i the loss I alpha_i F_i. The
+sum is divided by K and not by the sum of the s. The authors' own code (FLSim) has other
+normalisations and empties the buffer at the end; here what is left in it is not used. Uploads that
+arrive in one slot enter by node number. One that is not finite takes its place with weight 0.
 
 [1] J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba. Federated Learning
     with Buffered Asynchronous Aggregation. AISTATS 2022. arXiv:2106.06639
@@ -89,16 +89,27 @@ def fedbuff(
             answers=jnp.zeros(num_nodes, bool),
         )
 
+    def size_of(inbox: Inbox) -> int:
+        return min(10, half(len(inbox.heard))) if buffer_size is None else buffer_size
+
+    def moves_before(state: FedBuffServer, inbox: Inbox) -> Array:
+        """Return the moves of this slot before each upload, by its place in the buffer from 0."""
+        place = state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
+        return jnp.maximum(place, 0) // size_of(inbox)
+
+    def staleness(state: FedBuffServer, inbox: Inbox) -> Array:
+        """Return tau_i."""
+        began = versions(inbox, state.params.shape[0])
+        return jnp.maximum(state.rounds + moves_before(state, inbox) - began, 0)
+
     def receive(state: FedBuffServer, inbox: Inbox, key: Array) -> FedBuffServer:
         del key
         dim = state.params.shape[0]
-        size = min(10, half(len(inbox.heard))) if buffer_size is None else buffer_size
-        # of each upload: its place in the buffer, from 0, and the moves of this slot before it
-        place = state.filled + jnp.cumsum(inbox.heard, dtype=jnp.int32) - 1
-        before = jnp.maximum(place, 0) // size
+        size = size_of(inbox)
+        before = moves_before(state, inbox)
         filled = state.filled + jnp.sum(inbox.heard, dtype=jnp.int32)
         moves = filled // size
-        tau = jnp.maximum(state.rounds + before - versions(inbox, dim), 0)
+        tau = staleness(state, inbox)
         s = (1.0 + tau.astype(state.params.dtype)) ** -exponent
         weights = (inbox.heard & inbox.finite) * s
         used = state.buffer + inbox.mix(jnp.where(before < moves, weights, 0.0))[:dim]
@@ -118,5 +129,6 @@ def fedbuff(
         receive,
         eta,
         local_steps=local_steps,
-        declares=Declares(differences=True, exact=local_steps == 1),
+        late=staleness,
+        declares=Declares(differences=True, exact=local_steps == 1, evenly=True),
     )

@@ -26,6 +26,7 @@ from jax import Array
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.travel import Server
 from folkman.checks import require
@@ -171,6 +172,7 @@ def hierfavg(
         message=lambda state: state.params,
         params=lambda state: state.params,
         receive=receive,
+        model=received,
         travel=Hierarchy(
             cells=cells,
             station=station,

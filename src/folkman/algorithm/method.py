@@ -9,7 +9,8 @@ are fixed in it. Inside a program the builder runs again, with traced numbers, s
 numbers with functions that let a traced one through (`folkman.checks`).
 
 An option whose type is a NamedTuple of options (`Decay`, `Graph`, `Rule`) appears in the signature
-as its fields: `fedavg(decay="cosine", decay_steps=100)`.
+as its fields: `fedavg(decay="cosine", decay_steps=100)`. A group with a function `settled` may
+turn what it is given into values that can be compared, as `Graph` does with a matrix.
 """
 
 import inspect
@@ -21,7 +22,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm
 
-__all__ = ["Number", "Recipe", "method"]
+__all__ = ["Number", "Recipe", "method", "numbers_of"]
 
 TRACED = "an argument of the compiled program"
 Number: TypeAlias = Annotated[float, TRACED]
@@ -66,6 +67,9 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         options = dict(bound.arguments)
+        for kind in groups.values():
+            if hasattr(kind, "settled"):
+                options |= kind.settled({field: options[field] for field in kind._fields})
         built = grouped(**options)
         numbers = {name: _number(options[name]) for name in named if options[name] is not None}
         fixed = tuple((name, value) for name, value in options.items() if name not in numbers)
@@ -75,6 +79,12 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     build.__annotations__ = {each.name: each.annotation for each in parameters}
     build.__annotations__["return"] = Algorithm
     return build
+
+
+def numbers_of(builder: Callable[..., Algorithm]) -> frozenset[str]:
+    """Return the options of a method that are arguments of its compiled program."""
+    hints = getattr(builder, "__annotations__", {})
+    return frozenset(name for name, kind in hints.items() if TRACED in _extras(kind))
 
 
 def _flat(

@@ -34,7 +34,7 @@ from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
-from folkman.algorithm.pieces.topology import Graph
+from folkman.algorithm.pieces.topology import Graph, push_weights
 from folkman.algorithm.travel import Broadcast, Mixing
 from folkman.checks import require, within
 
@@ -61,12 +61,6 @@ class PushState(NamedTuple):
     updates: Array  # () gradients done
 
 
-def push_weights(adjacency: Array) -> Array:
-    """Return p (rx, tx), columns summing to 1, of a directed graph (rx, tx)."""
-    linked = adjacency | jnp.eye(len(adjacency), dtype=bool)
-    return linked / jnp.sum(linked, axis=0, keepdims=True)
-
-
 @method
 def sgp(
     step: Number = 0.1,
@@ -77,7 +71,8 @@ def sgp(
 ) -> Algorithm:
     """Build stochastic gradient push.
 
-    The topology 'schedule' is for lock-step, where senders learn who heard them.
+    It runs on directed graphs, and in lock-step on those whose edges change with the round. The
+    topology 'schedule' is for lock-step, where senders learn who heard them.
 
     >>> sgp(topology="star").travel.mixing.weights(jnp.ones((4, 4), bool))[:, 0].sum().item()
     1.0
@@ -85,8 +80,8 @@ def sgp(
     eta = step_size(step, decay)
     graph.check()
     require(
-        mode == "lockstep" or (mode == "asynchronous" and graph.waits),
-        "mode must be 'lockstep', or 'asynchronous' on a fixed graph; "
+        mode == "lockstep" or (mode == "asynchronous" and graph.pushes_evenly),
+        "mode must be 'lockstep', or 'asynchronous' on a fixed graph without weights; "
         f"got {mode!r} on {graph.topology!r}",
     )
     require(
@@ -94,10 +89,7 @@ def sgp(
         f"least_weight must be between 0 and 1, got {least_weight}; try 0.1",
     )
 
-    def weights(heard: Array) -> Array:
-        return push_weights(jnp.asarray(graph.adjacency(len(heard))) if graph.waits else heard)
-
-    mixing = Mixing(weights, waits=graph.waits)
+    mixing = graph.pushing()
     price = Price(lambda dim, bits: (bits * dim + 32,))
     if mode == "lockstep":
         return _in_lockstep(eta, mixing, price)
@@ -131,7 +123,12 @@ def _in_lockstep(eta: StepSize, mixing: Mixing, price: Price) -> Algorithm:
         message=lambda mass: mass,
         params=_ratio,
         mixing=mixing,
-        declares=Declares(assumes=frozenset({Assumption.PRESENT}), price=price, differences=True),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT}),
+            price=price,
+            differences=True,
+            evenly=True,
+        ),
     )
 
 
@@ -181,10 +178,12 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
         message=lambda state: state.pushed,
         params=model,
         receive=receive,
-        travel=Broadcast(mixing=mixing, has_news=lambda state: state.updates > 0),
+        model=lambda state, inbox: model(receive(state, inbox)),
+        travel=Broadcast(mixing=mixing),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=price,
             differences=True,
+            evenly=True,
         ),
     )

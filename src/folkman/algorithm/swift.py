@@ -31,7 +31,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -94,15 +94,15 @@ def swift(
     0.25
     """
     eta = step_size(step, decay)
-    graph.check()
+    graph.check_fixed("swift")
     rule.check()
     require(
         every >= 1 and missing in ("stored", "self", "scale"),
         f"expected every >= 1 and missing 'stored', 'self' or 'scale', got {every} and {missing!r}",
     )
     require(
-        weights == "metropolis" or (weights == "released" and graph.waits),
-        "weights must be metropolis, or released on a fixed graph; "
+        weights == "metropolis" or (weights == "released" and graph.pushes_evenly),
+        "weights must be metropolis, or released on a fixed graph without weights; "
         f"got {weights!r} on {graph.topology!r}",
     )
 
@@ -115,6 +115,9 @@ def swift(
             fresh=jnp.zeros(place.num_nodes, bool),
             updates=jnp.zeros((), jnp.int32),
         )
+
+    def receive(state: SwiftState, inbox: Inbox) -> SwiftState:
+        return state._replace(fresh=state.fresh | inbox.heard)
 
     def average(state: SwiftState, inbox: Inbox) -> Array:
         others = inbox.weight
@@ -143,6 +146,8 @@ def swift(
         update=update,
         message=lambda state: state.params,
         params=lambda state: state.params,
-        receive=lambda state, inbox: state._replace(fresh=state.fresh | inbox.heard),
+        receive=receive,
+        model=lambda state, inbox: average(receive(state, inbox), inbox),
         travel=Broadcast(mixing=Mixing(released) if weights == "released" else graph.mixing()),
+        declares=Declares(evenly=True),
     )

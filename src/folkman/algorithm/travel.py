@@ -31,10 +31,15 @@ class Mixing(NamedTuple):
 
     With `waits` a round in lock-step lasts until every edge has been served; without, until each
     node has been on the air once, and `weights(heard)` may follow who was heard, (rx, tx) bool.
+
+    Where each round has its own edges, `in_round(nodes, round)` are the weights of a round, counted
+    from 0; the round is an array that broadcasts with (rx, tx), as on devices some nodes are ahead.
+    `weights` are then positive where two nodes ever meet.
     """
 
     weights: Callable[[Array], Array]
     waits: bool = True
+    in_round: Callable[[int, Array], Array] | None = None
 
 
 class Server(NamedTuple):
@@ -49,6 +54,9 @@ class Server(NamedTuple):
     message: Callable[[State], Array]
     params: Callable[[State], Array]
     rounds: Callable[[State], Array]  # aggregations so far
+    # versions behind of each upload that arrives, where those of one slot are taken one by one;
+    # None: aggregations since the model was formed that it began from
+    late: Callable[[State, "Inbox"], Array] | None = None
     price: "Price | None" = None  # None: every entry of the message at the price of a parameter
 
 
@@ -88,17 +96,22 @@ class Travel:
 
 @dataclass(frozen=True)
 class Broadcast(Travel):
-    """Between peers on their own beat; `mixing` None: inboxes are weighted by the data shares."""
+    """Between peers on their own beat; `mixing` None: inboxes are weighted by the data shares.
+
+    What is not new is not sent. With `has_news` None a message is new when the node has finished a
+    gradient since its last broadcast; a method whose message changes at other times says itself
+    when there is something to send.
+    """
 
     role = "peers, asynchronous"
     a_round = "a broadcast: {up}"
 
     mixing: Mixing | None = None
-    has_news: Callable[[State], Array] = _yes
+    has_news: Callable[[State], Array] | None = None
 
     def offers(self, state: State) -> Array:
-        """Tell whether the node has something to send."""
-        return self.has_news(state)
+        """Tell whether the node has something to send; with `has_news` None its carrier knows."""
+        return _yes(state) if self.has_news is None else self.has_news(state)
 
 
 @dataclass(frozen=True)

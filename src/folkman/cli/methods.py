@@ -1,4 +1,4 @@
-"""The command line of methods: `folkman algorithms`, `cite`."""
+"""The command line of methods: `folkman algorithms`, `graphs`, `cite`."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from folkman.cli.common import AsJson, print_json
 
-__all__ = ["algorithms", "cite"]
+__all__ = ["algorithms", "cite", "graphs"]
 
 
 def algorithms(as_json: AsJson = False) -> None:
@@ -19,6 +19,18 @@ def algorithms(as_json: AsJson = False) -> None:
         print_json({"algorithms": found})
     else:
         print_methods(found)
+
+
+def graphs(as_json: AsJson = False) -> None:
+    """List the graphs that methods between peers mix on: the values of `topology`."""
+    from folkman.algorithm.pieces.topology import GRAPHS
+    from folkman.report.methods import print_graphs
+
+    found = [{"name": name, **kind._asdict()} for name, kind in GRAPHS.items()]
+    if as_json:
+        print_json({"graphs": found})
+    else:
+        print_graphs(found)
 
 
 def cite(

@@ -70,4 +70,5 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
             print_paths(drawn, quiet=as_json)
     if as_json:
         answer = {"rows": found.rows, "best_threshold_db": found.best_threshold_db}
-        print_json(answer | {"best_thresholds_db": found.best_thresholds_db})
+        answer |= {"best_thresholds_db": found.best_thresholds_db}
+        print_json(answer | {"planner": found.planner, "best_rows": found.best_rows})

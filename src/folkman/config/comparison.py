@@ -6,7 +6,7 @@ All of it is checked before anything runs.
     seeds = [0, 1, 2]
 
     [network]
-    name = "snapshot"
+    name = "pipelined"
     gamma = 5
 
     [[algorithm]]
@@ -33,17 +33,20 @@ from folkman.faults import Faults
 from folkman.packing import PACKINGS
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
+from folkman.problem.objective import Objective
 from folkman.problem.partition import PARTITIONS
 from folkman.problem.projection import PROJECTIONS
+from folkman.problem.sampling import Sampling
 from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
-from folkman.record.run import slug
+from folkman.record.run import METRICS, slug
 
 __all__ = [
     "CHOICES",
     "OWN",
     "Comparison",
+    "ComputeTable",
     "FaultTable",
     "Latency",
     "by_content",
@@ -51,6 +54,7 @@ __all__ = [
     "renamed",
     "resolve",
     "to_toml",
+    "told",
 ]
 
 _SIZE = (int | None, Field(default=None, ge=1))
@@ -100,6 +104,15 @@ class Latency(BaseModel):
     per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)
 
 
+class ComputeTable(BaseModel):
+    """Slots of a gradient that are drawn anew for every gradient, around a mean."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean: float | tuple[float, ...]
+    law: Literal["geometric", "uniform"] = "geometric"
+
+
 class FaultTable(BaseModel):
     """What goes wrong; see `folkman.faults` and `folkman.radio.loss`."""
 
@@ -130,13 +143,16 @@ class Comparison(BaseModel):
     slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
     slot_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Latency = 1.0
-    compute_slots: int | tuple[int, ...] = 1
+    compute_slots: int | tuple[int, ...] | ComputeTable = 1
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
+    stop_at: dict[str, float] | None = None
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
+    sampling: Sampling = "replacement"
+    objective: Objective = "samples"
     data: Json
     partition: Json
     model: Json
@@ -145,6 +161,7 @@ class Comparison(BaseModel):
     compression: Json
     faults: FaultTable = FaultTable()
     algorithm: tuple[Json, ...] = Field(min_length=1)
+    tuned: Json | None = None  # what `folkman tune` notes; it decides about no result
 
 
 def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
@@ -203,7 +220,8 @@ def _algorithms(tables: Sequence[object], base: Mapping[str, Table]) -> list[Jso
     Its own network and compression, if of the same name, start from those of `base`.
     """
     found = [
-        CHOICES["algorithm"].resolve(table, f"algorithm.{i}") for i, table in enumerate(tables)
+        _with_graph(CHOICES["algorithm"].resolve(table, f"algorithm.{i}"), f"algorithm.{i}")
+        for i, table in enumerate(tables)
     ]
     for i, table in enumerate(found):
         for kind in OWN:
@@ -230,6 +248,19 @@ def _own(kind: str, own: Json | None, base: Table, where: str) -> Json | None:
     return CHOICES[kind].resolve(own, where)
 
 
+def _with_graph(table: Json, where: str) -> Json:
+    """Return an algorithm's table with the edges of its graph, where it names a file of them."""
+    if not {"topology", "graph_seed"} <= table.keys():
+        return table
+    # here and not above: only some methods have a graph
+    from folkman.algorithm.pieces.topology import Graph
+
+    try:
+        return Graph.settled(table)
+    except ValueError as error:
+        raise ConfigError(f"[{where}] topology: {error}") from None
+
+
 def check_labels(labels: Sequence[str]) -> None:
     """Refuse labels that cannot be told apart, on paper or as file names, or cannot be shown."""
     names: dict[str, str] = {}
@@ -252,7 +283,8 @@ def check_labels(labels: Sequence[str]) -> None:
 
 
 def _short(value: object) -> str:
-    return str(title(value["name"])) if isinstance(value, dict) else str(value)
+    text = str(title(value["name"])) if isinstance(value, dict) else str(value)
+    return text if len(text) <= LONGEST_LABEL // 2 else f"{text[: LONGEST_LABEL // 2 - 3]}..."
 
 
 def _check(comparison: Comparison) -> None:
@@ -262,16 +294,38 @@ def _check(comparison: Comparison) -> None:
     if any(not 0 <= seed < 2**32 for seed in comparison.seeds):
         raise ConfigError(f"a seed must lie in 0 .. 2^32 - 1, got {list(comparison.seeds)}")
     times = comparison.compute_slots
+    if isinstance(times, ComputeTable):
+        times = times.mean
     if isinstance(times, tuple) and len(times) != comparison.nodes:
         raise ConfigError(
             f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}"
         )
     if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
         raise ConfigError(f"compute_slots must be at least 1, got {times}")
+    for metric in comparison.stop_at or {}:
+        if metric not in METRICS:
+            raise ConfigError(f"stop_at has no metric '{metric}'; {nearest(metric, METRICS)}")
+        if metric.startswith("node_") and metric != "node_norm" and not comparison.evaluate_nodes:
+            raise ConfigError(f"stop_at.{metric} needs evaluate_nodes = true")
     try:
         comparison.faults.faults().check(comparison.nodes)
     except ValueError as error:
         raise ConfigError(f"[faults]: {error}") from None
+    for i, table in enumerate(comparison.algorithm):
+        _check_graph(table, comparison.nodes, f"algorithm.{i} ({table['label']})")
+
+
+def _check_graph(table: Table, nodes: int, where: str) -> None:
+    """Refuse a graph that does not exist between so many nodes."""
+    keys = ("topology", "degree", "graph_seed")
+    if not set(keys) <= table.keys() or table["topology"] == "schedule":
+        return
+    from folkman.algorithm.pieces.topology import Graph  # here: only some methods have a graph
+
+    try:
+        Graph(*(table[key] for key in keys)).adjacency(nodes)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _try_builders(comparison: Comparison) -> None:
@@ -299,14 +353,29 @@ def _try_builders(comparison: Comparison) -> None:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 
 
+LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None, "tuned": None}
+"""Keys that came later, each with the value that stands for what was done before.
+
+With that value they are not told, so that folders and stores of before are still those of the same
+configuration.
+"""
+
+
+def told(comparison: Comparison) -> Json:
+    """Return the fields of a comparison, without later keys that change nothing."""
+    fields = comparison.model_dump()
+    return {key: value for key, value in fields.items() if LATER.get(key, ...) != value}
+
+
 def to_toml(comparison: Comparison) -> str:
     """Write a resolved comparison as TOML; a key whose value is None is left out."""
-    return dump(comparison.model_dump())
+    return dump(told(comparison))
 
 
 def by_content(comparison: Comparison) -> Comparison:
     """Return a comparison with own code named by its digest: all that decides its results."""
-    return renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
+    alone = comparison.model_copy(update={"tuned": None})
+    return renamed(alone, lambda name, plugin: f"{plugin.digest}:{title(name)}")
 
 
 def renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:

@@ -100,12 +100,16 @@ def title(name: Any) -> Any:
 def anchored(value: Any, here: Path, key: str = "", *, warn: bool = False) -> Any:
     """Return tables with every own file that a `name` gives by its absolute path, from `here`.
 
+    A file that a `topology` gives is a graph, and is found likewise.
+
     With `warn`, a file outside `here` is named once on standard error: it will be run.
     """
     if isinstance(value, Mapping):
         return {name: anchored(item, here, name, warn=warn) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [anchored(item, here, key, warn=warn) for item in value]
+    if key.rpartition(".")[2] == "topology":  # also as an axis of a sweep
+        return _anchored_graph(value, here)
     found = OWN.fullmatch(value) if key == "name" and isinstance(value, str) else None
     if found is None or not is_file(value):
         return value
@@ -114,6 +118,15 @@ def anchored(value: Any, here: Path, key: str = "", *, warn: bool = False) -> An
     if warn and not path.resolve().is_relative_to(here.resolve()):
         _warn(str(path))
     return f"{path}:{found['builder']}"
+
+
+def _anchored_graph(value: Any, here: Path) -> Any:
+    """Return the file of a graph by its absolute path; a name or the edges themselves stay."""
+    if not isinstance(value, str) or "." not in value:
+        return value
+    from folkman.algorithm.pieces.given_graph import is_file as is_graph  # here: few have graphs
+
+    return str((here / value).resolve()) if is_graph(value) else value
 
 
 @cache  # once per process and file

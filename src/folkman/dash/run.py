@@ -86,6 +86,7 @@ class Watched:
         run = self.run
         head = {"id": self.name, "label": run.label, "algorithm": run.algorithm, "seed": run.seed}
         head |= {"status": run.status, "message": run.message, "done": self._done()}
+        head |= {"verdict": run.verdict, "reason": run.reason}
         kept, step = thinned(run.rows, most)
         drawn = {"columns": columns(kept), "step": step * self.step}
         return head | drawn | {"scene": self.scene, "keeps": run.scene is not None}

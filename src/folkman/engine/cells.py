@@ -21,6 +21,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
+from folkman.engine.compute_times import Compute
+from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, cell_measures, traffic_bits
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
@@ -67,9 +69,9 @@ def simulate_cells(
     `at_once` cells run together; by default as many as fit in about a gigabyte.
     """
     require(
-        not recording.timeline and not recording.nodes,
-        "many cells keep neither timelines nor the measures of single nodes; "
-        "simulate one cell for those",
+        not recording.timeline and not recording.nodes and not recording.stop_at,
+        "many cells keep neither timelines nor the measures of single nodes, and stop at no "
+        "target; simulate one cell for those",
     )
     check_length(slots, recording.every)
     check_horizon(network, slots)
@@ -88,6 +90,7 @@ def simulate_cells(
         models.append(last)
     for rows in zip(*table, strict=True):
         note(run, _joined(list(rows), [len(cells) for cells in portions]))
+    judge(run)
     run.model = np.concatenate(models)
     return run
 
@@ -121,9 +124,12 @@ def _march(
     )
     carry = _first(problem, network, algorithm, compute, _placed(seeds))
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
-    totals = totals._replace(gradients=(0,) * nodes * len(cells), busy=(0,) * nodes * len(cells))
+    counts = (0,) * nodes * len(cells)
+    totals = totals._replace(
+        gradients=counts, busy=counts, held_ages=np.zeros(0, np.int64)
+    )  # of pairs only a single cell keeps account
     done, every = 0, simulation.recording.every
-    longest = longest_stretch(medium, nodes)
+    longest = longest_stretch(medium, nodes, slots)
     while True:
         if done % every == 0 or done >= slots:
             models, row = _row(simulation, problem, carry, totals, done)
@@ -173,7 +179,7 @@ def _first(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     seeds: Array,
 ) -> Carry:
     def one(problem: Problem, seed: Array) -> Carry:
@@ -187,7 +193,7 @@ def _advance(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -223,6 +229,11 @@ def _summed(tally: Tally) -> Tally:
         traffic=jax.tree.map(lambda count: np.asarray(count, np.int64).sum(axis=0), tally.traffic),
         age_sum=jnp.sum(tally.age_sum),
         age_max=jnp.max(tally.age_max),
+        late=tally.late._replace(
+            uploads=np.asarray(tally.late.uploads, np.int64).sum(),
+            versions=jnp.sum(tally.late.versions),
+            most=jnp.max(tally.late.most),
+        ),
     )
 
 
@@ -249,6 +260,8 @@ def _row(
         },
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
+        **totals.staleness(),
+        "pairs_unheard": float(jnp.sum(jax.vmap(medium.unheard)(carry.medium))),
         "kappa": sum(totals.busy) / (slots * nodes) if slots else 0.0,
         "gradients_max": max(totals.gradients),
         "bits_unicast": bits_unicast,
@@ -259,8 +272,8 @@ def _row(
     return np.asarray(models), row
 
 
-LARGEST = frozenset({"consensus_max", "node_norm", "max_age", "gradients_max"})
-ADDED = frozenset({"bits", "bits_unicast"})
+LARGEST = frozenset({"consensus_max", "node_norm", "max_age", "staleness_max", "gradients_max"})
+ADDED = frozenset({"bits", "bits_unicast", "pairs_unheard"})
 
 
 def _joined(rows: list[dict[str, float]], cells: list[int]) -> dict[str, float]:

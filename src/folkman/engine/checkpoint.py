@@ -24,16 +24,16 @@ from folkman.record.json_file import Json
 __all__ = ["load", "save"]
 
 FORMAT = "folkman checkpoint 4"
+HELD_AGES = "totals.held_ages"
+"""The entry of the pairs' ages: the only totals that are an array. Empty: unknown."""
 
 
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
     """Write `mark` whole or not at all; `fingerprint` names the run it belongs to."""
     arrays = {name: np.array(leaf, order="C") for name, leaf in _named(mark.carry).items()}
-    notes = {
-        "format": FORMAT,
-        "fingerprint": fingerprint,
-        "totals": json.dumps(mark.totals._asdict()),
-    }
+    counts = mark.totals._asdict()
+    arrays[HELD_AGES] = counts.pop("held_ages")
+    notes = {"format": FORMAT, "fingerprint": fingerprint, "totals": json.dumps(counts)}
     save_tensors(Path(path), arrays, notes)
 
 
@@ -52,7 +52,8 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
         ) from error
     if notes.get("format") != FORMAT:
         raise ValueError(
-            f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}"
+            f"expected a file of format '{FORMAT}', {path} has {notes.get('format')!r}; "
+            "delete it to start this run again"
         )
     if notes.get("fingerprint") != fingerprint:
         raise ValueError(
@@ -61,7 +62,7 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
     like = _as_roomy(like, arrays)
     expected = _named(like.carry)
     for name, leaf in expected.items():
-        found = _lengthened(name, arrays.get(name), leaf)
+        found = _lengthened(name, _filled_in(name, arrays.get(name), leaf), leaf)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             raise ValueError(
                 f"checkpoint entry '{name}' should be {leaf.dtype}{list(leaf.shape)}, {path} has "
@@ -71,7 +72,13 @@ def load(path: str | os.PathLike[str], like: Mark, fingerprint: str = "") -> Mar
         arrays[name] = found
     structure = jax.tree.structure(like.carry)
     carry = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in expected])
-    return Mark(carry, _totals(json.loads(notes["totals"])))
+    ages = arrays.get(HELD_AGES, np.zeros(0, np.int64))
+    if ages.size and ages.shape != like.carry.tally.held_ages.shape:
+        raise ValueError(
+            f"checkpoint entry '{HELD_AGES}' should be {list(like.carry.tally.held_ages.shape)}, "
+            f"{path} has {list(ages.shape)}; delete it to start this run again"
+        )
+    return Mark(carry, _totals(json.loads(notes["totals"]))._replace(held_ages=ages))
 
 
 def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
@@ -82,6 +89,19 @@ def _as_roomy(like: Mark, arrays: dict[str, np.ndarray]) -> Mark:
         return like
     roomy = medium._replace(snapshots=widen(medium.snapshots, saved.shape[0]))
     return like._replace(carry=like.carry._replace(medium=roomy))
+
+
+def _filled_in(name: str, saved: np.ndarray | None, leaf: np.ndarray) -> np.ndarray | None:
+    """Return what an earlier version did not note.
+
+    Every node has something to send, and counts stand at zero: they are added up before a mark is
+    saved.
+    """
+    if saved is None and name.endswith(".sent_steps"):
+        return np.full_like(leaf, -1)
+    if saved is None and name.startswith(".tally"):
+        return np.zeros_like(leaf)
+    return saved
 
 
 def _lengthened(name: str, saved: np.ndarray | None, leaf: np.ndarray) -> np.ndarray | None:
@@ -105,11 +125,5 @@ def _named(carry: Carry) -> dict[str, np.ndarray]:
 
 
 def _totals(fields: Json) -> Totals:
-    traffic = Counts(*map(tuple, fields["traffic"]))
-    return Totals(
-        tuple(fields["gradients"]),
-        tuple(fields["busy"]),
-        traffic,
-        fields["age_sum"],
-        fields["age_max"],
-    )
+    lists = {name: tuple(fields.pop(name)) for name in ("gradients", "busy")}
+    return Totals(traffic=Counts(*map(tuple, fields.pop("traffic"))), **lists, **fields)

@@ -8,14 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
+from folkman.engine.node_measures import evaluate, node_columns
 from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, Tally
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Traffic
 from folkman.packing.price import forms_of
-from folkman.problem.learnable import Evaluation, Learnable
+from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ class Counts(NamedTuple):
     served_copies: tuple[int, ...]
 
 
+_NO_AGES = np.zeros(0, np.int64)
+
+
 class Totals(NamedTuple):
     """What the host has added up since slot 0; plain numbers, saved with the carry."""
 
@@ -54,12 +59,18 @@ class Totals(NamedTuple):
     traffic: Counts
     age_sum: float = 0.0
     age_max: int = 0
+    held_ages: NDArray[np.int64] = _NO_AGES  # as those of a tally; empty: not known
+    uploads: int = 0
+    late_sum: float = 0.0  # versions behind, over the uploads
+    late_max: int = 0
 
     @classmethod
     def nothing(cls, tally: Tally) -> "Totals":
         """Return the totals before slot 0, in the shape of a tally."""
         none = [(0,) * len(part) for part in tally.traffic]
-        return cls((0,) * len(tally.gradients), (0,) * len(tally.busy), Counts(*none))
+        ages = np.zeros(tally.held_ages.shape, np.int64)
+        counts = (0,) * len(tally.gradients)
+        return cls(counts, (0,) * len(tally.busy), Counts(*none), held_ages=ages)
 
     def plus(self, tally: Tally) -> "Totals":
         """Return the totals with a tally added."""
@@ -70,7 +81,19 @@ class Totals(NamedTuple):
             Counts(*(_sum(old, new) for old, new in zip(self.traffic, counts, strict=True))),
             self.age_sum + float(tally.age_sum),
             max(self.age_max, int(tally.age_max)),
+            self.held_ages + np.asarray(tally.held_ages, np.int64)
+            if self.held_ages.size
+            else _NO_AGES,
+            self.uploads + int(tally.late.uploads),
+            self.late_sum + float(tally.late.versions),
+            max(self.late_max, int(tally.late.most)),
         )
+
+    def staleness(self) -> dict[str, float]:
+        """Return the versions that uploads were behind, mean and largest; NaN without uploads."""
+        if not self.uploads:
+            return {"staleness": nan, "staleness_max": nan}
+        return {"staleness": self.late_sum / self.uploads, "staleness_max": float(self.late_max)}
 
 
 def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
@@ -117,15 +140,6 @@ def _spread(
 _models = compiled()(_spread)
 
 
-@compiled()
-def _evaluate_traced(problem: Learnable, w: Array) -> Evaluation:
-    return problem.evaluate(w)
-
-
-def _evaluate(problem: Learnable, w: Array) -> Evaluation:
-    return problem.evaluate(w) if problem.called_from_python else _evaluate_traced(problem, w)
-
-
 def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
     """Return the metrics at a mark."""
     problem, network, algorithm, clock, recording, _ = simulation
@@ -139,10 +153,12 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         "gradients": finished / problem.num_nodes,
         "rounds": _rounds(simulation, mark),
         "bits": bits,
-        **{name: float(value) for name, value in _evaluate(problem, w)._asdict().items()},
+        **{name: float(value) for name, value in evaluate(problem, w)._asdict().items()},
         **{name: float(value) for name, value in spread.items()},
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
+        **totals.staleness(),
+        "pairs_unheard": float(simulation.medium.unheard(carry.medium)),
         "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,
         "gradients_max": max(totals.gradients),
         "bits_unicast": bits_unicast,
@@ -154,9 +170,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         },
     }
     if recording.nodes:
-        each = [_evaluate(problem, model) for model in models]
-        row["node_train_loss"] = float(np.mean([float(value.train_loss) for value in each]))
-        row["node_test_accuracy"] = float(np.mean([float(value.test_accuracy) for value in each]))
+        row |= node_columns(problem, models)
     return row
 
 

@@ -8,7 +8,8 @@ records run as one compiled program, or from Python where the problem says its g
 so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import nan
 from operator import index
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
+from folkman.engine.compute_times import Compute, ComputeTimes
+from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
@@ -30,7 +33,7 @@ from folkman.faults import NO_FAULTS
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.delivery import Network, check_horizon, let_pass
 from folkman.radio.trace import Timeline
-from folkman.record.run import DIVERGED, FINISHED, Run
+from folkman.record.run import DIVERGED, FINISHED, HIGHER_IS_BETTER, Run
 
 __all__ = [
     "Clock",
@@ -56,18 +59,21 @@ Stretch: TypeAlias = tuple[Array, Array, Events]
 """Rows of a timeline: stamps, who finished a gradient, and what the medium noted."""
 
 MOST_COUNTED = 2**30
-"""Copies that may be counted in int32 between two additions on the host."""
+"""What may be counted in int32 between two additions on the host."""
 
 
 class Clock(NamedTuple):
     """How simulated time passes."""
 
     slot_s: float = 1.0  # T, seconds a slot
-    compute_slots: tuple[int, ...] | int = 1  # slots a gradient takes, for all nodes or for each
+    # slots a gradient takes: for all nodes, for each, or drawn for every gradient
+    compute_slots: tuple[int, ...] | int | ComputeTimes = 1
 
-    def per_node(self, num_nodes: int) -> tuple[int, ...]:
+    def per_node(self, num_nodes: int) -> Compute:
         """Return the compute time of each node, checked."""
         given = self.compute_slots
+        if isinstance(given, ComputeTimes):
+            return given.per_node(num_nodes)
         try:
             times = (
                 tuple(map(index, given))
@@ -90,6 +96,21 @@ class Recording(NamedTuple):
     every: int = 10  # slots between two rows of metrics
     nodes: bool = False  # also evaluate every node's own model v_i: as many evaluations as nodes
     timeline: bool = False  # keep who held what when
+    # metrics and targets: a run ends at the first recorded slot in which all are met
+    stop_at: tuple[tuple[str, float], ...] = ()
+
+    def meets(self, row: Mapping[str, float]) -> bool:
+        """Tell whether a row meets all targets; without targets none does."""
+        return bool(self.stop_at) and all(
+            row.get(name, nan) >= target
+            if name in HIGHER_IS_BETTER
+            else row.get(name, nan) <= target
+            for name, target in self.stop_at
+        )
+
+    def ends(self, row: Mapping[str, float]) -> bool:
+        """Tell whether a run ends here before its time."""
+        return not np.isfinite(row["train_loss"]) or self.meets(row)
 
 
 class Simulation(NamedTuple):
@@ -130,24 +151,33 @@ def simulate(  # noqa: PLR0913 - all but three by name
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
 
     A run whose loss is no longer finite stops there: its status is "diverged" and its rows are
-    kept.
+    kept. `run.verdict` also tells a run that does not learn, and `run.reason` why.
     """
     run = Run(algorithm.name, label or algorithm.name, seed)
     simulation = Simulation(problem, network, algorithm, clock, recording, faults)
     mark: Mark = start(simulation, seed)
     events: list[Stretch] = []
     for reached, row in march(simulation, mark, slots, events):
-        note(run, row)
+        note(run, row, recording)
         mark = reached
+    judge(run, problem)
     run.model, run.nodes = outcome(simulation, mark)
     run.timeline = join_timeline(simulation.medium, events) if recording.timeline else None
     return run
 
 
-def note(run: Run, row: dict[str, float]) -> None:
-    """Add a row to a run, and its end if the row is not finite."""
+def note(
+    run: Run,
+    row: dict[str, float],
+    recording: Recording = Recording(),  # noqa: B008 - immutable
+) -> None:
+    """Add a row to a run, and its end if the row meets the targets or is not finite."""
+    if run.rows and run.rows[0].keys() != row.keys():  # an earlier version began the run
+        run.rows = [{name: old.get(name, nan) for name in row} for old in run.rows]
     run.rows.append(row)
     run.status = FINISHED
+    if recording.meets(row):
+        run.target_slot = int(row["slots"])
     if not np.isfinite(row["train_loss"]):
         run.status = DIVERGED
         run.message = (
@@ -240,7 +270,8 @@ def march(
     """Go on from `mark` until `slots` slots are done in all.
 
     Yields at slot 0, every recorded slot and the last; ends early after a row whose training loss
-    is not finite. With `recording.timeline`, appends each stretch of the timeline to `events`.
+    is not finite, or that meets the targets. With `recording.timeline`, appends each stretch of the
+    timeline to `events`.
     """
     problem, network, algorithm, clock, recording, faults = simulation
     medium = simulation.medium
@@ -250,10 +281,10 @@ def march(
     if int(mark.carry.slot) == 0:
         row = row_of(simulation, mark)
         yield mark, row
-        if not np.isfinite(row["train_loss"]):
+        if recording.ends(row):
             return
     advance = _advance_in_python if problem.called_from_python else _advance
-    longest = longest_stretch(medium, problem.num_nodes)
+    longest = longest_stretch(medium, problem.num_nodes, slots)
     while (done := int(mark.carry.slot)) < slots:
         length = min(recording.every - done % recording.every, slots - done, longest)
         given = (problem, network, algorithm, compute, faults)
@@ -270,13 +301,16 @@ def march(
             continue
         row = row_of(simulation, mark)
         yield mark, row
-        if not np.isfinite(row["train_loss"]):
+        if recording.ends(row):
             return
 
 
-def longest_stretch(medium: Medium, num_nodes: int) -> int:
-    """Return how many slots may run at once: counts fit, and little is done again."""
-    longest = max(1, MOST_COUNTED // num_nodes**2)
+def longest_stretch(medium: Medium, num_nodes: int, slots: int) -> int:
+    """Return how many of `slots` slots may run at once.
+
+    Counts of copies and sums of ages fit, and little is done again.
+    """
+    longest = max(1, MOST_COUNTED // max(num_nodes**2, slots))
     return longest if medium.stretch is None else min(longest, medium.stretch)
 
 
@@ -284,7 +318,7 @@ def _advance(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     keep: bool,
@@ -300,7 +334,7 @@ def one_slot(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Stretch]:
@@ -317,7 +351,7 @@ def _loop(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -341,7 +375,7 @@ def _scan(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -364,7 +398,7 @@ def _advance_in_python(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     keep: bool,

@@ -2,8 +2,8 @@
 
 `begin` and `finish` are pure and compile; the gradients between them may run inside the same
 program or, for a model that is faster so, from Python. A node with compute time c begins a gradient
-at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it goes on
-sending what it has.
+at the point it sees in its first slot and applies it at the end of its c-th; meanwhile it hears,
+and sends only what it has not sent yet.
 """
 
 from typing import NamedTuple
@@ -15,15 +15,26 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.engine.compute_times import Compute, slots_of_gradients, takes_longer
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, Traffic, first_states
 from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import emphasis_of, emphasised
+from folkman.problem.sampling import Turns, batch_keys
 from folkman.radio.delivery import Network
 
-__all__ = ["Carry", "Tally", "begin", "clear", "finish", "first"]
+__all__ = ["Carry", "Late", "Tally", "begin", "clear", "finish", "first"]
+
+
+class Late(NamedTuple):
+    """How many versions of the server's model behind uploads were when they arrived."""
+
+    uploads: Int[Array, ""]
+    versions: Float[Array, ""]  # summed over the uploads
+    most: Int[Array, ""]  # of one upload
 
 
 class Tally(NamedTuple):
@@ -35,6 +46,9 @@ class Tally(NamedTuple):
     # of the mean age of the copies a node holds, over the gradients finished
     age_sum: Float[Array, ""]
     age_max: Int[Array, ""]
+    # ages of the copies held, summed over all slots: (rx, tx), or (node,) around a server
+    held_ages: Int[Array, "..."]
+    late: Late
 
 
 class Carry(NamedTuple):
@@ -57,7 +71,7 @@ def first(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute_slots: tuple[int, ...],
+    compute: Compute,
     seed: ArrayLike,
 ) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
@@ -66,25 +80,34 @@ def first(
     medium = medium_of(algorithm, network)
     up, down = medium.prices(problem)
     zero = jnp.zeros(nodes, jnp.int32)
-    kept = problem.dim if max(compute_slots) > 1 else 0
+    held = medium.open(problem, states, make_key(seed, Stream.DELAY))
+    kept = problem.dim if takes_longer(compute) else 0
     return Carry(
         seed=jnp.asarray(seed, jnp.uint32),
         slot=jnp.zeros((), jnp.int32),
         states=states,
-        medium=medium.open(problem, states, make_key(seed, Stream.DELAY)),
+        medium=held,
         steps=zero,
         left=zero,
         point=jnp.zeros((nodes, kept), problem.initial.dtype),
         age_mean=jnp.zeros(nodes, jnp.float32),
         age_max=zero,
-        tally=_empty_tally(nodes, (len(up), len(down))),
+        tally=_empty_tally(zero, (len(up), len(down)), medium.ages(held, zero[0])),
     )
 
 
-def _empty_tally(nodes: int, forms: tuple[int, int]) -> Tally:
-    zero, none = jnp.zeros(nodes, jnp.int32), jnp.zeros((), jnp.int32)
+def _empty_tally(zero: Array, forms: tuple[int, int], ages: Array) -> Tally:
+    none = jnp.zeros((), jnp.int32)
     sent, served = jnp.zeros(forms[0], jnp.int32), jnp.zeros(forms[1], jnp.int32)
-    return Tally(zero, zero, Traffic(sent, sent, served, served), jnp.zeros((), jnp.float32), none)
+    return Tally(
+        gradients=zero,
+        busy=zero,
+        traffic=Traffic(sent, sent, served, served),
+        age_sum=jnp.zeros((), jnp.float32),
+        age_max=none,
+        held_ages=jnp.zeros_like(ages),
+        late=Late(none, jnp.zeros((), jnp.float32), none),
+    )
 
 
 def clear(carry: Carry) -> Carry:
@@ -96,10 +119,10 @@ def begin(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute_slots: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     carry: Carry,
-) -> tuple[Carry, Array, Array]:
+) -> tuple[Carry, Array, Array | Turns]:
     """Let nodes hear.
 
     Return where each wants its gradient (node, d), and the mini-batches' keys.
@@ -114,20 +137,18 @@ def begin(
     restarts = jax.vmap(travel.restarts, (0, axes))(states, inbox)
     left = jnp.where(restarts & present, 0, carry.left)
     starts = jax.vmap(travel.computes)(states) & (left == 0) & present
-    left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), left)
+    slots = slots_of_gradients(compute, carry.seed, problem.node, carry.steps)
+    left = jnp.where(starts, slots, left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
     mean, oldest = _ages(inbox)
     carry = carry._replace(
         age_mean=jnp.where(starts, mean, carry.age_mean),
         age_max=jnp.where(starts, oldest, carry.age_max),
     )
-    if max(compute_slots) > 1:
+    if takes_longer(compute):
         point = jnp.where(starts[:, None], point, carry.point)
         carry = carry._replace(point=point)
-    batch_key = make_key(carry.seed, Stream.BATCH)
-    keys = jnp.broadcast_to(batch_key, starts.shape)  # never looked at by full-batch gradients
-    if problem.batch is not None:
-        keys = node_keys(batch_key, problem.node, carry.steps)
+    keys = batch_keys(problem, make_key(carry.seed, Stream.BATCH), problem.node, carry.steps)
     return carry._replace(states=states, left=left), point, keys
 
 
@@ -145,24 +166,30 @@ def finish(
     busy = (carry.left > 0) & faults.present(problem.num_nodes, carry.slot)
     left = jnp.where(busy, carry.left - 1, carry.left)
     finished = busy & (left == 0)
-    losses, grads = gradients
+    emphasis = emphasis_of(problem) if algorithm.declares.evenly else None
+    losses, grads = emphasised(gradients, emphasis)
     keys = node_keys(make_key(carry.seed, Stream.ALGORITHM), problem.node, carry.steps)
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
         carry.states, inbox, losses, grads, keys
     )
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
-    senders = Senders(make_key(carry.seed, Stream.PACKING), carry.steps + finished)
+    steps = carry.steps + finished
+    senders = Senders(make_key(carry.seed, Stream.PACKING), steps)
     moved, traffic, events = medium.exchange(
-        carry.medium, problem, faults, states, carry.slot, senders, key
+        carry.medium, problem, faults, states, steps, carry.slot, senders, key
+    )
+    tally = _count(carry, busy, finished, traffic)._replace(
+        held_ages=carry.tally.held_ages + medium.ages(carry.medium, carry.slot),
+        late=_count_late(carry.tally.late, medium.late(moved)),
     )
     carry = carry._replace(
         slot=carry.slot + 1,
         states=states,
         medium=moved,
-        steps=carry.steps + finished,
+        steps=steps,
         left=left,
-        tally=_count(carry, busy, finished, traffic),
+        tally=tally,
     )
     return carry, (finished, events)
 
@@ -196,7 +223,7 @@ def _ages(inbox: Inbox) -> tuple[Array, Array]:
 def _count(carry: Carry, busy: Array, finished: Array, traffic: Traffic) -> Tally:
     """Add a slot. Ages are those of the copies that entered a finished gradient, when it began."""
     tally = carry.tally
-    return Tally(
+    return tally._replace(
         gradients=tally.gradients + finished,
         busy=tally.busy + busy,
         traffic=Traffic(*(old + new for old, new in zip(tally.traffic, traffic, strict=True))),
@@ -204,4 +231,14 @@ def _count(carry: Carry, busy: Array, finished: Array, traffic: Traffic) -> Tall
         age_max=jnp.maximum(
             tally.age_max, jnp.max(jnp.where(finished, carry.age_max, 0), initial=0)
         ),
+    )
+
+
+def _count_late(late: Late, versions: Array) -> Late:
+    """Add the uploads of a slot; -1 for a node of which none arrived."""
+    arrived = versions >= 0
+    return Late(
+        uploads=late.uploads + jnp.sum(arrived, dtype=jnp.int32),
+        versions=late.versions + jnp.sum(jnp.where(arrived, versions, 0), dtype=jnp.float32),
+        most=jnp.maximum(late.most, jnp.max(versions, initial=0)),
     )

@@ -216,7 +216,7 @@ class _Board:
     def ended(self, told: Told) -> Progress:
         """Note how a job ended."""
         entry = self.entries[told["key"]]
-        entry.update(state=told["state"], message=told["message"], **_costs(told))
+        entry.update(**_standing(told))
         known = self._workers.setdefault(told["worker"], {"worker": told["worker"], "jobs": 0})
         known.update(jobs=known["jobs"] + 1, rss_mb=told["rss_mb"], peak_mb=told["peak_mb"])
         self.made += [told["key"]] if told["state"] in ENDED else []
@@ -273,7 +273,8 @@ def _entry(job: Job, folder: SweepFolder, known: Table | None) -> Json:
 def _standing(known: Table | None) -> Json:
     """Return how a job stands by its `job.json`."""
     known = known or {"state": WAITING, "message": ""}
-    return {"state": known["state"], "message": known["message"], **_costs(known)}
+    ends = {name: known[name] for name in ("verdict", "reason") if known.get(name)}
+    return {"state": known["state"], "message": known["message"], **ends, **_costs(known)}
 
 
 def _costs(told: Table) -> Json:

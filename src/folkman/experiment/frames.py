@@ -55,6 +55,7 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         seconds=np.array(slot * simulation.clock.slot_s),
         positions_m=_positions(air, size, servers),
         age_slots=view.ages[:pairs, :pairs],
+        age_sums=_age_sums(simulation, mark)[:pairs, :pairs],
         on_air=on_air[:pairs, :pairs],
         left_slots=left,
         stamp=view.stamps,
@@ -74,6 +75,12 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     return frame._replace(
         **{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC}
     )
+
+
+def _age_sums(simulation: Simulation, mark: Mark) -> NDArray[np.int64]:
+    """Return the ages summed over all slots; nothing if an earlier version began the run."""
+    sums = mark.totals.held_ages
+    return simulation.medium.paired(sums) if sums.size else np.zeros((0, 0), np.int64)
 
 
 def _below(state: NetworkState) -> NetworkState:

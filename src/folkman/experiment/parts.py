@@ -19,9 +19,18 @@ import numpy as np
 from folkman.algorithm.base import Algorithm
 from folkman.config.build import build_problem, pairs, slot_seconds, takes_seed
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, Latency, by_content, resolve, to_toml
+from folkman.config.comparison import (
+    Comparison,
+    ComputeTable,
+    Latency,
+    by_content,
+    resolve,
+    to_toml,
+)
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
+from folkman.engine.compute_times import ComputeTimes
+from folkman.engine.judge import judge
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
@@ -81,6 +90,12 @@ def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -
     return medium_of(algorithm, network).inboxes(carry.medium, problem, carry.slot)[0]
 
 
+def _compute(comparison: Comparison) -> int | tuple[int, ...] | ComputeTimes:
+    """Return the slots of gradients as a clock takes them."""
+    given = comparison.compute_slots
+    return ComputeTimes(given.mean, given.law) if isinstance(given, ComputeTable) else given
+
+
 def parts(
     comparison: Comparison, problems: Mapping[int, Problem] | None = None, build: Build = pairs
 ) -> Iterator[Part]:
@@ -91,7 +106,10 @@ def parts(
     `problems` are those that were built already, by seed.
     """
     recording = Recording(
-        comparison.record_every, comparison.evaluate_nodes, comparison.keep_timelines
+        comparison.record_every,
+        comparison.evaluate_nodes,
+        comparison.keep_timelines,
+        tuple(sorted((comparison.stop_at or {}).items())),
     )
     fingerprint = hashlib.sha256(to_toml(by_content(comparison)).encode()).hexdigest()
     # other parts, another slot
@@ -101,7 +119,7 @@ def parts(
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         if built is None or by_seed:
             built = build(comparison, problem, seed)
-        clock = Clock(slot_seconds(comparison, problem), comparison.compute_slots)
+        clock = Clock(slot_seconds(comparison, problem), _compute(comparison))
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
             simulation = Simulation(problem, network, algorithm, clock, recording, faults)
@@ -134,16 +152,21 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
         )
     else:
         run.rows = []
+    end = slots
+    if run.rows and simulation.recording.ends(run.rows[-1]):  # it was killed after its last row
+        simulate.note(run, run.rows.pop(), simulation.recording)
+        end = int(mark.carry.slot)
     saved_s = time.monotonic()
     observer = Observer(folder, run, simulation, slots)
     observer.begin(int(mark.carry.slot))
     try:
-        for reached, row in simulate.march(simulation, mark, slots, events):
-            simulate.note(run, row)
+        for reached, row in simulate.march(simulation, mark, end, events):
+            simulate.note(run, row, simulation.recording)
             mark = reached
             observer.see(mark, row)
             if watch is not None:
-                watch(run, int(mark.carry.slot), slots)
+                done = int(mark.carry.slot)
+                watch(run, done, done if run.target_slot is not None else slots)
             if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
                 observer.save()
                 _save(part, folder, mark)
@@ -152,6 +175,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
         observer.save()
         _save(part, folder, mark)
         raise
+    judge(run, simulation.problem)
     _save_outcome(part, folder, mark, events)
     folder.save_part(run, fingerprint)
     observer.end()
@@ -220,7 +244,8 @@ class Observer:
     def see(self, mark: Mark, row: dict[str, float]) -> None:
         """Look at a recorded slot; the row is the last of the run's rows."""
         done = int(row["slots"])
-        last = done >= self.slots or self.run.status == DIVERGED
+        met = self.run.target_slot is not None
+        last = done >= self.slots or met or self.run.status == DIVERGED
         number = math.ceil(done / self.simulation.recording.every)
         scene = None
         if number % self.every == 0 or last:

@@ -28,9 +28,11 @@ from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
 from folkman.config.text import dump, gather
+from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
 from folkman.experiment.fingerprint import fingerprint
+from folkman.experiment.networks import network_lines
 from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all, parts
 from folkman.experiment.theory import step_warnings
 from folkman.experiment.trackers import check_packages, ignore, tracking
@@ -143,7 +145,7 @@ def carry_out_run(
     """
     folder, config = prepared.folder, prepared.config
     folder.make_folders()
-    note_start(folder.provenance, command, prepared.own_code)
+    note_start(folder.provenance, command, prepared.own_code, network_lines(prepared.first))
     with jax.enable_x64(prepared.precision == "float64"):
         with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
             runs = make_all(chain(prepared.first, prepared.rest), folder, told)
@@ -274,22 +276,31 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         for run, simulation, *_ in first
     ]
     model = getattr(getattr(problem, "model", problem), "network", problem)
+    objective = getattr(problem, "objective", None)  # one's own problem need not tell
     return {
         "name": name,
         MADE_IN_PYTHON: fingerprint([part.fingerprint for part in first]),
         "nodes": problem.num_nodes,
         "slots": first[0].slots,
         "seeds": list(seeds),
-        **clock._asdict(),
+        **_of_clock(clock),
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
+        **({} if objective is None else {"objective": objective}),
+        **({"stop_at": dict(recording.stop_at)} if recording.stop_at else {}),
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],
         "compression": _packed(first[0].simulation.network),
         "algorithm": tables,
     }
+
+
+def _of_clock(clock: Clock) -> Json:
+    drawn = clock.compute_slots
+    slots = drawn._asdict() if isinstance(drawn, ComputeTimes) else drawn
+    return {"slot_s": clock.slot_s, "compute_slots": slots}
 
 
 def _named(network: Network) -> dict[str, str]:

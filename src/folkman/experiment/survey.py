@@ -11,7 +11,17 @@ from folkman.config.comparison import CHOICES
 from folkman.config.text import override
 from folkman.packing.packing import message_bits
 from folkman.radio.network import RadioNetwork
-from folkman.radio.planning import Drops, Forecast, Sawtooth, best_threshold, forecast, sawtooth
+from folkman.radio.planning import (
+    Drops,
+    Forecast,
+    Sawtooth,
+    age_means,
+    best_threshold,
+    forecast,
+    least_aged,
+    moves_far,
+    sawtooth,
+)
 from folkman.record.json_file import Json
 from folkman.report.statistics import half_width
 
@@ -22,6 +32,10 @@ PAPER_CNN_PARAMETERS = 430_698
 
 LOW_DB, HIGH_DB = -20.0, 20.0
 """Where the best threshold is looked for."""
+
+
+EPOCHS, SIMULATION = "epochs", "simulation"
+"""Planners: a formula for epochs with new positions each, or the simulated drops themselves."""
 
 
 REFUSED = {
@@ -55,6 +69,8 @@ class Survey(NamedTuple):
     best_thresholds_db: dict[str, float]  # by allocation; nothing for one node
     notes: list[str]
     picture: Sawtooth
+    planner: str = EPOCHS  # what the best thresholds are the least of
+    best_rows: dict[str, Json] = {}  # noqa: RUF012 - their rows, where they were simulated
 
     @property
     def best_threshold_db(self) -> float | None:
@@ -83,7 +99,7 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
         for t in dict.fromkeys(ask.thresholds_db)
     ]
     bits = message_bits(networks[0].packing, ask.parameters, ask.parameters)
-    rows, best, notes = [], {}, []
+    rows, best, best_rows, notes = [], {}, {}, []
     for network in networks:
         found = forecast(network, ask.nodes, bits, ask.drops)
         rows.append(_row(network, ask, found))
@@ -91,13 +107,49 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
         if ask.nodes > 1 and network.allocation not in best:
             search = best_threshold(network, found.sinr, bits, ask.objective, LOW_DB, HIGH_DB)
             best[network.allocation] = search.threshold_db
+    planner = SIMULATION if ask.objective == "age" else EPOCHS
+    if planner == SIMULATION:
+        for allocation, proposed_db in best.items():
+            row = _least_aged(ask, bits, allocation, rows, proposed_db, tell)
+            best_rows[allocation] = row
+        best = {allocation: float(row["threshold_db"]) for allocation, row in best_rows.items()}
     if any(min(abs(t - LOW_DB), abs(t - HIGH_DB)) < 1.0 for t in best.values()):
         notes.append(
             f"a best threshold lies at an end of the range searched, {LOW_DB:g} to {HIGH_DB:g} dB"
         )
     target = next(iter(best.values()), 0.0)
     shown = min(networks, key=lambda network: abs(network.threshold_db - target))
-    return Survey(rows, best, notes, sawtooth(shown, ask.nodes, bits, seed=seed))
+    picture = sawtooth(shown, ask.nodes, bits, seed=seed)
+    return Survey(rows, best, notes, picture, planner, best_rows)
+
+
+def _least_aged(
+    ask: Question,
+    bits: int,
+    allocation: str,
+    rows: Sequence[Json],
+    proposed_db: float,
+    tell: Callable[[str], None],
+) -> Json:
+    """Return the row with the least mean age, of the table and of a search on the same drops.
+
+    Where nodes move so far that every epoch has new positions, the formula's `proposed_db` stands
+    in for the search.
+    """
+    known = {float(row["threshold_db"]): row for row in rows if row["allocation"] == allocation}
+    asked_db = list(known)
+
+    def age_at(threshold_db: float) -> float:
+        if threshold_db not in known:
+            network = _network(ask, threshold_db, allocation)
+            found = forecast(network, ask.nodes, bits, ask.drops)
+            known[threshold_db] = _row(network, ask, found)
+            tell(f"{threshold_db:.1f} dB, {allocation}: tried")
+        return known[threshold_db]["age"]["mean"]
+
+    if moves_far(_network(ask, 0.0, allocation)):
+        return known[min([*asked_db, proposed_db], key=age_at)]
+    return known[least_aged(age_at, asked_db, LOW_DB, HIGH_DB)]
 
 
 def _network(ask: Question, threshold_db: float, allocation: str) -> RadioNetwork:
@@ -137,7 +189,7 @@ def _row(network: RadioNetwork, ask: Question, found: Forecast) -> Json:
             "median": _percentile(gamma_t, 50),
         },
         "gamma_w": {"mean": _mean(found.gamma_w_slots)},
-        "age": {"mean": _mean(_age_means(found)), "p95": _age_percentile(found, 95)},
+        "age": {"mean": _mean(age_means(found)), "p95": _age_percentile(found, 95)},
         "unheard": _mean(found.unheard),
         "ci95": {
             "sinr_db": {f"p{q}": _bootstrap(sinr_db, q) for q in (5, 50, 95)},
@@ -149,15 +201,9 @@ def _row(network: RadioNetwork, ask: Question, found: Forecast) -> Json:
                 "median": _bootstrap(gamma_t[:, None], 50),
             },
             "gamma_w": {"mean": _half(found.gamma_w_slots)},
-            "age": {"mean": _half(_age_means(found))},
+            "age": {"mean": _half(age_means(found))},
         },
     }
-
-
-def _age_means(found: Forecast) -> NDArray[np.float64]:
-    counts = found.ages.sum(axis=1)
-    sums = found.ages @ np.arange(found.ages.shape[1])
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _age_percentile(found: Forecast, q: float) -> float | None:

@@ -77,6 +77,18 @@ class Compressed(Network):
         """Return how many slots the network below can run."""
         return self.network.horizon
 
+    @property
+    def uneven(self) -> bool:
+        """Tell what the network below does."""
+        return self.network.uneven
+
+    def in_words(self) -> str:
+        """Return the network below, and how messages are packed."""
+        if self.given.exact:
+            return self.network.in_words()
+        memory = " with error feedback" if self.given.feedback else ""
+        return f"{self.network.in_words()}; messages are packed by {self.given.name}{memory}"
+
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message costs on the air."""
         return self.network.payload_bits(message_bits)

@@ -4,22 +4,30 @@ With n the coming slot, Gamma the aggregated duration and phase_j uniform in 0..
 
     ideal        tau_ij(n) = n
     constant     tau_ij(n) = max(n - D, 0)                 every held copy exactly D slots old
-    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma    ages 0 .. Gamma-1
-    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}   drawn anew for each pair and slot
     pipelined    a transfer begun at s is usable at s + Gamma, the next begins then;
                  ages Gamma .. 2 Gamma-1
+    snapshot     tau_ij(n) = the last n' <= n with n' = phase_j mod Gamma    ages 0 .. Gamma-1
+    iid          tau_ij(n) = n - U{0 .. min(n, Gamma-1)}   drawn anew for each pair and slot
 
-Snapshot is the default of the figures: Assumption 1 of [1] then holds to the letter, with J/Gamma
-sharing rounds as its Table I says. `held` starts at 0 for all: the common first model is known to
-everyone and costs nothing.
+`held` starts at 0 for all: the common first model is known to everyone and costs nothing.
 
-Around a server, upload and download together take Gamma slots (D; 0 for ideal), or U{1 .. Gamma}
-drawn for each node and transfer under `iid`, which makes stragglers. A round in lock-step takes as
-long as the slowest of these.
+The first three are laws of **transfer time**, and the same for every method. A message takes Gamma
+slots (D; 0 for ideal): between peers, in a round in lock-step, from a node to a server, and from
+the server back. Methods of different ways to travel are compared on these. With `download_slots` of
+0 under `pipelined` a server's answer is free, so that an upload and its answer together take Gamma:
+the reading that favours the server.
+
+The last two are laws of **age**. They say how old a copy is, and not that its transfer took time:
+`snapshot` is a periodic refresh, transfers take no time; under `iid` copies may grow younger and
+older again. Around a server an upload and its answer together take Gamma slots, or U{1 .. Gamma}
+drawn for each node and transfer under `iid`, which makes stragglers; a round in lock-step takes as
+long as the slowest of these. Peers on their own beat pay nothing of the kind. Under `snapshot`
+Assumption 1 of [1] holds to the letter, with J/Gamma sharing rounds as its Table I says; it is for
+the paper's Figures 5 and 6.
 
 Differs from [1]: it names one Gamma for transfer duration, waiting and staleness; a copy that is
 held while the next travels ages to 2 Gamma - 1, which is why `snapshot` and `pipelined` are two
-laws.
+laws. [1] charges FedAvg nothing for communication.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024. Assumption 1, eq. (8).
@@ -91,19 +99,21 @@ Law = Callable[
 ]  # (coming slot, phases, gamma, key) -> stamps, beats
 StarLaw = Callable[
     [int, int, Array], Array
-]  # (gamma, num_nodes, key) -> slots of an upload and its answer
+]  # (gamma, num_nodes, key) -> slots of an upload, or of a message in lock-step
 
 
-@as_value("gamma")
+@as_value("gamma", "answer_slots")
 @dataclass(frozen=True, kw_only=True)
 class DelayNetwork(Network):
     """A delay law, for every way to travel.
 
-    `gamma` is an argument of a compiled program; what it sizes is fixed: `alive` and `back`.
+    `gamma` and `answer_slots` are arguments of a compiled program; what gamma sizes is fixed:
+    `alive` and `back`.
     """
 
     name: str
     gamma: int
+    answer_slots: int  # of a server's message to a node
     law: Law
     star_law: StarLaw
     alive: int  # payloads of one sender in use at once
@@ -120,6 +130,31 @@ class DelayNetwork(Network):
     def all_hear(self) -> bool:  # type: ignore[override]
         """Tell whether each message reaches all, in order: i.i.d. ages let one be overtaken."""
         return self.law is not _iid_law
+
+    @property
+    def uneven(self) -> bool:
+        """Tell whether it is a law of age: rounds take time, copies of peers do not."""
+        return self.law in (_snapshot_law, _iid_law)
+
+    def in_words(self) -> str:
+        """Return the law in plain words."""
+        rounds = "a round in lock-step or around a server takes"
+        words = {
+            "ideal": "messages take no time",
+            "constant": f"every message takes {_slots(self.gamma)}, and one starts in each slot",
+            "snapshot": f"periodic refresh every {_slots(self.gamma)}, transfers take no time; "
+            f"{rounds} {_slots(self.gamma)}",
+            "iid": f"the age of a copy is drawn from 0 .. {self.gamma - 1} slots, transfers take "
+            f"no time; {rounds} 1 .. {self.gamma} slots",
+            "pipelined": f"every transfer takes {_slots(self.gamma)}, {self._answers()}",
+        }
+        return f"{self.name}: {words[self.name]}"
+
+    def _answers(self) -> str:
+        """Return how long a server's answers take."""
+        if self.answer_slots == self.gamma:
+            return "to a server and back as well"
+        return f"a server's answer {_slots(self.answer_slots) if self.answer_slots else 'none'}"
 
     def peers(self) -> "DelayPeers":
         """Return the law between peers on their own beat."""
@@ -224,7 +259,11 @@ class DelayRounds(_Unmeasured):
 
 @dataclass(frozen=True)
 class DelayStar(_Unmeasured):
-    """A delay law around a server: the round trip is charged to the uploads."""
+    """A delay law around a server: an upload takes its slots, an answer `answer_slots`.
+
+    Each link carries one message a direction. An answer that is begun is carried to its end; the
+    next to the same node waits for the slot after.
+    """
 
     network: DelayNetwork
 
@@ -256,12 +295,18 @@ class DelayStar(_Unmeasured):
         message_bits: ArrayLike,
         key: PRNGKeyArray,
     ) -> tuple[StarState, Transfer]:
-        """Answer at once, ending what the node was uploading."""
+        """Start an answer on every free link, ending what the node was uploading."""
         del message_bits, key
-        up_left = jnp.where(offers, -1, state.up_left)
-        left, arrived = _advance(state.down_left, offers, jnp.zeros_like(state.down_left))
-        moved = StarState(up_left, left, state.waiting & ~arrived)
-        return moved, Transfer(offers, arrived, jnp.zeros_like(arrived))
+        started = offers & (state.down_left < 0)
+        up_left = jnp.where(started, -1, state.up_left)
+        duration = jnp.full_like(state.down_left, self.network.answer_slots)
+        left, arrived = _advance(state.down_left, started, duration)
+        waiting = (state.waiting | started) & ~arrived
+        return StarState(up_left, left, waiting), Transfer(started, arrived, arrived & False)
+
+
+def _slots(number: int) -> str:
+    return f"{number} slot{'s' * (number != 1)}"
 
 
 def _advance(left: Array, started: Array, duration: Array) -> tuple[Array, Array]:
@@ -334,13 +379,20 @@ def _at_least(name: str, value: int, least: int) -> int:
 
 
 def _law(
-    name: str, gamma: int, law: Law, star_law: StarLaw, alive: int, bits_per_parameter: int | None
+    name: str,
+    gamma: int,
+    law: Law,
+    star_law: StarLaw,
+    alive: int,
+    bits_per_parameter: int | None,
+    answer_slots: int = 0,
 ) -> DelayNetwork:
     """Build a law; what gamma sizes is rounded up, so that laws of near gammas share a program."""
     back = 1 << (2 * gamma).bit_length()  # above 2 gamma
     return DelayNetwork(
         name=name,
         gamma=gamma,
+        answer_slots=answer_slots,
         law=law,
         star_law=star_law,
         alive=alive,
@@ -355,24 +407,43 @@ def ideal(bits_per_parameter: int | None = None) -> DelayNetwork:
 
 
 def constant(delay: int, bits_per_parameter: int | None = None) -> DelayNetwork:
-    """Build a network in which every held copy is exactly `delay` slots old."""
+    """Build the constant law: a message takes `delay` slots, and a new one starts in each slot.
+
+    Every held copy is exactly `delay` slots old; an upload takes `delay` slots, its answer too.
+    """
     delay = _at_least("delay", delay, 0)
-    return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter)
+    return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter, delay)
 
 
 def snapshot(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
-    """Build the snapshot law: each node shares every `gamma` slots, at once, on its own beat."""
+    """Build the snapshot law: periodic refresh, transfers take no time.
+
+    Each node shares every `gamma` slots, at once, on its own beat. In lock-step and around a
+    server a round still takes `gamma` slots: not a law to compare those with peers on.
+    """
     gamma = _at_least("gamma", gamma, 1)
     return _law("snapshot", gamma, _snapshot_law, _fixed_trip, 1, bits_per_parameter)
 
 
 def iid(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
-    """Build the i.i.d. law: each pair's age is drawn anew in every slot."""
+    """Build the i.i.d. law: each pair's age is drawn anew in every slot, transfers take no time."""
     gamma = _at_least("gamma", gamma, 1)
     return _law("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
 
 
-def pipelined(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
-    """Build the pipelined law: transfers of `gamma` slots, back to back."""
+def pipelined(
+    gamma: int = 5, bits_per_parameter: int | None = None, download_slots: int | None = None
+) -> DelayNetwork:
+    """Build the pipelined law: every transfer takes `gamma` slots, the next begins then.
+
+    A server's answer takes `download_slots`, by default `gamma` as well; with 0 the answer is
+    free, and an upload and its answer together take `gamma`.
+    """
     gamma = _at_least("gamma", gamma, 1)
-    return _law("pipelined", gamma, _pipelined_law, _fixed_trip, 2, bits_per_parameter)
+    if download_slots is None:
+        answer_slots = gamma
+    else:
+        answer_slots = _at_least("download_slots", download_slots, 0)
+    return _law(
+        "pipelined", gamma, _pipelined_law, _fixed_trip, 2, bits_per_parameter, answer_slots
+    )

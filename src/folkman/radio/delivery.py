@@ -171,6 +171,15 @@ class Network:
         """Return how many slots it can run, None for any number."""
         return None
 
+    @property
+    def uneven(self) -> bool:
+        """Tell whether a transfer takes time for some ways to travel, and none between peers."""
+        return False
+
+    def in_words(self) -> str:
+        """Return what the network is, in plain words, for a table's reader."""
+        return self.name
+
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message of `message_bits` costs on the air."""
         return message_bits

@@ -86,6 +86,15 @@ class Lossy(Network):
         """Return how many slots the network below can run."""
         return self.network.horizon
 
+    @property
+    def uneven(self) -> bool:
+        """Tell what the network below does."""
+        return self.network.uneven
+
+    def in_words(self) -> str:
+        """Return the network below, and how much is lost."""
+        return f"{self.network.in_words()}; of all messages {100 * self.loss:g} % are lost"
+
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message costs on the air."""
         return self.network.payload_bits(message_bits)

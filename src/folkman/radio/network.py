@@ -221,6 +221,13 @@ class RadioNetwork(Network):
         noise_w = self.noise_w + power_w * air.background
         return channel.sinr_draw(air.link, air.interferer, key, power_w=power_w, noise_w=noise_w)
 
+    def in_words(self) -> str:
+        """Return what decides how long a transfer takes."""
+        return (
+            f"radio: a transfer takes as long as its bits at the rate of its worst link, "
+            f"threshold {self.threshold_db:g} dB"
+        )
+
     def peers(self) -> "RadioPeers":
         """Return the radio between peers on their own beat."""
         return RadioPeers(self)

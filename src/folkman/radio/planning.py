@@ -9,8 +9,13 @@ A run ends after `slots` slots, and some pairs may not have met by then. Waits s
 as long as they have lasted, and copies are as old as they are: with `unheard` above 0, Gamma_W and
 age are lower bounds that grow with `slots`. A pair in a bad place can wait for ever; no finite mean
 exists then.
+
+There are two planners of a threshold. `best_threshold` is a formula on SINR draws and assumes new
+positions in every epoch. `least_aged` asks the simulated drops themselves, whose nodes stay where
+they are; a pair that never meets then counts with the full age of its first copy.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -26,7 +31,17 @@ from folkman.radio import bandwidth, latency, schedule
 from folkman.radio.network import Air, RadioNetwork, RadioState, place, rest
 from folkman.units import db_to_linear
 
-__all__ = ["Drops", "Forecast", "Sawtooth", "best_threshold", "forecast", "sawtooth"]
+__all__ = [
+    "Drops",
+    "Forecast",
+    "Sawtooth",
+    "age_means",
+    "best_threshold",
+    "forecast",
+    "least_aged",
+    "moves_far",
+    "sawtooth",
+]
 
 BATCH_GAINS = 4_000_000
 """Path gains to interferers that are worked on at once; bounds memory, whatever the number of
@@ -189,6 +204,34 @@ def best_threshold(
     )
     draws = jnp.asarray(sinr)
     return schedule.bracket_search(lambda t: float(value(draws, db_to_linear(t))), low_db, high_db)
+
+
+def age_means(found: Forecast) -> NDArray[np.float64]:
+    """Return the mean age of the held copies of each drop, (drop,); NaN where there are none."""
+    counts = found.ages.sum(axis=1)
+    sums = found.ages @ np.arange(found.ages.shape[1])
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def moves_far(network: RadioNetwork) -> bool:
+    """Tell whether a node crosses the cell within a slot, so that every epoch has new positions."""
+    return network.speed_m_per_s * network.slot_s >= network.cell_radius_m
+
+
+def least_aged(
+    age_at: Callable[[float], float],
+    tried_db: Iterable[float],
+    low_db: float = -20.0,
+    high_db: float = 20.0,
+) -> float:
+    """Return the threshold with the least simulated mean age, those of `tried_db` among them.
+
+    `age_at` is the mean age of the same drops at a threshold in dB. It is asked on a grid of 5 dB
+    and then, around the least of all, down to 1 dB.
+    """
+    tried = schedule.grid_search(age_at, list(tried_db))
+    search = schedule.bracket_search(age_at, low_db, high_db, tolerance_db=1.0)
+    return min(tried, search, key=lambda found: found.value).threshold_db
 
 
 def sawtooth(

@@ -118,6 +118,7 @@ class RoundReplay(Network):
 
     timeline: PeerTimeline
     bits_per_parameter: int | None = None
+    recent: int = 2  # of a sender's newest payloads, how many may still be delivered
     name = "recorded rounds"
 
     @property
@@ -135,6 +136,11 @@ class ReplayedRounds:
     """Rounds between peers, once more."""
 
     network: RoundReplay
+
+    @property
+    def recent(self) -> int:
+        """Return how many of a sender's newest payloads may still be delivered."""
+        return self.network.recent
 
     def init(self, num_nodes: int, key: PRNGKeyArray) -> ReplayState:
         """Return the beginning of the recording."""
@@ -249,7 +255,7 @@ def from_file(path: str, bits_per_parameter: int | None = None) -> Replay:
 
 def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> RoundReplay:
     """Build a network that repeats rounds between peers."""
-    return RoundReplay(timeline, bits_per_parameter)
+    return RoundReplay(timeline, bits_per_parameter, max(2, _recent(timeline)))
 
 
 def replay_star(timeline: StarTimeline, bits_per_parameter: int | None = None) -> StarReplay:

@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,20 +17,29 @@ PACKAGES += ("torch",)
 """The packages whose versions are kept."""
 
 
-def provenance(command: list[str] | None, own_code: Mapping[str, str] | None = None) -> Json:
+def provenance(
+    command: list[str] | None,
+    own_code: Mapping[str, str] | None = None,
+    networks: Sequence[str] = (),
+) -> Json:
     """Return what is needed to repeat a run elsewhere; a run made in Python has no command.
 
-    `own_code` has the SHA-256 of every file from outside the package, by its path.
+    `own_code` has the SHA-256 of every file from outside the package, by its path; `networks` are
+    the networks in words.
     """
     own = {"own_code": dict(own_code)} if own_code else {}
-    return {"format": FORMAT, "command": command, **own, **_machine(), "started": now()}
+    said = {"networks": list(networks)} if networks else {}
+    return {"format": FORMAT, "command": command, **own, **said, **_machine(), "started": now()}
 
 
 def note_start(
-    path: Path, command: list[str] | None, own_code: Mapping[str, str] | None = None
+    path: Path,
+    command: list[str] | None,
+    own_code: Mapping[str, str] | None = None,
+    networks: Sequence[str] = (),
 ) -> None:
     """Write the provenance of a folder; one that is resumed keeps what first made it."""
-    facts, known = provenance(command, own_code), read_json(path)
+    facts, known = provenance(command, own_code, networks), read_json(path)
     if known is not None:
         facts = {**known, "resumed": [*known.get("resumed", []), facts]}
     write_json(path, facts, indent=2)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
 __all__ += [
+    "HIGHER_IS_BETTER",
     "STOPPED",
     "WAITING",
     "Run",
@@ -61,17 +62,39 @@ METRICS: dict[str, str] = {
     "consensus": "mean disagreement ||v_i - w||",
     "consensus_max": "largest disagreement ||v_i - w||",
     "node_norm": "largest node parameter norm ||w_i||",
-    "mean_age": "mean age of the copies in use (slots)",
-    "max_age": "largest age of the copies in use (slots)",
+    "mean_age": "mean age of the copies in gradients (slots)",
+    "max_age": "largest age of a copy in a gradient (slots)",
+    "staleness": "mean staleness of uploads (versions of the server's model)",
+    "staleness_max": "largest staleness of an upload (versions of the server's model)",
+    "pairs_unheard": "pairs that never had a fresh copy",
     "gamma_t": "mean transmission duration Gamma_T (slots)",
     "gamma_w": "mean waiting duration Gamma_W (slots)",
     "kappa": "learning efficiency: share of slots spent computing",
     "gradients_max": "gradients of the fastest node",
     "bits_unicast": "bits, each receiver counted",
     "node_train_loss": "mean over nodes of F(v_i)",
+    "node_train_loss_worst": "largest F(v_i) of a node",
+    "node_train_loss_spread": "standard deviation over nodes of F(v_i)",
     "node_test_accuracy": "mean over nodes of the test accuracy of v_i",
+    "node_test_accuracy_worst": "lowest test accuracy of a v_i",
+    "node_test_accuracy_spread": "standard deviation over nodes of the test accuracy of v_i",
+    "node_local_accuracy": "mean over nodes of the accuracy of v_i on the node's own labels",
+    "node_local_accuracy_worst": "lowest accuracy of a v_i on its node's own labels",
+    "node_local_accuracy_spread": "standard deviation over nodes of the accuracy on own labels",
 }
 """What a curve can show. `w` is the network's model: sum_i alpha_i w_i, or the server's."""
+
+HIGHER_IS_BETTER = frozenset(
+    {
+        "test_accuracy",
+        "node_test_accuracy",
+        "node_test_accuracy_worst",
+        "node_local_accuracy",
+        "node_local_accuracy_worst",
+        "kappa",
+    }
+)
+"""Metrics of which more is better, all of them shares; of all others less is better."""
 
 COLUMNS = (*AXES, *METRICS)
 """The columns of a run's rows."""
@@ -90,6 +113,9 @@ class Run:
     rows: list[dict[str, float]] = field(default_factory=list)
     status: str = RUNNING
     message: str = ""
+    verdict: str = ""  # of a run that has ended: finished, diverged or not learning
+    reason: str = ""  # of a verdict that is not finished, and what to try
+    target_slot: int | None = None  # where it met its targets and ended
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
@@ -115,7 +141,16 @@ class Run:
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa")
         head = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
-        return head | {name: jsonable(self.last(name)) for name in names} | {"status": self.status}
+        return (
+            head
+            | {name: jsonable(self.last(name)) for name in names}
+            | {
+                "status": self.status,
+                "verdict": self.verdict,
+                "reason": self.reason,
+                "target_slot": self.target_slot,
+            }
+        )
 
     def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> "Drawing":
         """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""

@@ -47,6 +47,8 @@ class Scene(NamedTuple):
     seconds: NDArray[np.float64]  # (frame,)
     positions_m: NDArray[np.float32]  # (frame, node, 2)
     age_slots: NDArray[np.int32]  # (frame, rx, tx) of the copy held; -1: none
+    # (frame, rx, tx) ages of the copies in use, summed over all slots before the frame's
+    age_sums: NDArray[np.int64]
     on_air: NDArray[np.bool_]  # (frame, rx, tx) a broadcast of tx is on its way to rx
     left_slots: NDArray[np.int32]  # (frame, tx) until it has arrived; -1: unknown
     stamp: NDArray[np.int32]  # (frame, tx) the slot before which it was formed; -1: unknown
@@ -75,6 +77,20 @@ class Scene(NamedTuple):
     def paired(self) -> bool:
         """Tell whether pairs were kept."""
         return self.age_slots.shape[1] == self.size
+
+    @property
+    def mean_ages(self) -> NDArray[np.float64]:
+        """Return the mean age of the copy that each held of each other over all slots, (rx, tx).
+
+        NaN on the diagonal and where none is held. Of a scene that has no sums, kept by an earlier
+        version, the mean of its frames.
+        """
+        held = np.all(self.age_slots >= 0, axis=0) & ~np.eye(self.age_slots.shape[1], dtype=bool)
+        if self.age_sums.shape == self.age_slots.shape:
+            means = self.age_sums[-1] / max(int(self.slot[-1]), 1)
+        else:
+            means = self.age_slots.mean(axis=0)
+        return np.where(held, means, np.nan)
 
     def name(self, index: int) -> str:
         """Return what a node is called on a figure."""
@@ -150,9 +166,12 @@ def load_scene(path: Path) -> Scene | None:
         return None
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in Scene._fields}
+            arrays: dict[str, Any] = {
+                name: file[name] for name in Scene._fields if name in file or name != "age_sums"
+            }
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
+    arrays.setdefault("age_sums", np.zeros((len(arrays["slot"]), 0, 0), np.int64))
     plain = {name: arrays[name].item() for name in STATIC[2:]}
     return Scene(**(arrays | plain))
 
@@ -180,6 +199,7 @@ def from_timeline(
         seconds=slot * slot_s,
         positions_m=np.full((frames, nodes, 2), unknown),
         age_slots=np.maximum(slot[:, None, None] - held[slot], 0).astype(np.int32),
+        age_sums=_sums_before(slot, held),
         on_air=np.zeros((frames, nodes, nodes), bool),
         left_slots=np.full((frames, nodes), -1, np.int32),
         stamp=np.full((frames, nodes), -1, np.int32),
@@ -194,3 +214,13 @@ def from_timeline(
         threshold_db=float("nan"),
         server=False,
     )
+
+
+def _sums_before(slot: NDArray[np.int32], held: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the ages summed over the slots before each frame's, (frame, rx, tx)."""
+    sums = np.zeros((len(slot), *held.shape[1:]), np.int64)
+    for frame in range(1, len(slot)):
+        between = np.arange(slot[frame - 1], slot[frame])
+        ages = np.maximum(between[:, None, None] - held[between], 0)
+        sums[frame] = sums[frame - 1] + ages.sum(axis=0)
+    return sums

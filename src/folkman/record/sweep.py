@@ -76,6 +76,7 @@ def _gathered(sweep: Sweep) -> list[Run]:
     for run in runs:
         job = jobs.get((run.label, run.seed), {})
         run.status, run.message = job.get("state", run.status), job.get("message", "")
+        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
     return runs
 
 

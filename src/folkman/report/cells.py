@@ -36,6 +36,13 @@ class Picture(Protocol):
     def cell_radius_m(self) -> float: ...
 
 
+PLANNERS = {
+    "epochs": "by epochs",
+    "simulation": "the least mean age of these drops",
+}
+"""How a best threshold was found -> what is printed."""
+
+
 def print_survey(survey: Any, *, quiet: bool) -> None:
     """Print a line per threshold and allocation: mean and 95 % half-width.
 
@@ -44,8 +51,9 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
     from rich.console import Console
 
     headings = ("threshold", "allocation", "P(link)", "P(node)", "Gamma_T", "median", "p95")
+    shown = [*survey.rows, *(row for row in survey.best_rows.values() if row not in survey.rows)]
     table = screen_table(
-        "rlrrrrrrrr", (*headings, "Gamma_W", "age", "p95"), map(_cells, survey.rows)
+        "rlrrrrrrrrr", (*headings, "Gamma_W", "age", "p95", "unheard"), map(_cells, shown)
     )
     console = Console(stderr=quiet, width=None if Console().is_terminal else 150)
     first = survey.rows[0]
@@ -55,8 +63,9 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
         f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop"
     )
     console.print(table)
+    how = PLANNERS[survey.planner]
     for allocation, threshold_db in survey.best_thresholds_db.items():
-        found = f"best threshold for {allocation} shares, by epochs: {threshold_db:.1f} dB"
+        found = f"best threshold for {allocation} shares, {how}: {threshold_db:.1f} dB"
         console.print(found, highlight=False)
     for note in survey.notes:
         console.print(f"note: {note}", highlight=False)
@@ -70,7 +79,7 @@ def _cells(row: Json) -> list[str]:
     half, threshold = row["ci95"], row["threshold_db"]
     bound = "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""
     return [
-        f"{threshold if isinstance(threshold, str) else format(threshold, 'g')} dB",
+        f"{threshold if isinstance(threshold, str) else format(threshold, '.4g')} dB",
         row["allocation"],
         _cell(row["p_link"], half["p_link"]),
         _cell(row["p_node"], half["p_node"]),
@@ -80,6 +89,7 @@ def _cells(row: Json) -> list[str]:
         bound + _cell(row["gamma_w"]["mean"], half["gamma_w"]["mean"]),
         bound + _cell(row["age"]["mean"], half["age"]["mean"]),
         bound + _cell(row["age"]["p95"], None),
+        f"{row['unheard']:.0%}",
     ]
 
 

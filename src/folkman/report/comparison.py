@@ -15,14 +15,14 @@ import numpy as np
 
 from folkman.checks import nearest, require
 from folkman.record.json_file import Json
-from folkman.record.run import AXES, METRICS, Run, jsonable
+from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, jsonable
+from folkman.record.tuned import told
+from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
-from folkman.report.tables import COLUMNS, markdown_table, spread
+from folkman.report.tables import COLUMNS, markdown_table, objective_text, spread
 
-__all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "render"]
-
-HIGHER_IS_BETTER = frozenset({"test_accuracy", "node_test_accuracy", "kappa"})
-"""Of all other metrics less is better."""
+__all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "complaints"]
+__all__ += ["render"]
 
 
 class Cell(NamedTuple):
@@ -44,6 +44,8 @@ class ArmTable(NamedTuple):
     metrics: Sequence[str]
     references: Mapping[str, str]  # metric -> the arm that differences are taken from
     cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
+    tuned: Mapping[str, str] = {}  # arm -> how it stands (`record.tuned`), where that is known
+    objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""
@@ -91,6 +93,17 @@ def compare_arms(
         for arm in arms:
             cells[arm, metric] = _cell(values, arm, references[metric], winner)
     return ArmTable(list(arms), list(metrics), references, cells)
+
+
+def complaints(arms: Mapping[str, Mapping[int, Run]]) -> list[str]:
+    """Return a line for each arm with runs that diverged or do not learn, and the first reason."""
+    lines = []
+    for arm, runs in arms.items():
+        for word in (DIVERGED, NOT_LEARNING):
+            bad = [run for run in runs.values() if run.verdict == word]
+            if bad:
+                lines.append(f"{arm}: {len(bad)} of {len(runs)} runs {word}; {bad[0].reason}")
+    return lines
 
 
 def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
@@ -157,7 +170,10 @@ def _note(found: ArmTable) -> str:
     counts = sorted({cell.num_seeds for cell in found.cells.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
-    return f"mean and 95 % interval over {seeds} seeds; differences paired by seed, from {from_}"
+    what = objective_text(found.objectives)
+    mean = f"mean and 95 % interval over {seeds} seeds"
+    paired = f"differences paired by seed, from {from_}"
+    return "; ".join(filter(None, (what, mean, paired, told(found.tuned))))
 
 
 def as_text(found: ArmTable) -> str:
@@ -205,7 +221,8 @@ FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}
 """Name -> how a comparison is written."""
 
 
-def render(found: ArmTable, form: str = "text") -> str:
-    """Return a comparison as text, Markdown or LaTeX."""
+def render(found: ArmTable, form: str = "text", notes: Sequence[str] = ()) -> str:
+    """Return a comparison as text, Markdown or LaTeX, with a line below for each note."""
     require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
-    return FORMATS[form](found)
+    before = {"text": "", "markdown": "\n", "latex": "% "}[form]
+    return "\n".join([FORMATS[form](found), *(f"{before}{note}" for note in notes)])

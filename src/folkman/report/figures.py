@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.record.json_file import Json
-from folkman.record.run import AXES, METRICS, Run
+from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ FEW = 6
 """Curves whose names fit among them; those of more stand beside the figure."""
 NAME_IN = 0.16
 """The height of a name beside the curves, in inches."""
-SHARES = ("test_accuracy", "node_test_accuracy", "kappa")
+SHARES = (*HIGHER_IS_BETTER, "node_test_accuracy_spread", "node_local_accuracy_spread")
 """Metrics that are at most 1."""
 RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""

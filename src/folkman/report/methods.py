@@ -8,7 +8,7 @@ from importlib import resources
 from folkman.builders import find_methods
 from folkman.record.json_file import Json
 
-__all__ = ["bibtex", "describe_price", "print_methods"]
+__all__ = ["bibtex", "describe_price", "print_graphs", "print_methods"]
 
 
 def bibtex() -> dict[str, str]:
@@ -83,5 +83,29 @@ def print_methods(rows: Sequence[Json]) -> None:
     console.print(
         "d parameters of b bits: S = d b, a model. Broadcasts are counted once. BibTeX: folkman "
         "cite NAME",
+        highlight=False,
+    )
+
+
+def print_graphs(rows: Sequence[Json]) -> None:
+    """Print a line per graph."""
+    from rich.console import Console
+
+    from folkman.report.tables import screen_table
+
+    lines = [
+        [
+            row["name"],
+            "directed" if row["directed"] else "",
+            "in each round" if row["varies"] else "",
+            row["text"],
+        ]
+        for row in rows
+    ]
+    console = Console(width=None if Console().is_terminal else 150)
+    console.print(screen_table("pppp", ("topology", "edges", "new edges", "is"), lines))
+    console.print(
+        "Or a graph of your own: a file of lines from,to[,weight] (.csv, .txt), a matrix (.npy, "
+        ".npz), or 'edges: 0-1 1>2'. Directed graphs are for sgp.",
         highlight=False,
     )

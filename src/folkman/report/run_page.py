@@ -7,15 +7,17 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from html import escape
 from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record.folder import Contents
+from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
+from folkman.record.tuned import sides_of, standings, told
 from folkman.report import html
 from folkman.report.figures import draw_curves
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
@@ -45,7 +47,9 @@ def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
     sections = [
-        html.Section("results", "Results", _results(begun)),
+        html.Section(
+            "results", "Results", _results(begun, contents.provenance) + _tuning(contents)
+        ),
         curves_section(begun, keep),
         *network_sections(begun),
         html.Section(
@@ -57,6 +61,12 @@ def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
         html.Section("repeat", "To repeat it", _commands(contents)),
     ]
     return html.page(title, _subtitle(contents.config), headline(contents.runs), sections)
+
+
+def _tuning(contents: Contents) -> str:
+    """Return a line on whether the sides are tuned for this setting."""
+    note = told(standings(sides_of(contents.config)))
+    return f"<p>{html.escape(note)}</p>" if note else ""
 
 
 def network_sections(runs: Sequence[Run]) -> list[html.Section]:
@@ -107,7 +117,7 @@ def network_sections(runs: Sequence[Run]) -> list[html.Section]:
 def _ages_differ(scene: Scene) -> bool:
     """Tell whether some pairs of nodes held older copies than others."""
     others = ~np.eye(scene.size, dtype=bool)
-    return bool(np.ptp(scene.age_slots.sum(axis=0)[others]))
+    return bool(np.ptp(scene.mean_ages[others]))
 
 
 def _subtitle(config: Json) -> str:
@@ -117,7 +127,9 @@ def _subtitle(config: Json) -> str:
     names = [
         f"{key} {table.get('name')}" for key, table in tables.items() if isinstance(table, dict)
     ]
-    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names])
+    objective = objective_in(config)
+    what = [] if objective is None else [f"objective {objective}"]
+    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names, *what])
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -141,7 +153,7 @@ def headline(runs: Sequence[Run]) -> str:
         )
         most = max(begun, key=lambda run: run.last("bits"))
         pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
-    states = Counter(run.status for run in runs)
+    states = Counter(run.verdict or run.status for run in runs)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     pairs.append(("Runs", str(len(runs)), told))
     wrong = "".join(f'<p class="bad">{html.escape(run.message)}</p>' for run in runs if run.message)
@@ -164,7 +176,7 @@ def _last_means(runs: Sequence[Run], name: str) -> dict[str, float]:
     }
 
 
-def _results(runs: Sequence[Run]) -> str:
+def _results(runs: Sequence[Run], provenance: Json) -> str:
     if not runs:
         return "<p>No run has begun.</p>"
     headings, rows = final_rows(runs)
@@ -174,7 +186,10 @@ def _results(runs: Sequence[Run]) -> str:
         "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest "
         "loss is marked.</p>"
     )
-    return html.table(headings, rows, best) + note
+    networks = "".join(
+        f"<p class='sub'>{escape(line)}</p>" for line in provenance.get("networks") or []
+    )
+    return html.table(headings, rows, best) + note + networks
 
 
 def curves_section(runs: Sequence[Run], keep: html.Keep | None = None) -> html.Section:
@@ -192,17 +207,13 @@ def curves_section(runs: Sequence[Run], keep: html.Keep | None = None) -> html.S
 def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
     """Return headings and a row a node: what it had, did, held and sent."""
     people = scene.size - scene.server
-    ages = np.where(scene.age_slots >= 0, scene.age_slots, np.nan).astype(float)
-    if scene.paired:
-        ages[:, np.arange(scene.size), np.arange(scene.size)] = np.nan
+    ages = scene.mean_ages if scene.paired else np.full((people, people), np.nan)
     columns: dict[str, list[str]] = {
         "node": [str(i) for i in range(people)],
         "samples": [str(value) for value in scene.samples[:people]],
         "gradients": [str(value) for value in scene.gradients[-1, :people]],
-        "age of what it holds": _means(ages[:, :people], (0, 2), people, scene.paired),
-        "age of its copies": _means(
-            ages[:, :, :people], (0, 1), people, scene.paired and not scene.server
-        ),
+        "age of what it holds": _means(ages[:people], 1, people, scene.paired),
+        "age of its copies": _means(ages[:, :people], 0, people, scene.paired and not scene.server),
         "time on the air": _share_of(
             (scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())
         ),
@@ -215,7 +226,7 @@ def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
     return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
 
 
-def _means(values: NDArray, axis: tuple[int, int], count: int, known: bool) -> list[str]:
+def _means(values: NDArray, axis: int, count: int, known: bool) -> list[str]:
     if not known:
         return ["-"] * count
     total, number = np.nansum(values, axis=axis), np.isfinite(values).sum(axis=axis)
@@ -232,7 +243,7 @@ def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
 
 def provenance_section(facts_known: Json) -> html.Section:
     """Return where and with what a run was made."""
-    apart = ("versions", "resumed", "command")
+    apart = ("versions", "resumed", "command", "networks")
     rows = [[key, _words(value)] for key, value in facts_known.items() if key not in apart]
     versions = facts_known.get("versions") or {}
     rows += [[f"version of {key}", str(value)] for key, value in versions.items() if value]

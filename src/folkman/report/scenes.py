@@ -164,8 +164,7 @@ def draw_age_table(scene: Scene) -> "Figure":
             f"the ages of pairs are kept for at most 64 nodes, this run has {scene.size}"
         )
     figure, axes = new_figure(4.2, 3.5)
-    ages = np.where(scene.age_slots >= 0, scene.age_slots, np.nan).mean(axis=0)
-    np.fill_diagonal(ages, np.nan)
+    ages = scene.mean_ages
     edges = np.arange(scene.size + 1) - 0.5
     mesh = axes.pcolormesh(edges, edges, np.ma.masked_invalid(ages), cmap="viridis_r", linewidth=0)
     if scene.size <= 12:

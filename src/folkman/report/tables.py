@@ -1,17 +1,26 @@
 """Tables for a terminal and for Markdown, and a comparison's last one: one line per label."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from folkman.record.run import DIVERGED, Run
+from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["final_rows", "final_table", "markdown_table", "screen_table", "spread"]
+__all__ = [
+    "final_rows",
+    "final_table",
+    "markdown_table",
+    "objective_text",
+    "screen_table",
+    "spread",
+]
 
 COLUMNS = {
     "gradients": "gradients",
@@ -65,6 +74,13 @@ def spread(mean: float, half: float) -> str:
     return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
 
 
+def objective_text(objectives: Sequence[str]) -> str:
+    """Return what was minimised, or that it was not the same for all; nothing if nobody knows."""
+    if len(objectives) > 1:
+        return f"objectives {' and '.join(objectives)}: losses of unlike objectives do not compare"
+    return f"objective {objectives[0]}" if objectives else ""
+
+
 def final_table(runs: Sequence[Run], title: str = "") -> "Table":
     """Return the last values of each label's runs; a column that no run defines is left out."""
     headings, rows = final_rows(runs)
@@ -78,8 +94,9 @@ def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for label in dict.fromkeys(run.label for run in runs):
         group = [run for run in runs if run.label == label]
-        ended = sum(run.status == DIVERGED for run in group)
-        cells = [label + (f" ({ended} diverged)" if ended else "")]
+        words = Counter(DIVERGED if run.status == DIVERGED else run.verdict for run in group)
+        bad = [f"{words[word]} {word}" for word in (DIVERGED, NOT_LEARNING) if words[word]]
+        cells = [label + (f" ({', '.join(bad)})" if bad else "")]
         for name in columns:
             values = np.array([run.last(name) for run in group if run.rows])
             cells.append(spread(values.mean(), float(half_width(values))) if len(values) else "-")

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import jax
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
@@ -35,6 +34,7 @@ from folkman.config.text import read
 from folkman.machine import hold_little
 from folkman.packing.packing import message_bits, width_of
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
 from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
@@ -230,7 +230,10 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
 def _problem(config: NodeConfig, task: Task) -> Learnable:
     if config.guest is None:
         return load_shard(config.shard, task.comparison, task.seed)
-    return load_guest(config.guest, config.shard, task.comparison.batch, task.seed)
+    comparison = task.comparison
+    return load_guest(
+        config.guest, config.shard, comparison.batch, task.seed, sampling=comparison.sampling
+    )
 
 
 def _security(config: NodeConfig) -> Security | None:
@@ -248,7 +251,7 @@ def _node(
     security: Security | None,
 ) -> Node | ServerNode:
     algorithm, network = built
-    me, shares = config.number, np.array(config.samples) / sum(config.samples)
+    me, alpha = config.number, shares(config.samples, task.comparison.objective)
     serves = me in way_of(algorithm).servers()
     require(serves or me != SERVER, f"'{task.label}' has no server; leave this node out")
     checks = Checks(security.members.verify if security else None, config.largest)
@@ -256,8 +259,8 @@ def _node(
     sign = security.identity.sign if security else None
     wire = Wire(task.run, sign, checks, dtype, network.packing)
     if serves:
-        return ServerNode(problem.initial, algorithm, shares, seed=task.seed, wire=wire)
-    return Node(me, problem, algorithm, shares, seed=task.seed, wire=wire)
+        return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
+    return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
 def _air(

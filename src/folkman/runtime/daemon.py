@@ -28,7 +28,7 @@ from folkman.record import run as record
 from folkman.record.cluster import DONE, LEARNING, STARTING, NodeFolder
 from folkman.record.json_file import write_json
 from folkman.runtime import control, journal, state
-from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
+from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of, sequence_of
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node, ServerNode
@@ -364,15 +364,41 @@ class Daemon:
             settled = (
                 ("stale", "finite", "absurd") if isinstance(self.node, ServerNode) else ("stale",)
             )
+            settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
+            elif error.reason == "round" and self._repeated(data):
+                self.voice.say(peer, control.Ack(sequence_of(data)))
             self.logger.say(
                 "refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error)
             )
             return
         self.counts["taken"] += 1
-        self.voice.say(message.node, control.Ack(message.sequence))
+        if not self._early(data):
+            self.voice.say(message.node, control.Ack(message.sequence))
         self.arrived.set()
+
+    def _early(self, data: bytes) -> bool:
+        """Tell whether a message is acknowledged later: when its round begins."""
+        node = self.node
+        early = isinstance(node, Node) and node.holds_back and len(data) >= HEADER_BYTES
+        return early and round_of(data) > node.mailbox.round
+
+    def _repeated(self, data: bytes) -> bool:
+        """Tell whether a message of this round, heard before, came again under a new number.
+
+        Its sender has begun anew, and waits for an acknowledgement.
+        """
+        node = self.node
+        return isinstance(node, Node) and node.holds_back and round_of(data) == node.mailbox.round
+
+    def acknowledge_begun(self) -> None:
+        """Acknowledge what came early and is of the round that has begun."""
+        box = self.node.mailbox
+        with box.lock:
+            begun = [(int(row), int(box.sequence[row])) for row in np.flatnonzero(box.heard)]
+        for peer, sequence in begun:
+            self.voice.say(peer, control.Ack(sequence))
 
     def _heed(self, peer: int, data: bytes) -> None:
         try:
@@ -402,6 +428,7 @@ class Daemon:
 
     def _acknowledged(self, peer: int, sequence: int) -> None:
         self.outbox.acknowledged(peer, sequence)
+        self.arrived.set()
         waited = self._pending.get(peer)
         if waited is not None and sequence >= waited[0]:
             self._pending.pop(peer, None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from folkman.record.cluster import LEARNING
-from folkman.runtime.codec import sequence_of
+from folkman.runtime.codec import round_of, sequence_of
 from folkman.runtime.daemon import DIVERGED, Daemon
 from folkman.runtime.journal import ANSWER, SEND, WAKE
 from folkman.runtime.node import Node, ServerNode
@@ -47,7 +47,7 @@ def alone(daemon: Daemon) -> None:
         if rest_s > 0:
             daemon.stopping.wait(rest_s)
     if not daemon.stopping.is_set():
-        daemon.broadcast(list(daemon.transport.links() & set(daemon.node.neighbours)))
+        daemon.broadcast(list(daemon.transport.links() & set(_receivers(daemon))))
 
 
 def _send(daemon: Daemon) -> None:
@@ -55,17 +55,19 @@ def _send(daemon: Daemon) -> None:
 
     The last period must be over, and our share of the medium free.
     """
-    sent_after, due_s = -1, 0.0
+    node, sent_after, due_s = daemon.node, -1, 0.0
+    assert isinstance(node, Node)  # noqa: S101 - a server has a loop of its own
     while not daemon.stopping.is_set() and daemon.state == LEARNING:
         daemon.moved.wait(0.05)
         daemon.moved.clear()
-        if daemon.node.slot == sent_after or daemon.pending() or time.monotonic() < due_s:
+        news = node.slot != sent_after and node.offers()
+        if not news or daemon.pending() or time.monotonic() < due_s:
             continue
-        there = sorted(daemon.transport.links() & set(daemon.node.neighbours))
+        there = sorted(daemon.transport.links() & set(_receivers(daemon)))
         receivers = daemon.links.receivers(there)  # Y_i
         if not receivers:
             continue
-        sent_after, begun_s = daemon.node.slot, time.monotonic()
+        sent_after, begun_s = node.slot, time.monotonic()
         daemon.tell_period(daemon.links.rate_bit_s(receivers), receivers)
         bits = daemon.broadcast(receivers)
         period_s = daemon.links.period_s(receivers, bits) if daemon.config.shared_medium else 0.0
@@ -98,7 +100,7 @@ def emulated(daemon: Daemon) -> None:
             max(slot, end - MOST_MISSED), end
         ):  # of a slot that was missed, what it would have sent
             plan = emulation.plan(past)
-            if plan.sends:
+            if plan.sends and node.offers():
                 daemon.broadcast(plan.receivers, past + 1)
         slot += 1
 
@@ -133,20 +135,34 @@ def in_rounds(daemon: Daemon) -> None:
             sent_at = here
         if not _goes_on(daemon):
             return
-        while node.offers() and not node.complete() and not daemon.stopping.is_set():
+        while node.offers() and not _may_end(daemon, node) and not daemon.stopping.is_set():
             daemon.arrived.wait(0.2)
             daemon.arrived.clear()
         if daemon.stopping.is_set():
             return
         begun_s = time.monotonic()
         _wake(daemon)
+        if node.holds_back:
+            daemon.acknowledge_begun()
         rest_s = daemon.config.slot_s - (time.monotonic() - begun_s)
         if rest_s > 0:
             daemon.stopping.wait(rest_s)
 
 
+def _may_end(daemon: Daemon, node: Node) -> bool:
+    """Tell whether all who are to be heard were, and, where senders hold back, all have heard."""
+    return node.complete() and not (node.holds_back and daemon.outbox.owed())
+
+
+def _receivers(daemon: Daemon) -> list[int]:
+    node = daemon.node
+    return node.receivers() if isinstance(node, Node) else node.neighbours
+
+
 def _push(daemon: Daemon, data: bytes) -> None:
-    for peer in daemon.node.neighbours:
+    node = daemon.node
+    assert isinstance(node, Node)  # noqa: S101 - a server has a loop of its own
+    for peer in node.receivers(round_of(data)):
         daemon.outbox.push(peer, sequence_of(data), data)
 
 

@@ -27,6 +27,8 @@ from folkman.packing import wire
 from folkman.packing.packing import NONE, Packing
 from folkman.packing.price import settled
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import emphasised, uneven_emphasis
+from folkman.problem.sampling import batch_keys
 from folkman.runtime.codec import SERVER, Message, Sign, encode, encode_packed
 from folkman.runtime.mailbox import Checks, Mailbox
 from folkman.runtime.ways import way_of
@@ -95,16 +97,21 @@ def _deployed(state: State, algorithm: Algorithm, inbox: Inbox) -> Array:
     return algorithm.model(state, inbox)
 
 
-@jax.jit
-def _traced_gradient(problem: Learnable, point: Array, key: Array) -> tuple[Array, Array]:
-    losses, grads = problem.gradients(point[None], key[None])
+def _one_gradient(
+    problem: Learnable, point: Array, key: Array, number: Array, steps: Array
+) -> tuple[Array, Array]:
+    """Return F_i and its gradient at a point; `number` (1,) is the node's, `steps` (1,) so far."""
+    losses, grads = problem.gradients(point[None], batch_keys(problem, key, number, steps))
     return losses[0], grads[0]
+
+
+_traced_gradient = jax.jit(_one_gradient)
 
 
 class Node:
     """One learner.
 
-    `problem` is its own part (`Learnable.of_node`), `shares` the data shares of all nodes.
+    `problem` is its own part (`Learnable.of_node`), `shares` are the alpha_i of all nodes.
     """
 
     def __init__(
@@ -149,9 +156,17 @@ class Node:
             algorithm, algorithm.declares.price, own_entries, problem.dim
         )
         self._own = self.way.own(index)
-        self._weight, self._own_weight = self.way.weights(index, np.asarray(shares))
+        self._shares = np.asarray(shares)
+        self._fixed = self.way.weights(index, self._shares)
+        self.neighbours = self.way.neighbours(index, self._fixed[0])
+        """The numbers of those that this node hears or sends to."""
+        self._receivers = self.way.receivers(index, self._fixed[0], 0)
+        self.holds_back = self.way.holds_back(len(shares))
+        uneven = uneven_emphasis(self._shares) if algorithm.declares.evenly else None
+        self._emphasis = None if uneven is None else jax.device_put(uneven[index])
         self.slot = 0
         self.steps = 0
+        self._sent_steps = 0  # gradients taken before the last message was formed
         self.loss = float("nan")
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.sequence = 0
@@ -159,10 +174,21 @@ class Node:
         self._seed = seed
         self._lock = threading.Lock()
 
-    @property
-    def neighbours(self) -> list[int]:
-        """Return the numbers of those that this node hears and sends to."""
-        return self.way.neighbours(self.index, self._weight)
+    def receivers(self, round_: int = 1) -> list[int]:
+        """Return the numbers of those that are to hear this node in a round, counted from 1."""
+        if not self.way.varies:
+            return self._receivers
+        return self.way.receivers(self.index, self._fixed[0], max(round_ - 1, 0))
+
+    def _weights(self, round_: int) -> tuple[NDArray, float]:
+        """Return the weights of a round, counted from 1, and the node's own."""
+        if not self.way.varies:
+            return self._fixed
+        return self.way.weights_in(self.index, self._shares, max(round_ - 1, 0))
+
+    def _look(self) -> Inbox:
+        """Return what is held, with the weights of the last round that was heard."""
+        return self.mailbox.peek(*self._weights(self.mailbox.round - 1), self.slot)
 
     def receive(self, data: bytes) -> bool:
         """Take a message; tell whether it was kept."""
@@ -175,7 +201,8 @@ class Node:
     def complete(self) -> bool:
         """Tell whether the next slot will hear what a node that waits is waiting for."""
         with self.mailbox.lock:
-            return bool(self.mailbox.heard[self._weight > 0].all())
+            weight, _ = self._weights(self.mailbox.round)
+            return bool(self.mailbox.heard[weight > 0].all())
 
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
@@ -183,20 +210,19 @@ class Node:
             if self.way.waits and not (
                 self.offers() and self.complete()
             ):  # a round ends when its own part is sent too
-                used, inbox = (
-                    self.used,
-                    self.mailbox.peek(self._weight, self._own_weight, self.slot),
-                )
+                used, inbox = self.used, self._look()
             else:
                 used = self.mailbox.sequence.copy()
-                inbox = self.mailbox.inbox(
-                    self._weight, self._own_weight, self.slot, self._round_of()
-                )
+                if self.way.varies:
+                    used[self.index] = self.mailbox.round  # a round may end without a message
+                weight, own_weight = self._weights(self.mailbox.round)
+                inbox = self.mailbox.inbox(weight, own_weight, self.slot, self._round_of())
         state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
-            loss, grad = self._gradient(point)
+            found = self._gradient(point)
+            loss, grad = emphasised(found, self._emphasis)
             state = _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
-            self.loss = float(loss)
+            self.loss = float(found[0])  # F_i, whatever it counts for
         with self._lock:
             self.state, self.used = state, used
             self.steps += int(wants)
@@ -204,11 +230,11 @@ class Node:
         return bool(wants)
 
     def _gradient(self, point: Array) -> tuple[Array, Array]:
-        key = self._key(Stream.BATCH)
-        if not self.problem.called_from_python:
-            return _traced_gradient(self.problem, point, key)
-        losses, grads = self.problem.gradients(point[None], key[None])
-        return losses[0], grads[0]
+        number, steps = (
+            jax.device_put(np.array([each], np.int32)) for each in (self.index, self.steps)
+        )
+        take = _one_gradient if self.problem.called_from_python else _traced_gradient
+        return take(self.problem, point, make_key(self._seed, Stream.BATCH), number, steps)
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step.
@@ -219,7 +245,7 @@ class Node:
 
     def offers(self) -> bool:
         """Tell whether the node has something to send."""
-        return bool(self.algorithm.travel.offers(self.state))
+        return self.way.offers(self.state, learnt=self.steps > self._sent_steps)
 
     def send(self) -> bytes:
         """Return the message to broadcast now."""
@@ -234,6 +260,7 @@ class Node:
         """
         with self._lock:
             state, slot, steps = self.state, self.slot, self.steps
+            self._sent_steps = self.steps
             self.sequence += 1
             sequence = self.sequence
         params = np.asarray(self.algorithm.message(state))
@@ -246,9 +273,9 @@ class Node:
 
     def warm(self) -> None:
         """Compile everything that a slot needs, without living one."""
-        inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
+        inbox = self._look()
         state, _, point = _hear(self.state, self.algorithm, inbox)
-        loss, grad = self._gradient(point)
+        loss, grad = emphasised(self._gradient(point), self._emphasis)
         jax.block_until_ready(
             _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
         )
@@ -261,7 +288,7 @@ class Node:
         """Return what the node would deploy: its own v_i, or its params."""
         if self.algorithm.model is None:
             return self.params()
-        inbox = self.mailbox.peek(self._weight, self._own_weight, self.slot)
+        inbox = self._look()
         return np.asarray(_deployed(self.state, self.algorithm, inbox))
 
     def _key(self, stream: Stream) -> Array:

@@ -48,6 +48,12 @@ class Outbox:
                 box.acknowledged = sequence
                 self._send(peer, box)
 
+    def owed(self) -> bool:
+        """Tell whether an acknowledgement is missing."""
+        with self._lock:
+            boxes = self._boxes.values()
+            return any(box.messages and box.messages[-1][0] > box.acknowledged for box in boxes)
+
     def again(self, peer: int) -> None:
         """Send both messages once more: the peer may have lost what it acknowledged."""
         with self._lock:

@@ -78,6 +78,14 @@ class Way(ABC):
         """Refuse what devices cannot run."""
         del label
 
+    def offers(self, state: State, *, learnt: bool) -> bool:
+        """Tell whether a node has something to send.
+
+        `learnt`: has it taken a gradient since its last message?
+        """
+        del learnt
+        return bool(self.travel.offers(state))
+
     def servers(self) -> list[int]:
         """Return the numbers of the nodes that hold no data."""
         return []
@@ -86,9 +94,33 @@ class Way(ABC):
         """Return a node's number among its senders, None if it is not one of them."""
         return index
 
+    @property
+    def varies(self) -> bool:
+        """Tell whether each round has its own edges."""
+        return False
+
+    def weights_in(self, index: int, shares: NDArray, number: int) -> tuple[NDArray, float]:
+        """Return the weights of a round, counted from 0, and the node's own."""
+        del number
+        return self.weights(index, shares)
+
     def neighbours(self, index: int, weight: NDArray) -> list[int]:
-        """Return the numbers of those that a node hears and sends to."""
+        """Return the numbers of those that a node hears or sends to."""
         return [self.first_sender(index) + int(row) for row in np.flatnonzero(weight)]
+
+    def receivers(self, index: int, weight: NDArray, number: int) -> list[int]:
+        """Return the numbers of those that are to hear a node in a round, counted from 0."""
+        del number
+        return self.neighbours(index, weight)
+
+    def holds_back(self, num_nodes: int) -> bool:
+        """Tell whether a sender waits until its receivers have begun a round.
+
+        Where someone hears a node without being heard by it, nothing else keeps the node from
+        running ahead.
+        """
+        del num_nodes
+        return False
 
 
 class PeerWay(Way):
@@ -105,15 +137,27 @@ class PeerWay(Way):
         row = np.asarray(shares)
         mixing: Mixing | None = self.travel.mixing
         if mixing is not None:
-            everyone = jnp.ones((len(shares), len(shares)), bool)
-            row = np.asarray(mixing.weights(everyone))[index]
-        others = np.arange(len(shares)) != index
-        return np.where(others, row, 0.0), float(row[index])
+            row = _matrix(mixing, len(shares))[index]
+        return _apart(row, index)
+
+    def neighbours(self, index: int, weight: NDArray) -> list[int]:
+        """Return the numbers of those that a node hears or sends to."""
+        beside = self._beside(len(weight))
+        return [int(row) for row in np.flatnonzero(beside[index] | beside[:, index])]
+
+    def receivers(self, index: int, weight: NDArray, number: int) -> list[int]:
+        """Return the numbers of those that are to hear a node."""
+        del number
+        return [int(row) for row in np.flatnonzero(self._beside(len(weight))[:, index])]
 
     def first_message(self, state: State, initial: Array, num_nodes: int) -> Array:
         """Return the first message of a peer, which is like one's own."""
         del initial, num_nodes
         return self.algorithm.message(state)
+
+    def offers(self, state: State, *, learnt: bool) -> bool:
+        """Tell whether the message is new: the method says so, or a gradient has changed it."""
+        return learnt if self.travel.has_news is None else super().offers(state, learnt=learnt)
 
     def loop(self, *, emulated: bool) -> str:
         """Return the loop on measured links, or the one on an emulated channel."""
@@ -141,8 +185,19 @@ class PeerWay(Way):
         return replay(timeline)
 
     def _beside(self, num_nodes: int) -> NDArray[np.bool_]:
-        everyone = np.full(num_nodes, 1.0 / num_nodes)
-        return np.stack([self.weights(node, everyone)[0] > 0 for node in range(num_nodes)])
+        others = ~np.eye(num_nodes, dtype=bool)
+        mixing = self.travel.mixing
+        return others if mixing is None else (_matrix(mixing, num_nodes) > 0) & others
+
+
+def _matrix(mixing: Mixing, num_nodes: int) -> NDArray:
+    """Return the weights (rx, tx) where everyone hears everyone, or of all rounds together."""
+    return np.asarray(mixing.weights(jnp.ones((num_nodes, num_nodes), bool)))
+
+
+def _apart(row: NDArray, index: int) -> tuple[NDArray, float]:
+    """Return a row of weights without the node's own, and that."""
+    return np.where(np.arange(len(row)) != index, row, 0.0), float(row[index])
 
 
 class RoundWay(PeerWay):
@@ -160,6 +215,39 @@ class RoundWay(PeerWay):
             f"'{label}' mixes along the radio's schedule, which devices do not share; "
             "use another topology",
         )
+
+    def offers(self, state: State, *, learnt: bool) -> bool:
+        """Tell whether the node's part of the round is done."""
+        return Way.offers(self, state, learnt=learnt)
+
+    @property
+    def varies(self) -> bool:
+        """Tell whether each round has its own edges."""
+        mixing = self.travel.mixing
+        return mixing is not None and mixing.in_round is not None
+
+    def weights_in(self, index: int, shares: NDArray, number: int) -> tuple[NDArray, float]:
+        """Return the weights of a round, counted from 0, and the node's own."""
+        if not self.varies:
+            return self.weights(index, shares)
+        return _apart(self._of_round(len(shares), number)[index], index)
+
+    def receivers(self, index: int, weight: NDArray, number: int) -> list[int]:
+        """Return the numbers of those that are to hear a node in a round, counted from 0."""
+        if not self.varies:
+            return super().receivers(index, weight, number)
+        column = self._of_round(len(weight), number)[:, index]
+        return [int(row) for row in np.flatnonzero(column) if row != index]
+
+    def holds_back(self, num_nodes: int) -> bool:
+        """Tell whether a sender waits until its receivers have begun a round."""
+        beside = self._beside(num_nodes)
+        return self.varies or bool((beside != beside.T).any())
+
+    def _of_round(self, num_nodes: int, number: int) -> NDArray:
+        mixing = self.travel.mixing
+        assert mixing is not None and mixing.in_round is not None  # noqa: S101, PT018 - it varies
+        return np.asarray(mixing.in_round(num_nodes, jnp.asarray(number)))
 
     def loop(self, *, emulated: bool) -> str:
         """Return the loop of those who wait."""

@@ -20,6 +20,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price, State
 from folkman.algorithm.method import Number
+from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.travel import Server, Star
 
 __all__ = ["LEAST_BETA", "AdaFLState", "adafl_node"]
@@ -122,6 +123,7 @@ def adafl_node(
         message=message,
         params=lambda state: state.params,
         receive=receive,
+        model=received,
         travel=Star(server, ready=lambda state: state.steps >= state.tau),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),

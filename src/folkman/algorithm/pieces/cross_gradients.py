@@ -56,6 +56,7 @@ def with_cross_gradients(
     Row k is g_il of neighbour l = nbr[k], or 0. The first d entries of the payloads in the inbox
     are the neighbours' x_l.
     """
+    graph.check_fixed(name)
     require(
         graph.waits,
         f"{name} needs neighbours that stay, got topology 'schedule'; "
@@ -111,6 +112,7 @@ def with_cross_gradients(
         end=end,
         message=lambda memory: jnp.concatenate([memory.params, jnp.ravel(memory.cross)]),
         params=lambda memory: memory.params,
+        mixed=lambda memory: memory.params,
         mixing=graph.mixing(),
         declares=declares._replace(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),

@@ -3,8 +3,8 @@
 Node i belongs to cell i mod `cells`. To its nodes a station is a server; to the root it is a node:
 when it asks, what it sends is carried to the root, and what the root answers it hears. Nodes reach
 their station as the network carries uploads to a server (on the radio, all cells share the band
-and the site); stations reach the root over a link of their own, an upload and its answer together
-taking `backhaul_slots`.
+and the site); stations reach the root over a link of their own, on which a message takes
+`backhaul_slots`, and its answer as many.
 """
 
 from collections.abc import Callable

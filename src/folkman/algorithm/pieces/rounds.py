@@ -30,6 +30,7 @@ class RoundState(NamedTuple):
     taken: Int[Array, ""]  # gradients of this round
     updates: Int[Array, ""]  # gradients in all
     rounds: Int[Array, ""]  # rounds done
+    mixed: Float[Array, " d"]  # params at the end of the last round; (0,) where the memory has it
 
 
 class Gradient(NamedTuple):
@@ -55,6 +56,8 @@ def in_rounds(
     mixing: Mixing | None = None,
     gradients: int | Callable[[Memory], Array] = 1,
     point: Callable[[Memory, Inbox, Array], Array] | None = None,
+    mixed: Callable[[Memory], Array] | None = None,
+    personal: bool = False,
     declares: Declares = Declares(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build a method in lock-step.
@@ -63,6 +66,10 @@ def in_rounds(
     gradient, and `end(memory, inbox)` the memory after a round, whose messages are in the inbox. A
     round has `gradients`, which may depend on the memory. A gradient is taken at
     `point(memory, inbox, gradients of this round so far)`, by default at the params.
+
+    A node would deploy its model of the end of the last round, mixed with its neighbours' and
+    without the gradients since: `mixed(memory)` where the memory has it, and kept beside the
+    memory where it has not. A `personal` method deploys its params.
     """
 
     def number(memory: Memory) -> Array:
@@ -70,7 +77,12 @@ def in_rounds(
 
     def init(start: Array, place: Place) -> RoundState:
         zero = jnp.zeros((), jnp.int32)
-        return RoundState(first(start, place), taken=zero, updates=zero, rounds=zero)
+        memory = first(start, place)
+        return RoundState(memory, taken=zero, updates=zero, rounds=zero, mixed=kept(memory))
+
+    def kept(memory: Memory) -> Array:
+        own = params(memory)
+        return own[:0] if personal or mixed is not None else own
 
     def receive(state: RoundState, inbox: Inbox) -> RoundState:
         over = jnp.any(inbox.heard)
@@ -82,7 +94,12 @@ def in_rounds(
             taken=jnp.where(over, 0, state.taken),
             updates=state.updates,
             rounds=state.rounds + over,
+            mixed=jnp.where(over, kept(memory), state.mixed),
         )
+
+    def deployed(state: RoundState, inbox: Inbox) -> Array:
+        after = receive(state, inbox)
+        return after.mixed if mixed is None else mixed(after.memory)
 
     def place_of_gradient(state: RoundState, inbox: Inbox) -> Array:
         if point is None:
@@ -104,6 +121,7 @@ def in_rounds(
             taken=state.taken + 1,
             updates=state.updates + 1,
             rounds=state.rounds,
+            mixed=state.mixed,
         )
 
     return Algorithm(
@@ -114,6 +132,7 @@ def in_rounds(
         message=lambda state: message(state.memory),
         params=lambda state: params(state.memory),
         receive=receive,
+        model=None if personal else deployed,
         travel=Rounds(
             ready=lambda state: state.taken >= number(state.memory),
             mixing=mixing,

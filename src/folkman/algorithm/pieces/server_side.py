@@ -24,7 +24,7 @@ from folkman.algorithm.pieces.steps import StepSize
 from folkman.algorithm.travel import Server, Star
 from folkman.checks import require
 
-__all__ = ["WorkerState", "around_server", "check_number", "half", "versions"]
+__all__ = ["WorkerState", "around_server", "check_number", "half", "received", "versions"]
 
 
 class WorkerState(NamedTuple):
@@ -37,6 +37,11 @@ class WorkerState(NamedTuple):
     node: Array  # () its number
     steps: Array  # () local steps done since it received the model
     updates: Array  # () updates done in all
+
+
+def received(state: State, inbox: Inbox) -> Array:
+    """Return the model that a node received last, not its work on it: what it would deploy."""
+    return inbox.payload(0)[: state.params.shape[0]]  # the server is a node's only neighbour
 
 
 def versions(inbox: Inbox, dim: int) -> Array:
@@ -74,6 +79,7 @@ def around_server(
     restarts: bool = False,
     declares: Declares = Declares(),  # noqa: B008 - immutable
     server_price: Price | None = None,
+    late: Callable[[State, Inbox], Array] | None = None,
 ) -> Algorithm:
     """Build an algorithm from its server's side.
 
@@ -143,6 +149,13 @@ def around_server(
             parts.append(factors(state).astype(dtype))
         return jnp.concatenate(parts)
 
+    def deployed(state: WorkerState, inbox: Inbox) -> Array:
+        model = received(state, inbox)
+        if travels is None:
+            return model
+        version = inbox.payload(0)[state.params.shape[0]]
+        return jnp.where(travels(version), model, state.params)
+
     def gives_up(state: WorkerState, inbox: Inbox) -> Array:
         del state
         return inbox.heard[0] & restarts
@@ -154,6 +167,7 @@ def around_server(
         message=answer,
         params=lambda state: state.params,
         rounds=lambda state: state.rounds,
+        late=late,
         price=server_price,
     )
     return Algorithm(
@@ -164,6 +178,7 @@ def around_server(
         message=lambda state: jnp.append(upload(state), state.version),
         params=lambda state: state.params,
         receive=receive,
+        model=deployed,
         travel=Star(
             server=server,
             ready=lambda state: state.steps >= local_steps,

@@ -274,8 +274,10 @@ class Nodes {
   show(frame) {
     const count = frame.positions_m.length - (frame.server ? 1 : 0);
     this.table.show(Array.from({ length: count }, (_, i) => {
-      const ages = (frame.age_slots[i] ?? []).filter((age, j) => age >= 0 && j !== i);
-      const mean = ages.length ? ages.reduce((a, b) => a + b, 0) / ages.length : null;
+      const held = (frame.age_slots[i] ?? []).map((age, j) => age >= 0 && j !== i);
+      const ages = (frame.age_slots[i] ?? []).filter((_, j) => held[j]);
+      const sums = (frame.age_sums?.[i] ?? []).filter((_, j) => held[j]);
+      const mean = sums.length ? sums.reduce((a, b) => a + b, 0) / sums.length / Math.max(frame.slot, 1) : null;
       const share = frame.share[i];
       return [String(i), String(frame.samples[i]), String(frame.gradients[i]), number(mean, 3), ages.length ? String(Math.max(...ages)) : "-", share === null ? "-" : `${number(100 * share, 3)} %`, number(frame.disagreement[i], 3)];
     }));

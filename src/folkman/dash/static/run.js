@@ -77,7 +77,7 @@ export class RunPage {
       const run = this.runs.get(told.id);
       if (!run) continue;
       Object.assign(run, { status: told.status, done: told.done });
-      if (told.message !== undefined) run.message = told.message;
+      if (told.message !== undefined) Object.assign(run, { message: told.message, verdict: told.verdict });
       if (told.columns) {
         if (told.again) run.series = new Series(told.columns, told.step ?? 1);
         else run.series.add(told.columns);
@@ -120,7 +120,7 @@ export class RunPage {
     }
     for (const chart of this.charts) chart.draw(this.groups, this.x, this.about.axes, this.each);
     const rows = [...this.runs.values()];
-    this.list.show(rows.map((run) => [run.label, String(run.seed), run.status + (run.message ? `: ${run.message}` : ""), `${number(run.done, 7)} of ${this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped"].includes(rows[index].status));
+    this.list.show(rows.map((run) => [run.label, String(run.seed), (run.verdict || run.status) + (run.message ? `: ${run.message}` : ""), `${number(run.done, 7)} of ${this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped", "not learning"].includes(rows[index].verdict || rows[index].status));
   }
 
   repaint() {

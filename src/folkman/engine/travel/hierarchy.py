@@ -15,7 +15,7 @@ from folkman.engine.learner import FinalParameters, Learner, Sender, World, writ
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits
 from folkman.engine.travel.sending import Links, Senders, Sending, distinct
-from folkman.engine.travel.star import answers, carried, uploads
+from folkman.engine.travel.star import answers, behind_nodes, carried, uploads
 from folkman.keys import Stream, make_key
 from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
@@ -86,7 +86,8 @@ class HierarchyHeld(NamedTuple):
     root: State
     up: Array  # (node, message)
     up_finite: Array  # (node,) bool
-    down: Array  # (node, message)
+    down: Array  # (node, message) what is being carried down, or was last
+    got: Array  # (node, message) what arrived last: the inbox
     heard: Array  # (node,) bool
     coming: Array  # (node,) bool
     owed: Array  # (node,) bool
@@ -151,6 +152,7 @@ class HierarchyMedium(Medium):
             up=jnp.zeros_like(up),
             up_finite=~no,
             down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
+            got=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
             heard=no,
             coming=no,
             owed=no,
@@ -191,7 +193,7 @@ class HierarchyMedium(Medium):
     def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the station's message as everyone's only neighbour's."""
         del problem
-        return answers(held.down, held.heard, slot - held.held), 0
+        return answers(held.got, held.heard, slot - held.held), 0
 
     def exchange(
         self,
@@ -199,11 +201,13 @@ class HierarchyMedium(Medium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         senders: Senders,
         key: Array,
     ) -> tuple[HierarchyHeld, Traffic, Events]:
         """Upload, let the stations act, let the root act, answer."""
+        del steps
         star, nodes = self.network.star(), problem.num_nodes
         messages, offers, _, bits, present = self.offered(problem, faults, states, slot, key)
         up_key, down_key = jax.random.split(key)
@@ -234,9 +238,11 @@ class HierarchyMedium(Medium):
         network, download = star.downlink(held.network, owed & present, price, down_key)
         stamp = jnp.where(download.started, slot + 1, held.stamp)
         served = jax.vmap(lambda own: distinct(links.down, own & download.started))(member)
+        down = jnp.where(download.started[:, None], answer, held.down)
         moved = held._replace(
             network=network,
-            down=jnp.where(download.started[:, None], answer, held.down),
+            down=down,
+            got=jnp.where(download.arrived[:, None], down, held.got),
             heard=download.arrived | (held.heard & ~present),
             coming=held.coming & ~download.started,
             owed=(owed & ~download.started) | download.lost,
@@ -389,12 +395,22 @@ class HierarchyMedium(Medium):
             finished=finished,
         )
 
+    def ages(self, held: HierarchyHeld, slot: Array) -> Array:
+        """Return the ages of the models in use, (node,)."""
+        return slot - held.held
+
+    def unheard(self, held: HierarchyHeld) -> Array:
+        """Return the nodes that have only the first model."""
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages of the server's model at the nodes; the server stands last."""
+        return behind_nodes(ages)
+
     def view(self, held: HierarchyHeld, slot: int) -> View:
         """Return the ages of the stations' models at the nodes; the stations are drawn as one."""
         nodes = len(held.held)
-        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
-        np.fill_diagonal(ages, 0)
-        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        ages = behind_nodes(slot - np.asarray(held.held))
         return View(ages, np.full(nodes + 1, -1, np.int32), servers=1)
 
 
@@ -420,7 +436,8 @@ def by_hand(
     up = [node.message() * 0.0 for node in nodes]
     finite, heard = np.ones(number, bool), np.zeros(number, bool)
     coming, root_coming = np.zeros(number, bool), np.zeros(way.cells, bool)
-    down = [np.array(way.station.message(stations[c])) for c in cell_of]
+    down = [np.array(way.station.message(stations[c])) for c in cell_of]  # what is carried
+    got = list(down)  # what arrived last
     asked = [np.array(way.asked(station)) * 0.0 for station in stations]
     told = [np.array(way.root.message(root))] * way.cells
     senders = [Sender(world, node.message(), adds=False) for node in nodes]
@@ -434,7 +451,7 @@ def by_hand(
         there = world.present(t)
         for i in np.flatnonzero(there):
             answer = written_out(
-                [down[i]],
+                [got[i]],
                 weight=np.ones(1),
                 own_weight=0.0,
                 heard=heard[i : i + 1],
@@ -500,6 +517,7 @@ def by_hand(
             down[i], formed[i] = to_nodes[i].take(answer, number + 1 + c, step), t + 1
         for i in np.flatnonzero(timeline.down_arrived[t]):
             to_nodes[i].arrived()
+            got[i] = down[i]
         heard = timeline.down_arrived[t] | (heard & ~there)
         held = np.where(timeline.down_arrived[t], formed, held)
     models = np.stack([np.array(way.station.params(station)) for station in stations])

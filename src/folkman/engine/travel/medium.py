@@ -25,6 +25,7 @@ from folkman.keys import Stream, make_key, node_keys
 from folkman.packing.packing import NONE
 from folkman.packing.price import forms_of, settled
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import model_weights
 from folkman.radio.delivery import Network
 from folkman.radio.trace import Timeline
 
@@ -104,11 +105,15 @@ class Medium(ABC, Generic[Way]):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         senders: Senders,
         key: Array,
     ) -> tuple[Held, Traffic, Events]:
-        """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
+        """Carry messages at the end of a slot; the last part is the slot's row of a timeline.
+
+        `steps` (node,) counts the gradients that each node has finished.
+        """
 
     @abstractmethod
     def measures(self, held: Held) -> dict[str, Array]:
@@ -129,10 +134,40 @@ class Medium(ABC, Generic[Way]):
         del held
         return jnp.zeros(0, jnp.int32)
 
-    def model(self, held: Held, problem: Learnable, params: Array) -> Array:
-        """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d)."""
+    @abstractmethod
+    def ages(self, held: Held, slot: Array) -> Array:
+        """Return the slots since each copy was formed that is in use in this slot, int32.
+
+        (rx, tx) between peers, (node,) where a server is everyone's only neighbour.
+        """
+
+    def late(self, held: Held) -> Array:
+        """Return how many versions late each upload was that arrived in the last slot, (node,).
+
+        -1 for a node of which none arrived; (0,) where there is no server.
+        """
         del held
-        return jnp.dot(problem.share, params, precision="highest")
+        return jnp.zeros(0, jnp.int32)
+
+    @abstractmethod
+    def unheard(self, held: Held) -> Array:
+        """Return how many links have never brought a message beyond the common first one, () int.
+
+        A link is a pair of a receiver and a sender that the method wants it to hear.
+        """
+
+    @abstractmethod
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return ages as `View` has them, (rx, tx) with servers behind the nodes; -1 for none."""
+
+    def model(self, held: Held, problem: Learnable, params: Array) -> Array:
+        """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d).
+
+        For a method that weighs all nodes alike it is the plain mean.
+        """
+        del held
+        weights = model_weights(problem, evenly=self.algorithm.declares.evenly)
+        return jnp.dot(weights, params, precision="highest")
 
     def rounds(self, held: Held) -> Array | None:
         """Return the aggregations so far; None where the broadcasts of a node are its rounds."""

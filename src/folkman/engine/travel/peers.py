@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.travel import Broadcast, Mixing
+from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
 from folkman.engine.travel.sending import Links, Senders
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import model_weights
 from folkman.radio.delivery import NetworkState
 from folkman.radio.network import RadioState
 from folkman.radio.trace import PeerTimeline
@@ -34,6 +36,10 @@ class PeerState(NamedTuple):
     brought: Array  # (rx, tx) stamp that the network brought last; held unless one was away
     mixed: Array | None  # (rx, message) sums of the copies by share, where the method asks for them
     links: Links | None = None  # what senders remember, with error feedback
+    # (node,) gradients finished before its last broadcast; None in rounds, or where the method says
+    # itself what is new
+    sent_steps: Array | None = None
+    rounds: Array | None = None  # (node,) rounds that have ended, where each has its own edges
 
 
 def by_share(problem: Learnable) -> Array:
@@ -42,11 +48,16 @@ def by_share(problem: Learnable) -> Array:
     return jnp.broadcast_to(problem.share[None], (nodes, nodes))
 
 
-def beside(mixing: Mixing | None, nodes: int) -> Array:
-    """Return who is to hear whom, (rx, tx) bool."""
+def beside(mixing: Mixing | None, nodes: int, rounds: Array | None = None) -> Array:
+    """Return who is to hear whom, (rx, tx) bool; in a round of its own edges, as its sender has it.
+
+    `rounds` (node,) are those that have ended at each node.
+    """
     others = ~jnp.eye(nodes, dtype=bool)
     if mixing is None or not mixing.waits:
         return others
+    if mixing.in_round is not None and rounds is not None:
+        return (mixing.in_round(nodes, rounds[None, :]) > 0) & others
     return (mixing.weights(others) > 0) & others
 
 
@@ -60,6 +71,9 @@ class SnapshotMedium(Medium):
         mixing = self.travel.mixing
         if mixing is None:
             return by_share(problem)
+        if mixing.in_round is not None and held.rounds is not None:
+            last = jnp.maximum(held.rounds - 1, 0)[:, None]  # the round that a node has heard
+            return mixing.in_round(problem.num_nodes, last).astype(problem.share.dtype)
         return mixing.weights(held.snapshots.heard).astype(problem.share.dtype)
 
     def sent(
@@ -82,6 +96,20 @@ class SnapshotMedium(Medium):
     def stamps(self, held: PeerState) -> Array:
         """Return the stamps in use in the coming slot, (rx, tx)."""
         return held.snapshots.held
+
+    def ages(self, held: PeerState, slot: Array) -> Array:
+        """Return the ages of all copies, (rx, tx)."""
+        stamps = held.snapshots.held
+        return jnp.where(jnp.eye(len(stamps), dtype=bool), 0, slot - stamps)
+
+    def unheard(self, held: PeerState) -> Array:
+        """Return the pairs that have only the first message."""
+        stamps = held.snapshots.held
+        return jnp.sum((stamps == 0) & beside(self.travel.mixing, len(stamps)), dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages as they are."""
+        return ages
 
     def lacks_room(self, held: PeerState) -> Array:
         """Tell whether a payload found no room."""
@@ -129,6 +157,12 @@ class PeerMedium(SnapshotMedium):
 
     def check(self, num_nodes: int, faults: Presence) -> None:
         """Refuse a network without peers, or one that was recorded for other nodes."""
+        mixing = self.travel.mixing
+        require(
+            mixing is None or mixing.in_round is None,
+            f"{self.algorithm.name} has no rounds, and each round of its topology has its own "
+            "edges; take a fixed one",
+        )
         self.network.peers().versions(num_nodes)
         self.check_memory(faults, all_hear=self.network.all_hear)
 
@@ -142,7 +176,8 @@ class PeerMedium(SnapshotMedium):
             mixed = snapshots.mixture(store, by_share(problem))
         none = jnp.zeros((nodes, nodes), jnp.int32)
         links = self.sending(problem).first(messages)
-        return PeerState(peers.init(nodes, key), store, none, mixed, links)
+        sent_steps = jnp.zeros(nodes, jnp.int32) if self.travel.has_news is None else None
+        return PeerState(peers.init(nodes, key), store, none, mixed, links, sent_steps)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds, with its sums where they are kept."""
@@ -154,13 +189,21 @@ class PeerMedium(SnapshotMedium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         senders: Senders,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
-        """Let the network take what is offered and bring what has arrived."""
+        """Let the network take what is offered and bring what has arrived.
+
+        A message that has not changed since a node's last broadcast is not offered.
+        """
         peers, nodes = self.network.peers(), problem.num_nodes
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        sent_steps = held.sent_steps
+        if sent_steps is not None:
+            sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
+            offers = offers & (steps != sent_steps)
         network, delivery = peers.step(held.network, offers, bits, key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
@@ -172,7 +215,9 @@ class PeerMedium(SnapshotMedium):
             shares = by_share(problem)
             mixed = lax.cond(arrived, lambda: snapshots.mixture(store, shares), lambda: mixed)
         traffic = broadcasts(self, problem, delivery.linked, form)
-        moved = PeerState(network, store, delivery.held, mixed, links)
+        if sent_steps is not None:
+            sent_steps = jnp.where(delivery.sends, steps, sent_steps)
+        moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
         return moved, traffic, delivery._replace(held=stamps)
 
     def measures(self, held: PeerState) -> dict[str, Array]:
@@ -203,12 +248,21 @@ class PeerMedium(SnapshotMedium):
         return any(asked)
 
 
-def broadcasts(medium: SnapshotMedium, problem: Learnable, linked: Array, form: Array) -> Traffic:
-    """Count the broadcasts that start, and their receivers."""
+def broadcasts(
+    medium: SnapshotMedium,
+    problem: Learnable,
+    linked: Array,
+    form: Array,
+    rounds: Array | None = None,
+) -> Traffic:
+    """Count the broadcasts that start, and their receivers.
+
+    Where a round has its own edges, a node that nobody is to hear does not send.
+    """
     forms = len(medium.prices(problem)[0])
-    edges = beside(medium.travel.mixing, problem.num_nodes)
+    edges = beside(medium.travel.mixing, problem.num_nodes, rounds)
     receivers = jnp.sum(linked & edges, axis=0, dtype=jnp.int32)
-    sent = count(jnp.any(linked, axis=0), form, forms)
+    sent = count(jnp.any(linked if rounds is None else linked & edges, axis=0), form, forms)
     none = jnp.zeros(1, jnp.int32)
     return Traffic(sent, count(receivers, form, forms), none, none)
 
@@ -225,16 +279,23 @@ def by_hand(
     share, number = world.shares(), len(nodes)
     mixing = algorithm.travel.mixing  # type: ignore[attr-defined] - both ways of peers have one
     heard = np.zeros((number, number), bool)
+    ended = np.zeros(number, int)  # rounds of each node
     frozen = [{0: node.message()} for node in nodes]  # frozen[j][s]: what j sent with stamp s
     adds = in_rounds and algorithm.declares.differences
     senders = [Sender(world, node.message(), adds=adds) for node in nodes]
     for t in range(len(timeline.held)):
         held, there = timeline.held[t], world.present(t)
         away = ~world.present(max(t - 1, 0))[:, None]
-        heard = (held != timeline.held[max(t - 1, 0)]) | (heard & away)
+        moved = held != timeline.held[max(t - 1, 0)]
+        heard = moved | (heard & away)
+        ended += moved.diagonal()
         weights = np.tile(share, (number, 1))
         if mixing is not None:
             weights = np.asarray(mixing.weights(jnp.asarray(heard)), np.float64)
+        if mixing is not None and mixing.in_round is not None:
+            last = np.maximum(ended - 1, 0)
+            rows = [mixing.in_round(number, jnp.asarray(last[i]))[i] for i in range(number)]
+            weights = np.asarray(rows, np.float64)
         for i in np.flatnonzero(there):
             world.start_anew(nodes[i], t)
             others = np.arange(number) != i
@@ -256,7 +317,8 @@ def by_hand(
         if t + 1 < len(timeline.held):
             _forget(frozen, timeline.held[t + 1 :])
     params = np.stack([node.params() for node in nodes])
-    return FinalParameters(share @ params, params)
+    weights = model_weights(world.problem, evenly=algorithm.declares.evenly)
+    return FinalParameters(np.array(weights, np.float64) @ params, params)
 
 
 def _forget(frozen: list[dict[int, NDArray[np.float64]]], coming: NDArray[np.int32]) -> None:

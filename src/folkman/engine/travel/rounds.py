@@ -41,16 +41,22 @@ class RoundMedium(SnapshotMedium):
         key = make_key(0, Stream.DELAY)
         rounds = self.network.rounds()
         jax.eval_shape(lambda: rounds.init(num_nodes, key))
-        self.check_memory(faults, all_hear=not follows)
+        varies = mixing is not None and mixing.in_round is not None
+        self.check_memory(faults, all_hear=not follows and not varies)
 
     def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
         """Let everyone hold everyone's first message."""
         nodes = problem.num_nodes
         messages = jax.vmap(self.algorithm.message)(states)
-        store = snapshots.start(messages, 2, recent=2)  # in a recording one may be a round ahead
+        rounds = self.network.rounds()
+        recent = getattr(rounds, "recent", 2)  # in a recording one may be a round ahead, or more
+        store = snapshots.start(messages, recent, recent)
         none = jnp.zeros((nodes, nodes), jnp.int32)
         links = self.sending(problem).first(messages)
-        return PeerState(self.network.rounds().init(nodes, key), store, none, None, links)
+        mixing = self.travel.mixing
+        varies = mixing is not None and mixing.in_round is not None
+        ended = jnp.zeros(nodes, jnp.int32) if varies else None
+        return PeerState(rounds.init(nodes, key), store, none, None, links, rounds=ended)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
@@ -63,22 +69,29 @@ class RoundMedium(SnapshotMedium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         senders: Senders,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
+        del steps
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
-        wanted = beside(mixing, problem.num_nodes) if waits else None
+        wanted = beside(mixing, problem.num_nodes, held.rounds) if waits else None
         network, delivery = self.network.rounds().step(held.network, offers, wanted, bits, key)
         seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
         store = snapshots.put(
             held.snapshots, seen, slot + 1, delivery.sends, delivery.held, present
         )
-        traffic = broadcasts(self, problem, delivery.linked, form)
-        return PeerState(network, store, delivery.held, None, links), traffic, delivery
+        traffic = broadcasts(self, problem, delivery.linked, form, held.rounds)
+        rounds = held.rounds
+        if rounds is not None:
+            ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)
+            rounds = rounds + ends.astype(jnp.int32)
+        moved = PeerState(network, store, delivery.held, None, links, rounds=rounds)
+        return moved, traffic, delivery
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""

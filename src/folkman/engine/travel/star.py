@@ -28,7 +28,7 @@ from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import NetworkState, Transfer
 from folkman.radio.trace import StarTimeline
 
-__all__ = ["StarHeld", "StarMedium", "answers", "by_hand", "carried", "uploads"]
+__all__ = ["StarHeld", "StarMedium", "answers", "behind_nodes", "by_hand", "carried", "uploads"]
 
 
 class StarHeld(NamedTuple):
@@ -38,14 +38,30 @@ class StarHeld(NamedTuple):
     server: State
     up: Array  # (node, message)
     up_finite: Array  # (node,) bool
-    down: Array  # (node, message)
+    down: Array  # (node, message) what is being carried down, or was last
+    got: Array  # (node, message) what arrived last: the inbox
     heard: Array  # (node,) bool: did the server's message just arrive?
     coming: Array  # (node,) bool: is an upload on its way?
     owed: Array  # (node,) bool: the server has offered an answer that has not started yet
     stamp: Array  # (node,) when the message being carried down was formed
     held: Array  # (node,) when the server model in use was formed
+    versions: "Versions"
+    late: Array  # (node,) versions behind of the uploads that just arrived, -1 for none
     up_links: Links | None = None  # what nodes remember, with error feedback
     down_links: Links | None = None  # what the server remembers of each node
+
+
+class Versions(NamedTuple):
+    """The version of the server's model, (node,) each, as its aggregations count them."""
+
+    carried: Array  # that is being carried down
+    held: Array  # that the node has
+    uploaded: Array  # that its upload began from
+
+    def after(self, uploaded: Array, newest: Array, download: Transfer) -> "Versions":
+        """Return the versions after a slot in which these downloads started and arrived."""
+        carried = jnp.where(download.started, newest, self.carried)
+        return Versions(carried, jnp.where(download.arrived, carried, self.held), uploaded)
 
 
 class StarMedium(Medium):
@@ -78,6 +94,7 @@ class StarMedium(Medium):
             up=jnp.zeros_like(up),
             up_finite=~no,
             down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
+            got=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
             heard=no,
             coming=no,
             owed=no,
@@ -87,12 +104,14 @@ class StarMedium(Medium):
             down_links=self.answering(problem, self.server, nodes).first(
                 jnp.broadcast_to(answer, (nodes, answer.shape[0]))
             ),
+            versions=Versions(zero, zero, zero),
+            late=zero - 1,
         )
 
     def inboxes(self, held: StarHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the server's message as everyone's only neighbour's."""
         del problem
-        return answers(held.down, held.heard, slot - held.held), 0
+        return answers(held.got, held.heard, slot - held.held), 0
 
     def exchange(
         self,
@@ -100,11 +119,13 @@ class StarMedium(Medium):
         problem: Learnable,
         faults: Presence,
         states: State,
+        steps: Array,
         slot: Array,
         senders: Senders,
         key: Array,
     ) -> tuple[StarHeld, Traffic, Events]:
         """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
+        del steps
         star, server = self.network.star(), self.server
         price, answer_price = self.prices(problem)
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
@@ -124,6 +145,12 @@ class StarMedium(Medium):
         inbox = uploads(up, problem.share, upload.arrived, finite, coming)
         server_key = jax.random.fold_in(key, int(Stream.SERVER))
         state = server.receive(held.server, inbox, server_key)
+        began = jnp.where(upload.started, held.versions.held, held.versions.uploaded)
+        late = (
+            server.rounds(held.server) - began
+            if server.late is None
+            else server.late(held.server, inbox)
+        )
 
         answer, told = self._answers(held, problem, state, senders)
         answer_form = form_of(server.price, state)
@@ -136,12 +163,14 @@ class StarMedium(Medium):
         messages_down = distinct(held.down_links, download.started)[None]
         served = count(messages_down, answer_form[None], len(answer_price))
         copies = count(each, answer_form[None], len(answer_price))
+        down = jnp.where(download.started[:, None], answer, held.down)
         new = StarHeld(
             network=network,
             server=state,
             up=up,
             up_finite=finite,
-            down=jnp.where(download.started[:, None], answer, held.down),
+            down=down,
+            got=jnp.where(download.arrived[:, None], down, held.got),
             heard=download.arrived | (held.heard & ~present),  # who is away hears it on its return
             coming=coming & ~download.started,
             owed=(owed & ~download.started) | download.lost,
@@ -149,6 +178,8 @@ class StarMedium(Medium):
             held=jnp.where(download.arrived, stamp, held.held),
             up_links=carried(held.up_links, upload, memory, slot),
             down_links=carried(held.down_links, download, told, slot),
+            versions=held.versions.after(began, server.rounds(state), download),
+            late=jnp.where(upload.arrived & finite, late, -1).astype(jnp.int32),
         )
         return new, Traffic(sent, sent, served, copies), (upload, download)
 
@@ -169,6 +200,10 @@ class StarMedium(Medium):
         """Return the bits of each form of an upload and of an answer."""
         up, _ = super().prices(problem)
         return up, self.server_prices(problem, self.server, problem.num_nodes)
+
+    def late(self, held: StarHeld) -> Array:
+        """Return how many versions late the uploads of the last slot were."""
+        return held.late
 
     def measures(self, held: StarHeld) -> dict[str, Array]:
         """Return what the network has measured so far."""
@@ -193,12 +228,22 @@ class StarMedium(Medium):
             upload.started, upload.arrived, download.started, download.arrived, finished
         )
 
+    def ages(self, held: StarHeld, slot: Array) -> Array:
+        """Return the ages of the models in use, (node,)."""
+        return slot - held.held
+
+    def unheard(self, held: StarHeld) -> Array:
+        """Return the nodes that have only the first model."""
+        return jnp.sum(held.held == 0, dtype=jnp.int32)
+
+    def paired(self, ages: NDArray) -> NDArray:
+        """Return the ages of the server's model at the nodes; the server stands last."""
+        return behind_nodes(ages)
+
     def view(self, held: StarHeld, slot: int) -> View:
         """Return the ages of the server's model at the nodes; the server stands last."""
         nodes = len(held.held)
-        ages = np.full((nodes + 1, nodes + 1), -1, np.int32)
-        np.fill_diagonal(ages, 0)
-        ages[:nodes, nodes] = slot - np.asarray(held.held)
+        ages = behind_nodes(slot - np.asarray(held.held))
         stamps = np.full(nodes + 1, -1, np.int32)
         stamps[-1] = int(np.asarray(held.stamp).max(initial=-1))
         return View(ages, stamps, servers=1)
@@ -211,14 +256,23 @@ def carried(links: Links | None, transfer: Transfer, memory: Array, slot: Array)
     return links.started(transfer.started, memory, slot).arrived(transfer.arrived)
 
 
-def answers(down: Array, heard: Array, age: Array) -> Inbox:
+def behind_nodes(ages: NDArray) -> NDArray:
+    """Return ages (node,) of the server's model as a table in which the server stands last."""
+    nodes = len(ages)
+    table = np.full((nodes + 1, nodes + 1), -1, ages.dtype)
+    np.fill_diagonal(table, 0)
+    table[:nodes, nodes] = ages
+    return table
+
+
+def answers(got: Array, heard: Array, age: Array) -> Inbox:
     """Return the inboxes of nodes that have a server for their only neighbour."""
     nodes = len(heard)
     return Inbox(
-        store=down[:, None],
+        store=got[:, None],
         row=jnp.zeros((nodes, 1), jnp.int32),
-        weight=jnp.ones((nodes, 1), down.dtype),
-        own_weight=jnp.zeros(nodes, down.dtype),
+        weight=jnp.ones((nodes, 1), got.dtype),
+        own_weight=jnp.zeros(nodes, got.dtype),
         heard=heard[:, None],
         age=age[:, None],
         finite=jnp.ones((nodes, 1), bool),
@@ -248,7 +302,8 @@ def by_hand(
     share, number = world.shares(), len(nodes)
     state = server.init(world.problem.initial, number)
     up = [node.message() * 0.0 for node in nodes]
-    down = [np.array(server.message(state))] * number
+    down = [np.array(server.message(state))] * number  # what is carried
+    got = list(down)  # what arrived last
     adds = algorithm.declares.differences
     senders = [Sender(world, node.message(), adds=adds) for node in nodes]
     answers_to = [Sender(world, np.array(first), adds=False, server=True) for first in down]
@@ -260,7 +315,7 @@ def by_hand(
         for i in np.flatnonzero(there):
             world.start_anew(nodes[i], t)
             answer = written_out(
-                [down[i]],
+                [got[i]],
                 weight=np.ones(1),
                 own_weight=0.0,
                 heard=heard[i : i + 1],
@@ -293,6 +348,7 @@ def by_hand(
             formed[i] = t + 1
         for i in np.flatnonzero(timeline.down_arrived[t]):
             answers_to[i].arrived()
+            got[i] = down[i]
         coming = coming & ~timeline.down_started[t]
         heard = timeline.down_arrived[t] | (heard & ~there)
         held = np.where(timeline.down_arrived[t], formed, held)

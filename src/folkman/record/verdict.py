@@ -1,0 +1,115 @@
+"""How a run went, in one word, with the reason and what to try.
+
+    finished       the training loss has fallen, or there was nothing to learn
+    diverged       the training loss is no longer finite
+    not learning   the training loss has risen, or has not fallen, though it could; or nothing was
+                   sent
+
+A verdict needs the rows alone. Whether the loss could have fallen is not in them: whoever has the
+problem may look (`Descent`), and without such a look a loss that stays level is no reason to
+complain.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+from folkman.record.run import DIVERGED, FINISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["NOT_LEARNING", "Descent", "Verdict", "is_level", "verdict"]
+
+NOT_LEARNING = "not learning"
+
+LEVEL = 1e-3
+"""Share of the first loss by which a loss must change to count as changed."""
+LEAST = 1e-3
+"""And how much it must rise: a loss of almost 0 may be noise."""
+
+
+class Descent(NamedTuple):
+    """The lowest training loss that one plain gradient step from the first model reaches."""
+
+    step: float
+    loss: float
+
+
+class Verdict(NamedTuple):
+    """The word, and sentences where it is not `finished`."""
+
+    word: str
+    reason: str = ""
+    remedy: str = ""
+
+    @property
+    def explained(self) -> str:
+        """Return the reason and what to try; nothing where all is well."""
+        return f"{self.reason}; {self.remedy}" if self.reason else ""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        return f"{self.word}: {self.explained}" if self.reason else self.word
+
+
+def is_level(rows: "Sequence[Mapping[str, float]]") -> bool:
+    """Tell whether the training loss has not fallen from the first row to the last."""
+    first, last = (rows[place]["train_loss"] for place in (0, -1))
+    return not last < first - LEVEL * abs(first)
+
+
+def verdict(rows: "Sequence[Mapping[str, float]]", descent: Descent | None = None) -> Verdict:
+    """Return the verdict on the rows of a run that has ended."""
+    if not rows:
+        return Verdict(FINISHED)
+    last, slots = rows[-1], int(rows[-1]["slots"])
+    if not isfinite(last["train_loss"]):
+        reason = f"the training loss was no longer finite at slot {slots}"
+        return Verdict(DIVERGED, reason, "try a smaller step or less delay")
+    if slots and last["bits"] == 0 and last.get("pairs_unheard"):
+        reason = f"nothing was sent in {slots} slots: no node was scheduled, or none was done"
+        return Verdict(NOT_LEARNING, reason, "lower the threshold of the radio, or run longer")
+    return _unfallen(rows, descent) if slots and is_level(rows) else Verdict(FINISHED)
+
+
+def _unfallen(rows: "Sequence[Mapping[str, float]]", descent: Descent | None) -> Verdict:
+    """Return the verdict on a loss that has not fallen."""
+    start, end = rows[0]["train_loss"], rows[-1]["train_loss"]
+    could = descent is not None and descent.loss < start - LEVEL * abs(start)
+    rose = end > start + LEVEL * abs(start) + LEAST
+    if rose and (descent is None or could or _goes_on(rows)):
+        return _rising(start, end, descent if could else None)
+    if could and not rose:
+        return _level(rows[-1], start, end, descent)
+    return Verdict(FINISHED)  # there was nothing to learn, up to noise
+
+
+def _goes_on(rows: "Sequence[Mapping[str, float]]") -> bool:
+    """Tell whether the loss still grows at the end: noise about an optimum settles."""
+    return rows[-1]["train_loss"] > 2 * rows[len(rows) // 2]["train_loss"]
+
+
+def _rising(start: float, end: float, descent: Descent | None) -> Verdict:
+    reason = f"the training loss rose from {start:.4g} to {end:.4g}"
+    hint = "" if descent is None else f": one of {descent.step:g} lowers it to {descent.loss:.4g}"
+    return Verdict(NOT_LEARNING, reason, f"try a smaller step{hint}, or less delay")
+
+
+def _level(
+    last: "Mapping[str, float]", start: float, end: float, descent: Descent | None
+) -> Verdict:
+    """Return why the loss stayed where it was."""
+    slots = int(last["slots"])
+    if last["gradients"] == 0:
+        reason = f"nobody finished a gradient in {slots} slots"
+        return Verdict(NOT_LEARNING, reason, "run longer, or lower compute_slots")
+    if last["rounds"] == 0:
+        reason = f"no round was completed in {slots} slots"
+        return Verdict(NOT_LEARNING, reason, "run longer, or make transfers shorter")
+    level = f"the training loss stayed at {start:.4g} ({end:.4g} after {slots} slots)"
+    if last.get("pairs_unheard"):
+        reason = f"{level}, and {int(last['pairs_unheard'])} pairs never heard each other"
+        return Verdict(NOT_LEARNING, reason, "run longer, or lower the threshold of the radio")
+    hint = "" if descent is None else f": one of {descent.step:g} lowers it to {descent.loss:.4g}"
+    return Verdict(NOT_LEARNING, level, f"try another step{hint}, or run longer")

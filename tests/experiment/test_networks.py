@@ -1,0 +1,59 @@
+"""What a comparison says of its networks: in words, and where methods are not charged alike."""
+
+import json
+
+import pytest
+
+from folkman import async_sharing, compare, dpsgd, fedavg, ideal, iid, pipelined, snapshot, swift
+from folkman.engine.simulate import Simulation
+from folkman.experiment.networks import network_lines
+from folkman.experiment.parts import Part
+from folkman.radio.loss import Lossy
+from folkman.record.run import Run
+from shell import folkman
+
+
+def of(problem, *arms):
+    """Return a run of each (label, network, algorithm)."""
+    return [
+        Part(Run(algorithm.name, label, 0), Simulation(problem, network, algorithm), 4, "")
+        for label, network, algorithm in arms
+    ]
+
+
+def test_one_law_for_all_is_one_line(quadratics):
+    problem = quadratics(nodes=2)
+    for network in (pipelined(5), snapshot(5)):
+        alone = of(problem, ("A", network, async_sharing()), ("S", network, swift()))
+        assert network_lines(alone) == [network.in_words()]
+    mixed = of(problem, ("A", pipelined(5), async_sharing()), ("F", pipelined(5), fedavg()))
+    assert network_lines(mixed) == [
+        "pipelined: every transfer takes 5 slots, to a server and back as well"
+    ]
+
+
+@pytest.mark.parametrize("network", [snapshot(5), iid(5), Lossy(snapshot(5), 0.1)], ids=str)
+def test_a_law_of_age_that_charges_some_and_not_others_is_said(quadratics, network):
+    problem = quadratics(nodes=2)
+    lines = network_lines(
+        of(problem, ("A", network, async_sharing()), ("F", network, fedavg()))
+        + of(problem, ("D", network, dpsgd()), ("G", ideal(), fedavg()))
+    )
+
+    assert lines[0] == f"{network.in_words()} (A, F, D)"
+    assert "transfers take no time for A, and gamma slots for F, D" in lines[1]
+    assert lines[2:] == ["ideal: messages take no time (G)"]
+
+
+def test_the_folder_the_report_and_the_comparison_say_it(quadratics, tmp_path):
+    place = tmp_path / "run"
+    methods = {"Algorithm 1": async_sharing(), "FedAvg": fedavg()}
+    compare(quadratics(nodes=2), snapshot(3), methods, slots=4, seeds=(0,), out=place)
+
+    said = json.loads((place / "provenance.json").read_text())["networks"]
+    assert said[0].startswith("snapshot: periodic refresh every 3 slots, transfers take no time")
+    assert said[1].startswith("not like for like")
+    assert all(line in (place / "report.html").read_text() for line in said)
+    for form in ("text", "markdown", "latex"):
+        shown = folkman("compare", str(place), "--format", form, cwd=tmp_path).stdout
+        assert all(line in shown for line in said)

@@ -1,0 +1,165 @@
+"""How a run went: finished, diverged or not learning, and why; no false alarms."""
+
+import html
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from folkman.algorithm.async_sharing import async_sharing
+from folkman.algorithm.fedavg import fedavg
+from folkman.dash.serve import make_source
+from folkman.engine.judge import best_descent
+from folkman.engine.simulate import Clock, Recording, simulate
+from folkman.problem.data import quadratic
+from folkman.problem.problem import make_problem
+from folkman.radio.delay import constant, ideal
+from folkman.radio.network import RadioNetwork
+from folkman.record.folder import RunFolder
+from folkman.record.run import DIVERGED, FINISHED
+from folkman.record.table import arms_of
+from folkman.record.verdict import NOT_LEARNING, Descent, verdict
+from folkman.report.tables import final_rows
+from folkman.report.write import write_report
+
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def bowls():
+    data = quadratic(nodes=NODES, dim=3, seed=1)
+    return make_problem(data, "quadratic", [np.array([i]) for i in range(NODES)])
+
+
+def rows(*losses, **more):
+    """Return rows of these training losses, ten slots apart."""
+    common = {"bits": 100.0, "gradients": 1.0, "rounds": 1.0, "pairs_unheard": 0.0} | more
+    return [common | {"slots": 10 * n, "train_loss": loss} for n, loss in enumerate(losses)]
+
+
+LOWER = Descent(step=0.1, loss=0.5)
+NOTHING = Descent(step=0.1, loss=1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "descent", "word", "said"),
+    [
+        (rows(1.0, 0.5), None, FINISHED, ""),
+        (rows(1.0, 0.5, 0.7), LOWER, FINISHED, ""),
+        (rows(1.0, float("nan")), None, DIVERGED, "no longer finite at slot 10"),
+        (rows(1.0, 1.5), None, NOT_LEARNING, "rose from 1 to 1.5; try a smaller step"),
+        (rows(1.0, 1.5), LOWER, NOT_LEARNING, "one of 0.1 lowers it to 0.5"),
+        (rows(1.0, 1.5, 1.5), NOTHING, FINISHED, ""),
+        (rows(1.0, 1.5, 15.0, 150.0), NOTHING, NOT_LEARNING, "rose from 1 to 150"),
+        (rows(1.0, 1.0), LOWER, NOT_LEARNING, "stayed at 1 (1 after 10 slots); try another step"),
+        (rows(1.0, 1.0), NOTHING, FINISHED, ""),
+        (rows(1.0, 1.0), None, FINISHED, ""),
+        (rows(0.0, 1e-4), None, FINISHED, ""),
+        (rows(-1.0, -1.5), LOWER, FINISHED, ""),
+        (rows(1.0, 1.0, gradients=0.0), LOWER, NOT_LEARNING, "nobody finished a gradient"),
+        (rows(1.0, 1.0, rounds=0.0), LOWER, NOT_LEARNING, "no round was completed"),
+        (rows(1.0, 1.0, pairs_unheard=2.0), LOWER, NOT_LEARNING, "2 pairs never heard"),
+        (rows(1.0, 0.5, bits=0.0, pairs_unheard=6.0), None, NOT_LEARNING, "nothing was sent"),
+        (rows(1.0, 0.5, bits=0.0), None, FINISHED, ""),
+        (rows(1.0), LOWER, FINISHED, ""),
+        ([], None, FINISHED, ""),
+    ],
+)
+def test_the_verdict_follows_from_the_rows(given, descent, word, said):
+    found = verdict(given, descent)
+    assert found.word == word
+    assert said in found.explained
+    assert bool(found.explained) == (word != FINISHED)
+    assert bool(found.remedy) == (word != FINISHED)
+
+
+def test_a_start_at_the_optimum_is_nothing_to_complain_about(bowls):
+    at_optimum = replace(bowls, initial=bowls.optimum)
+    for method in (async_sharing(0.05), fedavg(0.05)):
+        run = simulate(at_optimum, constant(2), method, slots=20)
+        assert (run.verdict, run.reason, run.message) == (FINISHED, "", "")
+
+
+def test_a_step_beyond_the_stable_one_is_not_learning_before_it_is_infinite(bowls):
+    run = simulate(bowls, ideal(), fedavg(50.0), slots=4, recording=Recording(every=1))
+    assert run.status == FINISHED
+    assert run.verdict == NOT_LEARNING
+    assert "rose from" in run.reason
+    assert run.reason in run.message
+    assert "(1 not learning)" in final_rows([run])[1][0][0]
+
+
+def test_a_step_that_moves_nothing_is_not_learning_and_says_which_would(bowls):
+    run = simulate(bowls, ideal(), fedavg(1e-9), slots=5)
+    assert run.verdict == NOT_LEARNING
+    step = best_descent(bowls).step
+    assert f"one of {step:g} lowers it" in run.reason
+    better = simulate(bowls, ideal(), fedavg(step), slots=5)
+    assert better.verdict == FINISHED
+    assert better.last("train_loss") < run.last("train_loss")
+
+
+def test_a_round_longer_than_the_run_is_not_learning(bowls):
+    run = simulate(bowls, constant(50), fedavg(0.05), slots=20)
+    assert "no round was completed in 20 slots" in run.reason
+    slow = simulate(bowls, ideal(), fedavg(0.05), slots=5, clock=Clock(compute_slots=9))
+    assert slow.verdict == NOT_LEARNING
+
+
+def test_a_threshold_that_nobody_meets_is_not_learning(bowls):
+    run = simulate(
+        bowls,
+        RadioNetwork(threshold_db=200.0),
+        async_sharing(0.05),
+        slots=20,
+        clock=Clock(slot_s=RadioNetwork().slot_s),
+    )
+    assert run.last("bits") == 0
+    assert run.verdict == NOT_LEARNING
+    assert "nothing was sent" in run.reason
+    assert "threshold" in run.reason
+
+
+def test_the_best_first_step_is_found_against_plain_numpy(bowls):
+    """F(w) = 1/2 mean_i sum_k a_ik (w_k - c_ik)^2, one step down its gradient."""
+    centre, curvature = (np.asarray(a[:, 0], np.float64) for a in (bowls.x, bowls.y))
+    start = np.asarray(bowls.initial, np.float64)
+    slope = np.mean(curvature * (start - centre), axis=0)
+    tried = [10.0**power for power in range(-6, 5)]
+    losses = [
+        0.5 * np.mean(np.sum(curvature * (start - step * slope - centre) ** 2, axis=1))
+        for step in tried
+    ]
+    found = best_descent(bowls)
+    assert found.step == tried[int(np.argmin(losses))]
+    assert found.loss == pytest.approx(min(losses), rel=1e-5)
+
+
+def test_a_verdict_is_kept_in_the_folder_and_its_summary(bowls, tmp_path):
+    run = simulate(bowls, ideal(), fedavg(1e-9), slots=5)
+    place = run.save(tmp_path / "kept")
+    (found,) = RunFolder.open(place).read().runs
+    assert (found.verdict, found.reason) == (NOT_LEARNING, run.reason)
+    assert found.summary()["status"] == FINISHED
+    assert found.summary()["verdict"] == NOT_LEARNING
+    assert found.summary()["reason"] == run.reason
+    assert jnp.isfinite(found.last("train_loss"))
+    (shown,) = make_source(place, cluster=False).state()["runs"]
+    assert (shown["verdict"], shown["reason"]) == (NOT_LEARNING, run.reason)
+    (arm,) = arms_of([place]).values()
+    assert arm[0].verdict == NOT_LEARNING
+    assert run.reason in html.unescape(write_report(place).read_text())
+
+
+def test_a_run_ends_at_the_first_recorded_slot_that_meets_its_target(bowls):
+    whole = simulate(bowls, ideal(), fedavg(0.1), slots=40, recording=Recording(every=4))
+    target = whole.rows[5]["train_loss"]
+    recording = Recording(every=4, stop_at=(("train_loss", target),))
+    run = simulate(bowls, ideal(), fedavg(0.1), slots=40, recording=recording)
+    assert [row["slots"] for row in run.rows] == [0, 4, 8, 12, 16, 20]
+    assert (run.status, run.verdict, run.target_slot) == (FINISHED, FINISHED, 20)
+    assert run.summary()["target_slot"] == 20
+    assert whole.target_slot is None
+    both = recording._replace(stop_at=(("train_loss", target), ("kappa", 1.5)))
+    assert not both.meets(run.rows[-1])  # kappa is a share: more is better, and 1.5 is too much
