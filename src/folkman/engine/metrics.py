@@ -16,6 +16,7 @@ from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, Tally
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Traffic
+from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 
@@ -202,10 +203,13 @@ def _on_air(simulation: "Simulation") -> list[list[float]]:
         alike, known = None, None
     if known is not None:
         return known
-    up, down = medium_of(algorithm, network).prices(problem)
+    medium = medium_of(algorithm, network)
+    up, down = medium.prices(problem)
     price, copies = algorithm.declares.price, up
     if price is not None and price.copy_bits is not None:
-        copies = price.copy_bits(problem.dim, network.bits_per_parameter)
+        entries, packing = medium.entries(problem), medium.sending(problem).packing
+        dtype = problem.initial.dtype
+        copies = forms_of(packing, price.copy_bits, entries, problem.dim, dtype)
     found = [
         [float(np.asarray(network.payload_bits(bits))) for bits in side]
         for side in (up, copies, down)
