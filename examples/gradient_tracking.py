@@ -52,7 +52,7 @@ def gradient_tracking(step: fm.Number = 0.1, graph: Graph = Graph("ring")) -> fm
         message=lambda memory: jnp.concatenate([memory.params, memory.track]),
         params=lambda memory: memory.params,
         mixing=graph.mixing(),
-        declares=fm.Declares(assumes=frozenset({fm.Assumption.PRESENT}), exact=True),
+        declares=fm.Declares(assumes=frozenset({fm.Assumption.PRESENT}), exact=True, evenly=True),
     )
 
 

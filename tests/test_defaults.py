@@ -72,7 +72,9 @@ DEFAULTS = [
     (MODELS["cnn"], {"precision": "float32"}),
     (
         problem.make_problem,
-        {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True} | SEED,
+        {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True}
+        | {"objective": "samples", "sampling": "replacement"}
+        | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
     (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),

@@ -66,6 +66,7 @@ ADDED = {
     "folkman run examples/comparison": f"{FEW} {TWO}",
     "folkman sweep --grid": f"{FEW} {ONE} --set data.train_size=60 --set model.name=softmax"
     " --engine here",
+    "folkman tune": "--set slots=6 --set data.train_size=60 --seeds 1000 --engine here",
     "folkman up": "--set slots=6",
     "folkman dash": "--port 0",
 }

@@ -53,7 +53,12 @@ def test_the_quickstart_prints_what_the_readme_shows(tmp_path):
 
 
 SMOKE = "tests/papers/test_reproduce.py::test_the_smoke_size_runs_is_judged_and_redrawn"
-ELSEWHERE = {"folkman reproduce all --size smoke": SMOKE, "folkman audit runs/paper-smoke": SMOKE}
+TUNE = "tests/experiment/test_tune.py::test_the_command_prints_a_table_and_one_object"
+ELSEWHERE = {
+    "folkman tune --over step --over local_steps": TUNE,
+    "folkman reproduce all --size smoke": SMOKE,
+    "folkman audit runs/paper-smoke": SMOKE,
+}
 """Commands of the README that take minutes, and the test that runs them."""
 
 

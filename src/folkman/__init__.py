@@ -48,10 +48,13 @@ if TYPE_CHECKING:
     from folkman.algorithm.swift import swift
     from folkman.algorithm.twafl import twafl
     from folkman.engine.cells import simulate_cells
+    from folkman.engine.compute_times import ComputeTimes
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
+    from folkman.experiment.tune import tune
+    from folkman.experiment.tuned import Tuned
     from folkman.faults import Faults
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
@@ -96,10 +99,13 @@ _HOMES = {
     "folkman.algorithm.method": "Number method",
     **{f"folkman.algorithm.{name}": name for name in _METHODS},
     "folkman.engine.cells": "simulate_cells",
+    "folkman.engine.compute_times": "ComputeTimes",
     "folkman.engine.reference": "reference",
     "folkman.engine.simulate": "Clock Recording simulate",
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",
+    "folkman.experiment.tune": "tune",
+    "folkman.experiment.tuned": "Tuned",
     "folkman.faults": "Faults",
     "folkman.problem.cores": "use_cores",
     "folkman.problem.data": "DataSet load",
@@ -136,6 +142,7 @@ __all__ = [
     "Assumption",
     "Broadcast",
     "Clock",
+    "ComputeTimes",
     "DataSet",
     "Declares",
     "Evaluation",
@@ -160,6 +167,7 @@ __all__ = [
     "Server",
     "ServerNode",
     "Star",
+    "Tuned",
     "adafl",
     "adpsgd",
     "async_sharing",
@@ -204,6 +212,7 @@ __all__ = [
     "svm",
     "sweep",
     "swift",
+    "tune",
     "twafl",
     "use_cores",
 ]

@@ -28,6 +28,8 @@ from jax import Array
 from folkman.checks import require
 from folkman.problem.layout import Layout
 from folkman.problem.learnable import Evaluation
+from folkman.problem.objective import Objective, shares, uneven_emphasis
+from folkman.problem.sampling import Sampling, Turns, draw
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -103,8 +105,8 @@ class Guest:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["count", "share", "node", "initial"],
-    meta_fields=["model", "batch", "name", "rows"],
+    data_fields=["count", "share", "node", "initial", "emphasis"],
+    meta_fields=["model", "batch", "name", "rows", "objective", "sampling"],
 )
 @dataclass(frozen=True, eq=False)
 class TorchProblem:
@@ -121,6 +123,9 @@ class TorchProblem:
     batch: int | None
     name: str
     rows: tuple[int, ...]  # which of the guest's parts the nodes hold
+    objective: Objective = "samples"
+    sampling: Sampling = "replacement"
+    emphasis: Array | None = None  # (node,) I alpha_i; None: all nodes count alike
     called_from_python = True
     differentiable = False
 
@@ -148,13 +153,14 @@ class TorchProblem:
             count=self.count[part],
             share=self.share[part],
             node=self.node[part],
+            emphasis=None if self.emphasis is None else self.emphasis[part],
         )
 
     def full_batch(self) -> "TorchProblem":
         """Return the same problem with gradients over all samples."""
         return replace(self, batch=None)
 
-    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+    def gradients(self, v: Array, keys: Array | Turns) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
         `keys` (node,) draw the mini-batches, if any.
@@ -163,13 +169,18 @@ class TorchProblem:
         losses, grads = [], []
         for place, row in enumerate(self.rows):
             x, y = self.model.parts[row]
-            if self.batch is not None:  # the draws of a problem of our own, with replacement
-                drawn = jax.random.randint(keys[place], (self.batch,), 0, len(x), jnp.int32)
-                picked = torch.from_numpy(np.array(drawn, np.int64))
+            weight = None
+            if self.batch is not None:  # the draws of a problem of our own
+                key = jax.tree.map(lambda part, place=place: part[place], keys)
+                drawn = draw(self.batch, key, self.count[place], len(x), jnp.dtype(jnp.float32))
+                picked = torch.from_numpy(np.array(drawn.rows, np.int64))
                 x, y = x[picked], y[picked]
+                if isinstance(key, Turns):  # places that are empty weigh nothing
+                    weight = torch.from_numpy(np.array(drawn.weight))
             self.model.put(v[place])
             self.model.module.zero_grad()
-            loss = self.model.losses(x, y).mean()
+            losses_of = self.model.losses(x, y)
+            loss = losses_of.mean() if weight is None else (losses_of * weight).sum()
             loss.backward()
             flat = [
                 p.grad if p.grad is not None else torch.zeros_like(p)
@@ -203,7 +214,7 @@ def accuracy(scores: "Tensor", y: "Tensor") -> float:
     return float((scores.argmax(dim=1) == y).float().mean())
 
 
-def problem(
+def problem(  # noqa: PLR0913 - all but three by name
     module: "Module",
     loss: "Loss",
     parts: "Sequence[Samples]",
@@ -212,13 +223,15 @@ def problem(
     batch: int | None = None,
     hits: "Hits | None" = accuracy,
     name: str = "torch",
+    objective: Objective = "samples",
+    sampling: Sampling = "replacement",
 ) -> TorchProblem:
     """Put the samples `parts[i]` on node i.
 
     The common first model is the module's own parameters now.
 
     `loss(scores, y)` returns one value per sample; `hits(scores, y)` the share that is right, None
-    if there is none.
+    if there is none. `objective` and `sampling` are those of `folkman.make_problem`.
     """
     torch = import_torch()
     require(
@@ -241,13 +254,18 @@ def problem(
     )
     guest = Guest(module, loss, parts, test, hits)
     counts = np.array([len(x) for x, _ in parts])
+    share = shares(counts, objective)
+    emphasis = uneven_emphasis(share)
     return TorchProblem(
         count=jnp.asarray(counts, jnp.int32),
-        share=jnp.asarray(counts / counts.sum(), jnp.float32),
+        share=jnp.asarray(share, jnp.float32),
         node=jnp.arange(len(parts), dtype=jnp.int32),
         initial=jnp.asarray(guest.flat()),
         model=guest,
         batch=batch,
         name=name,
         rows=tuple(range(len(parts))),
+        objective=objective,
+        sampling=sampling,
+        emphasis=None if emphasis is None else jnp.asarray(emphasis, jnp.float32),
     )

@@ -3,6 +3,7 @@
 import inspect
 import sys
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from folkman import (
 from folkman.algorithm.base import Assumption, Place
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.engine.travel import medium_of
+from folkman.problem.data import quadratic
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
 from reference import wire
@@ -89,6 +91,26 @@ def inbox(key, algorithm, state, dtype=jnp.float32):
         jnp.ones(senders, bool),
         jnp.zeros(senders, jnp.int32),
         jnp.ones(senders, bool),
+    )
+
+
+COUNTS = (1, 1, 1, 3)
+"""Samples of the nodes where they are not alike."""
+
+
+def on_unequal_nodes(objective, heterogeneity) -> Any:
+    """Quadratics of which the last node has half of all samples, and where F is least.
+
+    Emphasis is written out, also where it is 1: both objectives then run one program.
+    """
+    samples = quadratic(nodes=NODES, heterogeneity=heterogeneity, condition=4.0)
+    parts = [np.full(count, node) for node, count in enumerate(COUNTS)]
+    problem = make_problem(samples, "quadratic", parts, dtype="float64", objective=objective)
+    alpha = np.divide(COUNTS, sum(COUNTS)) if objective == "samples" else np.full(NODES, 1 / NODES)
+    weight = alpha[:, None] * np.asarray(problem.y[:, 0])
+    least = (weight * np.asarray(problem.x[:, 0])).sum(axis=0) / weight.sum(axis=0)
+    return replace(
+        problem, optimum=jnp.asarray(least), emphasis=jnp.asarray(NODES * alpha, jnp.float64)
     )
 
 
@@ -186,24 +208,27 @@ def test_it_reaches_the_optimum_of_equal_quadratics(quadratics, algorithm):
     + [(name, {"local_steps": 2}) for name in ALGORITHMS if "local_steps" in options_of(name)],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_it_reaches_the_optimum_where_nodes_differ_just_if_it_declares_so(quadratics, name, more):
+def test_it_reaches_the_optimum_where_nodes_differ_just_if_it_declares_so(x64, name, more):
+    """Every method that of the same F, whether samples or nodes count alike."""
     algorithm = with_everyone(name, **more)
-    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=4.0)
+    for objective in ("samples", "nodes"):
+        problem = on_unequal_nodes(objective, heterogeneity=1.0)
 
-    run = simulate(problem, ideal(), algorithm, slots=2500, recording=Recording(2500))
+        run = simulate(problem, ideal(), algorithm, slots=2500, recording=Recording(2500))
 
-    assert (run.last("optimum_distance") < 1e-6) == algorithm.declares.exact
+        assert (run.last("optimum_distance") < 1e-6) == algorithm.declares.exact, objective
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("objective", ["samples", "nodes"])
 def test_where_nodes_differ_it_stays_near_the_optimum_and_nearer_with_smaller_steps(
-    quadratics, name
+    x64, name, objective
 ):
     """Gossip and partial methods have a floor that shrinks with the step, unless declared biased."""
     declares = with_everyone(name).declares
     if declares.exact:
         pytest.skip("it declares to be exact")
-    problem = quadratics(nodes=NODES, heterogeneity=0.3, condition=4.0)
+    problem = on_unequal_nodes(objective, heterogeneity=0.3)
     far = []
     for step in (0.1, 0.0125):
         algorithm = build(name, step=step)
@@ -213,6 +238,25 @@ def test_where_nodes_differ_it_stays_near_the_optimum_and_nearer_with_smaller_st
     start = float(jnp.linalg.norm(problem.initial - problem.optimum))
     assert far[0] < 0.5 * start
     assert far[1] < max(0.6 * far[0], 1e-6) or declares.biased
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_weighs_nodes_alike_takes_a_node_for_what_its_samples_count(x64, name):
+    """Like even nodes whose losses are I alpha_i F_i, also where it ends at no optimum."""
+    algorithm = build(name)
+    if not (algorithm.declares.evenly and algorithm.declares.biased):
+        pytest.skip("it uses the shares, or the test of its optimum says as much")
+    unequal = on_unequal_nodes("samples", heterogeneity=1.0)
+    emphasis = NODES * np.divide(COUNTS, sum(COUNTS))
+    samples = quadratic(nodes=NODES, heterogeneity=1.0, condition=4.0)
+    scaled = samples._replace(y_train=samples.y_train * emphasis[:, None])
+    parts = [np.array([node]) for node in range(NODES)]
+    even = make_problem(scaled, "quadratic", parts, dtype="float64")
+
+    runs = [simulate(problem, constant(1), algorithm, slots=30) for problem in (unequal, even)]
+
+    np.testing.assert_allclose(runs[0].nodes, runs[1].nodes, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(runs[0].model, runs[1].model, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +306,11 @@ def test_simulator_reference_and_byte_level_nodes_agree(x64, algorithm, varied):
     network = (
         constant(2) if not varied else pipelined(3) if alone else iid(3)
     )  # to peers, iid may bring older copies
-    problem = make_problem(load("digits", train_size=100), "softmax", NODES, dtype="float64")
+    parts = np.split(np.arange(100), (10, 35, 60))  # nodes of unequal size
+    draws = {"batch": 8, "sampling": "epochs"} if varied else {}
+    problem = make_problem(
+        load("digits", train_size=100), "softmax", parts, dtype="float64", **draws
+    )
 
     run = simulate(problem, network, algorithm, slots=16, recording=Recording(16, timeline=True))
 

@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkman import Inbox, Place, Recording, async_sharing, constant, ideal, simulate
+from folkman import (
+    Clock,
+    Inbox,
+    Place,
+    Recording,
+    async_sharing,
+    constant,
+    ideal,
+    pipelined,
+    simulate,
+)
 from folkman.algorithm.pieces.delay_steps import POLICIES, first_memory, step_under_delay
+from folkman.engine.simulate import Simulation, march, start
 
 ETA, L = 0.1, 5.0
 
@@ -134,3 +145,22 @@ def test_an_age_limit_that_nothing_exceeds_changes_nothing(quadratics):
 def test_wrong_options_are_refused(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         async_sharing(0.1, **options)
+
+
+@pytest.mark.parametrize("compute_slots", [1, 5])
+def test_the_estimate_never_exceeds_the_curvature_however_long_gradients_take(
+    quadratics, compute_slots
+):
+    """Copies that come while a gradient is in work are not in its point."""
+    problem = quadratics(nodes=4, dim=3, condition=6.0, heterogeneity=1.0)
+    algorithm = async_sharing(0.1, delay_policy="mishchenko")
+    simulation = Simulation(
+        problem, pipelined(3), algorithm, Clock(1.0, compute_slots), Recording(60)
+    )
+
+    *_, (mark, _) = march(simulation, start(simulation, 1), 60)
+
+    curvature = np.asarray(problem.y).max(axis=(1, 2))  # one sample per node: its Hessian
+    found = np.asarray(mark.carry.states.memory.smoothness)
+    assert (found <= curvature * (1 + 1e-9)).all()
+    assert (found > 0.2 * curvature).all()

@@ -2,8 +2,10 @@
 
 import tomllib
 
+import numpy as np
 import pytest
 
+from folkman.config.build import build_problem
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison, resolve, to_toml
 from folkman.config.text import DEFAULT, override, read
@@ -166,3 +168,20 @@ def test_synthetic_data_come_with_their_partition_and_model():
 
     assert (config.partition["name"], config.model["name"]) == ("given", "quadratic")
     assert resolve({"data": {"name": "gaussian"}}).model["name"] == "linear"
+
+
+def test_objective_and_sampling_reach_the_problem_and_are_told_where_they_matter():
+    raw = {"nodes": 3, "batch": 4, "data": {"name": "digits", "train_size": 10}}
+    plain = resolve(raw)
+    changed = resolve({**raw, "objective": "nodes", "sampling": "epochs"})
+
+    problem = build_problem(changed, 0)
+
+    assert (problem.objective, problem.sampling) == ("nodes", "epochs")
+    np.testing.assert_allclose(problem.share, 1 / 3, rtol=1e-6)  # of 4, 3 and 3 samples
+    assert build_problem(plain, 0).emphasis is not None
+    assert "objective" not in to_toml(plain)  # the text of before
+    assert 'objective = "nodes"' in to_toml(changed)
+    assert resolve(tomllib.loads(to_toml(changed))) == changed
+    with pytest.raises(ConfigError, match="'objective' is not right"):
+        resolve({**raw, "objective": "users"})

@@ -22,7 +22,7 @@ from folkman import (
     simulate,
     snapshot,
 )
-from folkman.engine import metrics, programs
+from folkman.engine import metrics, node_measures, programs
 from folkman.engine import simulate as engine
 from folkman.engine.programs import MOST_KEPT, Programs, compiled
 
@@ -202,7 +202,7 @@ def test_runs_of_methods_made_by_hand_leave_no_more_programs_than_may_be_kept(sm
     for _ in range(3):
         simulate(small, ideal(), by_hand(0.1), slots=1, recording=Recording(1))
 
-    used = (engine._first, engine._loop, metrics._models, metrics._evaluate_traced)
+    used = (engine._first, engine._loop, metrics._models, node_measures._evaluate_traced)
     assert [len(program) for program in used] == [1] * 4
 
 

@@ -323,8 +323,10 @@ def test_a_mark_can_be_gone_on_from_twice_in_the_python_loop_too(digits, monkeyp
 def test_a_stretch_is_at_least_a_slot_and_short_enough_to_count_its_copies_in_int32(nodes):
     for stretch in (None, 64):
         medium: Any = SimpleNamespace(stretch=stretch)
-        longest = engine.longest_stretch(medium, nodes)
+        longest = engine.longest_stretch(medium, nodes, 1)
+        among_many = engine.longest_stretch(medium, nodes, 10**8)
 
+        assert among_many * 10**8 < 2**31  # an age is at most the slots of the run
         assert 1 <= longest <= (stretch or 2**30)
         assert longest == 1 or longest * nodes**2 < 2**31
         if nodes <= 1000:

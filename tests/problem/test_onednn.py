@@ -18,6 +18,7 @@ from folkman.problem import kernels
 from folkman.problem.data import DataSet
 from folkman.problem.kernels import kernel_for
 from folkman.problem.models import cnn
+from folkman.problem.sampling import batch_keys
 
 torch = pytest.importorskip(
     "torch", reason="PyTorch is not installed: pip install 'folkman[torch]'"
@@ -84,6 +85,19 @@ def test_the_gradient_is_that_of_jax(monkeypatch, shape, options):
     assert_same_gradient(problem, got, expected)
 
 
+def test_in_epochs_the_gradient_is_that_of_jax(monkeypatch):
+    """Also where the batches of an epoch differ in size."""
+    problem = images(batch=4, sampling="epochs")
+    v, first = points(problem), make_key(0, Stream.BATCH)
+    turns = batch_keys(problem, first, problem.node, jnp.asarray([1, 0, 2], jnp.int32))
+
+    got = problem.gradients(v, turns)
+    monkeypatch.setenv("FOLKMAN_TORCH", "0")
+    expected = problem.gradients(v, turns)
+
+    assert_same_gradient(problem, got, expected)
+
+
 def test_the_measures_are_those_of_jax_and_padding_enters_none(monkeypatch):
     problem = images(l2=0.1)
     broken = replace(problem, x=problem.x.at[0, SIZES[0] :].set(jnp.nan))
@@ -98,7 +112,7 @@ def test_the_measures_are_those_of_jax_and_padding_enters_none(monkeypatch):
 def test_mini_batches_are_those_that_jax_draws():
     count = jnp.asarray(SIZES, jnp.int32)
 
-    drawn = onednn._draw(50, keys(), count)
+    drawn, _ = onednn._draw(50, keys(), count, max(SIZES))
 
     for node, size in enumerate(SIZES):
         expected = jax.random.randint(keys()[node], (50,), 0, size, jnp.int32)

@@ -1,5 +1,6 @@
 """How a run went: finished, diverged or not learning, and why; no false alarms."""
 
+import html
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import pytest
 
 from folkman.algorithm.async_sharing import async_sharing
 from folkman.algorithm.fedavg import fedavg
+from folkman.dash.serve import make_source
 from folkman.engine.judge import best_descent
 from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.problem.data import quadratic
@@ -16,8 +18,10 @@ from folkman.radio.delay import constant, ideal
 from folkman.radio.network import RadioNetwork
 from folkman.record.folder import RunFolder
 from folkman.record.run import DIVERGED, FINISHED
+from folkman.record.table import arms_of
 from folkman.record.verdict import NOT_LEARNING, Descent, verdict
 from folkman.report.tables import final_rows
+from folkman.report.write import write_report
 
 NODES = 3
 
@@ -141,6 +145,11 @@ def test_a_verdict_is_kept_in_the_folder_and_its_summary(bowls, tmp_path):
     assert found.summary()["verdict"] == NOT_LEARNING
     assert found.summary()["reason"] == run.reason
     assert jnp.isfinite(found.last("train_loss"))
+    (shown,) = make_source(place, cluster=False).state()["runs"]
+    assert (shown["verdict"], shown["reason"]) == (NOT_LEARNING, run.reason)
+    (arm,) = arms_of([place]).values()
+    assert arm[0].verdict == NOT_LEARNING
+    assert run.reason in html.unescape(write_report(place).read_text())
 
 
 def test_a_run_ends_at_the_first_recorded_slot_that_meets_its_target(bowls):

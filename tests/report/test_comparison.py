@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from folkman.record.folder import MADE_IN_PYTHON, RunFolder
 from folkman.record.run import Run
-from folkman.report.comparison import compare_arms, render
+from folkman.record.store import SweepFolder
+from folkman.record.table import objectives_of
+from folkman.report.comparison import compare_arms, complaints, render
 
 NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)
 
@@ -130,3 +133,47 @@ def test_the_three_forms_mark_the_winner_and_say_the_same_numbers():
         assert "+7.2" in form
     with pytest.raises(ValueError, match="there is no format 'html'"):
         render(found, "html")
+
+
+def test_arms_that_do_not_learn_are_named_with_their_first_reason():
+    def ended(seed, verdict, reason=""):
+        return Run("fedavg", "FedAvg", seed, verdict=verdict, reason=reason)
+
+    arms = {
+        "good": {0: ended(0, "finished"), 1: ended(1, "finished")},
+        "bad": {0: ended(0, "finished"), 1: ended(1, "not learning", "the loss rose; lower it")},
+        "worse": {0: ended(0, "diverged", "not finite; try less")},
+    }
+    assert complaints(arms) == [
+        "bad: 1 of 2 runs not learning; the loss rose; lower it",
+        "worse: 1 of 1 runs diverged; not finite; try less",
+    ]
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex"])
+def test_the_objective_is_printed_with_the_table(form):
+    found = compare_arms(arms(a=[1.0, 2.0], b=[2.0, 3.0]), ["train_loss"])
+
+    assert "objective" not in render(found, form)  # nobody knows
+    assert "objective nodes; mean" in render(found._replace(objectives=["nodes"]), form)
+    unlike = render(found._replace(objectives=["samples", "nodes"]), form)
+    assert "losses of unlike objectives do not compare" in unlike
+
+
+def test_a_folder_tells_its_objective_and_one_of_before_is_of_samples(tmp_path):
+    for name, text in (("before", ""), ("nodes", 'objective = "nodes"\n')):
+        RunFolder.create(tmp_path / name, text)
+    RunFolder.create(tmp_path / "python", f"{MADE_IN_PYTHON} = true\n", in_python=True)
+
+    assert objectives_of([tmp_path / "before"]) == ["samples"]
+    assert objectives_of([tmp_path / "nodes", tmp_path / "before"]) == ["nodes", "samples"]
+    assert objectives_of([tmp_path / "python"]) == []
+
+
+def test_a_sweep_tells_the_objectives_of_its_jobs(tmp_path):
+    folder = SweepFolder(tmp_path)
+    folder.definition.write_text('objective = "nodes"\n')
+
+    found = folder.objectives([{"settings": {}}, {"settings": {"objective": "samples"}}])
+
+    assert found == ["nodes", "samples"]

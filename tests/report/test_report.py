@@ -116,7 +116,8 @@ def test_an_unfinished_folder_is_shown_as_far_as_it_is(radio_folder, tmp_path):
 
     text = " ".join(parsed(write_report(folder)).words)
 
-    assert "3 finished, 1 waiting" in text
+    assert "2 finished, 1 not learning, 1 waiting" in text
+    assert "no round was completed in 40 slots" in text
 
 
 def test_without_parts_the_rows_come_from_the_metrics(radio_folder, tmp_path):

@@ -198,6 +198,8 @@ def test_on_a_directed_graph_nobody_runs_ahead_of_who_hears_it(problem, tmp_path
     assert said == []
     of_node_0(1, 1)
     assert said == [(0, Ack(1))]
+    of_node_0(3, 1)  # of a sender that began anew
+    assert said.pop() == (0, Ack(3))
     assert node.wake()
     assert node.complete()
     assert node.neighbours == [0, 2]

@@ -1,9 +1,11 @@
 """A PyTorch module as a problem: the same gradients as our own, in the simulator and on a node."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,6 +20,8 @@ from folkman import (
     simulate,
     snapshot,
 )
+from folkman.keys import Stream, make_key
+from folkman.problem.sampling import batch_keys
 from folkman.theory.smoothness import whole_curvature
 from folkman.theory.stability import constant_stamps
 from folkman.theory.trajectory import follow
@@ -83,6 +87,18 @@ def test_the_gradient_is_the_difference_quotients(twins):
     up, down = (float(part.gradients(v + h * along, key)[0][0]) for h in (1e-2, -1e-2))
 
     assert (up - down) / 2e-2 == pytest.approx(float(np.vdot(grad, along)), rel=1e-2)
+
+
+def test_a_guest_draws_epochs_as_ours_does(twins):
+    ours, theirs = (replace(each, batch=7, sampling="epochs") for each in twins)
+    v = 0.1 * jax.random.normal(jax.random.key(1), (ours.num_nodes, ours.dim))
+    steps = jnp.arange(ours.num_nodes, dtype=jnp.int32)
+    keys = batch_keys(theirs, make_key(3, Stream.BATCH), theirs.node, steps)
+
+    found, expected = (each.gradients(v, keys) for each in (theirs, ours))
+
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
 
 
 def test_the_theory_follows_a_guest_over_all_its_samples_and_refuses_its_curvature(

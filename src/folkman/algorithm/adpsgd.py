@@ -173,5 +173,6 @@ def adpsgd(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=Price(lambda dim, bits: (bits * dim + 64,)),
             draws=True,
+            evenly=True,
         ),
     )

@@ -9,14 +9,18 @@ with c_i by `scaling`:
     theorem   1         the proof of Theorem 2; equals FedAvg without delay (default)
     figure    I         the only one of the three that makes more nodes faster: a step of eta I
 
+Without delay sum_i alpha_i w_i descends F under the last two, and sum_i alpha_i^2 F_i under
+`local`, which is another objective where nodes hold unlike numbers of samples.
+
 Node models are never mixed. Without the projection each w_i is the common start minus the node's
 own gradients, and v_i is the start minus every gradient received so far. A node's usable model is
 v_i, not w_i.
 
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
 left out of the sum and the other weights are scaled up (C7); a `delay_policy` that lets eta shrink
-with the age of the oldest copy in v_i. The policy looks at the copies held when a gradient ends:
-those of its start where gradients take one slot.
+with the age of the oldest copy in v_i. The policy looks at the ages of the copies held when a
+gradient ends: those of its start where gradients take one slot. Where it estimates the smoothness L
+it compares gradients at the very points where they were taken.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0)
 by 1/sqrt(I)); a node never waits to receive ("after receiving all parameters", Section IV-A, would
@@ -40,6 +44,7 @@ from folkman.algorithm.pieces.delay_steps import (
     DelayMemory,
     DelayPolicy,
     check_policy,
+    estimates,
     first_memory,
     step_under_delay,
 )
@@ -60,6 +65,13 @@ BIBTEX = r"""@article{async_sharing,
 }"""
 
 
+class Work(NamedTuple):
+    """The gradient in work."""
+
+    point: Array  # (d,) v_i where it is taken
+    begun: Array  # () bool: if not, the next slot begins one
+
+
 class SharingState(NamedTuple):
     """What a node of Algorithm 1 remembers."""
 
@@ -67,6 +79,7 @@ class SharingState(NamedTuple):
     updates: Array  # () updates done
     num_nodes: Array  # () I
     memory: DelayMemory
+    work: Work | None  # None where no policy asks for it
 
 
 @method
@@ -92,6 +105,7 @@ def async_sharing(
     )
     rule.check()
     check_policy(delay_policy, smoothness)
+    notes_point = estimates(delay_policy, smoothness)
     require(
         max_age is None or max_age >= 0,
         f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
@@ -103,6 +117,7 @@ def async_sharing(
             updates=jnp.zeros((), jnp.int32),
             num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
             memory=first_memory(delay_policy, smoothness, params),
+            work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -123,6 +138,13 @@ def async_sharing(
         counts = (inbox.weight if copies is None else copies) > 0
         return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
 
+    def receive(state: SharingState, inbox: Inbox) -> SharingState:
+        """Note where the next gradient is taken: what comes while it is in work is not in it."""
+        if state.work is None:
+            return state
+        point = jnp.where(state.work.begun, state.work.point, aggregate(state, inbox))
+        return state._replace(work=Work(point, begun=jnp.asarray(True)))
+
     def update(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> SharingState:
@@ -134,12 +156,17 @@ def async_sharing(
             eta=eta(state.updates, grad.dtype),
             delay=oldest_copy(inbox),
             num_nodes=state.num_nodes,
-            point=aggregate(state, inbox),
+            point=state.params if state.work is None else state.work.point,
             grad=grad,
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]
-        return state._replace(params=params, updates=state.updates + 1, memory=memory)
+        return state._replace(
+            params=params,
+            updates=state.updates + 1,
+            memory=memory,
+            work=None if state.work is None else state.work._replace(begun=jnp.asarray(False)),
+        )
 
     return Algorithm(
         name="async_sharing",
@@ -148,6 +175,7 @@ def async_sharing(
         update=update,
         message=lambda state: state.params,  # [1, Alg. 1, line 19]
         params=lambda state: state.params,
+        receive=receive,
         model=aggregate,
         declares=Declares(exact=rule.rule == "mean"),
     )

@@ -118,6 +118,9 @@ class Declares(NamedTuple):
     exact: bool = False  # it ends at the optimum where nodes differ, if all take part
     biased: bool = False  # where nodes differ, its distance to the optimum stays with small steps
     draws: bool = False  # it draws, or breaks ties by number: renumbering nodes changes the result
+    # it weighs all nodes alike, whatever their shares: engines hand it I alpha_i F_i for F_i, and
+    # the network's model is the plain mean of the nodes (problem/objective.py)
+    evenly: bool = False
 
 
 def _keep(state: State, inbox: Inbox) -> State:
@@ -134,7 +137,8 @@ class Algorithm:
     point: Callable[[State, Inbox], Array]
     update: Callable[[State, Inbox, Array, Array, Array], State]  # (state, inbox, loss, grad, key)
     message: Callable[[State], Array]
-    params: Callable[[State], Array]  # its alpha-weighted sum over nodes is the network's model
+    # its alpha-weighted sum over nodes is the network's model; where it `declares` evenly, the mean
+    params: Callable[[State], Array]
     receive: Callable[[State, Inbox], State] = _keep
     model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
     travel: Travel = Broadcast()  # noqa: RUF009 - immutable

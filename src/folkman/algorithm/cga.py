@@ -109,5 +109,5 @@ def cga(
         return mixed_models(memory, inbox) - eta_t * (shortest + momentum * speed), speed
 
     # it stops where the nodes' gradients oppose each other, which need not be the optimum
-    biased = Declares(biased=True)
+    biased = Declares(biased=True, evenly=True)
     return with_cross_gradients("cga", graph, paper if form == "paper" else released, biased)

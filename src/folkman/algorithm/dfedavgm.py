@@ -140,5 +140,6 @@ def dfedavgm(
             price=Price(lambda dim, each: (bits * dim + 32 if bits else each * dim,)),
             differences=not whole,
             draws=bits > 0,
+            evenly=True,
         ),
     )

@@ -159,5 +159,6 @@ def dispfl(
             price=Price(bits_of),
             exact=density == 1 and everyone and local_steps == 1,
             draws=True,
+            evenly=True,
         ),
     )

@@ -58,7 +58,7 @@ def dpsgd(
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
 ) -> Algorithm:
-    """Build D-PSGD; `degree` and `graph_seed` are of the topology 'regular'.
+    """Build D-PSGD; `degree` and `graph_seed` are of the topologies that are drawn.
 
     >>> dpsgd(topology="complete").travel.mixing.weights(jnp.ones((4, 4), bool))[0, 1].item()
     0.25
@@ -97,5 +97,5 @@ def dpsgd(
         params=lambda memory: memory.params + memory.move,
         mixed=None if order == "adapt_first" else lambda memory: memory.params,
         mixing=graph.mixing(),
-        declares=Declares(assumes=frozenset({Assumption.PRESENT})),
+        declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )

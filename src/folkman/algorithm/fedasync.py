@@ -17,8 +17,8 @@ and rho 0 this is gradient descent.
 Differs from [1]: recalled, not verified, are the default mixing 0.6, slope 0.5 (10 for the hinge),
 hinge 4 and rho 0.005. Uploads that arrive in one slot are taken one after the other by node number,
 each with its own t, and all are answered with the last model. An upload older than `max_staleness`,
-or not finite, is dropped and its node answered. [1] ignores how much data a node has; with
-`weighted` a_t is multiplied by I alpha_i (at most 1).
+or not finite, is dropped and its node answered. [1] ignores how much data a node has; here a node
+descends I alpha_i F_i, or with `weighted` F_i while a_t is multiplied by I alpha_i (at most 1).
 
 [1] C. Xie, S. Koyejo, I. Gupta. Asynchronous Federated Optimization. OPT 2020. arXiv:1903.03934
 """
@@ -149,5 +149,6 @@ def fedasync(
         declares=Declares(
             biased=True,  # towards whoever came last
             draws=True,  # uploads of one slot are taken by node number
+            evenly=not weighted,
         ),
     )

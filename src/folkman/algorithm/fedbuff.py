@@ -11,10 +11,10 @@ model. With K = I, equal shares, no delay, H = 1 and eta_g = 1 this is FedAvg; w
 exponent 0 it is asynchronous gradient descent.
 
 Differs from [1]: recalled, not verified, are K = 10 and exponent 1/2; K is min(10, I/2 rounded up)
-by default, all nodes work at once, and data shares are ignored. The sum is divided by K and not by
-the sum of the s. The authors' own code (FLSim) has other normalisations and empties the buffer at
-the end; here what is left in it is not used. Uploads that arrive in one slot enter by node number.
-One that is not finite takes its place with weight 0.
+by default, all nodes work at once, and weigh alike: engines hand node i the loss I alpha_i F_i. The
+sum is divided by K and not by the sum of the s. The authors' own code (FLSim) has other
+normalisations and empties the buffer at the end; here what is left in it is not used. Uploads that
+arrive in one slot enter by node number. One that is not finite takes its place with weight 0.
 
 [1] J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba. Federated Learning
     with Buffered Asynchronous Aggregation. AISTATS 2022. arXiv:2106.06639
@@ -130,5 +130,5 @@ def fedbuff(
         eta,
         local_steps=local_steps,
         late=staleness,
-        declares=Declares(differences=True, exact=local_steps == 1),
+        declares=Declares(differences=True, exact=local_steps == 1, evenly=True),
     )

@@ -22,7 +22,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm
 
-__all__ = ["Number", "Recipe", "method"]
+__all__ = ["Number", "Recipe", "method", "numbers_of"]
 
 TRACED = "an argument of the compiled program"
 Number: TypeAlias = Annotated[float, TRACED]
@@ -79,6 +79,12 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     build.__annotations__ = {each.name: each.annotation for each in parameters}
     build.__annotations__["return"] = Algorithm
     return build
+
+
+def numbers_of(builder: Callable[..., Algorithm]) -> frozenset[str]:
+    """Return the options of a method that are arguments of its compiled program."""
+    hints = getattr(builder, "__annotations__", {})
+    return frozenset(name for name, kind in hints.items() if TRACED in _extras(kind))
 
 
 def _flat(

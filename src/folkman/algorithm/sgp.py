@@ -123,7 +123,12 @@ def _in_lockstep(eta: StepSize, mixing: Mixing, price: Price) -> Algorithm:
         message=lambda mass: mass,
         params=_ratio,
         mixing=mixing,
-        declares=Declares(assumes=frozenset({Assumption.PRESENT}), price=price, differences=True),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT}),
+            price=price,
+            differences=True,
+            evenly=True,
+        ),
     )
 
 
@@ -179,5 +184,6 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=price,
             differences=True,
+            evenly=True,
         ),
     )

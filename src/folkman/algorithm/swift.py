@@ -31,7 +31,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place
+from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -149,4 +149,5 @@ def swift(
         receive=receive,
         model=lambda state, inbox: average(receive(state, inbox), inbox),
         travel=Broadcast(mixing=Mixing(released) if weights == "released" else graph.mixing()),
+        declares=Declares(evenly=True),
     )

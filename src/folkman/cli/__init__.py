@@ -27,6 +27,7 @@ COMMANDS: Builders[None] = Builders(
         "dash": "folkman.cli.look:dash",
         "sweep": "folkman.cli.sweep:sweep",
         "compare": "folkman.cli.sweep:compare",
+        "tune": "folkman.cli.tune:tune",
         "reproduce": "folkman.cli.paper:reproduce",
         "audit": "folkman.cli.paper:audit",
         "papers": "folkman.cli.paper:papers",

@@ -47,7 +47,10 @@ def run(
         _print(results, prepared, quiet=as_json)
     if as_json:
         common.print_json(
-            {"folder": str(results.folder), "runs": [run.summary() for run in results]}
+            {
+                **prepared.folder.summarised(results),
+                "objective": prepared.config["objective"],
+            }
         )
     if any(run.status == record.DIVERGED for run in results):
         sys.exit(common.DIVERGED)
@@ -79,10 +82,12 @@ def _shown(show: common.Update) -> "Watch":
 def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what went wrong, and where things are."""
     from folkman.experiment.networks import network_lines
+    from folkman.record.tuned import sides_of, standings, told
     from folkman.report.tables import final_table
 
     screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
+    title += f", objective {prepared.config['objective']}"
     screen.print(final_table(results, title))
     for line in network_lines(prepared.first):
         screen.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -91,6 +96,8 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
         if each.message:
             screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = folder.figures / "train_loss-seconds.png"
+    if note := told(standings(sides_of(prepared.config))):
+        screen.print(note, highlight=False, soft_wrap=True, markup=False)
     lines = f"folder  {folder.root}\nfigure  {figure if figure.is_file() else folder.figures}\n"
     screen.print(f"{lines}report  {folder.report}", highlight=False, soft_wrap=True, markup=False)
 

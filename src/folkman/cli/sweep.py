@@ -27,8 +27,11 @@ __all__ = [
     "TlsKey",
     "Workers",
     "compare",
+    "crew_of",
+    "ending_on_term",
     "job_progress",
     "sweep",
+    "tell_failed",
 ]
 
 Settings = Annotated[
@@ -167,13 +170,12 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
     print(f"{len(batch.jobs)} jobs: {counts}{memory}", file=place)
     tell_failed(batch, folder, f"folkman sweep --resume {folder.root}")
     if folder.results.is_file() and batch.having(*ENDED):
-        from folkman.record.table import arms_of
+        from folkman.record.table import arms_of, objectives_of
         from folkman.report.comparison import compare_arms, render
 
-        print(
-            f"\n{render(compare_arms(arms_of([folder.root]), ['train_loss', 'test_accuracy']))}\n",
-            file=place,
-        )
+        found = compare_arms(arms_of([folder.root]), ["train_loss", "test_accuracy"])
+        found = found._replace(objectives=objectives_of([folder.root]))
+        print(f"\n{render(found)}\n", file=place)
         print(f"results  {folder.results}", file=place)
     if not batch.disk:
         write_pages(folder, page_makers, place)
@@ -249,12 +251,13 @@ def compare(
 ) -> None:
     """Compare arms: mean and 95 % interval, differences paired by seed, the winner marked."""
     from folkman.files import write_whole
-    from folkman.record.table import arms_of, networks_of
+    from folkman.record.table import arms_of, networks_of, objectives_of, standings_of
     from folkman.report.comparison import compare_arms, complaints, render
 
     point = _point(at)  # before anything is read
     arms = arms_of(folders)
     found = compare_arms(arms, metric or ["train_loss", "test_accuracy"], against, point)
+    found = found._replace(tuned=standings_of(folders), objectives=objectives_of(folders))
     text = render(found, form, networks_of(folders)) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
@@ -265,7 +268,12 @@ def compare(
     for line in wrong:
         common.say(f"warning: {line}")
     if as_json:
-        table = {"metrics": list(found.metrics), "rows": found.rows()}
+        table = {
+            "metrics": list(found.metrics),
+            "objectives": list(found.objectives),
+            "rows": found.rows(),
+            "tuned": dict(found.tuned),
+        }
         print_json(table | ({"warnings": wrong} if wrong else {}))
 
 

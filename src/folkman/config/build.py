@@ -11,7 +11,9 @@ takes what it asks for by the name of a parameter. Such a parameter is never an 
     projection              algorithm             what the table [projection] builds
 """
 
+from folkman.algorithm import ALGORITHMS
 from folkman.algorithm.base import Algorithm
+from folkman.algorithm.method import numbers_of
 from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison
@@ -26,6 +28,7 @@ from folkman.record.json_file import Json
 __all__ = [
     "build_problem",
     "model_problem",
+    "numberless",
     "pair",
     "pairs",
     "seedless",
@@ -77,8 +80,18 @@ def model_problem(
     """Build the problem of a comparison's model on given samples, `parts[i]` of them on node i."""
     tables = comparison
     model = CHOICES["model"].build(tables.model, **_of_samples(samples), **_always(tables, seed))
-    options = {"l2": tables.l2, "batch": tables.batch, "seed": seed, "dtype": tables.precision}
-    return make_problem(samples, model, parts, prepare=prepare, **options)
+    return make_problem(
+        samples,
+        model,
+        parts,
+        l2=tables.l2,
+        batch=tables.batch,
+        seed=seed,
+        dtype=tables.precision,
+        prepare=prepare,
+        objective=tables.objective,
+        sampling=tables.sampling,
+    )
 
 
 def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
@@ -142,3 +155,19 @@ def takes_seed(comparison: Comparison) -> bool:
 def seedless(comparison: Comparison) -> Comparison:
     """Return a comparison without its seeds, if all seeds share what `pairs` builds."""
     return comparison if takes_seed(comparison) else comparison.model_copy(update={"seeds": (0,)})
+
+
+def numberless(comparison: Comparison) -> Comparison:
+    """Return a comparison without the numbers that are arguments of a method's program.
+
+    Comparisons that are alike without them share compiled programs.
+    """
+    tables = tuple(
+        {key: value for key, value in table.items() if key not in _numbers(table["name"])}
+        for table in comparison.algorithm
+    )
+    return comparison.model_copy(update={"algorithm": tables})
+
+
+def _numbers(name: str) -> frozenset[str]:
+    return numbers_of(ALGORITHMS[name]) if name in ALGORITHMS else frozenset()

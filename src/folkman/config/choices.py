@@ -140,6 +140,7 @@ def describe(error: ValidationError, where: str) -> str:
     branches = (
         "constrained-float",
         "Latency",
+        "ComputeTable",
     )
     path = ".".join(
         str(part) for part in (where, *first["loc"]) if part != "" and part not in branches

@@ -32,8 +32,10 @@ from folkman.config.text import DEFAULT, dump
 from folkman.faults import Faults
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
+from folkman.problem.objective import Objective
 from folkman.problem.partition import PARTITIONS
 from folkman.problem.projection import PROJECTIONS
+from folkman.problem.sampling import Sampling
 from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
@@ -42,6 +44,7 @@ from folkman.record.run import METRICS, slug
 __all__ = [
     "CHOICES",
     "Comparison",
+    "ComputeTable",
     "FaultTable",
     "Latency",
     "by_content",
@@ -49,6 +52,7 @@ __all__ = [
     "renamed",
     "resolve",
     "to_toml",
+    "told",
 ]
 
 _SIZE = (int | None, Field(default=None, ge=1))
@@ -91,6 +95,15 @@ class Latency(BaseModel):
     per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)
 
 
+class ComputeTable(BaseModel):
+    """Slots of a gradient that are drawn anew for every gradient, around a mean."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean: float | tuple[float, ...]
+    law: Literal["geometric", "uniform"] = "geometric"
+
+
 class FaultTable(BaseModel):
     """What goes wrong; see `folkman.faults` and `folkman.radio.loss`."""
 
@@ -121,7 +134,7 @@ class Comparison(BaseModel):
     slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
     slot_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Latency = 1.0
-    compute_slots: int | tuple[int, ...] = 1
+    compute_slots: int | tuple[int, ...] | ComputeTable = 1
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
@@ -129,6 +142,8 @@ class Comparison(BaseModel):
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     batch: int | None = Field(None, ge=1)
+    sampling: Sampling = "replacement"
+    objective: Objective = "samples"
     data: Json
     partition: Json
     model: Json
@@ -136,6 +151,7 @@ class Comparison(BaseModel):
     network: Json
     faults: FaultTable = FaultTable()
     algorithm: tuple[Json, ...] = Field(min_length=1)
+    tuned: Json | None = None  # what `folkman tune` notes; it decides about no result
 
 
 def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
@@ -221,10 +237,10 @@ def _with_graph(table: Json, where: str) -> Json:
     if not {"topology", "graph_seed"} <= table.keys():
         return table
     # here and not above: only some methods have a graph
-    from folkman.algorithm.pieces.given_graph import as_text
+    from folkman.algorithm.pieces.topology import Graph
 
     try:
-        return {**table, "topology": as_text(table["topology"])}
+        return Graph.settled(table)
     except ValueError as error:
         raise ConfigError(f"[{where}] topology: {error}") from None
 
@@ -262,6 +278,8 @@ def _check(comparison: Comparison) -> None:
     if any(not 0 <= seed < 2**32 for seed in comparison.seeds):
         raise ConfigError(f"a seed must lie in 0 .. 2^32 - 1, got {list(comparison.seeds)}")
     times = comparison.compute_slots
+    if isinstance(times, ComputeTable):
+        times = times.mean
     if isinstance(times, tuple) and len(times) != comparison.nodes:
         raise ConfigError(
             f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}"
@@ -318,14 +336,29 @@ def _try_builders(comparison: Comparison) -> None:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 
 
+LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None, "tuned": None}
+"""Keys that came later, each with the value that stands for what was done before.
+
+With that value they are not told, so that folders and stores of before are still those of the same
+configuration.
+"""
+
+
+def told(comparison: Comparison) -> Json:
+    """Return the fields of a comparison, without later keys that change nothing."""
+    fields = comparison.model_dump()
+    return {key: value for key, value in fields.items() if LATER.get(key, ...) != value}
+
+
 def to_toml(comparison: Comparison) -> str:
     """Write a resolved comparison as TOML; a key whose value is None is left out."""
-    return dump(comparison.model_dump())
+    return dump(told(comparison))
 
 
 def by_content(comparison: Comparison) -> Comparison:
     """Return a comparison with own code named by its digest: all that decides its results."""
-    return renamed(comparison, lambda name, plugin: f"{plugin.digest}:{title(name)}")
+    alone = comparison.model_copy(update={"tuned": None})
+    return renamed(alone, lambda name, plugin: f"{plugin.digest}:{title(name)}")
 
 
 def renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Comparison:

@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
+from folkman.engine.compute_times import Compute
 from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, cell_measures, traffic_bits
 from folkman.engine.presence import Presence
@@ -178,7 +179,7 @@ def _first(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     seeds: Array,
 ) -> Carry:
     def one(problem: Problem, seed: Array) -> Carry:
@@ -192,7 +193,7 @@ def _advance(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,

@@ -6,8 +6,9 @@ from jax import Array
 
 from folkman.engine.node_measures import evaluate
 from folkman.engine.programs import compiled
-from folkman.keys import Stream, make_key, node_keys
+from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Analysable, Learnable
+from folkman.problem.sampling import batch_keys
 from folkman.record.run import DIVERGED, Run
 from folkman.record.verdict import NOT_LEARNING, Descent, is_level, verdict
 
@@ -23,8 +24,8 @@ def judge(run: Run, problem: Learnable | None = None) -> None:
     Only where the loss has not fallen, a few gradient steps on `problem` tell whether it could.
     """
     descent = None
-    looks = problem is not None and run.status != DIVERGED and len(run.rows) > 1
-    if looks and is_level(run.rows):
+    ran = run.status != DIVERGED and len(run.rows) > 1
+    if problem is not None and ran and is_level(run.rows):
         descent = best_descent(problem)
     found = verdict(run.rows, descent)
     run.verdict, run.reason = found.word, found.explained
@@ -48,7 +49,7 @@ def _slope(problem: Learnable) -> Array:
     """Return grad F at the common first model, (d,)."""
     nodes = problem.num_nodes
     key = make_key(0, Stream.BATCH)
-    keys = node_keys(key, problem.node, jnp.zeros(nodes, jnp.int32))
+    keys = batch_keys(problem, key, problem.node, jnp.zeros(nodes, jnp.int32))
     points = jnp.broadcast_to(problem.initial, (nodes, problem.dim))
     _, grads = problem.gradients(points, keys)
     return jnp.dot(problem.share, grads, precision="highest")

@@ -14,6 +14,8 @@ from folkman.algorithm.base import Algorithm, Inbox, Place, State
 from folkman.engine.presence import Presence
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import emphasis_of, emphasised
+from folkman.problem.sampling import batch_keys
 
 __all__ = ["FinalParameters", "Learner", "World", "written_out"]
 
@@ -43,8 +45,9 @@ class World(NamedTuple):
         return np.asarray(self.faults.present(self.problem.num_nodes, jnp.asarray(slot)))
 
     def shares(self) -> NDArray[np.float64]:
-        """Return the data shares."""
-        return np.array(self.problem.count, np.float64) / float(sum(self.problem.count))
+        """Return alpha_i."""
+        share = np.array(self.problem.share, np.float64)
+        return share / share.sum()
 
     def start_anew(self, node: "Learner", slot: int) -> None:
         """Let a node that comes back from a crash in this slot begin anew."""
@@ -71,6 +74,8 @@ class Learner:
         self.index = index
         self.seed = world.seed
         self.num_nodes = world.problem.num_nodes
+        emphasis = emphasis_of(world.problem) if algorithm.declares.evenly else None
+        self.emphasis = None if emphasis is None else emphasis[index : index + 1]
         self.steps = 0
         self.start()
 
@@ -94,11 +99,12 @@ class Learner:
             raise ValueError(
                 f"the timeline has node {self.index} finish a gradient that it did not begin"
             )
-        batch_key, own_key = (
-            node_key(make_key(self.seed, stream), self.index, self.steps)
-            for stream in (Stream.BATCH, Stream.ALGORITHM)
-        )
-        loss, grad = self.problem.gradients(self.point[None], batch_key[None])
+        own_key = node_key(make_key(self.seed, Stream.ALGORITHM), self.index, self.steps)
+        batch_key = make_key(self.seed, Stream.BATCH)
+        number, steps = (jnp.asarray([each], jnp.int32) for each in (self.index, self.steps))
+        keys = batch_keys(self.problem, batch_key, number, steps)
+        found = self.problem.gradients(self.point[None], keys)
+        loss, grad = emphasised(found, self.emphasis)
         self.state = self.algorithm.update(self.state, inbox, loss[0], grad[0], own_key)
         self.point = None
         self.steps += 1

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
+from folkman.engine.compute_times import Compute, ComputeTimes
 from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.presence import Presence
@@ -65,11 +66,14 @@ class Clock(NamedTuple):
     """How simulated time passes."""
 
     slot_s: float = 1.0  # T, seconds a slot
-    compute_slots: tuple[int, ...] | int = 1  # slots a gradient takes, for all nodes or for each
+    # slots a gradient takes: for all nodes, for each, or drawn for every gradient
+    compute_slots: tuple[int, ...] | int | ComputeTimes = 1
 
-    def per_node(self, num_nodes: int) -> tuple[int, ...]:
+    def per_node(self, num_nodes: int) -> Compute:
         """Return the compute time of each node, checked."""
         given = self.compute_slots
+        if isinstance(given, ComputeTimes):
+            return given.per_node(num_nodes)
         try:
             times = (
                 tuple(map(index, given))
@@ -314,7 +318,7 @@ def _advance(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     keep: bool,
@@ -330,7 +334,7 @@ def one_slot(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     carry: Carry,
 ) -> tuple[Carry, Stretch]:
@@ -347,7 +351,7 @@ def _loop(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -371,7 +375,7 @@ def _scan(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     carry: Carry,
@@ -394,7 +398,7 @@ def _advance_in_python(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     length: int,
     keep: bool,

@@ -15,11 +15,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.engine.compute_times import Compute, slots_of_gradients, takes_longer
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, Traffic, first_states
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import emphasis_of, emphasised
+from folkman.problem.sampling import Turns, batch_keys
 from folkman.radio.delivery import Network
 
 __all__ = ["Carry", "Late", "Tally", "begin", "clear", "finish", "first"]
@@ -67,7 +70,7 @@ def first(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute_slots: tuple[int, ...],
+    compute: Compute,
     seed: ArrayLike,
 ) -> Carry:
     """Return the carry before slot 0: every node at the common first model."""
@@ -77,7 +80,7 @@ def first(
     up, down = medium.prices(problem)
     zero = jnp.zeros(nodes, jnp.int32)
     held = medium.open(problem, states, make_key(seed, Stream.DELAY))
-    kept = problem.dim if max(compute_slots) > 1 else 0
+    kept = problem.dim if takes_longer(compute) else 0
     return Carry(
         seed=jnp.asarray(seed, jnp.uint32),
         slot=jnp.zeros((), jnp.int32),
@@ -115,10 +118,10 @@ def begin(
     problem: Learnable,
     network: Network,
     algorithm: Algorithm,
-    compute_slots: tuple[int, ...],
+    compute: Compute,
     faults: Presence,
     carry: Carry,
-) -> tuple[Carry, Array, Array]:
+) -> tuple[Carry, Array, Array | Turns]:
     """Let nodes hear.
 
     Return where each wants its gradient (node, d), and the mini-batches' keys.
@@ -133,20 +136,18 @@ def begin(
     restarts = jax.vmap(travel.restarts, (0, axes))(states, inbox)
     left = jnp.where(restarts & present, 0, carry.left)
     starts = jax.vmap(travel.computes)(states) & (left == 0) & present
-    left = jnp.where(starts, jnp.asarray(compute_slots, jnp.int32), left)
+    slots = slots_of_gradients(compute, carry.seed, problem.node, carry.steps)
+    left = jnp.where(starts, slots, left)
     point = jax.vmap(algorithm.point, (0, axes))(states, inbox)
     mean, oldest = _ages(inbox)
     carry = carry._replace(
         age_mean=jnp.where(starts, mean, carry.age_mean),
         age_max=jnp.where(starts, oldest, carry.age_max),
     )
-    if max(compute_slots) > 1:
+    if takes_longer(compute):
         point = jnp.where(starts[:, None], point, carry.point)
         carry = carry._replace(point=point)
-    batch_key = make_key(carry.seed, Stream.BATCH)
-    keys = jnp.broadcast_to(batch_key, starts.shape)  # never looked at by full-batch gradients
-    if problem.batch is not None:
-        keys = node_keys(batch_key, problem.node, carry.steps)
+    keys = batch_keys(problem, make_key(carry.seed, Stream.BATCH), problem.node, carry.steps)
     return carry._replace(states=states, left=left), point, keys
 
 
@@ -164,7 +165,8 @@ def finish(
     busy = (carry.left > 0) & faults.present(problem.num_nodes, carry.slot)
     left = jnp.where(busy, carry.left - 1, carry.left)
     finished = busy & (left == 0)
-    losses, grads = gradients
+    emphasis = emphasis_of(problem) if algorithm.declares.evenly else None
+    losses, grads = emphasised(gradients, emphasis)
     keys = node_keys(make_key(carry.seed, Stream.ALGORITHM), problem.node, carry.steps)
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
         carry.states, inbox, losses, grads, keys

@@ -15,6 +15,7 @@ from folkman.engine.simulate import note
 from folkman.experiment.parts import Watch
 from folkman.keys import Stream, make_key
 from folkman.problem.problem import Problem
+from folkman.problem.sampling import Turns, batch_keys
 from folkman.record.run import AXES, METRICS, Run
 
 __all__ = ["METHOD", "descend"]
@@ -27,7 +28,7 @@ def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None
     """Run the slots of a comparison as steps of gradient descent, with its algorithm's step."""
     seed, table = comparison.seeds[0], comparison.algorithm[0]
     run = Run(METHOD, table["label"], seed)
-    keys, slot_s = make_key(seed, Stream.BATCH)[None], slot_seconds(comparison, problem)
+    batch_key, slot_s = make_key(seed, Stream.BATCH), slot_seconds(comparison, problem)
     plain = (_move_in_python, Problem.evaluate)
     move, evaluate = plain if problem.called_from_python else (_move, _evaluate)
     w = problem.initial
@@ -40,6 +41,7 @@ def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None
             note(run, dict.fromkeys((*AXES, *METRICS), nan) | own)
             if watch is not None:
                 watch(run, done, comparison.slots)
+        keys = batch_keys(problem, batch_key, problem.node, jnp.asarray([done], jnp.int32))
         w = move(problem, w, jnp.asarray(table["step"], w.dtype), keys)
     return run
 
@@ -47,7 +49,7 @@ def descend(problem: Problem, comparison: Comparison, watch: Watch | None = None
 _evaluate = jax.jit(Problem.evaluate)
 
 
-def _move_in_python(problem: Problem, w: Array, step: Array, keys: Array) -> Array:
+def _move_in_python(problem: Problem, w: Array, step: Array, keys: Array | Turns) -> Array:
     _, gradients = problem.gradients(w[None], keys)
     return w - step * gradients[0]
 

@@ -2,9 +2,9 @@
 
 An order is all that a worker needs, as JSON: key, folder, configuration. The same function serves
 this process, other processes of this machine and the workers of a cluster. Jobs that meet the same
-worker share the last few problems, and the seeds of one arm share compiled programs; when the arm
-changes, a worker gives the programs of the last one back, so that memory does not grow with the
-number of jobs.
+worker share the last few problems. The seeds of one arm share compiled programs, and so do arms
+that differ in numbers alone, as steps do. Where a job needs other programs, a worker gives the last
+ones back, so that memory does not grow with the number of jobs.
 """
 
 import gc
@@ -49,7 +49,17 @@ __all__ = ["OutOfTime", "memory_mb", "order_for", "run_anywhere", "run_order", "
 SHARED_PROBLEMS = 3
 """Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
 
-PROBLEM_FIELDS = ("nodes", "precision", "l2", "batch", "data", "partition", "model")
+PROBLEM_FIELDS = (
+    "nodes",
+    "precision",
+    "l2",
+    "batch",
+    "sampling",
+    "objective",
+    "data",
+    "partition",
+    "model",
+)
 """The keys of a configuration that make its problem."""
 
 ONE_AT_A_TIME = threading.Lock()
@@ -92,11 +102,12 @@ def order_for(
 
     A `lean` job keeps its metrics and drops its model.
     """
-    from folkman.config.build import seedless
+    from folkman.config.build import numberless, seedless
     from folkman.config.comparison import by_content, to_toml
     from folkman.config.own_code import parcel
 
-    program = to_toml(by_content(seedless(job.config)))
+    built = to_toml(by_content(seedless(job.config)))
+    program = to_toml(by_content(seedless(numberless(job.config))))
     return {
         "key": job.key,
         "kind": job.kind,
@@ -108,6 +119,7 @@ def order_for(
         "arm": job.arm,
         "config": to_toml(job.config),
         "group": hashlib.sha256(f"{job.kind}\n{program}".encode()).hexdigest(),
+        "built": hashlib.sha256(built.encode()).hexdigest(),
         "own_code": parcel(job.config),
         "project": project,
         "track": list(track),
@@ -231,9 +243,9 @@ def _make(order: Table, comparison: "Comparison", folder: "RunFolder", watch: "W
         run = descend(problem, comparison, watch)
         folder.save_results([run])
         return run
-    build = partial(_WORKSHOP.pairs, order["group"])
+    build = partial(_WORKSHOP.pairs, order["built"])
     wanted = list(parts(comparison, {comparison.seeds[0]: problem}, build))
-    _WORKSHOP.check(order["group"], wanted)
+    _WORKSHOP.check(order["built"], wanted)
     run = make_all(wanted, folder, watch)[0]
     if order["lean"]:
         folder.model(run).unlink(missing_ok=True)
@@ -254,7 +266,7 @@ def _until(watch: "Watch", until_s: float | None) -> "Watch":
 class _Workshop:
     """What the jobs of one worker share.
 
-    The last problems and, of an arm, algorithms with their compiled programs.
+    The last problems and, of the arms of a group, algorithms with their compiled programs.
     """
 
     def __init__(self) -> None:
@@ -264,7 +276,7 @@ class _Workshop:
         self._checked: set[str] = set()
 
     def enter(self, group: str) -> None:
-        """Give back the memory of the last arm where another begins."""
+        """Give back the memory of the last group where another begins."""
         import jax
 
         if group == self._group:
@@ -283,7 +295,7 @@ class _Workshop:
         from folkman.experiment.plan import contents
 
         known = contents(comparison)
-        fields = {name: known[name] for name in PROBLEM_FIELDS}
+        fields = {name: known.get(name) for name in PROBLEM_FIELDS}
         key = json.dumps([comparison.seeds[0], fields], sort_keys=True)
         if key not in self._problems:
             while len(self._problems) >= SHARED_PROBLEMS:
@@ -292,7 +304,7 @@ class _Workshop:
         return self._problems[key]
 
     def pairs(
-        self, group: str, comparison: "Comparison", problem: "Problem", seed: int
+        self, built: str, comparison: "Comparison", problem: "Problem", seed: int
     ) -> "list[tuple[Algorithm, Network]]":
         """Build as `config.build.pairs` does, once per arm.
 
@@ -300,18 +312,18 @@ class _Workshop:
         """
         from folkman.config.build import pairs, slot_seconds
 
-        place = (group, slot_seconds(comparison, problem))
+        place = (built, slot_seconds(comparison, problem))
         if place not in self._built:
             self._built[place] = pairs(comparison, problem, seed)
         return self._built[place]
 
-    def check(self, group: str, wanted: "list[Part]") -> None:
+    def check(self, built: str, wanted: "list[Part]") -> None:
         """Refuse what does not fit, when an arm is first met."""
         from folkman.experiment.parts import check
 
-        if group not in self._checked:
+        if built not in self._checked:
             check(wanted)
-            self._checked.add(group)
+            self._checked.add(built)
 
 
 _WORKSHOP = _Workshop()

@@ -19,9 +19,17 @@ import numpy as np
 from folkman.algorithm.base import Algorithm
 from folkman.config.build import build_problem, pairs, slot_seconds, takes_seed
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, Latency, by_content, resolve, to_toml
+from folkman.config.comparison import (
+    Comparison,
+    ComputeTable,
+    Latency,
+    by_content,
+    resolve,
+    to_toml,
+)
 from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
+from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.judge import judge
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
@@ -82,6 +90,12 @@ def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -
     return medium_of(algorithm, network).inboxes(carry.medium, problem, carry.slot)[0]
 
 
+def _compute(comparison: Comparison) -> int | tuple[int, ...] | ComputeTimes:
+    """Return the slots of gradients as a clock takes them."""
+    given = comparison.compute_slots
+    return ComputeTimes(given.mean, given.law) if isinstance(given, ComputeTable) else given
+
+
 def parts(
     comparison: Comparison, problems: Mapping[int, Problem] | None = None, build: Build = pairs
 ) -> Iterator[Part]:
@@ -105,7 +119,7 @@ def parts(
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         if built is None or by_seed:
             built = build(comparison, problem, seed)
-        clock = Clock(slot_seconds(comparison, problem), comparison.compute_slots)
+        clock = Clock(slot_seconds(comparison, problem), _compute(comparison))
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
             simulation = Simulation(problem, network, algorithm, clock, recording, faults)

@@ -36,20 +36,23 @@ from typing import Any, NamedTuple, TypeAlias
 
 from folkman.checks import pick, require
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, by_content, resolve
+from folkman.config.comparison import Comparison, by_content, resolve, told
 from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 from folkman.record.json_file import Json, Table
 
 __all__ = [
     "JOB_FORMAT",
+    "LANGUAGE",
     "Axes",
     "Job",
     "Plan",
+    "alone",
     "axes_of",
     "contents",
     "expand",
     "job_key",
+    "option_values",
     "plan",
     "settle",
 ]
@@ -165,7 +168,7 @@ def axes_of(raw: Table, grid: Sequence[str] = (), together: Sequence[str] = ()) 
     found = {
         name: [
             *_flat(settle(raw.get(name, {}), levels), name),
-            *(_option(text, name) for text in texts),
+            *(option_values(text, name) for text in texts),
         ]
         for name, texts in (("grid", grid), ("list", together))
     }
@@ -217,7 +220,7 @@ def _flat(table: Json, name: str, prefix: str = "") -> list[tuple[str, list[obje
     return found
 
 
-def _option(text: str, name: str) -> tuple[str, list[object]]:
+def option_values(text: str, name: str) -> tuple[str, list[object]]:
     """Read `a.b=1,2,3`; a comma inside brackets, braces or quotes does not part two values."""
     key, found, values = text.partition("=")
     if not found or not all(part.strip() for part in key.split(".")):
@@ -262,7 +265,7 @@ def plan(raw: Table, axes: Axes) -> Plan:
             whole = _resolved({**base, **tables}, axis_point, point)
             name = name or whole.name
             for table in whole.algorithm:
-                config = _alone(whole, table)
+                config = alone(whole, table)
                 arm = job_key(config)
                 points_of.setdefault(arm, []).append(point)
                 config_of.setdefault(arm, config)
@@ -296,7 +299,7 @@ def _resolved(base: Table, values: Table, point: Table) -> Comparison:
         raise ConfigError(f"{error} (at {where})" if where else str(error)) from None
 
 
-def _alone(whole: Comparison, table: Table) -> Comparison:
+def alone(whole: Comparison, table: Table) -> Comparison:
     """Return the comparison of one algorithm, with the network it meets."""
     network = _fixed(table["network"] or whole.network)
     tables = {
@@ -397,10 +400,7 @@ def contents(config: Comparison) -> Json:
             )
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    fields = by_content(config).model_dump()
-    if fields["stop_at"] is None:  # keys of jobs are older than this field
-        del fields["stop_at"]
-    return content(fields)
+    return content(told(by_content(config)))
 
 
 def _file_hash(path: str) -> str:

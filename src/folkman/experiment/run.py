@@ -28,6 +28,7 @@ from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
 from folkman.config.text import dump, gather
+from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
 from folkman.experiment.fingerprint import fingerprint
@@ -270,22 +271,30 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         for run, simulation, *_ in first
     ]
     model = getattr(getattr(problem, "model", problem), "network", problem)
+    objective = getattr(problem, "objective", None)  # one's own problem need not tell
     return {
         "name": name,
         MADE_IN_PYTHON: fingerprint([part.fingerprint for part in first]),
         "nodes": problem.num_nodes,
         "slots": first[0].slots,
         "seeds": list(seeds),
-        **clock._asdict(),
+        **_of_clock(clock),
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
+        **({} if objective is None else {"objective": objective}),
         **({"stop_at": dict(recording.stop_at)} if recording.stop_at else {}),
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],
         "algorithm": tables,
     }
+
+
+def _of_clock(clock: Clock) -> Json:
+    drawn = clock.compute_slots
+    slots = drawn._asdict() if isinstance(drawn, ComputeTimes) else drawn
+    return {"slot_s": clock.slot_s, "compute_slots": slots}
 
 
 def _named(network: Network) -> dict[str, str]:

@@ -72,6 +72,7 @@ def resume_sweep(root: str | Path) -> PreparedSweep:
     folder = SweepFolder.open(Path(root))
     raw = read(folder.definition, warn=False)
     require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
+    require("tune" not in raw, f"{root} is a tuning; go on with: {folder.again()}")
     return PreparedSweep(plan(raw, axes_of(raw)), folder)
 
 

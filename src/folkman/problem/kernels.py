@@ -20,6 +20,7 @@ from folkman.problem.heads import CROSS_ENTROPY
 
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
+    from folkman.problem.sampling import Turns
 
 __all__ = ["Kernel", "kernel_for"]
 
@@ -27,7 +28,7 @@ __all__ = ["Kernel", "kernel_for"]
 class Kernel(Protocol):
     """What stands in for the JAX functions of the same shapes; called outside of any trace."""
 
-    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+    def gradients(self, v: Array, keys: "Array | Turns") -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
         Penalties and mini-batches are as the problem says.

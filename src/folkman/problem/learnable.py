@@ -11,7 +11,7 @@ reference engine computes in float64: it converts all floating-point leaves of t
 In shapes, `node` is the number of nodes I and `d` the number of parameters.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 from jax import Array
@@ -69,7 +69,10 @@ class Learnable(Protocol):
 
     @property
     def share(self) -> Float[Array, " node"]:
-        """Return alpha_i = |D_i| / sum_j |D_j|, (node,). The shares of all nodes sum to 1."""
+        """Return alpha_i, the weights of the F_i in F, (node,); those of all nodes sum to 1.
+
+        Those of `folkman.Problem` are |D_i| / sum_j |D_j|, or 1 / I.
+        """
         ...
 
     @property
@@ -97,11 +100,14 @@ class Learnable(Protocol):
         ...
 
     def gradients(
-        self, v: Float[Array, "node d"], keys: Array
+        self,
+        v: Float[Array, "node d"],
+        keys: Any,  # an Array, unless the problem itself asks for `Turns`
     ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d) at the points v (node, d).
 
-        `keys` (node,) draw the mini-batches, if there are any.
+        `keys` (node,) draw the mini-batches, if there are any. A problem with an attribute
+        `sampling` of "epochs" is given `folkman.problem.sampling.Turns` instead.
         """
         ...
 

@@ -34,6 +34,7 @@ from jax import Array
 from torch import Tensor
 
 from folkman.problem.layout import Layout
+from folkman.problem.sampling import Batch, Turns, draw
 
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
@@ -55,7 +56,7 @@ class OneDnn:
     def __init__(self, problem: "Problem") -> None:
         self.problem = problem
 
-    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+    def gradients(self, v: Array, keys: Array | Turns) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
         The mini-batches are those that JAX draws.
@@ -63,10 +64,15 @@ class OneDnn:
         problem, layout = self.problem, self.problem.model.layout
         points, x, y = (_tensor(array) for array in (v, problem.x, problem.y))
         sizes = np.asarray(problem.count).tolist()
+        divisors = sizes  # 1 / weight of a sample
         drawn = None
         if problem.batch is not None:
-            sizes = [problem.batch] * len(sizes)
-            drawn = _tensor(_draw(problem.batch, keys, problem.count)).long()
+            rows, weight = _draw(problem.batch, keys, problem.count, problem.x.shape[1])
+            drawn = _tensor(rows).long()
+            sizes = np.count_nonzero(np.asarray(weight), axis=1).tolist()
+            divisors = sizes
+            if isinstance(keys, Turns):  # n / m
+                divisors = (1.0 / np.asarray(weight[:, 0], np.float64)).tolist()
         parts = _parts(sizes, torch.get_num_threads())
         losses, grads = (
             torch.empty(len(parts), *width, dtype=torch.float32) for width in ((), (layout.size,))
@@ -77,7 +83,11 @@ class OneDnn:
             samples = rows if drawn is None else drawn[node, rows]
             into = _named(layout, grads[index])
             losses[index] = _gradient(
-                _named(layout, points[node]), x[node][samples], y[node][samples], sizes[node], into
+                _named(layout, points[node]),
+                x[node][samples],
+                y[node][samples],
+                divisors[node],
+                into,
             )
             if problem.l2 and index < len(sizes):
                 losses[index] += _add_penalty(problem.l2, _named(layout, points[node]), into)
@@ -124,12 +134,17 @@ def _named(layout: Layout, flat: Tensor) -> Named:
     }
 
 
-@partial(jax.jit, static_argnums=0)
-def _draw(batch: int, keys: Array, count: Array) -> Array:
-    """Return the rows of each node's mini-batch, (node, batch): the draws of the traced kernel."""
-    return jax.vmap(lambda key, most: jax.random.randint(key, (batch,), 0, most, jnp.int32))(
-        keys, count
-    )
+@partial(jax.jit, static_argnums=(0, 3))
+def _draw(batch: int, keys: Array | Turns, count: Array, most: int) -> Batch:
+    """Return each node's mini-batch, (node, batch) each: the draws of the traced kernel.
+
+    Places that are empty come last.
+    """
+
+    def of_one(key: Array | Turns, own: Array) -> Batch:
+        return draw(batch, key, own, most, jnp.dtype(jnp.float32))
+
+    return jax.vmap(of_one)(keys, count)
 
 
 class BatchRows(NamedTuple):
@@ -278,7 +293,7 @@ def _scores(tensors: Named, features: Tensor) -> tuple[Tensor, Tensor]:
     return hidden, torch.addmm(tensors["dense1/bias"], hidden, tensors["dense1/kernel"])
 
 
-def _gradient(tensors: Named, x: Tensor, y: Tensor, size: int, into: Named) -> float:
+def _gradient(tensors: Named, x: Tensor, y: Tensor, size: float, into: Named) -> float:
     """Return the sum of losses over `size`, and write its gradient into `into`."""
     loss = 0.0
     pieces = ceil(len(x) / CHUNK)

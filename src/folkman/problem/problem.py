@@ -2,10 +2,12 @@
 
     F_i(w) = 1/|D_i| sum_{xi in D_i} f(w | xi) + l2/2 ||kernels of w||^2               [1, eq. (2)]
     F(w)   = sum_i alpha_i F_i(w),   alpha_i = |D_i| / sum_j |D_j|                     [1, eq. (14)]
+                                     or 1 / I, by `objective` (problem/objective.py)
 
 The seam towards the engines is the protocol `Learnable` (`problem/learnable.py`), above all
 `gradients`: points (node, d) in, losses (node,) and gradients (node, d) out. Samples are padded to
-the longest node, and padding never enters a sum.
+the longest node, and padding never enters a sum. How mini-batches are drawn is in
+`problem/sampling.py`.
 
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
@@ -23,14 +25,16 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from folkman.checks import pick
+from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
 from folkman.problem.layout import Layout
 from folkman.problem.learnable import Evaluation
 from folkman.problem.models import MODELS, Model
+from folkman.problem.objective import Objective, shares, uneven_emphasis
 from folkman.problem.partition import iid
+from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
 
 __all__ = ["Problem", "make_problem"]
 
@@ -44,8 +48,19 @@ PREPARED_SHARE = 0.25
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["x", "y", "count", "share", "node", "initial", "x_test", "y_test", "optimum"],
-    meta_fields=["name", "model", "l2", "batch"],
+    data_fields=[
+        "x",
+        "y",
+        "count",
+        "share",
+        "node",
+        "initial",
+        "x_test",
+        "y_test",
+        "optimum",
+        "emphasis",
+    ],
+    meta_fields=["name", "model", "l2", "batch", "objective", "sampling"],
 )
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -67,6 +82,9 @@ class Problem:
     model: Model
     l2: float
     batch: int | None  # samples a gradient; None is all of them
+    objective: Objective = "samples"
+    sampling: Sampling = "replacement"
+    emphasis: Float[Array, " node"] | None = None  # I alpha_i; None: all nodes count alike
 
     @property
     def num_nodes(self) -> int:
@@ -116,6 +134,7 @@ class Problem:
             count=self.count[rows],
             share=self.share[rows],
             node=self.node[rows],
+            emphasis=None if self.emphasis is None else self.emphasis[rows],
         )
 
     def full_batch(self) -> "Problem":
@@ -123,14 +142,15 @@ class Problem:
         return replace(self, batch=None)
 
     def gradients(
-        self, v: Float[Array, "node d"], keys: Array
+        self, v: Float[Array, "node d"], keys: Array | Turns
     ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
-        `keys` (node,) draw the mini-batches, if any.
+        `keys` (node,) draw the mini-batches, if any; `folkman.problem.sampling.batch_keys` makes
+        them.
         """
+        nodes = (v, self.x, self.y, self.count, keys)
         if not self.called_from_python:
-            nodes = (v, self.x, self.y, self.count, keys)
             if (
                 self.model.convolutional
             ):  # under vmap a convolution with a kernel a node is ten times slower
@@ -141,7 +161,7 @@ class Problem:
         if (kernel := kernel_for(self, v)) is not None:
             return kernel.gradients(v, keys)
         rows = [
-            _local(self, v[i], self.x[i], self.y[i], self.count[i], keys[i])
+            _local(self, *jax.tree.map(lambda part, i=i: part[i], nodes))
             for i in range(self.num_nodes)
         ]
         losses, grads = zip(*rows, strict=True)
@@ -150,7 +170,7 @@ class Problem:
     def evaluate(self, w: Float[Array, " d"]) -> Evaluation:
         """Return the measures of the model w (d,).
 
-        On the union of the training data and on the test data.
+        F on the training data, by the objective, and the test data with every sample alike.
         """
         nan = jnp.full((), jnp.nan, w.dtype)
         weight = _sample_weights(self)
@@ -249,15 +269,14 @@ def _loss_and_hits(
 
 
 def _local(
-    problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array
+    problem: Problem, w: Array, x: Array, y: Array, count: Array, key: Array | Turns
 ) -> tuple[Array, Array]:
     """Return the loss and gradient of one node at w, over its batch or all its samples."""
     if problem.batch is None:
         weight = jnp.where(jnp.arange(x.shape[0]) < count, 1.0 / count, 0.0).astype(w.dtype)
-    else:  # drawn with replacement: unbiased whatever the node's sample count
-        drawn = jax.random.randint(key, (problem.batch,), 0, count, jnp.int32)
+    else:
+        drawn, weight = draw(problem.batch, key, count, x.shape[0], w.dtype)
         x, y = (samples.at[drawn].get(mode="promise_in_bounds") for samples in (x, y))
-        weight = jnp.full(problem.batch, 1.0 / problem.batch, w.dtype)
     loss, grad = _in_chunks(problem, partial(_loss_and_grad, problem.model, w), x, y, weight)
     penalty, penalty_grad = jax.value_and_grad(_penalty, argnums=1)(problem, w)
     return loss + penalty, grad + penalty_grad
@@ -304,7 +323,7 @@ def _in_chunks(
     return total
 
 
-def make_problem(
+def make_problem(  # noqa: PLR0913 - all but three by name
     data: DataSet,
     model: Model | str,
     parts: Sequence[NDArray[np.integer]] | int,
@@ -314,13 +333,16 @@ def make_problem(
     seed: int = 0,
     dtype: str = "float32",
     prepare: bool = True,
+    objective: Objective = "samples",
+    sampling: Sampling = "replacement",
 ) -> Problem:
     """Put the samples `parts[i]` of `data` on node i, and draw the common first model.
 
     `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly
     over that many nodes. With `prepare` samples are kept in the form that the model is fastest at;
-    without, as they are. Raises `ValueError` for an empty node, a batch below 1, a negative l2 or
-    samples that are not finite.
+    without, as they are. By `objective` every sample or every node counts alike in F; by `sampling`
+    mini-batches are drawn with replacement or walk through epochs. Raises `ValueError` for an empty
+    node, a batch below 1, a negative l2 or samples that are not finite.
 
     >>> from folkman.problem.data import digits
     >>> make_problem(digits(), "softmax", 5).dim
@@ -331,9 +353,15 @@ def make_problem(
     if isinstance(parts, int):
         parts = iid(data.y_train, parts)
     _check(data, parts, l2, batch, dtype)
+    require(
+        sampling in SAMPLINGS,
+        f"sampling must be 'replacement' or 'epochs', got {sampling!r}",
+    )
     _check_targets(data, model)
     longest = max(len(part) for part in parts)
     counts = np.array([len(part) for part in parts])
+    share = shares(counts, objective)
+    emphasis = uneven_emphasis(share)
 
     def padded(samples: NDArray) -> Array:
         rows = np.zeros((len(parts), longest, *samples.shape[1:]), samples.dtype)
@@ -346,31 +374,41 @@ def make_problem(
         x=_prepared(model, padded(data.x_train)) if prepare else padded(data.x_train),
         y=padded(data.y_train),
         count=jax.device_put(counts.astype(np.int32)),  # unlike jnp.asarray it compiles no program
-        share=jax.device_put((counts / counts.sum()).astype(dtype)),
+        share=jax.device_put(share.astype(dtype)),
         node=jax.device_put(np.arange(len(parts), dtype=np.int32)),
         initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
         x_test=_prepared(model, x_test[None])[0] if prepare and len(x_test) else x_test,
         y_test=_as_array(data.y_test, dtype),
-        optimum=_optimum(data, model, parts, l2, dtype),
+        optimum=_optimum(data, model, parts, share / counts, l2, dtype),
         name=data.name,
         model=model,
         l2=l2,
         batch=batch,
+        objective=objective,
+        sampling=sampling,
+        emphasis=None if emphasis is None else jax.device_put(emphasis.astype(dtype)),
     )
 
 
 def _optimum(
-    data: DataSet, model: Model, parts: Sequence[NDArray], l2: float, dtype: str
+    data: DataSet,
+    model: Model,
+    parts: Sequence[NDArray],
+    weights: NDArray,
+    l2: float,
+    dtype: str,
 ) -> Array | None:
     """Return the known optimum if it is this problem's.
 
-    That is: all samples used equally often, its model, no penalty.
+    That is: all samples weigh the same in F, its model, no penalty. `weights` (node,) are those of
+    a node's samples, alpha_i / |D_i|.
     """
-    used = np.bincount(np.concatenate(parts), minlength=len(data.x_train))
+    each = np.repeat(weights, [len(part) for part in parts])
+    used = np.bincount(np.concatenate(parts), weights=each, minlength=len(data.x_train))
     if (
         data.optimum is None
         or l2
-        or used.min() != used.max()
+        or np.ptp(used) > 1e-9 * used.max()
         or model.layout.size != len(data.optimum)
     ):
         return None

@@ -4,7 +4,8 @@
     provenance.json      versions, machine, commit, command, times
     metrics.parquet      one row a recorded slot: algorithm, label, seed, then the columns of
                          `record`
-    summary.json         the last row of each run, as `folkman run --json` prints it
+    summary.json         the last row of each run and whether its algorithm is tuned, as
+                         `folkman run --json` prints it
     figures/             PNG and SVG
     models/              the last model of each run, named tensors, safetensors
     timelines/           who held what when, if asked for
@@ -45,12 +46,21 @@ from folkman.record.run import (
     runs_of,
     slug,
 )
+from folkman.record.tuned import sides_of, standings
 
 if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
     from folkman.record.scene import Scene
 
-__all__ = ["MADE_IN_PYTHON", "Contents", "JobFolder", "RunFolder", "list_runs", "save_runs"]
+__all__ = [
+    "MADE_IN_PYTHON",
+    "Contents",
+    "JobFolder",
+    "RunFolder",
+    "list_runs",
+    "objective_in",
+    "save_runs",
+]
 
 UNFINISHED, DAMAGED, CLUSTER = "unfinished", "damaged", "cluster"
 """How a run folder stands in a listing, besides finished and diverged."""
@@ -122,6 +132,11 @@ class RunFolder:
         for name in ("parts", "figures", "models"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
 
+    def objectives(self) -> list[str]:
+        """Return what the runs minimise: `samples`, `nodes`, or nothing that is known."""
+        found = objective_in(_read_toml(self.config)[1])
+        return [] if found is None else [found]
+
     def configuration(self) -> Path:
         """Return the file to make the runs from again; refuse a folder saved from Python."""
         require(
@@ -130,6 +145,13 @@ class RunFolder:
             "run the script again",
         )
         return self.config
+
+    def read_config(self) -> Json:
+        """Read the configuration, with the tables of its algorithms."""
+        config = _read_toml(self.config)[1]
+        whole = isinstance(config.get("algorithm"), list)
+        require(whole, f"expected [[algorithm]] in {self.config}; is it of a later one?")
+        return config
 
     def own_code(self) -> dict[str, str]:
         """Return the digests of own code that the runs here were begun with."""
@@ -208,8 +230,13 @@ class RunFolder:
         """Write `metrics.parquet` and `summary.json`."""
         runs = list(runs)
         _write_table(self.metrics, rows_of(runs))
-        summary = {"folder": str(self.root), "runs": [run.summary() for run in runs]}
-        write_json(self.summary, summary, indent=2)
+        write_json(self.summary, self.summarised(runs), indent=2)
+
+    def summarised(self, runs: Iterable[Run]) -> Json:
+        """Return `summary.json`: the end of each run, and whether its algorithm is tuned."""
+        sides = standings(sides_of(self.read_config())) if self.config.is_file() else {}
+        lines = [run.summary() for run in runs]
+        return {"folder": str(self.root), "runs": lines, "tuned": sides}
 
     def load_results(self) -> list[Run]:
         """Read the runs of a finished folder."""
@@ -283,6 +310,15 @@ class JobFolder(RunFolder):
         self.lock = root / "job.lock"
 
 
+def objective_in(config: Json) -> str | None:
+    """Return which objective a configuration says, `samples` or `nodes`.
+
+    A file of before there was a choice is of `samples`. None: made in Python from a problem that
+    does not tell.
+    """
+    return config.get("objective", None if config.get(MADE_IN_PYTHON) else "samples")
+
+
 def _read_toml(path: Path) -> tuple[str, Json]:
     """Return the text of a configuration and what it says."""
     text = path.read_text(encoding="utf-8")
@@ -292,7 +328,7 @@ def _read_toml(path: Path) -> tuple[str, Json]:
         raise ValueError(f"expected TOML in {path}: {error}; restore the file") from None
 
 
-def _write_table(path: Path, rows: list[Json], **notes: str) -> None:
+def _write_table(path: Path, rows: list[Json], **notes: str | int | None) -> None:
     """Write rows and notes as Parquet, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -85,8 +85,7 @@ class Scene(NamedTuple):
         NaN on the diagonal and where none is held. Of a scene that has no sums, kept by an earlier
         version, the mean of its frames.
         """
-        held = (self.age_slots >= 0).all(axis=0)
-        np.fill_diagonal(held, val=False)
+        held = np.all(self.age_slots >= 0, axis=0) & ~np.eye(self.age_slots.shape[1], dtype=bool)
         if self.age_sums.shape == self.age_slots.shape:
             means = self.age_sums[-1] / max(int(self.slot[-1]), 1)
         else:
@@ -167,13 +166,12 @@ def load_scene(path: Path) -> Scene | None:
         return None
     try:
         with np.load(path, allow_pickle=False) as file:
-            before = {"age_sums": np.zeros((len(file["slot"]), 0, 0), np.int64)}
-            there = {
-                name: file[name] for name in Scene._fields if name in file or name not in before
+            arrays: dict[str, Any] = {
+                name: file[name] for name in Scene._fields if name in file or name != "age_sums"
             }
-            arrays = before | there
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
+    arrays.setdefault("age_sums", np.zeros((len(arrays["slot"]), 0, 0), np.int64))
     plain = {name: arrays[name].item() for name in STATIC[2:]}
     return Scene(**(arrays | plain))
 

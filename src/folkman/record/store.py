@@ -202,9 +202,14 @@ class SweepFolder:
                 )
             yield
 
+    @property
+    def shared_store(self) -> Path | None:
+        """Return the store where it is not the folder's own."""
+        return None if self.store_root == self.root / "jobs" else self.store_root
+
     def place(self, key: str) -> str:
         """Return the folder of a job as the index names it."""
-        own = self.store_root == self.root / "jobs"
+        own = self.shared_store is None
         return f"jobs/{key}" if own else str(self.store_root.resolve() / key)
 
     def own_code(self) -> dict[str, str]:
@@ -223,8 +228,7 @@ class SweepFolder:
 
     def write_index(self, facts: Table, jobs: Sequence[Table]) -> None:
         """Write how the sweep stands."""
-        own = self.store_root == self.root / "jobs"
-        store = {} if own else {"store": str(self.store_root.resolve())}
+        store = {} if self.shared_store is None else {"store": str(self.store_root.resolve())}
         write_json(
             self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)}
         )
@@ -235,9 +239,16 @@ class SweepFolder:
             return {}
         return tomllib.loads(self.definition.read_text(encoding="utf-8"))
 
+    def objectives(self, jobs: Sequence[Table]) -> list[str]:
+        """Return what the jobs minimise, each of `samples` and `nodes` once."""
+        usual = self.asked().get("objective", "samples")
+        return list(dict.fromkeys(job["settings"].get("objective", usual) for job in jobs))
+
     def again(self) -> str:
         """Return the command that goes on with this folder."""
         asked = self.asked()
+        if "tune" in asked:
+            return f"folkman tune --resume {self.root}"
         if "paper" not in asked:
             return f"folkman sweep --resume {self.root}"
         more = f" --iterations {asked['iterations']}" if "iterations" in asked else ""

@@ -1,7 +1,7 @@
 """What a sweep found, gathered: all rows of all its jobs in one tidy table, and arms to compare."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 from folkman.checks import require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
-from folkman.record.json_file import Table
+from folkman.record.json_file import Table, read_json
 from folkman.record.run import AXES, ENDED, METRICS, Run, known, read_table
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, runs_of_arms
+from folkman.record.tuned import Side, sides_of, standings
 
 __all__ = ["KEPT", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
+__all__ += ["standings_of"]
 
 KEPT = (
     "slots",
@@ -132,13 +134,56 @@ def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
         "each folder can be given once; one came twice",
     )
     found: dict[str, dict[int, Run]] = {}
-    short = len({root.name for root in roots}) == len(roots)
     for root in roots:
         for run in _runs(root):
-            arm = f"{run.label} ({root.name if short else root})" if len(roots) > 1 else run.label
-            run.label = arm
-            found.setdefault(arm, {})[run.seed] = run
+            run.label = _named(run.label, root, roots)
+            found.setdefault(run.label, {})[run.seed] = run
     return found
+
+
+def _named(label: str, root: Path, roots: Sequence[Path]) -> str:
+    """Return the name of an arm: with several folders, with that of its folder."""
+    short = len({each.name for each in roots}) == len(roots)
+    return f"{label} ({root.name if short else root})" if len(roots) > 1 else label
+
+
+def standings_of(roots: Sequence[Path]) -> dict[str, str]:
+    """Return how the arms of folders stand: tuned for their setting, or not; see `record.tuned`.
+
+    Arms whose configuration is not there are left out.
+    """
+    found: dict[str, Side] = {}
+    for root in roots:
+        for side in _sides(root):
+            name = _named(side.name, root, roots)
+            found.setdefault(name, side._replace(name=name))
+    return standings(found.values())
+
+
+def _sides(root: Path) -> Iterator[Side]:
+    if not is_sweep(root):
+        yield from sides_of(RunFolder(root).read_config())
+        return
+    folder = SweepFolder.open(root)
+    seen = set()
+    for job in folder.read_index()["jobs"]:
+        place = RunFolder(folder.root / job["folder"])
+        if job["arm"] not in seen and job["state"] in ENDED and place.config.is_file():
+            seen.add(job["arm"])
+            for side in sides_of(place.read_config()):
+                yield side._replace(name=job["arm"])
+
+
+def objectives_of(roots: Sequence[Path]) -> list[str]:
+    """Return what the runs of folders minimise, each of `samples` and `nodes` once."""
+    found: list[str] = []
+    for root in roots:
+        if is_sweep(root):
+            folder = SweepFolder.open(root)
+            found += folder.objectives((read_json(folder.index) or {}).get("jobs", []))
+        else:
+            found += RunFolder.open(root).objectives()
+    return list(dict.fromkeys(found))
 
 
 def networks_of(roots: Sequence[Path]) -> list[str]:

@@ -16,9 +16,10 @@ import numpy as np
 from folkman.checks import nearest, require
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, jsonable
+from folkman.record.tuned import told
 from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
-from folkman.report.tables import COLUMNS, markdown_table, spread
+from folkman.report.tables import COLUMNS, markdown_table, objective_text, spread
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "complaints"]
 __all__ += ["render"]
@@ -43,6 +44,8 @@ class ArmTable(NamedTuple):
     metrics: Sequence[str]
     references: Mapping[str, str]  # metric -> the arm that differences are taken from
     cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
+    tuned: Mapping[str, str] = {}  # arm -> how it stands (`record.tuned`), where that is known
+    objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""
@@ -167,7 +170,10 @@ def _note(found: ArmTable) -> str:
     counts = sorted({cell.num_seeds for cell in found.cells.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
-    return f"mean and 95 % interval over {seeds} seeds; differences paired by seed, from {from_}"
+    what = objective_text(found.objectives)
+    mean = f"mean and 95 % interval over {seeds} seeds"
+    paired = f"differences paired by seed, from {from_}"
+    return "; ".join(filter(None, (what, mean, paired, told(found.tuned))))
 
 
 def as_text(found: ArmTable) -> str:

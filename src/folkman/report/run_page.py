@@ -13,10 +13,11 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.record.folder import Contents
+from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.scene import Scene
+from folkman.record.tuned import sides_of, standings, told
 from folkman.report import html
 from folkman.report.figures import draw_curves
 from folkman.report.scenes import draw_age_table, draw_disagreement, draw_scene, draw_shares
@@ -46,7 +47,9 @@ def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
     sections = [
-        html.Section("results", "Results", _results(begun, contents.provenance)),
+        html.Section(
+            "results", "Results", _results(begun, contents.provenance) + _tuning(contents)
+        ),
         curves_section(begun, keep),
         *network_sections(begun),
         html.Section(
@@ -58,6 +61,12 @@ def run_page(contents: Contents, keep: html.Keep | None = None) -> str:
         html.Section("repeat", "To repeat it", _commands(contents)),
     ]
     return html.page(title, _subtitle(contents.config), headline(contents.runs), sections)
+
+
+def _tuning(contents: Contents) -> str:
+    """Return a line on whether the sides are tuned for this setting."""
+    note = told(standings(sides_of(contents.config)))
+    return f"<p>{html.escape(note)}</p>" if note else ""
 
 
 def network_sections(runs: Sequence[Run]) -> list[html.Section]:
@@ -118,7 +127,9 @@ def _subtitle(config: Json) -> str:
     names = [
         f"{key} {table.get('name')}" for key, table in tables.items() if isinstance(table, dict)
     ]
-    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names])
+    objective = objective_in(config)
+    what = [] if objective is None else [f"objective {objective}"]
+    return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names, *what])
 
 
 def headline(runs: Sequence[Run]) -> str:

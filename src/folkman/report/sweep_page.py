@@ -21,7 +21,7 @@ from folkman.report.run_page import (
     provenance_section,
 )
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
-from folkman.report.tables import final_rows
+from folkman.report.tables import final_rows, objective_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +42,7 @@ def sweep_page(sweep: Sweep) -> str:
     subtitle = (
         f"{len(arms)} arms, {len(_in_order(jobs, 'seed'))} seeds, {len(jobs)} jobs: "
         + ", ".join(f"{count} {state}" for state, count in states.items())
+        + f"; {objective_text(folder.objectives(jobs))}"
     )
     sections = [
         html.Section("results", "Results", _results(sweep.runs)),
@@ -240,10 +241,12 @@ def _provenance(sweep: Sweep) -> Json:
 def _commands(sweep: Sweep) -> str:
     place = shlex.quote(str(sweep.folder.root))
     again = f"folkman sweep {shlex.quote(str(sweep.folder.definition))} --out again\n"
+    tuning = "tune" in sweep.folder.asked()
+    command = "tune" if tuning else "sweep"
     return html.commands(
         {
-            "Finish what is not finished": f"folkman sweep --resume {place}\n",
-            "The same sweep again": again,
+            "Finish what is not finished": f"folkman {command} --resume {place}\n",
+            **({} if tuning else {"The same sweep again": again}),
             "The table, for a paper": f"folkman compare {place} --format latex\n",
             "A page like this of every job, linked from the table above": (
                 f"folkman report {place} --jobs\n"

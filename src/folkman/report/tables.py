@@ -13,7 +13,14 @@ from folkman.report.statistics import half_width
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["final_rows", "final_table", "markdown_table", "screen_table", "spread"]
+__all__ = [
+    "final_rows",
+    "final_table",
+    "markdown_table",
+    "objective_text",
+    "screen_table",
+    "spread",
+]
 
 COLUMNS = {
     "gradients": "gradients",
@@ -65,6 +72,13 @@ def spread(mean: float, half: float) -> str:
         return "-"
     text = f"{mean:.4g}" if abs(mean) < 1e5 else f"{mean:.3g}"
     return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
+
+
+def objective_text(objectives: Sequence[str]) -> str:
+    """Return what was minimised, or that it was not the same for all; nothing if nobody knows."""
+    if len(objectives) > 1:
+        return f"objectives {' and '.join(objectives)}: losses of unlike objectives do not compare"
+    return f"objective {objectives[0]}" if objectives else ""
 
 
 def final_table(runs: Sequence[Run], title: str = "") -> "Table":

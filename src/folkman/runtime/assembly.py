@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import jax
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
@@ -34,6 +33,7 @@ from folkman.config.comparison import Comparison, by_content, resolve, to_toml
 from folkman.config.text import read
 from folkman.machine import hold_little
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
 from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
@@ -229,7 +229,10 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
 def _problem(config: NodeConfig, task: Task) -> Learnable:
     if config.guest is None:
         return load_shard(config.shard, task.comparison, task.seed)
-    return load_guest(config.guest, config.shard, task.comparison.batch, task.seed)
+    comparison = task.comparison
+    return load_guest(
+        config.guest, config.shard, comparison.batch, task.seed, sampling=comparison.sampling
+    )
 
 
 def _security(config: NodeConfig) -> Security | None:
@@ -246,15 +249,15 @@ def _node(
     algorithm: Algorithm,
     security: Security | None,
 ) -> Node | ServerNode:
-    me, shares = config.number, np.array(config.samples) / sum(config.samples)
+    me, alpha = config.number, shares(config.samples, task.comparison.objective)
     serves = me in way_of(algorithm).servers()
     require(serves or me != SERVER, f"'{task.label}' has no server; leave this node out")
     checks = Checks(security.members.verify if security else None, config.largest)
     dtype = config.wire if config.wire == "float16" else None
     wire = Wire(task.run, security.identity.sign if security else None, checks, dtype)
     if serves:
-        return ServerNode(problem.initial, algorithm, shares, seed=task.seed, wire=wire)
-    return Node(me, problem, algorithm, shares, seed=task.seed, wire=wire)
+        return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
+    return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
 def _air(

@@ -20,6 +20,7 @@ from folkman.config.build import build_problem
 from folkman.config.comparison import to_toml
 from folkman.config.own_code import bundled, write_bundle
 from folkman.config.text import dump
+from folkman.problem.objective import model_weights
 from folkman.problem.problem import Problem
 from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
@@ -174,17 +175,17 @@ def last_params(config: NodeConfig, task: Task) -> NDArray:
 
 
 def evaluate(root: Path) -> dict[str, float | None]:
-    """Return the measures of the network's model: sum_i alpha_i w_i, or the server's.
+    """Return the measures of the network's model, that of the nodes or the server's.
 
     What is not finite is None.
     """
-    configs, task, problem, _ = read_cluster(root)
+    configs, task, problem, algorithm = read_cluster(root)
     last = {config.number: last_params(config, task) for config in configs}
-    share = np.asarray(problem.share)
+    weight = np.asarray(model_weights(problem, evenly=algorithm.declares.evenly))
     model = (
         last[SERVER]
         if SERVER in last
-        else sum(share[i] * last[i] for i in range(problem.num_nodes))
+        else sum(weight[i] * last[i] for i in range(problem.num_nodes))
     )
     worth = problem.evaluate(jnp.asarray(model, problem.initial.dtype))
     return {

@@ -28,7 +28,7 @@ from folkman.record import run as record
 from folkman.record.cluster import DONE, LEARNING, STARTING, NodeFolder
 from folkman.record.json_file import write_json
 from folkman.runtime import control, journal, state
-from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of
+from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of, sequence_of
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node, ServerNode
@@ -367,6 +367,8 @@ class Daemon:
             settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
+            elif error.reason == "round" and self._repeated(data):
+                self.voice.say(peer, control.Ack(sequence_of(data)))
             self.logger.say(
                 "refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error)
             )
@@ -381,6 +383,14 @@ class Daemon:
         node = self.node
         early = isinstance(node, Node) and node.holds_back and len(data) >= HEADER_BYTES
         return early and round_of(data) > node.mailbox.round
+
+    def _repeated(self, data: bytes) -> bool:
+        """Tell whether a message of this round, heard before, came again under a new number.
+
+        Its sender has begun anew, and waits for an acknowledgement.
+        """
+        node = self.node
+        return isinstance(node, Node) and node.holds_back and round_of(data) == node.mailbox.round
 
     def acknowledge_begun(self) -> None:
         """Acknowledge what came early and is of the round that has begun."""

@@ -23,6 +23,8 @@ from folkman.algorithm.base import Algorithm, Inbox, Place, State
 from folkman.algorithm.travel import Server, Star
 from folkman.keys import Stream, make_key, node_key
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import emphasised, uneven_emphasis
+from folkman.problem.sampling import batch_keys
 from folkman.runtime.codec import SERVER, Message, Sign, encode
 from folkman.runtime.mailbox import Checks, Mailbox
 from folkman.runtime.ways import way_of
@@ -72,16 +74,21 @@ def _deployed(state: State, algorithm: Algorithm, inbox: Inbox) -> Array:
     return algorithm.model(state, inbox)
 
 
-@jax.jit
-def _traced_gradient(problem: Learnable, point: Array, key: Array) -> tuple[Array, Array]:
-    losses, grads = problem.gradients(point[None], key[None])
+def _one_gradient(
+    problem: Learnable, point: Array, key: Array, number: Array, steps: Array
+) -> tuple[Array, Array]:
+    """Return F_i and its gradient at a point; `number` (1,) is the node's, `steps` (1,) so far."""
+    losses, grads = problem.gradients(point[None], batch_keys(problem, key, number, steps))
     return losses[0], grads[0]
+
+
+_traced_gradient = jax.jit(_one_gradient)
 
 
 class Node:
     """One learner.
 
-    `problem` is its own part (`Learnable.of_node`), `shares` the data shares of all nodes.
+    `problem` is its own part (`Learnable.of_node`), `shares` are the alpha_i of all nodes.
     """
 
     def __init__(
@@ -127,6 +134,8 @@ class Node:
         """The numbers of those that this node hears or sends to."""
         self._receivers = self.way.receivers(index, self._fixed[0], 0)
         self.holds_back = self.way.holds_back(len(shares))
+        uneven = uneven_emphasis(self._shares) if algorithm.declares.evenly else None
+        self._emphasis = None if uneven is None else jax.device_put(uneven[index])
         self.slot = 0
         self.steps = 0
         self._sent_steps = 0  # gradients taken before the last message was formed
@@ -182,9 +191,10 @@ class Node:
                 inbox = self.mailbox.inbox(weight, own_weight, self.slot, self._round_of())
         state, wants, point = _hear(self.state, self.algorithm, inbox)
         if wants:
-            loss, grad = self._gradient(point)
+            found = self._gradient(point)
+            loss, grad = emphasised(found, self._emphasis)
             state = _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
-            self.loss = float(loss)
+            self.loss = float(found[0])  # F_i, whatever it counts for
         with self._lock:
             self.state, self.used = state, used
             self.steps += int(wants)
@@ -192,11 +202,11 @@ class Node:
         return bool(wants)
 
     def _gradient(self, point: Array) -> tuple[Array, Array]:
-        key = self._key(Stream.BATCH)
-        if not self.problem.called_from_python:
-            return _traced_gradient(self.problem, point, key)
-        losses, grads = self.problem.gradients(point[None], key[None])
-        return losses[0], grads[0]
+        number, steps = (
+            jax.device_put(np.array([each], np.int32)) for each in (self.index, self.steps)
+        )
+        take = _one_gradient if self.problem.called_from_python else _traced_gradient
+        return take(self.problem, point, make_key(self._seed, Stream.BATCH), number, steps)
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step.
@@ -235,7 +245,7 @@ class Node:
         """Compile everything that a slot needs, without living one."""
         inbox = self._look()
         state, _, point = _hear(self.state, self.algorithm, inbox)
-        loss, grad = self._gradient(point)
+        loss, grad = emphasised(self._gradient(point), self._emphasis)
         jax.block_until_ready(
             _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
         )

@@ -16,6 +16,7 @@ from folkman.files import write_whole
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Learnable
 from folkman.problem.problem import Problem
+from folkman.problem.sampling import Sampling
 
 __all__ = ["load_guest", "load_shard", "save_shard"]
 
@@ -45,7 +46,9 @@ def load_shard(path: Path, comparison: Comparison, seed: int) -> Problem:
     return model_problem(comparison, data, [np.arange(len(x))], seed)
 
 
-def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnable:
+def load_guest(
+    path: Path, shard: Path, batch: int | None, seed: int, *, sampling: Sampling = "replacement"
+) -> Learnable:
     """Build the problem of a PyTorch guest: `guest()` of its file returns the module and the loss.
 
     The seed is set before, so that all nodes begin with the same model; the model of the
@@ -65,7 +68,8 @@ def load_guest(path: Path, shard: Path, batch: int | None, seed: int) -> Learnab
     module, loss = space["guest"]()
     labels = torch.from_numpy(y)
     labels = labels.long() if np.issubdtype(y.dtype, np.integer) else labels
-    return problem(module, loss, [(torch.from_numpy(x), labels)], batch=batch, name=path.stem)
+    own = [(torch.from_numpy(x), labels)]
+    return problem(module, loss, own, batch=batch, name=path.stem, sampling=sampling)
 
 
 def _read_shard(path: Path) -> tuple[NDArray, NDArray, int]:

@@ -33,7 +33,14 @@ from jax import Array
 
 from folkman.checks import require
 
-__all__ = ["DelayMemory", "DelayPolicy", "check_policy", "first_memory", "step_under_delay"]
+__all__ = [
+    "DelayMemory",
+    "DelayPolicy",
+    "check_policy",
+    "estimates",
+    "first_memory",
+    "step_under_delay",
+]
 
 DelayPolicy: TypeAlias = Literal["none", "staleness", "koloskova", "mishchenko", "wu_1", "wu_2"]
 POLICIES: tuple[DelayPolicy, ...] = ("none", "staleness", "koloskova", "mishchenko", "wu_1", "wu_2")
@@ -62,11 +69,15 @@ def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
     )
 
 
+def estimates(policy: DelayPolicy, smoothness: float | None) -> bool:
+    """Tell whether a policy estimates L, and so asks where gradients were taken."""
+    return policy in ("koloskova", "mishchenko") and smoothness is None
+
+
 def first_memory(policy: DelayPolicy, smoothness: float | None, params: Array) -> DelayMemory:
     """Return the memory before the first gradient."""
     window = WINDOW if policy.startswith("wu") else 0
-    estimates = policy in ("koloskova", "mishchenko") and smoothness is None
-    kept = jnp.full(params.shape if estimates else (0,), jnp.nan, params.dtype)
+    kept = jnp.full(params.shape if estimates(policy, smoothness) else (0,), jnp.nan, params.dtype)
     return DelayMemory(
         recent=jnp.zeros(window, params.dtype),
         point=kept,
@@ -85,7 +96,10 @@ def step_under_delay(
     point: Array,
     grad: Array,
 ) -> tuple[Array, DelayMemory]:
-    """Return the step g for a gradient whose oldest copy has the age `delay`, and the memory."""
+    """Return the step g for a gradient whose oldest copy has the age `delay`, and the memory.
+
+    `point` is where the gradient was taken; a policy that does not estimate L ignores it.
+    """
     if policy == "none":
         return eta, memory
     tau = delay.astype(eta.dtype)

@@ -126,11 +126,12 @@ class Graph(NamedTuple):
     @staticmethod
     def settled(options: dict[str, object]) -> dict[str, object]:
         """Return the options with a graph of one's own as text, so that they are values."""
+        found = options["topology"]
+        if isinstance(found, str) and found in GRAPHS:
+            return options
         from folkman.algorithm.pieces.given_graph import as_text  # here: few graphs are one's own
 
-        found = options["topology"]
-        plain = isinstance(found, str) and found in GRAPHS
-        return options if plain else {**options, "topology": as_text(found)}
+        return {**options, "topology": as_text(found)}
 
     @property
     def waits(self) -> bool:

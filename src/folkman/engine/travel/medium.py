@@ -21,6 +21,7 @@ from folkman.algorithm.travel import Server, Travel
 from folkman.engine.presence import Presence
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import model_weights
 from folkman.radio.delivery import Network
 from folkman.radio.trace import Timeline
 
@@ -155,9 +156,13 @@ class Medium(ABC, Generic[Way]):
         """Return ages as `View` has them, (rx, tx) with servers behind the nodes; -1 for none."""
 
     def model(self, held: Held, problem: Learnable, params: Array) -> Array:
-        """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d)."""
+        """Return the model of the whole network, w = sum_i alpha_i w_i of `params` (node, d).
+
+        For a method that weighs all nodes alike it is the plain mean.
+        """
         del held
-        return jnp.dot(problem.share, params, precision="highest")
+        weights = model_weights(problem, evenly=self.algorithm.declares.evenly)
+        return jnp.dot(weights, params, precision="highest")
 
     def rounds(self, held: Held) -> Array | None:
         """Return the aggregations so far; None where the broadcasts of a node are its rounds."""

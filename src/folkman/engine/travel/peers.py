@@ -16,6 +16,7 @@ from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
 from folkman.problem.learnable import Learnable
+from folkman.problem.objective import model_weights
 from folkman.radio.delivery import NetworkState
 from folkman.radio.network import RadioState
 from folkman.radio.trace import PeerTimeline
@@ -291,7 +292,8 @@ def by_hand(
         if t + 1 < len(timeline.held):
             _forget(frozen, timeline.held[t + 1 :])
     params = np.stack([node.params() for node in nodes])
-    return FinalParameters(share @ params, params)
+    weights = model_weights(world.problem, evenly=algorithm.declares.evenly)
+    return FinalParameters(np.array(weights, np.float64) @ params, params)
 
 
 def _forget(frozen: list[dict[int, NDArray[np.float64]]], coming: NDArray[np.int32]) -> None:
