@@ -7,6 +7,7 @@ import pytest
 from folkman import MODELS, NETWORKS, Clock, Recording
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.engine import cells
+from folkman.packing import NONE
 from folkman.problem import data, field, partition, problem
 from folkman.radio import channel, geometry, latency, planning, replay, schedule, trace
 from folkman.runtime import codec, mailbox, node
@@ -29,7 +30,7 @@ TABLE_3 = {  # of the paper, and docs/guide.md
     "answers": "broadcast",
     "least_sinr_db": -20.0,
 }
-BITS = {"bits_per_parameter": 16}
+BITS = {"bits_per_parameter": None}  # as they are computed
 SEED = {"seed": 0}
 NOBODY = {"run": 0, "seed": 0, "wire": None}
 DRAWN_QUADRATIC = {"nodes": 5, "dim": 10, "heterogeneity": 1.0, "condition": 10.0}
@@ -54,7 +55,7 @@ DEFAULTS = [
     (geometry.interferers, {"inner_radius_m": 500.0, "outer_radius_m": 8000.0}),
     (geometry.waypoint_step, {"radius_m": 500.0}),
     (geometry.placement, {"num_neighbours": 36}),  # three hexagonal rings: 6 + 12 + 18
-    (latency.payload_bits, BITS | {"kept_fraction": 1.0}),
+    (latency.payload_bits, {"bits_per_parameter": 16, "kept_fraction": 1.0}),
     (latency.training_latency_s, {"base_s": 1.0, "threshold": 128, "per_sample_s": 1e-3}),
     (schedule.bracket_search, {"num_coarse": 9, "tolerance_db": 0.25}),
     (schedule.expected_duration, {"whole": True}),
@@ -81,7 +82,7 @@ DEFAULTS = [
     (Hierarchy, {"backhaul_slots": 0}),
     (node.Node, NOBODY),
     (node.ServerNode, NOBODY),
-    (node.Wire, {"run": 0, "sign": None, "dtype": None}),
+    (node.Wire, {"run": 0, "sign": None, "dtype": None, "packing": NONE}),
     (mailbox.Checks, {"verify": None, "largest": 1e6}),  # docs/protocol.md
     (mailbox.Mailbox, {"first_sender": 0, "note_broken": False, "in_rounds": False}),
     (codec.Message, {"round": 0}),

@@ -8,13 +8,14 @@ import folkman
 
 SOURCE = Path(folkman.__file__).parent
 BASE = {"builders", "checks", "faults", "files", "keys", "machine", "units"}
-ROOMS = BASE | {"problem", "radio", "algorithm"}
+ROOMS = BASE | {"packing", "problem", "radio", "algorithm"}
 HOUSE = ROOMS | {"record", "config", "engine", "runtime", "theory", "report", "torch"}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
     "record": BASE | {"report"},  # within the methods of a run alone: see the test below
     "problem": BASE,
-    "radio": BASE,
+    "packing": BASE,
+    "radio": BASE | {"packing"},
     "algorithm": BASE,
     "torch": BASE | {"problem"},
     "engine": ROOMS | {"record"},

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from folkman.experiment.tune import tune
     from folkman.experiment.tuned import Tuned
     from folkman.faults import Faults
+    from folkman.packing import PACKINGS, Packing
     from folkman.problem.cores import use_cores
     from folkman.problem.data import DataSet, load
     from folkman.problem.field import Field, make_field
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
     from folkman.radio import NETWORKS
+    from folkman.radio.compressed import Compressed
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
     from folkman.radio.delivery import Network
     from folkman.radio.loss import Lossy
@@ -107,6 +109,7 @@ _HOMES = {
     "folkman.experiment.tune": "tune",
     "folkman.experiment.tuned": "Tuned",
     "folkman.faults": "Faults",
+    "folkman.packing": "PACKINGS Packing",
     "folkman.problem.cores": "use_cores",
     "folkman.problem.data": "DataSet load",
     "folkman.problem.field": "Field make_field",
@@ -116,6 +119,7 @@ _HOMES = {
     "folkman.problem.problem": "Problem make_problem",
     "folkman.problem.projection": "PROJECTIONS",
     "folkman.radio": "NETWORKS",
+    "folkman.radio.compressed": "Compressed",
     "folkman.radio.delay": "constant ideal iid pipelined snapshot",
     "folkman.radio.delivery": "Network",
     "folkman.radio.loss": "Lossy",
@@ -135,6 +139,7 @@ __all__ = [
     "ALGORITHMS",
     "MODELS",
     "NETWORKS",
+    "PACKINGS",
     "PARTITIONS",
     "PROJECTIONS",
     "Algorithm",
@@ -142,6 +147,7 @@ __all__ = [
     "Assumption",
     "Broadcast",
     "Clock",
+    "Compressed",
     "ComputeTimes",
     "DataSet",
     "Declares",
@@ -156,6 +162,7 @@ __all__ = [
     "Network",
     "Node",
     "Number",
+    "Packing",
     "Place",
     "Price",
     "Problem",

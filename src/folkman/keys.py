@@ -32,6 +32,7 @@ class Stream(IntEnum):
     SERVER = 12  # a server's own draws
     LOSS = 13  # messages that are lost
     FAULT = 14  # what faulty nodes send
+    PACKING = 15  # how messages are rounded, and which entries are sent
     COMPUTE = 16  # slots that gradients take
 
 

@@ -275,7 +275,7 @@ def test_models_and_cross_gradients_are_paid_for_what_they_are(quadratics):
     )
 
     links = Graph("star").adjacency(NODES).sum()
-    assert run.last("bits") == 3 * (NODES + links) * DIM * 16
+    assert run.last("bits") == 3 * (NODES + links) * DIM * 64
     assert run.last("gradients_max") == 3 * NODES  # the hub: its own and one for each neighbour
     assert run.last("gradients") == pytest.approx(3 * (1 + links / NODES))
 
@@ -480,7 +480,7 @@ def test_dispfl_pays_for_what_is_not_zero_and_for_the_mask(quadratics):
 
     run = simulate(problem, ideal(), dispfl(STEP, layers="uniform", shapes=SHAPES), slots=3)
 
-    assert run.last("bits") == 3 * NODES * ((3 + 1 + 0) * 16 + DIM)
+    assert run.last("bits") == 3 * NODES * ((3 + 1 + 0) * 64 + DIM)
 
 
 # --- all three --------------------------------------------------------------------------------------------------

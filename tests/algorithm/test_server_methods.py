@@ -808,7 +808,7 @@ def test_twafl_moves_deep_layers_only_in_the_last_rounds_of_a_loop(quadratics):
 
     run = simulate(problem, ideal(), algorithm, slots=5, recording=Recording(1))
 
-    shallow, full = 4 * 16 + 32, 10 * 16 + 32
+    shallow, full = 4 * 64 + 32, 10 * 64 + 32
     rounds = [full, shallow, full, shallow, shallow]  # round 0 is full; then 2, 5, 8, ...
     assert np.diff(run.column("bits")).tolist() == [
         NODES * up + down for up, down in zip(rounds, [*rounds[1:], full], strict=True)

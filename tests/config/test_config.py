@@ -38,7 +38,7 @@ def test_an_override_of_a_name_starts_the_table_afresh():
         override({"network": {"name": "snapshot", "gamma": 9}}, ["network.name=ideal"])
     )
 
-    assert config.network == {"name": "ideal", "bits_per_parameter": 16}
+    assert config.network == {"name": "ideal", "bits_per_parameter": None}
 
 
 def test_algorithms_of_one_name_are_labelled_by_what_differs():

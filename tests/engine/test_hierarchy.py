@@ -108,7 +108,7 @@ def test_bits_are_those_of_both_levels(problem):
         slots=8,
         recording=Recording(8, timeline=True),
     )
-    size = 16 * problem.dim
+    size = 8 * problem.initial.itemsize * problem.dim
     up, cells = NODES * 8, 2 * 8  # every node uploads, every station answers, in every slot
     root = 4 * (2 + 1)  # every second slot two stations ask, and the root broadcasts
 

@@ -45,14 +45,14 @@ def test_one_price_is_known_for_all_that_is_alike(known, small):
 
     assert metrics._on_air(Simulation(small, ideal(), async_sharing(0.1))) is first
     assert len(known) == 1
-    assert first == [[16.0 * small.dim], [16.0 * small.dim], [0.0]]  # no server
+    assert first == [[32.0 * small.dim], [32.0 * small.dim], [0.0]]  # no server
 
 
 def test_another_size_network_method_or_precision_has_its_own_price(known, small, x64):
     law = ideal()
     given = [
         Simulation(small, law, async_sharing(0.1)),
-        Simulation(small, replace(law, bits_per_parameter=32), async_sharing(0.1)),
+        Simulation(small, replace(law, bits_per_parameter=16), async_sharing(0.1)),
         Simulation(small, law, dfedavgm(exchange="differences", bits=8)),
         Simulation(make_problem(load("digits", train_size=40), "mlp", 4), law, async_sharing(0.1)),
         Simulation(problem(5), law, async_sharing(0.1)),
@@ -62,7 +62,7 @@ def test_another_size_network_method_or_precision_has_its_own_price(known, small
     up = [metrics._on_air(one)[0][0] for one in given]
 
     d, wide = small.dim, given[3].problem.dim
-    assert up == [16 * d, 32 * d, 8 * d + 32, 16 * wide, 16 * d, 16 * d]
+    assert up == [32 * d, 16 * d, 8 * d + 32, 32 * wide, 32 * d, 64 * d]
     assert len(known) == len(given)
 
 
@@ -77,7 +77,7 @@ def test_only_the_last_few_prices_are_known(known, small):
 
 def test_bits_are_counts_times_prices_of_each_form_and_side(known, small):
     """A method in cells has one price up, and three of its servers."""
-    d = 16 * small.dim
+    d = 32 * small.dim
     totals = Totals((0,) * 4, (0,) * 4, Counts((3,), (5,), (1, 2, 4), (10, 20, 40)))
 
     found = traffic_bits(Simulation(small, ideal(), hierfavg()), totals)
@@ -89,7 +89,7 @@ def test_a_copy_may_cost_less_than_the_broadcast_that_it_is_of(known, small):
     """CGA sends each neighbour one gradient of its own: sent to each, that is all it needs."""
     up, copies, _ = metrics._on_air(Simulation(small, ideal(), cga()))
 
-    assert copies == [16.0 * small.dim] * len(up)
+    assert copies == [32.0 * small.dim] * len(up)
     assert max(up) > max(copies)
     compressed, *_ = metrics._on_air(Simulation(small, ideal(), compcga()))
     assert max(compressed) < max(up)
@@ -109,6 +109,6 @@ def test_a_network_may_add_to_every_message(known, small):
     plain = simulate(small, ideal(), fedavg(0.1), slots=3)
     headed = simulate(small, WithHeaders(), fedavg(0.1), slots=3)
 
-    messages = plain.last("bits") / (16 * small.dim)
+    messages = plain.last("bits") / (32 * small.dim)
     assert headed.last("bits") - plain.last("bits") == 100 * messages
     assert jnp.isfinite(headed.last("train_loss"))

@@ -35,7 +35,7 @@ from folkman.radio.network import RadioNetwork
 from folkman.record.run import AXES, METRICS
 from reference import plain
 
-S = 650 * 16  # bits of one softmax model on 8x8 digits at 16 bits a parameter
+S = 650 * 64  # bits of one softmax model on 8x8 digits in float64
 
 
 @pytest.mark.parametrize(("gamma", "local_steps"), [(0, 1), (0, 3), (4, 1), (4, 3)])
@@ -172,7 +172,7 @@ def test_counts_do_not_wrap_between_two_records(quadratics, monkeypatch):
     run = simulate(problem, ideal(), async_sharing(0.1), slots=100, recording=Recording(100))
 
     assert [row["slots"] for row in run.rows] == [0, 100]
-    assert run.last("bits_unicast") == 100 * 5 * 4 * 2 * 16
+    assert run.last("bits_unicast") == 100 * 5 * 4 * 2 * 64
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5])

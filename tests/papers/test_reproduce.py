@@ -17,6 +17,7 @@ from folkman.experiment.batch import Asked, run_batch
 from folkman.experiment.descent import descend
 from folkman.experiment.engines.here import Here
 from folkman.experiment.plan import Plan, settle
+from folkman.packing import none
 from folkman.papers.audit import judge
 from folkman.papers.figures import draw_all, panel_runs
 from folkman.papers.paper import Found, find
@@ -28,6 +29,7 @@ from folkman.problem.data import load
 from folkman.problem.models import MODELS
 from folkman.problem.problem import make_problem
 from folkman.radio import NETWORKS
+from folkman.radio.compressed import Compressed
 from folkman.record.run import Run
 from folkman.record.store import SweepFolder
 
@@ -228,9 +230,10 @@ def simulated(job, network, slots, every, slot_s=1.0):
     """Return the same problem and FedAvg in the engine itself, on another network."""
     problem = build_problem(job.config, job.seed)
     algorithm = ALGORITHMS["fedavg"](step=job.config.algorithm[0]["step"])
+    priced = Compressed(network, none(network.bits_per_parameter or 16))  # as the paper does
     run = simulate(
         problem,
-        network,
+        priced,
         algorithm,
         slots=slots,
         seed=job.seed,

@@ -121,7 +121,7 @@ def test_what_all_networks_share_costs_what_it_says():
     plain = Network()
 
     assert plain.payload_bits(123) == 123
-    assert plain.bits_per_parameter == 16  # as the paper prices a parameter
+    assert plain.bits_per_parameter is None  # parameters as they are computed
     assert plain.reliable
     assert plain.horizon is None
     assert jnp.asarray(plain.payload_bits(jnp.asarray(7))) == 7

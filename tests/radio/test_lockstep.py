@@ -225,7 +225,7 @@ def test_gossip_on_the_radio_is_gossip_without_delay_later(x64):
 
     run = simulate(problem, replace(NARROW, least_sinr_db=-15.0), dpsgd(0.2), slots=60, seed=1)
     gradients = int(run.last("gradients"))
-    same = simulate(problem, ideal(), dpsgd(0.2), slots=gradients)
+    same = simulate(problem, ideal(NARROW.bits_per_parameter), dpsgd(0.2), slots=gradients)
 
     assert 3 < gradients < 40
     np.testing.assert_allclose(

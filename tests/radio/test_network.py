@@ -24,6 +24,7 @@ from folkman import (
     simulate,
 )
 from folkman.keys import Stream, make_key
+from folkman.packing import float16
 from folkman.radio import channel, geometry
 from folkman.radio.network import NUM_FADING, RadioNetwork, place, place_cells, rest
 from folkman.units import dbm_to_watt
@@ -351,7 +352,7 @@ def test_algorithm_1_whole_agrees_with_the_reference(x64, network, nodes):
     run = simulate(
         problem, network, async_sharing(0.2), slots=40, seed=3, recording=Recording(timeline=True)
     )
-    slow = reference(problem, run.timeline, async_sharing(0.2), seed=3)
+    slow = reference(problem, run.timeline, async_sharing(0.2), seed=3, packing=float16())
 
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
     alone = record_timeline(network, nodes, 40, seed=3, message_bits=BITS)
@@ -365,13 +366,13 @@ def test_fedavg_on_the_radio_waits_and_agrees_with_the_reference(x64):
         problem, NARROW, fedavg(0.2), slots=120, seed=1, recording=Recording(timeline=True)
     )
     free = simulate(problem, replace(NARROW, answers="free"), fedavg(0.2), slots=120, seed=1)
-    slow = reference(problem, run.timeline, fedavg(0.2), seed=1)
+    slow = reference(problem, run.timeline, fedavg(0.2), seed=1, packing=float16())
 
     np.testing.assert_allclose(run.model, slow.model, rtol=1e-9, atol=1e-12)
     assert 5 < run.last("rounds") < free.last("rounds")
     assert run.last("kappa") < 0.5
     rounds = int(run.last("rounds"))
-    same = simulate(problem, ideal(), fedavg(0.2), slots=rounds)
+    same = simulate(problem, ideal(NARROW.bits_per_parameter), fedavg(0.2), slots=rounds)
     np.testing.assert_allclose(
         run.model, same.model, rtol=1e-10, atol=1e-13
     )  # late, but the same iterates
@@ -427,10 +428,10 @@ def test_bits_are_payloads_times_broadcasts_and_times_receivers(x64):
 
     run = simulate(problem, network, async_sharing(0.2), slots=60, seed=5)
 
-    payload = 0.25 * 650 * (16 + 10)  # 10 index bits: 2^9 < 650 <= 2^10
+    payload = 163 * (32 + 10)  # of 162.5 entries; 10 index bits: 2^9 < 650 <= 2^10
     state, key = network.peers().init(4, make_key(5, Stream.DELAY)), make_key(5, Stream.DELAY)
     step = jax.jit(
-        lambda s, t: network.peers().step(s, jnp.ones(4, bool), BITS, jax.random.fold_in(key, t))
+        lambda s, t: network.peers().step(s, jnp.ones(4, bool), payload, jax.random.fold_in(key, t))
     )
     broadcasts = receivers = 0
     for t in range(60):

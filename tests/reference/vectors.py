@@ -1,15 +1,38 @@
 """Makes the test vectors of docs/protocol.md: fixed keys, fixed content, every byte of them."""
 
+import jax
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from folkman.packing import bfloat16, int8, qsgd, rand_k, sign, top_k, wire
 from folkman.runtime import control
-from folkman.runtime.codec import SERVER, Message, encode
+from folkman.runtime.codec import SERVER, Message, encode, encode_packed
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 RUN = 0x0123456789ABCDEF
+
+
+PACKED = {
+    "bfloat16": bfloat16(),
+    "int8": int8(),
+    "qsgd-3": qsgd(3),
+    "sign": sign(),
+    "top-k": top_k(0.5),
+    "rand-k": rand_k(0.5),
+}
+
+
+def packed(message):
+    """Return name -> bytes of a message of one model of 4 entries and one number more."""
+    key = jax.random.key(0)
+    return {
+        name: encode_packed(
+            message, packing.name, wire.write(packing, message.params, 4, key), KEY.sign
+        )
+        for name, packing in PACKED.items()
+    }
 
 
 def vectors():
@@ -22,6 +45,7 @@ def vectors():
         "float16": encode(plain._replace(params=values.astype(np.float16)), KEY.sign),
         "lock-step": encode(plain._replace(round=9, node=0), KEY.sign),
         "server-unsigned": encode(plain._replace(node=SERVER, params=values[:1])),
+        **packed(plain._replace(params=np.append(values, np.float32(7.0)))),
         "hello": control.seal(
             control.Control(RUN, 3, (2 << 32) + 1, control.Hello(1.5, 40, 2)), KEY.sign
         ),

@@ -4,33 +4,36 @@ import numpy as np
 
 from folkman import Node, ServerNode
 from folkman.engine.travel.hierarchy import HierarchyTimeline
+from folkman.packing.packing import NONE
 from folkman.radio.trace import PeerTimeline
 from folkman.runtime.hierarchy import RootNode, StationNode
+from folkman.runtime.node import Wire
 
 RUN = 7
 
 
-def make_nodes(problem, algorithm, seed):
+def make_nodes(problem, algorithm, seed, wire):
     shares = np.asarray(problem.share)
     return [
-        Node(i, problem.of_node(i), algorithm, shares, run=RUN, seed=seed)
+        Node(i, problem.of_node(i), algorithm, shares, wire=wire, seed=seed)
         for i in range(problem.num_nodes)
     ]
 
 
-def play(problem, timeline, algorithm, seed=0):
+def play(problem, timeline, algorithm, seed=0, packing=NONE):
     """Return the nodes' parameters and the server's model (None between peers) at the end of the
     timeline."""
-    nodes = make_nodes(problem, algorithm, seed)
+    wire = Wire(RUN, packing=packing)
+    nodes = make_nodes(problem, algorithm, seed, wire)
     if isinstance(timeline, PeerTimeline):
         _play_peers(nodes, timeline)
         model = None
     elif isinstance(timeline, HierarchyTimeline):
-        model = _play_cells(nodes, problem, algorithm, seed, timeline)
+        model = _play_cells(nodes, problem, algorithm, seed, timeline, wire)
     else:
         model = _play_star(
             nodes,
-            ServerNode(problem.initial, algorithm, np.asarray(problem.share), run=RUN, seed=seed),
+            ServerNode(problem.initial, algorithm, np.asarray(problem.share), wire=wire, seed=seed),
             timeline,
         )
     assert not any(node.mailbox.refused for node in nodes)
@@ -68,9 +71,9 @@ def _play_star(nodes, server, timeline):
     return np.asarray(server.server.params(server.state))
 
 
-def _play_cells(nodes, problem, algorithm, seed, timeline):
+def _play_cells(nodes, problem, algorithm, seed, timeline, wire):
     shares, cells = np.asarray(problem.share), algorithm.travel.cells
-    options = {"run": RUN, "seed": seed}
+    options = {"wire": wire, "seed": seed}
     stations = [
         StationNode(cell, problem.initial, algorithm, shares, **options) for cell in range(cells)
     ]

@@ -2,6 +2,7 @@
 
 import struct
 
+import jax
 import numpy as np
 import pytest
 from blake3 import blake3
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from folkman.packing import top_k, wire
 from folkman.runtime.codec import (
     HEADER_BYTES,
     SERVER,
@@ -16,6 +18,7 @@ from folkman.runtime.codec import (
     Message,
     decode,
     encode,
+    encode_packed,
     round_of,
     sender_of,
     sequence_of,
@@ -68,7 +71,7 @@ def altered(offset, value):
         (encode(MESSAGE) + b"\0", "length"),
         (altered(0, 1), "magic"),
         (altered(4, 2), "version"),
-        (altered(6, 8), "dtype"),
+        (altered(6, 88), "dtype"),
         (altered(8, 1), "run"),
         (altered(40, 1), "length"),
         (altered(16, 1), "digest"),
@@ -146,3 +149,25 @@ def test_a_header_tells_its_sender_round_and_sequence_apart():
     data = encode(MESSAGE)
 
     assert (sender_of(data), round_of(data), sequence_of(data)) == (3, 5, 17)
+
+
+@pytest.mark.parametrize(
+    ("alter", "reason"),
+    [
+        (lambda body: body[:11], "length"),
+        (lambda body: body + b"\0", "length"),
+        (lambda body: struct.pack("<I", 0) + body[4:], "length"),
+        (lambda body: struct.pack("<I", 2**32 - 1) + body[4:], "length"),
+        (lambda body: body[:4] + struct.pack("<I", 7) + body[8:], "length"),
+        (lambda body: body[:-2] + b"\xff\xff", "packing"),  # places that are not below d
+        (lambda body: body[:12] + b"\0\0\xc0\x7f" + body[16:], "finite"),
+    ],
+)
+def test_packed_parameters_that_cannot_be_are_refused_with_one_reason(alter, reason):
+    values = np.arange(6, dtype=np.float32)
+    body = wire.write(top_k(0.5), values, 6, jax.random.key(0))
+
+    assert decode(encode_packed(MESSAGE, "top_k", body), MESSAGE.run, 6).params[3:].all()
+    with pytest.raises(CodecError) as error:
+        decode(encode_packed(MESSAGE, "top_k", alter(body)), MESSAGE.run, 6)
+    assert error.value.reason == reason

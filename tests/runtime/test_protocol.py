@@ -55,6 +55,70 @@ def test_a_parameter_vector_reads_as_the_document_says(name, node, round_):
     np.testing.assert_array_equal(decode(data, RUN, 4, verify).params, expected)
 
 
+def streamed(data, bits, count):
+    """Return numbers of some bits from a stream, lowest bit first, one bit at a time."""
+    whole = int.from_bytes(data, "little")
+    return [(whole >> (bits * i)) & ((1 << bits) - 1) for i in range(count)]
+
+
+def places(seed, dim, kept):
+    """Return the places that a seed stands for, as the document says it."""
+    words = []
+    for i in range(dim):
+        x = (0x9E3779B9 * i + seed) % 2**32
+        for _ in range(2):
+            x = ((x ^ (x >> 16)) * 0x85EBCA6B) % 2**32
+            x = ((x ^ (x >> 13)) * 0xC2B2AE35) % 2**32
+            x ^= x >> 16
+        words.append(x)
+    return sorted(sorted(range(dim), key=words.__getitem__)[:kept])
+
+
+def read_by_hand(code, block, dim, number):
+    """Return the values of a block, as the document says them."""
+    scale = struct.unpack("<f", block[:4])[0]
+    if code == 6:
+        return [struct.unpack("<f", b"\0\0" + block[2 * i : 2 * i + 2])[0] for i in range(dim)]
+    if code == 7:
+        return [scale * level for level in struct.unpack(f"<{dim}b", block[4:])]
+    if code == 8:
+        return [scale * (n - 2 ** (number - 1) + 1) for n in streamed(block[4:], number, dim)]
+    if code == 9:
+        return [scale if n else -scale for n in streamed(block[4:], 1, dim)]
+    values = np.zeros(dim)
+    if code == 10:
+        where = streamed(block[4 * number :], (dim - 1).bit_length(), number)
+        values[where] = struct.unpack(f"<{number}f", block[: 4 * number])
+    else:
+        seed = struct.unpack("<I", block[:4])[0]
+        values[places(seed, dim, number)] = struct.unpack(f"<{number}f", block[4:])
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "values"),
+    [
+        ("bfloat16", 6, [0.0, 1.0, -2.5, 0.100097656]),
+        ("int8", 7, [0.0, 1.0039370, -2.5, 0.09842520]),
+        ("qsgd-3", 8, [0.0, 1.6666667, -2.5, 0.0]),
+        ("sign", 9, [0.9, 0.9, -0.9, 0.9]),
+        ("top-k", 10, [0.0, 1.0, -2.5, 0.0]),
+        ("rand-k", 11, [0.0, 0.0, -5.0, 0.2]),
+    ],
+)
+def test_a_packed_vector_reads_as_the_document_says(name, code, values):
+    data = SHOWN[name]
+    dim, number, rest = struct.unpack_from("<III", data, 144)
+
+    assert struct.unpack_from("<H", data, 6)[0] == code
+    assert (dim, rest) == (4, 4)
+    assert data[-4:] == struct.pack("<f", 7.0)
+    found = read_by_hand(code, data[156:-4], dim, number)
+    np.testing.assert_allclose(found, values, rtol=1e-6, atol=1e-7)
+    decoded = decode(data, RUN, 5, verify)
+    np.testing.assert_array_equal(decoded.params, np.append(found, 7.0).astype(np.float32))
+
+
 def test_the_servers_vector_is_unsigned():
     data = SHOWN["server-unsigned"]
 

@@ -15,7 +15,7 @@ def problem():
 
 def found(problem, algorithm, gamma, slots, steps=1):
     run = simulate(problem, snapshot(gamma), algorithm, slots=slots)
-    rows = compare_efficiency(run, Setting(4, gamma, 16 * problem.dim, steps))
+    rows = compare_efficiency(run, Setting(4, gamma, 32 * problem.dim, steps))
     return {row.quantity: row for row in rows}
 
 

@@ -36,7 +36,17 @@ from folkman.algorithm.travel import Broadcast, State, Travel
 if TYPE_CHECKING:
     from folkman.algorithm.method import Recipe
 
-__all__ = ["Algorithm", "Assumption", "Declares", "Inbox", "Place", "Price", "Prices", "State"]
+__all__ = [
+    "Algorithm",
+    "Assumption",
+    "Declares",
+    "Inbox",
+    "Place",
+    "Price",
+    "Prices",
+    "State",
+    "forms_or_none",
+]
 
 
 class Assumption(Enum):
@@ -105,6 +115,11 @@ class Price(NamedTuple):
     form: Callable[[State], Array] = _first_form  # which of the forms the message has now
 
 
+def forms_or_none(price: Price | None) -> Prices | None:
+    """Return the prices of the forms of a message; None: of its entries."""
+    return None if price is None else price.bits
+
+
 class Declares(NamedTuple):
     """What a method needs, and what it promises; the contract's tests hold it to the promises.
 
@@ -147,6 +162,14 @@ class Algorithm:
     declares: Declares = Declares()  # noqa: RUF009 - immutable
 
     recipe: ClassVar["Recipe | None"] = None  # how it was built; set on what a `method` returns
+
+    @property
+    def sends_sums(self) -> bool:
+        """Tell whether a message is the sum of all that was ever sent: it bears no rounding.
+
+        Between peers on their own beat a message replaces the one before: differences are summed.
+        """
+        return self.declares.differences and isinstance(self.travel, Broadcast)
 
     def __eq__(self, other: object) -> bool:
         if self.recipe is None or not isinstance(other, Algorithm):

@@ -49,6 +49,7 @@ class GossipMemory(NamedTuple):
 
     params: Array  # (d,) x_i
     move: Array  # (d,) -eta grad F_i(x_i) of this round, not yet applied (combine first)
+    applied: Array  # (d,) the move of the round before: x_i without it is what was mixed
 
 
 @method
@@ -74,7 +75,7 @@ def dpsgd(
 
     def first(params: Array, place: Place) -> GossipMemory:
         del place
-        return GossipMemory(params, move=jnp.zeros_like(params))
+        return GossipMemory(params, move=jnp.zeros_like(params), applied=jnp.zeros_like(params))
 
     def descend(memory: GossipMemory, grad: Gradient) -> GossipMemory:
         move = -eta(grad.updates, grad.value.dtype) * grad.value
@@ -87,6 +88,7 @@ def dpsgd(
         return GossipMemory(
             params=mixed + memory.move,  # [1, Alg. 1, lines 5-6]
             move=jnp.zeros_like(memory.move),
+            applied=memory.move,
         )
 
     built = in_rounds(
@@ -97,7 +99,7 @@ def dpsgd(
         end=average,
         message=lambda memory: memory.params,
         params=lambda memory: memory.params + memory.move,
-        mixed=None if order == "adapt_first" else lambda memory: memory.params,
+        mixed=None if order == "adapt_first" else lambda memory: memory.params - memory.applied,
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )

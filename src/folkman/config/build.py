@@ -16,8 +16,9 @@ from folkman.algorithm.base import Algorithm
 from folkman.algorithm.method import numbers_of
 from folkman.checks import require
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import CHOICES, Comparison
+from folkman.config.comparison import CHOICES, OWN, Comparison
 from folkman.config.plugins import title
+from folkman.packing.packing import Packing
 from folkman.problem.data import DataSet, shorten
 from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
@@ -130,10 +131,19 @@ def pair(
         projection = CHOICES["projection"].build(comparison.projection, **given)
         network = CHOICES["network"].build(table["network"] or comparison.network, **given)
         check_horizon(network, comparison.slots)
+        compression = table["compression"] or comparison.compression
+        packing = CHOICES["compression"].build(compression, **given)
+        network = network if packing is None else _compressed(network, packing)
         algorithm = CHOICES["algorithm"].build(table, projection=projection, **given)
     except ValueError as error:
         raise ConfigError(f"algorithm.{number} ({table['label']}): {error}") from None
     return algorithm, _with_losses(network, comparison.faults.loss)
+
+
+def _compressed(network: Network, packing: Packing) -> Network:
+    from folkman.radio.compressed import Compressed
+
+    return Compressed(network, packing)
 
 
 def _with_losses(network: Network, loss: float) -> Network:
@@ -148,7 +158,8 @@ def takes_seed(comparison: Comparison) -> bool:
     """Tell whether `pairs` builds something else for every seed."""
     tables = [("projection", comparison.projection)]
     for table in comparison.algorithm:
-        tables += [("algorithm", table), ("network", table["network"] or comparison.network)]
+        own = [(kind, table[kind] or getattr(comparison, kind)) for kind in OWN]
+        tables += [("algorithm", table), *own]
     return any("seed" in CHOICES[kind].takes(table["name"]) for kind, table in tables)
 
 

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, PydanticUserError, ValidationError, create_mode
 from folkman.algorithm.base import Algorithm
 from folkman.checks import nearest
 from folkman.config import plugins
+from folkman.packing.packing import Packing
 from folkman.problem.data import DataSet
 from folkman.problem.models import Model
 from folkman.radio.delivery import Network
@@ -229,6 +230,7 @@ CHECKS: dict[str, Check] = {
     "algorithm": _of_type(Algorithm, "an fm.Algorithm"),
     "data": _check_data,
     "model": _check_model,
+    "compression": _of_type(Packing, "an fm.Packing"),
     "network": _check_network,
     "partition": _check_partition,
     "projection": _check_projection,

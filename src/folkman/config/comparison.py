@@ -18,7 +18,7 @@ defaults; what it returns is what a run folder keeps as `config.toml`, and resol
 changes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,6 +30,7 @@ from folkman.config.choices import Choice, ConfigError, describe
 from folkman.config.plugins import Plugin, anchored, title
 from folkman.config.text import DEFAULT, dump
 from folkman.faults import Faults
+from folkman.packing import PACKINGS
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
 from folkman.problem.objective import Objective
@@ -43,6 +44,7 @@ from folkman.record.run import METRICS, slug
 
 __all__ = [
     "CHOICES",
+    "OWN",
     "Comparison",
     "ComputeTable",
     "FaultTable",
@@ -70,15 +72,22 @@ CHOICES: dict[str, Choice] = {
     "model": Choice("model", MODELS, ALWAYS | {"sample", "classes"}),
     "projection": Choice("projection", PROJECTIONS, TIMED),
     "network": Choice("network", NETWORKS, TIMED),
+    "compression": Choice("compression", PACKINGS, ALWAYS),
     "algorithm": Choice(
         "algorithm",
         ALGORITHMS,
         TIMED | {"projection"},
-        {"label": (str | None, None), "network": (Json | None, None)},
+        {
+            "label": (str | None, None),
+            "network": (Json | None, None),
+            "compression": (Json | None, None),
+        },
     ),
 }
 """The tables that choose a builder."""
 
+OWN = ("network", "compression")
+"""The tables that an algorithm may have for itself."""
 LONGEST_LABEL = 80
 
 
@@ -149,6 +158,7 @@ class Comparison(BaseModel):
     model: Json
     projection: Json
     network: Json
+    compression: Json
     faults: FaultTable = FaultTable()
     algorithm: tuple[Json, ...] = Field(min_length=1)
     tuned: Json | None = None  # what `folkman tune` notes; it decides about no result
@@ -173,7 +183,7 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
         raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
     try:
         comparison = Comparison(
-            **{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved["network"])}
+            **{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved)}
         )
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
@@ -204,20 +214,18 @@ def _with_radio(raw: Table) -> Table:
     return {**rest, "network": {"name": "radio", **raw["radio"]}}
 
 
-def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
+def _algorithms(tables: Sequence[object], base: Mapping[str, Table]) -> list[Json]:
     """Resolve each algorithm and give each its own label.
 
-    Its own network, if of the same name, starts from `base`.
+    Its own network and compression, if of the same name, start from those of `base`.
     """
     found = [
         _with_graph(CHOICES["algorithm"].resolve(table, f"algorithm.{i}"), f"algorithm.{i}")
         for i, table in enumerate(tables)
     ]
     for i, table in enumerate(found):
-        own = table["network"]
-        if own is not None:
-            own = {**base, **own} if own.get("name", base["name"]) == base["name"] else own
-            table["network"] = CHOICES["network"].resolve(own, f"algorithm.{i}.network")
+        for kind in OWN:
+            table[kind] = _own(kind, table[kind], base[kind], f"algorithm.{i}.{kind}")
         if table["label"] is None:
             alike = [other for other in found if other["name"] == table["name"]]
             apart = [
@@ -230,6 +238,14 @@ def _algorithms(tables: Sequence[object], base: Table) -> list[Json]:
             )
     check_labels([table["label"] for table in found])
     return found
+
+
+def _own(kind: str, own: Json | None, base: Table, where: str) -> Json | None:
+    """Resolve an algorithm's own table of a kind."""
+    if own is None:
+        return None
+    own = {**base, **own} if own.get("name", base["name"]) == base["name"] else own
+    return CHOICES[kind].resolve(own, where)
 
 
 def _with_graph(table: Json, where: str) -> Json:
@@ -326,6 +342,7 @@ def _try_builders(comparison: Comparison) -> None:
     for i, table in enumerate(comparison.algorithm):
         tables = {"algorithm": table, "network": table["network"] or comparison.network}
         tables["projection"] = comparison.projection
+        tables["compression"] = table["compression"] or comparison.compression
         try:
             for kind, each in tables.items():
                 if CHOICES[kind].needs(each["name"]) <= set(given):
@@ -367,8 +384,8 @@ def renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Com
     def of_table(kind: str, table: Json) -> Json:
         plugin = CHOICES[kind].own(table["name"])
         table = table if plugin is None else {**table, "name": rename(table["name"], plugin)}
-        own = table.get("network") if kind == "algorithm" else None
-        return {**table, "network": of_table("network", own)} if own else table
+        own = {each: table.get(each) for each in OWN} if kind == "algorithm" else {}
+        return {**table, **{each: of_table(each, tab) for each, tab in own.items() if tab}}
 
     tables = {
         kind: of_table(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"

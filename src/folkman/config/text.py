@@ -20,6 +20,7 @@ DEFAULT: Json = {
     "model": {"name": "mlp"},
     "projection": {"name": "none"},
     "network": {"name": "pipelined"},
+    "compression": {"name": "by_bits"},
     "algorithm": [
         {"name": "async_sharing", "label": "Algorithm 1", "step": 0.25},
         {"name": "fedavg", "label": "FedAvg", "step": 1.0, "local_steps": 20},

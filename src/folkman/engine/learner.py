@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, Inbox, Place, State
 from folkman.engine.presence import Presence
 from folkman.keys import Stream, make_key, node_key
+from folkman.packing.packing import NONE, Packing, pack, pack_message
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasis_of, emphasised
 from folkman.problem.sampling import batch_keys
 
-__all__ = ["FinalParameters", "Learner", "World", "written_out"]
+__all__ = ["FinalParameters", "Learner", "Sender", "World", "written_out"]
 
 Vector = NDArray[np.float64]
 
@@ -35,6 +36,7 @@ class World(NamedTuple):
     problem: Learnable
     seed: int
     faults: Presence
+    packing: Packing = NONE
 
     def slot_key(self, slot: int) -> Array:
         """Return the key of what is drawn for all nodes at once."""
@@ -63,6 +65,39 @@ class World(NamedTuple):
                 messages, self.problem.initial, self.slot_key(slot), about_zero=about_zero
             )
         )
+
+
+class Sender:
+    """What one sender puts on the air, told plainly: with error feedback it remembers.
+
+    `take` packs a message; `arrived` moves the memory.
+    """
+
+    def __init__(self, world: World, first: Vector, *, adds: bool, server: bool = False) -> None:
+        packing = world.packing
+        self.packing = packing if packing.servers or not server else NONE
+        self.dim, self.adds, self.seed = world.problem.dim, adds, world.seed
+        self.memory = first[: self.dim] * (0.0 if adds else 1.0)
+        self._after = self.memory
+
+    def take(self, message: Vector, number: ArrayLike, step: int) -> Vector:
+        """Return a message as its receivers hold it; `number` and `step` key its draws."""
+        if self.packing.exact:
+            return message
+        key = node_key(make_key(self.seed, Stream.PACKING), number, step)
+        if not self.packing.feedback:
+            packed = pack_message(self.packing, jnp.asarray(message), self.dim, key)
+            return np.asarray(packed, np.float64)
+        own, model = jax.random.fold_in(key, 0), message[: self.dim]
+        wanted = model + self.memory if self.adds else model - self.memory
+        sent = np.asarray(pack(self.packing, jnp.asarray(wanted), own), np.float64)
+        seen = sent if self.adds else self.memory + sent
+        self._after = wanted - sent if self.adds else seen
+        return np.concatenate([seen, message[self.dim :]])
+
+    def arrived(self) -> None:
+        """Note that what was taken last has arrived."""
+        self.memory = self._after
 
 
 class Learner:

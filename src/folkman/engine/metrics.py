@@ -16,6 +16,7 @@ from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, Tally
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Traffic
+from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Network
 
@@ -121,12 +122,12 @@ def _spread(
     """Return the network's model (d,), each node's own (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
+    medium = medium_of(algorithm, network)
     if algorithm.model is not None:
-        medium = medium_of(algorithm, network)
         inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
         models = jax.vmap(algorithm.model, (0, axes))(carry.states, inbox)
     w = network_model(problem, network, algorithm, carry)
-    apart = jnp.linalg.norm(models - w[None], axis=1)
+    apart = jnp.linalg.norm(models - medium.centre(w, problem, models)[None], axis=1)
     norm = jnp.max(jnp.linalg.norm(params, axis=1))
     spread = {
         "consensus": jnp.mean(apart),
@@ -202,10 +203,13 @@ def _on_air(simulation: "Simulation") -> list[list[float]]:
         alike, known = None, None
     if known is not None:
         return known
-    up, down = medium_of(algorithm, network).prices(problem)
+    medium = medium_of(algorithm, network)
+    up, down = medium.prices(problem)
     price, copies = algorithm.declares.price, up
     if price is not None and price.copy_bits is not None:
-        copies = price.copy_bits(problem.dim, network.bits_per_parameter)
+        entries, packing = medium.entries(problem), medium.sending(problem).packing
+        dtype = problem.initial.dtype
+        copies = forms_of(packing, price.copy_bits, entries, problem.dim, dtype)
     found = [
         [float(np.asarray(network.payload_bits(bits))) for bits in side]
         for side in (up, copies, down)
@@ -222,6 +226,7 @@ def _priced(counts: tuple[int, ...], each: list[float]) -> int:
 
 
 def node_models(simulation: "Simulation", mark: "Mark") -> tuple[Array, Array]:
-    """Return the network's model (d,) and the model that each node would deploy (node, d)."""
-    w, models, _ = _models(simulation.problem, simulation.network, simulation.algorithm, mark.carry)
-    return w, models
+    """Return what each node would deploy (node, d), and before it what these are compared with."""
+    problem, network, algorithm, *_ = simulation
+    w, models, _ = _models(problem, network, algorithm, mark.carry)
+    return simulation.medium.centre(w, problem, models), models

@@ -14,11 +14,13 @@ import jax
 import numpy as np
 from jax import Array
 
-from folkman.algorithm.base import Algorithm
+from folkman.algorithm.base import Algorithm, forms_or_none
 from folkman.engine.learner import FinalParameters, Learner, World
 from folkman.engine.presence import Presence
 from folkman.engine.travel import way_of
 from folkman.faults import NO_FAULTS
+from folkman.packing.packing import NONE, Packing
+from folkman.packing.price import settled
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.radio.trace import Timeline
 
@@ -32,8 +34,12 @@ def reference(
     *,
     seed: int = 0,
     faults: Presence = NO_FAULTS,
+    packing: Packing = NONE,
 ) -> FinalParameters:
-    """Run `algorithm` on `problem` along `timeline`, always in float64."""
+    """Run `algorithm` on `problem` along `timeline`, always in float64.
+
+    `packing` is that of the messages; a timeline does not say.
+    """
     check_learnable(problem)
     if timeline.finished.shape[1] != problem.num_nodes:
         raise ValueError(
@@ -47,8 +53,12 @@ def reference(
             f"got a {type(timeline).__name__}; record one of this method"
         )
     with jax.enable_x64(True):
-        world = World(jax.tree.map(_doubled, problem), seed, faults)
+        world = World(jax.tree.map(_doubled, problem), seed, faults, packing)
         nodes = [Learner(world, algorithm, index) for index in range(problem.num_nodes)]
+        forms, entries = forms_or_none(algorithm.declares.price), len(nodes[0].message())
+        sums, name = algorithm.sends_sums, algorithm.name
+        settles = settled(packing, forms, entries, problem.dim, name, sums=sums)
+        world = world._replace(packing=settles)
         return way.by_hand(world, timeline, algorithm, nodes)
 
 

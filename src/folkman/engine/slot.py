@@ -19,6 +19,7 @@ from folkman.engine.compute_times import Compute, slots_of_gradients, takes_long
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, Traffic, first_states
+from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasis_of, emphasised
@@ -174,8 +175,9 @@ def finish(
     states = _where(finished, updated, carry.states)
     key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
     steps = carry.steps + finished
+    senders = Senders(make_key(carry.seed, Stream.PACKING), steps)
     moved, traffic, events = medium.exchange(
-        carry.medium, problem, faults, states, steps, carry.slot, key
+        carry.medium, problem, faults, states, steps, carry.slot, senders, key
     )
     states = medium.noted(states, events)
     tally = _count(carry, busy, finished, traffic)._replace(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from folkman.engine.metrics import node_models
 from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
-from folkman.radio.delivery import NetworkState
+from folkman.radio.delivery import NetworkState, below
 from folkman.radio.network import Air, LockstepRadio, RadioNetwork, RadioState
 from folkman.radio.star import StarRadio
 from folkman.record.scene import MOST_NODES, STATIC, Scene
@@ -36,13 +36,13 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     nodes, servers = problem.num_nodes, view.servers
     size = nodes + servers
     state = _below(carry.medium.network)
-    network = getattr(simulation.network, "network", simulation.network)
+    network = below(simulation.network)
     radio = network if isinstance(network, RadioNetwork) else None
     air = getattr(state, "air", None)
     pairs = size if size <= MOST_NODES else 0
-    w, models = node_models(simulation, mark)
+    centre, models = node_models(simulation, mark)
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so itself
-        apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
+        apart = np.linalg.norm(np.asarray(models) - np.asarray(centre)[None], axis=1)
     on_air, left, share = _on_air(state, radio, nodes, servers)
     least_db = _least_db(carry.medium.network, radio)
     sinr_db = (

@@ -305,7 +305,8 @@ def alone(whole: Comparison, table: Table) -> Comparison:
     tables = {
         "data": _fixed(whole.data),
         "network": network,
-        "algorithm": ({**table, "network": None},),
+        "compression": table["compression"] or whole.compression,
+        "algorithm": ({**table, "network": None, "compression": None},),
     }
     return whole.model_copy(update={"name": "job", **tables})
 

@@ -8,9 +8,11 @@ from folkman.checks import require
 from folkman.engine.presence import Asleep
 from folkman.engine.simulate import Clock, Recording, simulate
 from folkman.radio import trace
+from folkman.radio.compressed import Compressed
 from folkman.record.cluster import ClusterFolder, NodeFolder
 from folkman.record.json_file import Json
 from folkman.runtime import journal
+from folkman.runtime.assembly import build
 from folkman.runtime.cluster import last_params, read_cluster
 from folkman.runtime.codec import SERVER
 from folkman.runtime.ways import way_of
@@ -36,9 +38,10 @@ def replay(root: Path) -> Json:
     joined = way.causal(logs, problem.num_nodes, paced=paced)
     slots = len(joined.awake)
     trace.save(joined.timeline, ClusterFolder(root).timeline)
+    _, network = build(task, problem)
     run = simulate(
         problem,
-        way.replayed(joined.timeline),
+        Compressed(way.replayed(joined.timeline), network.packing),
         algorithm,
         slots=slots,
         seed=task.seed,

@@ -267,7 +267,12 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
     """Return what a configuration could say of these objects, with their fingerprint."""
     problem, _, _, clock, recording, _ = first[0].simulation
     tables = [
-        {"name": run.algorithm, "label": run.label, "network": _named(simulation.network)}
+        {
+            "name": run.algorithm,
+            "label": run.label,
+            "network": _named(simulation.network),
+            "compression": _packed(simulation.network),
+        }
         for run, simulation, *_ in first
     ]
     model = getattr(getattr(problem, "model", problem), "network", problem)
@@ -287,6 +292,7 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],
+        "compression": _packed(first[0].simulation.network),
         "algorithm": tables,
     }
 
@@ -299,6 +305,10 @@ def _of_clock(clock: Clock) -> Json:
 
 def _named(network: Network) -> dict[str, str]:
     return {"name": str(getattr(network, "name", type(network).__name__))}
+
+
+def _packed(network: Network) -> Json:
+    return {key: value for key, value in network.packing._asdict().items() if value is not None}
 
 
 def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from folkman.checks import require
 from folkman.config.comparison import CHOICES
 from folkman.config.text import override
+from folkman.packing.packing import message_bits
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import (
     Drops,
@@ -97,7 +98,7 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
         for a in dict.fromkeys(ask.allocations)
         for t in dict.fromkeys(ask.thresholds_db)
     ]
-    bits = ask.parameters * networks[0].bits_per_parameter
+    bits = message_bits(networks[0].packing, ask.parameters, ask.parameters)
     rows, best, best_rows, notes = [], {}, {}, []
     for network in networks:
         found = forecast(network, ask.nodes, bits, ask.drops)

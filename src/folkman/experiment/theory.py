@@ -19,7 +19,9 @@ from folkman.checks import nearest, require
 from folkman.config.comparison import Comparison, FaultTable
 from folkman.engine.simulate import Recording, simulate
 from folkman.experiment.parts import Part, comparison_of, parts
-from folkman.problem.learnable import analysable
+from folkman.packing.packing import message_bits, width_of
+from folkman.problem.learnable import Learnable, analysable
+from folkman.radio.delivery import Network
 from folkman.radio.trace import PeerTimeline, load, record_timeline
 from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json
@@ -103,11 +105,17 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
             yield f"'{part.run.label}': {warning}"
 
 
+def model_bits(network: Network, problem: Learnable) -> int:
+    """Return the bits of a model on a network."""
+    width = width_of(problem.initial.dtype)
+    return message_bits(network.packing, problem.dim, problem.dim, width)
+
+
 def _first_stamps(part: Part, most: int) -> NDArray[np.int32]:
     """Return the stamps (slot, rx, tx) of the first slots of a run's network, at most so many."""
     problem, network, *_ = part.simulation
     slots = min(part.slots, most, network.horizon or most)
-    bits = problem.dim * network.bits_per_parameter
+    bits = model_bits(network, problem)
     return record_timeline(network, problem.num_nodes, slots, part.run.seed, bits).held
 
 
@@ -255,7 +263,7 @@ def _efficiency(comparison: Comparison, folder: RunFolder) -> list[Json]:
             continue
         tau = table.get("tau")
         steps = tau if isinstance(tau, int) else table.get("local_steps", 1)
-        setting = Setting(problem.num_nodes, gamma, problem.dim * network.bits_per_parameter, steps)
+        setting = Setting(problem.num_nodes, gamma, model_bits(network, problem), steps)
         first = next(each for each in runs if each.label == table["label"])
         rows += [_finite(row._asdict()) for row in compare_efficiency(first, setting)]
     return rows

@@ -46,7 +46,7 @@ def _keys(names: str, *kinds: type) -> Keys:
 
 HEAD = _keys("title reference method code", str)
 HEAD |= _keys("figures further measured aside", list)
-HEAD |= _keys("names facts order lines hidden", dict)
+HEAD |= _keys("names facts order lines hidden compression", dict)
 FIGURE = _keys("title draws axis", str)
 FIGURE |= _keys("variants later variant", dict) | _keys("arm panel", list)
 ARM = _keys("rank early late seeds slots record_every", int) | _keys("clock descent", bool)

@@ -173,6 +173,7 @@ def _comparison(paper: Paper, variant: str, own: Table, group: Table, levels: Ta
         "network": group["network"],
         "algorithm": [{**table, "step": own["step"] * group.get("factor", 1)}],
     }
+    raw |= {key: paper.head[key] for key in ("compression",) if key in paper.head}
     raw |= {"compute_slots": group["compute_slots"]} if "compute_slots" in group else {}
     if group.get("clock"):
         raw |= _clock(variant, own, raw, levels)
@@ -192,6 +193,7 @@ def _clock(variant: str, own: Table, raw: Table, levels: Table) -> Json:
     bits = own["parameters"] * clock["bits_per_parameter"] // clock["parameters"]
     tables = {key: clock[key] for key in ("data", "model", "partition", "record_every")}
     tables["network"] = {**raw["network"], "bits_per_parameter": bits}
+    tables["compression"] = {"name": "none"}  # the bits are a price only
     return tables | {"algorithm": [{**raw["algorithm"][0], "step": clock["step"]}]}
 
 

@@ -118,13 +118,18 @@ class DelayNetwork(Network):
     star_law: StarLaw
     alive: int  # payloads of one sender in use at once
     back: int  # slots that are looked back at, at least 2 gamma + 1
-    bits_per_parameter: int = 16
+    bits_per_parameter: int | None = None
 
     def __post_init__(self) -> None:
         require(
-            self.bits_per_parameter >= 1,
+            self.bits_per_parameter is None or self.bits_per_parameter >= 1,
             f"bits_per_parameter must be at least 1, got {self.bits_per_parameter}",
         )
+
+    @property
+    def all_hear(self) -> bool:  # type: ignore[override]
+        """Tell whether each message reaches all, in order: i.i.d. ages let one be overtaken."""
+        return self.law is not _iid_law
 
     @property
     def uneven(self) -> bool:
@@ -379,7 +384,7 @@ def _law(
     law: Law,
     star_law: StarLaw,
     alive: int,
-    bits_per_parameter: int,
+    bits_per_parameter: int | None,
     answer_slots: int = 0,
 ) -> DelayNetwork:
     """Build a law; what gamma sizes is rounded up, so that laws of near gammas share a program."""
@@ -396,12 +401,12 @@ def _law(
     )
 
 
-def ideal(bits_per_parameter: int = 16) -> DelayNetwork:
+def ideal(bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build a network without delay: every copy is current, and a server answers at once."""
     return _law("ideal", 0, _constant_law, _fixed_trip, 1, bits_per_parameter)
 
 
-def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
+def constant(delay: int, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build the constant law: a message takes `delay` slots, and a new one starts in each slot.
 
     Every held copy is exactly `delay` slots old; an upload takes `delay` slots, its answer too.
@@ -410,7 +415,7 @@ def constant(delay: int, bits_per_parameter: int = 16) -> DelayNetwork:
     return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter, delay)
 
 
-def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+def snapshot(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build the snapshot law: periodic refresh, transfers take no time.
 
     Each node shares every `gamma` slots, at once, on its own beat. In lock-step and around a
@@ -420,14 +425,14 @@ def snapshot(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
     return _law("snapshot", gamma, _snapshot_law, _fixed_trip, 1, bits_per_parameter)
 
 
-def iid(gamma: int = 5, bits_per_parameter: int = 16) -> DelayNetwork:
+def iid(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
     """Build the i.i.d. law: each pair's age is drawn anew in every slot, transfers take no time."""
     gamma = _at_least("gamma", gamma, 1)
     return _law("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
 
 
 def pipelined(
-    gamma: int = 5, bits_per_parameter: int = 16, download_slots: int | None = None
+    gamma: int = 5, bits_per_parameter: int | None = None, download_slots: int | None = None
 ) -> DelayNetwork:
     """Build the pipelined law: every transfer takes `gamma` slots, the next begins then.
 

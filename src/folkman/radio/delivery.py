@@ -23,6 +23,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int, PRNGKeyArray
 
+from folkman.packing.packing import Packing, implied
+
 __all__ = [
     "Delivery",
     "Network",
@@ -32,6 +34,7 @@ __all__ = [
     "StarNetwork",
     "Transfer",
     "as_value",
+    "below",
     "check_horizon",
     "let_pass",
 ]
@@ -154,8 +157,14 @@ class Network:
     """A network, as a configuration names one: the faces it has, and what all of them share."""
 
     name: str = "a network"
-    bits_per_parameter: int = 16  # the price of one parameter on the air
+    bits_per_parameter: int | None = None  # of one parameter on the air; None: as it is computed
     reliable: bool = True  # does every message arrive?
+    all_hear: bool = False  # does each message between peers reach all of them, in order?
+
+    @property
+    def packing(self) -> Packing:
+        """Return how messages are packed: by default into `bits_per_parameter`."""
+        return implied(self.bits_per_parameter)
 
     @property
     def horizon(self) -> int | None:
@@ -192,6 +201,13 @@ class Network:
             f"'{self.name}' does not carry {what}; "
             "choose a delay law or the radio, or a method that travels as it does"
         )
+
+
+def below(network: Network) -> Network:
+    """Return the network at the bottom of those that wrap it: losses, compression."""
+    while isinstance(inner := getattr(network, "network", None), Network):
+        network = inner
+    return network
 
 
 def as_value(*numbers: str) -> Callable[[Kind], Kind]:

@@ -20,6 +20,7 @@ from jaxtyping import Bool, PRNGKeyArray
 
 from folkman.checks import require, within
 from folkman.keys import Stream
+from folkman.packing.packing import Packing
 from folkman.radio.delivery import (
     Delivery,
     Network,
@@ -71,9 +72,14 @@ class Lossy(Network):
         return self.network.slot_s  # type: ignore[attr-defined]
 
     @property
-    def bits_per_parameter(self) -> int:  # type: ignore[override]
-        """Return the price of one parameter on the air."""
+    def bits_per_parameter(self) -> int | None:  # type: ignore[override]
+        """Return the bits of one parameter on the air."""
         return self.network.bits_per_parameter
+
+    @property
+    def packing(self) -> Packing:
+        """Return how messages are packed."""
+        return self.network.packing
 
     @property
     def horizon(self) -> int | None:

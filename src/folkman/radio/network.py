@@ -40,6 +40,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.checks import require
 from folkman.keys import Stream
+from folkman.packing.packing import Packing, implied, top_k
 from folkman.radio import bandwidth, channel, geometry, latency, schedule, star
 from folkman.radio.delivery import Delivery, Network, as_value
 from folkman.radio.geometry import Points, Waypoint
@@ -137,8 +138,8 @@ class RadioNetwork(Network):
     bandwidth_hz: float = 10e6
     power_dbm: float = 30.0
     noise_dbm_per_hz: float = -174.0
-    bits_per_parameter: int = 16
-    kept_fraction: float = 1.0  # q, the share of parameters that is sent
+    bits_per_parameter: int = 16  # type: ignore[assignment] - a radio has a number
+    kept_fraction: float = 1.0  # q, the share of parameters that is sent: the largest
     interferers_per_cell: float = 1.0  # nodes of each other cell in the band of one of ours (D1)
     interferer_radius_m: float = 8000.0
     speed_m_per_s: float = 0.0  # random waypoint; positions move when an epoch starts
@@ -207,13 +208,12 @@ class RadioNetwork(Network):
         """Return sigma^2 over the whole band (D2)."""
         return channel.noise_power_w(self.noise_dbm_per_hz, self.bandwidth_hz)
 
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return the cost on the air of `message_bits`: sparsity and index bits (D9)."""
-        if self.kept_fraction == 1:
-            return message_bits
-        entries = jnp.ceil(jnp.asarray(message_bits) / self.bits_per_parameter)
-        index_bits = jnp.ceil(jnp.log2(jnp.maximum(entries, 2.0)))
-        return self.kept_fraction * (message_bits + entries * index_bits)
+    @property
+    def packing(self) -> Packing:
+        """Return how messages are packed: a kept fraction below 1 is the largest entries (D9)."""
+        if self.kept_fraction < 1:
+            return top_k(self.kept_fraction)
+        return implied(self.bits_per_parameter)
 
     def sinr(self, air: Air, key: PRNGKeyArray) -> Float[Array, "rx tx"]:
         """Draw one block's SINR between the nodes, eq. (24)."""

@@ -56,7 +56,7 @@ class Replay(Network):
     timeline: PeerTimeline
     recent: int  # of a sender's newest payloads, how many may still be delivered
     at_once: int  # payloads of one sender that are in use at once, or a first guess
-    bits_per_parameter: int = 16
+    bits_per_parameter: int | None = None
     name = "a recorded timeline"
     reliable = False
 
@@ -117,7 +117,7 @@ class RoundReplay(Network):
     """
 
     timeline: PeerTimeline
-    bits_per_parameter: int = 16
+    bits_per_parameter: int | None = None
     recent: int = 2  # of a sender's newest payloads, how many may still be delivered
     name = "recorded rounds"
 
@@ -171,7 +171,7 @@ class StarReplay(Network):
     """A network that repeats the transfers around a server."""
 
     timeline: StarTimeline
-    bits_per_parameter: int = 16
+    bits_per_parameter: int | None = None
     name = "recorded transfers"
 
     @property
@@ -230,7 +230,7 @@ class ReplayedStar:
         return {}
 
 
-def replay(timeline: PeerTimeline, bits_per_parameter: int = 16) -> Replay:
+def replay(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> Replay:
     """Build a network that repeats `timeline`, after checking that it can have happened.
 
     Payloads that are in use at once are kept, where they are few: copies of a delay law then stand
@@ -242,7 +242,7 @@ def replay(timeline: PeerTimeline, bits_per_parameter: int = 16) -> Replay:
     return Replay(timeline, recent, min(needed, MOST_AT_FIRST), bits_per_parameter)
 
 
-def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
+def from_file(path: str, bits_per_parameter: int | None = None) -> Replay:
     """Build a network that repeats the peer timeline saved at `path`."""
     timeline = load(path)
     if not isinstance(timeline, PeerTimeline):
@@ -253,12 +253,12 @@ def from_file(path: str, bits_per_parameter: int = 16) -> Replay:
     return replay(timeline, bits_per_parameter)
 
 
-def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int = 16) -> RoundReplay:
+def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> RoundReplay:
     """Build a network that repeats rounds between peers."""
     return RoundReplay(timeline, bits_per_parameter, max(2, _recent(timeline)))
 
 
-def replay_star(timeline: StarTimeline, bits_per_parameter: int = 16) -> StarReplay:
+def replay_star(timeline: StarTimeline, bits_per_parameter: int | None = None) -> StarReplay:
     """Build a network that repeats transfers around a server."""
     return StarReplay(timeline, bits_per_parameter)
 

@@ -32,6 +32,7 @@ from folkman.config.choices import ConfigError, describe
 from folkman.config.comparison import Comparison, by_content, resolve, to_toml
 from folkman.config.text import read
 from folkman.machine import hold_little
+from folkman.packing.packing import message_bits, width_of
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
@@ -202,7 +203,7 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
     problem = _problem(config, task)
     algorithm, network = build(task, problem)
     security = _security(config)
-    node = _node(config, task, problem, algorithm, security)
+    node = _node(config, task, problem, (algorithm, network), security)
     slot_s = config.slot_s if config.slot_s is not None else slot_seconds(task.comparison, problem)
     paced = config.radio == "emulated" or bool(config.slot_s)
     steps = task.comparison.slots if config.steps is None else config.steps or None
@@ -246,15 +247,17 @@ def _node(
     config: NodeConfig,
     task: Task,
     problem: Learnable,
-    algorithm: Algorithm,
+    built: tuple[Algorithm, Network],
     security: Security | None,
 ) -> Node | ServerNode:
+    algorithm, network = built
     me, alpha = config.number, shares(config.samples, task.comparison.objective)
     serves = me in way_of(algorithm).servers()
     require(serves or me != SERVER, f"'{task.label}' has no server; leave this node out")
     checks = Checks(security.members.verify if security else None, config.largest)
     dtype = config.wire if config.wire == "float16" else None
-    wire = Wire(task.run, security.identity.sign if security else None, checks, dtype)
+    sign = security.identity.sign if security else None
+    wire = Wire(task.run, sign, checks, dtype, network.packing)
     if serves:
         return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
@@ -265,7 +268,9 @@ def _air(
 ) -> tuple["Emulation | None", "Trips | None"]:
     if config.radio != "emulated":
         return None, None
-    bits = node.mailbox.payload.shape[1] * network.bits_per_parameter
+    payload = node.mailbox.payload
+    width = width_of(payload.dtype)
+    bits = message_bits(node.packing, payload.shape[1], node.dim, width)
     nodes = len(config.samples)
     return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 

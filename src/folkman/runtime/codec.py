@@ -5,7 +5,7 @@ Little-endian, 144 bytes of header and then the parameters (docs/protocol.md has
     offset  size  field
     0       4     magic "FLKM"
     4       2     version, 2
-    6       2     dtype: 1 float32, 2 float16, 3 float64
+    6       2     dtype: 1 float32, 2 float16, 3 float64; from 4 on packed (folkman.packing.wire)
     8       8     run: the same for all nodes of one run
     16      4     node: the sender; 2^32 - 1 is the server
     20      4     round: of methods in lock-step, 0 otherwise
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import need
+from folkman.packing import wire
 
 __all__ = [
     "CONTEXT",
@@ -38,6 +39,7 @@ __all__ = [
     "Verify",
     "decode",
     "encode",
+    "encode_packed",
     "round_of",
     "sender_of",
     "sequence_of",
@@ -103,7 +105,18 @@ def sequence_of(data: bytes) -> int:
 
 def encode(message: Message, sign: Sign | None = None) -> bytes:
     """Return the bytes of a message; the array's dtype is the wire's."""
-    params = np.ascontiguousarray(message.params)
+    code, body = _plain(message.params)
+    return _encoded(message, code, body, sign)
+
+
+def encode_packed(message: Message, name: str, body: bytes, sign: Sign | None = None) -> bytes:
+    """Return the bytes of a message whose parameters were packed into `body`."""
+    return _encoded(message, wire.CODES[name], body, sign)
+
+
+def _plain(given: NDArray[np.floating]) -> tuple[int, bytes]:
+    """Return the dtype's code and the bytes of a vector."""
+    params = np.ascontiguousarray(given)
     code = _CODES.get(params.dtype.newbyteorder("<"))
     if code is None or params.ndim != 1:
         raise CodecError(
@@ -111,11 +124,12 @@ def encode(message: Message, sign: Sign | None = None) -> bytes:
             f"expected a flat vector of float16, 32 or 64, got {params.dtype}{list(params.shape)}; "
             "convert it",
         )
-    body = params.astype(_DTYPES[code], copy=False).tobytes()
-    run, node, sequence, slot = message[:4]
-    head = _FIELDS.pack(
-        MAGIC, VERSION, code, run, node, message.round, sequence, slot, params.shape[0]
-    )
+    return code, params.astype(_DTYPES[code], copy=False).tobytes()
+
+
+def _encoded(message: Message, code: int, body: bytes, sign: Sign | None) -> bytes:
+    run, node, sequence, slot, params, round_ = message
+    head = _FIELDS.pack(MAGIC, VERSION, code, run, node, round_, sequence, slot, params.shape[0])
     digest = _digest(head, body)
     return b"".join([head, digest, sign(CONTEXT + digest) if sign else UNSIGNED, body])
 
@@ -141,18 +155,18 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
         raise CodecError(
             "version", f"expected version {VERSION}, got {version}; update the older side"
         )
-    dtype = _DTYPES.get(code)
-    if dtype is None:
-        raise CodecError("dtype", f"expected dtype code 1, 2 or 3, got {code}")
+    if code not in _DTYPES and code not in wire.NAMES:
+        raise CodecError("dtype", f"expected dtype code 1 to {max(wire.NAMES)}, got {code}")
     if sender_run != run:
         raise CodecError(
             "run", f"expected run {run:016x}, got {sender_run:016x}; the sender is in another run"
         )
-    if count != size or len(body) != size * dtype.itemsize:
+    layout = None if code in _DTYPES else _layout(code, body, size)
+    expected = size * _DTYPES[code].itemsize if layout is None else layout.total_bytes
+    if count != size or len(body) != expected:
         raise CodecError(
             "length",
-            f"expected {size} parameters in {size * dtype.itemsize} bytes, got {count} in "
-            f"{len(body)}",
+            f"expected {size} parameters in {expected} bytes, got {count} in {len(body)}",
         )
     digest = bytes(view[_FIELDS.size : _DIGEST_END])
     if _digest(head, body) != digest:
@@ -170,12 +184,26 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
         raise CodecError(
             "range", f"expected slot and round of at most {MOST}, got {slot}, {round_}; {sequence=}"
         )
-    params = np.frombuffer(body, dtype)
+    params = np.frombuffer(body, _DTYPES[code]) if layout is None else _unpacked(layout, body)
     if not np.isfinite(params).all():
         raise CodecError(
             "finite", "expected finite parameters; the sender has diverged", node, sequence
         )
     return Message(run, node, sequence, slot, params, round_)
+
+
+def _layout(code: int, body: memoryview, size: int) -> wire.Layout:
+    try:
+        return wire.layout_of(code, body, size)
+    except ValueError as error:
+        raise CodecError("length", str(error)) from None
+
+
+def _unpacked(layout: wire.Layout, body: memoryview) -> NDArray[np.floating]:
+    try:
+        return wire.read(layout, body)
+    except ValueError as error:
+        raise CodecError("packing", str(error)) from None
 
 
 def _digest(head: bytes, body: bytes | memoryview) -> bytes:

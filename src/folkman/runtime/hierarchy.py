@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.radio.delivery import Network
-from folkman.runtime.codec import SERVER, Message
+from folkman.runtime.codec import SERVER
 from folkman.runtime.mailbox import Mailbox
 from folkman.runtime.node import Seat, ServerNode, Wire, first_upload
 from folkman.runtime.ways import Way
@@ -155,8 +155,11 @@ class StationNode(_InCells):
         """Return the message for the root."""
         self.sequence += 1
         params = np.asarray(self.travel.asked(self.state))
-        message = Message(self.wire.run, self.index, self.sequence, self.slot, params)
-        return self.wire.encode(message)
+        return self._packed(params, self._packing_number + self.travel.cells)
+
+    @property
+    def _packing_number(self) -> int:
+        return self.num_nodes + 1 + self.cell
 
     def hear(self, data: bytes) -> bool:
         """Take the root's answer; tell whether it was kept."""

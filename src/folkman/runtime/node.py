@@ -20,13 +20,17 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, State
+from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
 from folkman.algorithm.travel import Server, Star
+from folkman.checks import require
 from folkman.keys import Stream, make_key, node_key
+from folkman.packing import wire
+from folkman.packing.packing import NONE, Packing
+from folkman.packing.price import settled
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasised, uneven_emphasis
 from folkman.problem.sampling import batch_keys
-from folkman.runtime.codec import SERVER, Message, Sign, encode
+from folkman.runtime.codec import SERVER, Message, Sign, encode, encode_packed
 from folkman.runtime.mailbox import Checks, Mailbox
 from folkman.runtime.ways import way_of
 
@@ -40,6 +44,7 @@ class Wire(NamedTuple):
     sign: Sign | None = None  # None: insecure
     checks: Checks = Checks()
     dtype: str | None = None  # of the parameters on the wire; None: as they are
+    packing: Packing = NONE  # of the models in a message; another than none wins over `dtype`
 
     def encode(self, message: Message) -> bytes:
         """Return the bytes; a model that 16 bits cannot hold goes as it is."""
@@ -49,6 +54,24 @@ class Wire(NamedTuple):
             if np.isfinite(short).all():
                 message = message._replace(params=short)
         return encode(message, self.sign)
+
+    def packed(self, message: Message, packing: Packing, dim: int, key: Array) -> bytes:
+        """Return the bytes of a message whose models of d entries are packed."""
+        if packing.exact:
+            return self.encode(message)
+        body = wire.write(packing, message.params, dim, key)
+        return encode_packed(message, packing.name, body, self.sign)
+
+    def settled(self, algorithm: Algorithm, price: Price | None, entries: int, dim: int) -> Packing:
+        """Return the packing of messages of so many entries, or refuse one."""
+        require(
+            not self.packing.remembers,
+            "error feedback needs every message to arrive, and devices lose some: a neighbour that "
+            "restarts no longer knows what the next message builds on; leave feedback out, or "
+            "simulate it with `folkman run`",
+        )
+        sums = algorithm.sends_sums
+        return settled(self.packing, forms_or_none(price), entries, dim, algorithm.name, sums=sums)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -113,6 +136,7 @@ class Node:
                 f"node {index} is not among the {len(shares)} shares; number nodes from 0"
             )
         self.index, self.problem, self.algorithm = index, problem, algorithm
+        self.dim = problem.dim
         self.wire = wire or Wire(run)
         key = node_key(make_key(seed, Stream.START), index, 0)
         self.state: State = _begin(
@@ -127,6 +151,10 @@ class Node:
             first_sender=self.way.first_sender(index),
             in_rounds=self.way.waits,
             checks=self.wire.checks,
+        )
+        own_entries = jax.eval_shape(algorithm.message, self.state).shape[0]
+        self.packing = self.wire.settled(
+            algorithm, algorithm.declares.price, own_entries, problem.dim
         )
         self._own = self.way.own(index)
         self._shares = np.asarray(shares)
@@ -241,7 +269,7 @@ class Node:
         `number` goes into the field of the round, for those who do not live in rounds.
         """
         with self._between_slots(), self._lock:
-            state, slot = self.state, self.slot
+            state, slot, steps = self.state, self.slot, self.steps
             self._sent_steps = self.steps
             self.state = self.algorithm.travel.after_sending(state)
             self.sequence += 1
@@ -250,7 +278,9 @@ class Node:
         message = Message(
             self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number
         )
-        return self.wire.encode(message), sequence, slot
+        key = node_key(make_key(self._seed, Stream.PACKING), self.index, steps)
+        data = self.wire.packed(message, self.packing, self.dim, key)
+        return data, sequence, slot
 
     def warm(self) -> None:
         """Compile everything that a slot needs, without living one."""
@@ -326,6 +356,10 @@ class ServerNode:
             checks=self.wire.checks,
         )
         self._seed = seed
+        self.dim, self.num_nodes = initial.shape[0], len(shares)
+        entries = jax.eval_shape(self.server.message, self.state).shape[0]
+        own = self.wire.settled(algorithm, self.server.price, entries, self.dim)
+        self.packing = own if own.servers else NONE
         self.slot = 0
         self.used = self.mailbox.sequence.copy()
         self.sequence = 0
@@ -390,11 +424,19 @@ class ServerNode:
         del number
         self.sequence += 1
         params = np.asarray(self.server.message(self.state))
-        return (
-            self.wire.encode(Message(self.wire.run, self.index, self.sequence, self.slot, params)),
-            self.sequence,
-            self.slot,
-        )
+        data = self._packed(params, self._packing_number)
+        return data, self.sequence, self.slot
+
+    @property
+    def _packing_number(self) -> int:
+        """Return the number that keys the packing of answers: behind those of the nodes."""
+        return self.num_nodes
+
+    def _packed(self, params: NDArray, number: int) -> bytes:
+        """Return the bytes of a message; the aggregations so far and a number key its packing."""
+        message = Message(self.wire.run, self.index, self.sequence, self.slot, params)
+        key = node_key(make_key(self._seed, Stream.PACKING), number, self.steps)
+        return self.wire.packed(message, self.packing, self.dim, key)
 
     def warm(self) -> None:
         """Do nothing: a server computes little."""

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
-from folkman.engine.learner import FinalParameters, Learner, World, written_out
+from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, server_bits
-from folkman.engine.travel.star import answers, behind_nodes, uploads
+from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, mean_model
+from folkman.engine.travel.sending import Links, Senders, Sending, distinct
+from folkman.engine.travel.star import answers, behind_nodes, carried, uploads
 from folkman.keys import Stream, make_key
+from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
 from folkman.radio.delay import constant
-from folkman.radio.delivery import Network, NetworkState, StarNetwork, Transfer, as_value
+from folkman.radio.delivery import Network, NetworkState, StarNetwork, Transfer, as_value, below
 from folkman.radio.replay import StarReplay
 from folkman.radio.trace import KINDS, StarTimeline
 
@@ -54,7 +56,7 @@ class HierarchyReplay(Network):
     """A network that repeats the transfers of a hierarchy."""
 
     timeline: HierarchyTimeline
-    bits_per_parameter: int = 16
+    bits_per_parameter: int | None = None
     name = "recorded cells"
 
     @property
@@ -95,6 +97,19 @@ class HierarchyHeld(NamedTuple):
     root_down: Array  # (cell, message)
     root_owed: Array  # (cell,) bool
     root_coming: Array  # (cell,) bool: is what a station asks on its way?
+    links: "CellLinks | None" = None
+
+
+class CellLinks(NamedTuple):
+    """What senders remember, with error feedback; None for those that pack nothing."""
+
+    up: Links | None  # nodes
+    down: Links | None  # stations, of each node
+    asked: Links | None  # stations, of what they told the root
+    told: Links | None  # the root, of each station
+
+
+NO_LINKS = CellLinks(None, None, None, None)
 
 
 class HierarchyMedium(Medium):
@@ -104,15 +119,16 @@ class HierarchyMedium(Medium):
 
     def check(self, num_nodes: int, faults: Presence) -> None:
         """Refuse a network without servers."""
-        del faults
+        self.check_memory(faults, all_hear=True)
         key = make_key(0, Stream.DELAY)
         star = self.network.star()
         jax.eval_shape(lambda: star.init(num_nodes, key))
 
     def _backhaul(self) -> StarNetwork:
         """Return the links between stations and the root."""
-        if isinstance(self.network, HierarchyReplay):
-            return self.network.backhaul()
+        network = below(self.network)
+        if isinstance(network, HierarchyReplay):
+            return network.backhaul()
         return constant(self.travel.backhaul_slots).star()
 
     def _member(self, nodes: int) -> Array:
@@ -146,7 +162,33 @@ class HierarchyMedium(Medium):
             root_down=jnp.broadcast_to(told, (cells, told.shape[0])),
             root_owed=jnp.zeros(cells, bool),
             root_coming=jnp.zeros(cells, bool),
+            links=self._first_links(problem, up, answer, asked, told),
         )
+
+    def _first_links(
+        self, problem: Learnable, up: Array, answer: Array, asked: Array, told: Array
+    ) -> CellLinks | None:
+        """Return the first memories; all messages are those that everyone knows."""
+        if not self.network.packing.remembers:
+            return None
+        nodes, cells = problem.num_nodes, self.travel.cells
+        station, root = self._packers(problem)
+
+        def each(message: Array, number: int) -> Array:
+            return jnp.broadcast_to(message, (number, message.shape[0]))
+
+        return CellLinks(
+            self.sending(problem).first(up),
+            station.first(each(answer, nodes)),
+            station.first(each(asked, cells)),
+            root.first(each(told, cells)),
+        )
+
+    def _packers(self, problem: Learnable) -> tuple[Sending, Sending]:
+        """Return how stations and the root pack."""
+        way = self.travel
+        station = self.answering(problem, way.station, problem.num_nodes)
+        return station, self.answering(problem, way.root, way.cells)
 
     def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return the station's message as everyone's only neighbour's."""
@@ -161,6 +203,7 @@ class HierarchyMedium(Medium):
         states: State,
         steps: Array,
         slot: Array,
+        senders: Senders,
         key: Array,
     ) -> tuple[HierarchyHeld, Traffic, Events]:
         """Upload, let the stations act, let the root act, answer."""
@@ -168,6 +211,11 @@ class HierarchyMedium(Medium):
         star, nodes = self.network.star(), problem.num_nodes
         messages, offers, _, bits, present = self.offered(problem, faults, states, slot, key)
         up_key, down_key = jax.random.split(key)
+        links = held.links or NO_LINKS
+        sending = self.sending(problem)
+        messages, memory = sending.send(
+            links.up, messages, sending.keys(senders, problem.node, senders.steps)
+        )
         network, upload = star.uplink(held.network, offers, bits, up_key)
         whole = jnp.all(jnp.isfinite(messages), axis=1)
         finite = jnp.where(upload.started, whole, held.up_finite)
@@ -179,17 +227,17 @@ class HierarchyMedium(Medium):
             coming=(held.coming | upload.started) & ~upload.arrived & ~upload.lost,
         )
         held = self._let_stations_act(held, problem, upload.arrived, key)
-        held, asked, told = self._let_root_act(held, problem, key)
+        held, asked, told = self._let_root_act(held, problem, slot, senders, key)
 
         way, member = self.travel, self._member(nodes)
         cell = jnp.arange(nodes) % way.cells
         offered = jax.vmap(way.station.offers)(held.stations)  # (cell, node)
         owed = held.owed | jnp.any(offered & member, axis=0)
-        answer = jax.vmap(way.station.message)(held.stations)[cell]
+        answer, answered = self._answers(held, problem, senders, cell)
         price = in_bits(self.prices(problem)[1])[0]
         network, download = star.downlink(held.network, owed & present, price, down_key)
         stamp = jnp.where(download.started, slot + 1, held.stamp)
-        served = jnp.any(member & download.started[None], axis=1)
+        served = jax.vmap(lambda own: distinct(links.down, own & download.started))(member)
         down = jnp.where(download.started[:, None], answer, held.down)
         moved = held._replace(
             network=network,
@@ -201,6 +249,10 @@ class HierarchyMedium(Medium):
             stamp=stamp,
             held=jnp.where(download.arrived, stamp, held.held),
         )
+        if held.links is not None:
+            up_links = carried(links.up, upload, memory, slot)
+            down_links = carried(links.down, download, answered, slot)
+            moved = moved._replace(links=held.links._replace(up=up_links, down=down_links))
         sent = jnp.sum(upload.started, dtype=jnp.int32)[None]
         once = [served, asked.started, jnp.any(told.started)]
         each = [download.started, asked.started, told.started]
@@ -222,14 +274,15 @@ class HierarchyMedium(Medium):
         return held._replace(stations=stations)
 
     def _let_root_act(
-        self, held: HierarchyHeld, problem: Learnable, key: Array
+        self, held: HierarchyHeld, problem: Learnable, slot: Array, senders: Senders, key: Array
     ) -> tuple[HierarchyHeld, Transfer, Transfer]:
         """Carry what stations ask to the root, let it act, and carry its answers back."""
         way, backhaul = self.travel, self._backhaul()
         _, asked_bits, told_bits = in_bits(self.prices(problem)[1])
         asks = jax.vmap(way.asks)(held.stations)
         links, asked = backhaul.uplink(held.backhaul, asks, asked_bits, key)
-        sent = jax.vmap(way.asked)(held.stations)
+        memories = held.links or NO_LINKS
+        sent, asked_memory = self._questions(held, problem, senders)
         up = jnp.where(asked.started[:, None], sent, held.root_up)
         share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
         finite = jnp.all(jnp.isfinite(up), axis=1)
@@ -239,7 +292,8 @@ class HierarchyMedium(Medium):
         root = way.root.receive(held.root, inbox, _server_keys(key, way.cells)[-1])
         owed = held.root_owed | way.root.offers(root)
         links, told = backhaul.downlink(links, owed, told_bits, key)
-        down = jnp.where(told.started[:, None], way.root.message(root)[None], held.root_down)
+        answer, told_memory = self._root_answers(memories.told, problem, root, senders)
+        down = jnp.where(told.started[:, None], answer, held.root_down)
         heard = jax.vmap(way.hears)(held.stations, down)
 
         def chosen(new: Array, old: Array) -> Array:
@@ -254,18 +308,59 @@ class HierarchyMedium(Medium):
             root_owed=owed & ~told.started,
             root_coming=coming & ~told.started,
         )
+        if held.links is not None:
+            asked_links = carried(memories.asked, asked, asked_memory, slot)
+            told_links = carried(memories.told, told, told_memory, slot)
+            moved = moved._replace(links=held.links._replace(asked=asked_links, told=told_links))
         return moved, asked, told
+
+    def _answers(
+        self, held: HierarchyHeld, problem: Learnable, senders: Senders, cell: Array
+    ) -> tuple[Array, Array]:
+        """Return the stations' messages as each node would hold them, and the memories after."""
+        way, nodes = self.travel.station, problem.num_nodes
+        packer, _ = self._packers(problem)
+        steps = jax.vmap(way.rounds)(held.stations)
+        keys = packer.keys(senders, nodes + 1 + jnp.arange(self.travel.cells), steps)
+        messages = jax.vmap(way.message)(held.stations)
+        return packer.send((held.links or NO_LINKS).down, messages[cell], keys[cell])
+
+    def _questions(
+        self, held: HierarchyHeld, problem: Learnable, senders: Senders
+    ) -> tuple[Array, Array]:
+        """Return what the stations ask the root as it would hold it, and the memories after."""
+        way, nodes = self.travel, problem.num_nodes
+        packer, _ = self._packers(problem)
+        numbers = nodes + 1 + way.cells + jnp.arange(way.cells)
+        keys = packer.keys(senders, numbers, jax.vmap(way.station.rounds)(held.stations))
+        questions = jax.vmap(way.asked)(held.stations)
+        return packer.send((held.links or NO_LINKS).asked, questions, keys)
+
+    def _root_answers(
+        self, links: Links | None, problem: Learnable, root: State, senders: Senders
+    ) -> tuple[Array, Array]:
+        """Return the root's message as each station would hold it, and the memories after."""
+        way, cells = self.travel.root, self.travel.cells
+        _, packer = self._packers(problem)
+        message = jnp.broadcast_to(way.message(root), (cells, *way.message(root).shape))
+        number, step = (
+            jnp.full(cells, problem.num_nodes),
+            jnp.broadcast_to(way.rounds(root), (cells,)),
+        )
+        return packer.send(links, message, packer.keys(senders, number, step))
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the bits of an upload, of a station's question and answer, and of the root's."""
-        way, bits = self.travel, self.network.bits_per_parameter
+        way = self.travel
         up, _ = super().prices(problem)
-        station = server_bits(way.station, problem, problem.num_nodes, bits)[0]
-        root = server_bits(way.root, problem, way.cells, bits)[0]
+        station = self.server_prices(problem, way.station, problem.num_nodes)[0]
+        root = self.server_prices(problem, way.root, way.cells)[0]
         first = jax.eval_shape(
             lambda w: way.asked(way.station.init(w, problem.num_nodes)), problem.initial
         )
-        return up, (station, first.size * bits, root)
+        packing = self._packers(problem)[0].packing
+        (asked,) = forms_of(packing, None, first.size, problem.dim, problem.initial.dtype)
+        return up, (station, asked, root)
 
     def measures(self, held: HierarchyHeld) -> dict[str, Array]:
         """Return what the network has measured so far."""
@@ -277,6 +372,11 @@ class HierarchyMedium(Medium):
         share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
         models = jax.vmap(self.travel.station.params)(held.stations)
         return jnp.dot(share, models, precision="highest")
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def rounds(self, held: HierarchyHeld) -> Array:
         """Return the root's aggregations."""
@@ -345,6 +445,12 @@ def by_hand(
     got = list(down)  # what arrived last
     asked = [np.array(way.asked(station)) * 0.0 for station in stations]
     told = [np.array(way.root.message(root))] * way.cells
+    senders = [Sender(world, node.message(), adds=False) for node in nodes]
+    to_nodes = [Sender(world, first, adds=False, server=True) for first in down]
+    to_root = [
+        Sender(world, np.array(way.asked(station)), adds=False, server=True) for station in stations
+    ]
+    to_stations = [Sender(world, first, adds=False, server=True) for first in told]
     formed, held = np.zeros(number, int), np.zeros(number, int)
     for t in range(len(timeline.finished)):
         there = world.present(t)
@@ -360,8 +466,11 @@ def by_hand(
             nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
         messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
         for i in np.flatnonzero(timeline.up_started[t]):
-            finite[i] = np.isfinite(messages[i]).all()
-            up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
+            seen = senders[i].take(messages[i], i, nodes[i].steps)
+            finite[i] = np.isfinite(seen).all()
+            up[i] = seen if finite[i] else np.zeros_like(seen)
+        for i in np.flatnonzero(timeline.up_arrived[t]):
+            senders[i].arrived()
         coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
         *station_keys, root_key = _server_keys(world.slot_key(t), way.cells)
         for c, station_key in enumerate(station_keys):
@@ -377,7 +486,11 @@ def by_hand(
             )
             stations[c] = way.station.receive(stations[c], inbox, station_key)
             if timeline.root_up_started[t, c]:
-                asked[c] = np.array(way.asked(stations[c]))
+                step = int(way.station.rounds(stations[c]))
+                question = np.array(way.asked(stations[c]), np.float64)
+                asked[c] = to_root[c].take(question, number + 1 + way.cells + c, step)
+            if timeline.root_up_arrived[t, c]:
+                to_root[c].arrived()
         root_coming = (root_coming | timeline.root_up_started[t]) & ~timeline.root_up_arrived[t]
         whole = np.array([bool(np.isfinite(model).all()) for model in asked])
         inbox = written_out(
@@ -395,14 +508,20 @@ def by_hand(
         root = way.root.receive(root, inbox, root_key)
         for c in range(way.cells):
             if timeline.root_down_started[t, c]:
-                told[c] = np.array(way.root.message(root))
+                answer = np.array(way.root.message(root), np.float64)
+                told[c] = to_stations[c].take(answer, number, int(way.root.rounds(root)))
             if timeline.root_down_arrived[t, c]:
+                to_stations[c].arrived()
                 stations[c] = way.hears(stations[c], jnp.asarray(told[c]))
         coming = coming & ~timeline.down_started[t]
         root_coming = root_coming & ~timeline.root_down_started[t]
         for i in np.flatnonzero(timeline.down_started[t]):
-            down[i], formed[i] = np.array(way.station.message(stations[cell_of[i]])), t + 1
+            c = int(cell_of[i])
+            answer = np.array(way.station.message(stations[c]), np.float64)
+            step = int(way.station.rounds(stations[c]))
+            down[i], formed[i] = to_nodes[i].take(answer, number + 1 + c, step), t + 1
         for i in np.flatnonzero(timeline.down_arrived[t]):
+            to_nodes[i].arrived()
             got[i] = down[i]
         heard = timeline.down_arrived[t] | (heard & ~there)
         held = np.where(timeline.down_arrived[t], formed, held)

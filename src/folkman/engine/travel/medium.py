@@ -16,10 +16,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State
+from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
 from folkman.algorithm.travel import Server, Travel
+from folkman.checks import require
 from folkman.engine.presence import Presence
+from folkman.engine.travel.sending import Senders, Sending
 from folkman.keys import Stream, make_key, node_keys
+from folkman.packing.packing import NONE
+from folkman.packing.price import forms_of, settled
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
 from folkman.radio.delivery import Network
@@ -35,7 +39,8 @@ __all__ = [
     "Way",
     "count",
     "first_states",
-    "server_bits",
+    "mean_model",
+    "server_entries",
 ]
 
 Way = TypeVar("Way", bound=Travel)
@@ -103,6 +108,7 @@ class Medium(ABC, Generic[Way]):
         states: State,
         steps: Array,
         slot: Array,
+        senders: Senders,
         key: Array,
     ) -> tuple[Held, Traffic, Events]:
         """Carry messages at the end of a slot; the last part is the slot's row of a timeline.
@@ -164,6 +170,15 @@ class Medium(ABC, Generic[Way]):
         weights = model_weights(problem, evenly=self.algorithm.declares.evenly)
         return jnp.dot(weights, params, precision="highest")
 
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return what the nodes' models (node, d) are compared with, (d,): the network's model.
+
+        Where nodes wait for each other it is the mean of their models: a newer one is on its way to
+        all of them, and their distance from it would only tell how far the round is.
+        """
+        del problem, models
+        return w
+
     def noted(self, states: State, events: Events) -> State:
         """Return the states of nodes that know what they have just put on the air."""
         del events
@@ -185,12 +200,65 @@ class Medium(ABC, Generic[Way]):
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the bits of each form of a node's and of a server's messages."""
-        price, bits = self.algorithm.declares.price, self.network.bits_per_parameter
-        if price is not None:
-            return price.bits(problem.dim, bits), (0,)
+        forms, entries = forms_or_none(self.algorithm.declares.price), self.entries(problem)
+        packing = self.sending(problem).packing
+        return forms_of(packing, forms, entries, problem.dim, problem.initial.dtype), (0,)
+
+    def entries(self, problem: Learnable) -> int:
+        """Return the entries of a node's message."""
         states = jax.eval_shape(lambda: first_states(problem, self.algorithm, 0))
-        entries = jax.eval_shape(jax.vmap(self.algorithm.message), states).shape[1]
-        return (entries * bits,), (0,)
+        return jax.eval_shape(jax.vmap(self.algorithm.message), states).shape[1]
+
+    def sending(self, problem: Learnable) -> Sending:
+        """Return how nodes pack, or refuse a packing that their messages cannot take.
+
+        Between peers on their own beat a message replaces the one before; elsewhere differences
+        are added up.
+        """
+        declares, dim = self.algorithm.declares, problem.dim
+        name, entries = self.algorithm.name, self.entries(problem)
+        sums, forms = self.algorithm.sends_sums, forms_or_none(declares.price)
+        packing = settled(self.network.packing, forms, entries, dim, name, sums=sums)
+        return Sending(packing, dim, adds=declares.differences and not sums)
+
+    def answering(self, problem: Learnable, server: Server, num_senders: int) -> Sending:
+        """Return how a server packs."""
+        packing, dim = self.network.packing, problem.dim
+        if not packing.servers:
+            return Sending(NONE, dim)
+        entries, name = server_entries(server, problem, num_senders), self.algorithm.name
+        return Sending(settled(packing, forms_or_none(server.price), entries, dim, name), dim)
+
+    def server_prices(
+        self, problem: Learnable, server: Server, num_senders: int
+    ) -> tuple[int, ...]:
+        """Return the bits of each form of a server's messages."""
+        entries = server_entries(server, problem, num_senders)
+        packing = self.answering(problem, server, num_senders).packing
+        forms, dtype = forms_or_none(server.price), problem.initial.dtype
+        return forms_of(packing, forms, entries, problem.dim, dtype)
+
+    def check_memory(self, faults: Presence, *, all_hear: bool) -> None:
+        """Refuse error feedback where a message may not reach everyone, in order."""
+        if not self.network.packing.remembers:
+            return
+        away = faults.leaves_for_good or faults.starts_anew or bool(getattr(faults, "away", ()))
+        name = self.network.name
+        broken = (
+            f"the network '{name}' loses some"
+            if not self.network.reliable
+            else f"on '{name}' peers miss or overtake some"
+            if not all_hear
+            else "nodes that are away miss some"
+            if away
+            else ""
+        )
+        require(
+            not broken,
+            f"error feedback builds each message on the one before and needs every message to "
+            f"arrive, in order; {broken}. Leave feedback out: float16, bfloat16, int8, qsgd and "
+            "rand_k do without",
+        )
 
     def offered(
         self, problem: Learnable, faults: Presence, states: State, slot: Array, key: Array
@@ -223,12 +291,16 @@ def first_states(problem: Learnable, algorithm: Algorithm, seed: ArrayLike) -> S
     return jax.vmap(of_one)(jnp.arange(nodes, dtype=jnp.int32), keys)
 
 
-def server_bits(server: Server, problem: Learnable, num_nodes: int, bits: int) -> tuple[int, ...]:
-    """Return the bits of each form of a server's messages."""
-    if server.price is not None:
-        return server.price.bits(problem.dim, bits)
-    kept = jax.eval_shape(lambda w: server.init(w, num_nodes), problem.initial)
-    return (jax.eval_shape(server.message, kept).size * bits,)
+def mean_model(problem: Learnable, models: Array) -> Array:
+    """Return sum_i alpha_i v_i of models (node, d), to the bit their common value if it is one."""
+    first = models[0]
+    return first + jnp.dot(problem.share, models - first[None], precision="highest")
+
+
+def server_entries(server: Server, problem: Learnable, num_senders: int) -> int:
+    """Return the entries of a server's message."""
+    kept = jax.eval_shape(lambda w: server.init(w, num_senders), problem.initial)
+    return jax.eval_shape(server.message, kept).size
 
 
 def form_of(price: Price | None, state: State) -> Array:

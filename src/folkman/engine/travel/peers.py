@@ -12,9 +12,10 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.travel import Broadcast, Mixing
 from folkman.checks import require
 from folkman.engine import snapshots
-from folkman.engine.learner import FinalParameters, Learner, World, written_out
+from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
+from folkman.engine.travel.sending import Links, Senders
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
 from folkman.radio.delivery import NetworkState
@@ -34,6 +35,7 @@ class PeerState(NamedTuple):
     snapshots: snapshots.Snapshots
     brought: Array  # (rx, tx) stamp that the network brought last; held unless one was away
     mixed: Array | None  # (rx, message) sums of the copies by share, where the method asks for them
+    links: Links | None = None  # what senders remember, with error feedback
     # (node,) gradients finished before its last broadcast; None in rounds, or where the method says
     # itself what is new
     sent_steps: Array | None = None
@@ -73,6 +75,23 @@ class SnapshotMedium(Medium):
             last = jnp.maximum(held.rounds - 1, 0)[:, None]  # the round that a node has heard
             return mixing.in_round(problem.num_nodes, last).astype(problem.share.dtype)
         return mixing.weights(held.snapshots.heard).astype(problem.share.dtype)
+
+    def sent(
+        self,
+        held: PeerState,
+        problem: Learnable,
+        messages: Array,
+        sends: Array,
+        slot: Array,
+        senders: Senders,
+    ) -> tuple[Array, Links | None]:
+        """Return the messages as receivers hold them, and what those who send then remember."""
+        way = self.sending(problem)
+        keys = way.keys(senders, problem.node, senders.steps)
+        seen, memory = way.send(held.links, messages, keys)
+        if held.links is None:
+            return seen, None
+        return seen, held.links.started(sends, memory, slot).arrived(sends)
 
     def stamps(self, held: PeerState) -> Array:
         """Return the stamps in use in the coming slot, (rx, tx)."""
@@ -138,7 +157,6 @@ class PeerMedium(SnapshotMedium):
 
     def check(self, num_nodes: int, faults: Presence) -> None:
         """Refuse a network without peers, or one that was recorded for other nodes."""
-        del faults
         mixing = self.travel.mixing
         require(
             mixing is None or mixing.in_round is None,
@@ -146,6 +164,7 @@ class PeerMedium(SnapshotMedium):
             "edges; take a fixed one",
         )
         self.network.peers().versions(num_nodes)
+        self.check_memory(faults, all_hear=self.network.all_hear)
 
     def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
         """Let everyone hold everyone's first message."""
@@ -156,8 +175,9 @@ class PeerMedium(SnapshotMedium):
         if self.travel.mixing is None and self._asks_for_sums(store, problem, states):
             mixed = snapshots.mixture(store, by_share(problem))
         none = jnp.zeros((nodes, nodes), jnp.int32)
+        links = self.sending(problem).first(messages)
         sent_steps = jnp.zeros(nodes, jnp.int32) if self.travel.has_news is None else None
-        return PeerState(peers.init(nodes, key), store, none, mixed, sent_steps)
+        return PeerState(peers.init(nodes, key), store, none, mixed, links, sent_steps)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds, with its sums where they are kept."""
@@ -171,6 +191,7 @@ class PeerMedium(SnapshotMedium):
         states: State,
         steps: Array,
         slot: Array,
+        senders: Senders,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Let the network take what is offered and bring what has arrived.
@@ -186,7 +207,8 @@ class PeerMedium(SnapshotMedium):
         network, delivery = peers.step(held.network, offers, bits, key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
-        store = snapshots.put(held.snapshots, messages, slot + 1, delivery.sends, stamps, present)
+        seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
+        store = snapshots.put(held.snapshots, seen, slot + 1, delivery.sends, stamps, present)
         mixed = held.mixed
         if mixed is not None:
             arrived = jnp.any(stamps != held.snapshots.held)
@@ -195,7 +217,7 @@ class PeerMedium(SnapshotMedium):
         traffic = broadcasts(self, problem, delivery.linked, form)
         if sent_steps is not None:
             sent_steps = jnp.where(delivery.sends, steps, sent_steps)
-        moved = PeerState(network, store, delivery.held, mixed, sent_steps)
+        moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
         return moved, traffic, delivery._replace(held=stamps)
 
     def noted(self, states: State, events: Events) -> State:
@@ -271,6 +293,8 @@ def by_hand(
     heard = np.zeros((number, number), bool)
     ended = np.zeros(number, int)  # rounds of each node
     frozen = [{0: node.message()} for node in nodes]  # frozen[j][s]: what j sent with stamp s
+    adds = in_rounds and algorithm.declares.differences
+    senders = [Sender(world, node.message(), adds=adds) for node in nodes]
     for t in range(len(timeline.held)):
         held, there = timeline.held[t], world.present(t)
         away = ~world.present(max(t - 1, 0))[:, None]
@@ -300,7 +324,8 @@ def by_hand(
         if timeline.sends[t].any():
             messages = world.sent(nodes, t)
             for j in np.flatnonzero(timeline.sends[t]):
-                frozen[j][t + 1] = messages[j]
+                frozen[j][t + 1] = senders[j].take(messages[j], j, nodes[j].steps)
+                senders[j].arrived()
                 nodes[j].note_sent()
         if t + 1 < len(timeline.held):
             _forget(frozen, timeline.held[t + 1 :])

@@ -13,8 +13,9 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
-from folkman.engine.travel.medium import Axes, Events, Traffic
+from folkman.engine.travel.medium import Axes, Events, Traffic, mean_model
 from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts
+from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 
@@ -40,6 +41,8 @@ class RoundMedium(SnapshotMedium):
         key = make_key(0, Stream.DELAY)
         rounds = self.network.rounds()
         jax.eval_shape(lambda: rounds.init(num_nodes, key))
+        varies = mixing is not None and mixing.in_round is not None
+        self.check_memory(faults, all_hear=not follows and not varies)
 
     def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
         """Let everyone hold everyone's first message."""
@@ -49,10 +52,11 @@ class RoundMedium(SnapshotMedium):
         recent = getattr(rounds, "recent", 2)  # in a recording one may be a round ahead, or more
         store = snapshots.start(messages, recent, recent)
         none = jnp.zeros((nodes, nodes), jnp.int32)
+        links = self.sending(problem).first(messages)
         mixing = self.travel.mixing
         varies = mixing is not None and mixing.in_round is not None
         ended = jnp.zeros(nodes, jnp.int32) if varies else None
-        return PeerState(rounds.init(nodes, key), store, none, None, rounds=ended)
+        return PeerState(rounds.init(nodes, key), store, none, None, links, rounds=ended)
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds; at the end of a round it hears itself too."""
@@ -67,6 +71,7 @@ class RoundMedium(SnapshotMedium):
         states: State,
         steps: Array,
         slot: Array,
+        senders: Senders,
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
@@ -76,15 +81,22 @@ class RoundMedium(SnapshotMedium):
         waits = mixing is None or mixing.waits
         wanted = beside(mixing, problem.num_nodes, held.rounds) if waits else None
         network, delivery = self.network.rounds().step(held.network, offers, wanted, bits, key)
+        seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
         store = snapshots.put(
-            held.snapshots, messages, slot + 1, delivery.sends, delivery.held, present
+            held.snapshots, seen, slot + 1, delivery.sends, delivery.held, present
         )
         traffic = broadcasts(self, problem, delivery.linked, form, held.rounds)
         rounds = held.rounds
         if rounds is not None:
             ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)
             rounds = rounds + ends.astype(jnp.int32)
-        return PeerState(network, store, delivery.held, None, rounds=rounds), traffic, delivery
+        moved = PeerState(network, store, delivery.held, None, links, rounds=rounds)
+        return moved, traffic, delivery
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.travel import Server, Star
-from folkman.engine.learner import FinalParameters, Learner, World, written_out
+from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
     Axes,
@@ -21,14 +21,15 @@ from folkman.engine.travel.medium import (
     count,
     form_of,
     in_bits,
-    server_bits,
+    mean_model,
 )
+from folkman.engine.travel.sending import Links, Senders, distinct
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import NetworkState, Transfer
 from folkman.radio.trace import StarTimeline
 
-__all__ = ["StarHeld", "StarMedium", "answers", "behind_nodes", "by_hand", "uploads"]
+__all__ = ["StarHeld", "StarMedium", "answers", "behind_nodes", "by_hand", "carried", "uploads"]
 
 
 class StarHeld(NamedTuple):
@@ -47,6 +48,8 @@ class StarHeld(NamedTuple):
     held: Array  # (node,) when the server model in use was formed
     versions: "Versions"
     late: Array  # (node,) versions behind of the uploads that just arrived, -1 for none
+    up_links: Links | None = None  # what nodes remember, with error feedback
+    down_links: Links | None = None  # what the server remembers of each node
 
 
 class Versions(NamedTuple):
@@ -74,7 +77,7 @@ class StarMedium(Medium):
 
     def check(self, num_nodes: int, faults: Presence) -> None:
         """Refuse a network without a server."""
-        del faults
+        self.check_memory(faults, all_hear=True)
         key = make_key(0, Stream.DELAY)
         star = self.network.star()
         jax.eval_shape(lambda: star.init(num_nodes, key))
@@ -98,6 +101,10 @@ class StarMedium(Medium):
             owed=no,
             stamp=zero,
             held=zero,
+            up_links=self.sending(problem).first(up),
+            down_links=self.answering(problem, self.server, nodes).first(
+                jnp.broadcast_to(answer, (nodes, answer.shape[0]))
+            ),
             versions=Versions(zero, zero, zero),
             late=zero - 1,
         )
@@ -115,6 +122,7 @@ class StarMedium(Medium):
         states: State,
         steps: Array,
         slot: Array,
+        senders: Senders,
         key: Array,
     ) -> tuple[StarHeld, Traffic, Events]:
         """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
@@ -123,6 +131,10 @@ class StarMedium(Medium):
         price, answer_price = self.prices(problem)
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         up_key, down_key = jax.random.split(key)
+        way = self.sending(problem)
+        messages, memory = way.send(
+            held.up_links, messages, way.keys(senders, problem.node, senders.steps)
+        )
 
         network, upload = star.uplink(held.network, offers, bits, up_key)
         whole = jnp.all(jnp.isfinite(messages), axis=1)
@@ -141,7 +153,7 @@ class StarMedium(Medium):
             else server.late(held.server, inbox)
         )
 
-        answer = server.message(state)
+        answer, told = self._answers(held, problem, state, senders)
         answer_form = form_of(server.price, state)
         owed = held.owed | server.offers(state)
         answer_bits = in_bits(answer_price)[answer_form]
@@ -149,9 +161,10 @@ class StarMedium(Medium):
         stamp = jnp.where(download.started, slot + 1, held.stamp)
         sent = count(upload.started, form, len(price))
         each = jnp.sum(download.started, dtype=jnp.int32)[None]
-        served = count(jnp.any(download.started)[None], answer_form[None], len(answer_price))
+        messages_down = distinct(held.down_links, download.started)[None]
+        served = count(messages_down, answer_form[None], len(answer_price))
         copies = count(each, answer_form[None], len(answer_price))
-        down = jnp.where(download.started[:, None], answer[None], held.down)
+        down = jnp.where(download.started[:, None], answer, held.down)
         new = StarHeld(
             network=network,
             server=state,
@@ -164,16 +177,30 @@ class StarMedium(Medium):
             owed=(owed & ~download.started) | download.lost,
             stamp=stamp,
             held=jnp.where(download.arrived, stamp, held.held),
+            up_links=carried(held.up_links, upload, memory, slot),
+            down_links=carried(held.down_links, download, told, slot),
             versions=held.versions.after(began, server.rounds(state), download),
             late=jnp.where(upload.arrived & finite, late, -1).astype(jnp.int32),
         )
         return new, Traffic(sent, sent, served, copies), (upload, download)
 
+    def _answers(
+        self, held: StarHeld, problem: Learnable, state: State, senders: Senders
+    ) -> tuple[Array, Array]:
+        """Return the server's message as each node would hold it, and its memories after it."""
+        server, nodes = self.server, problem.num_nodes
+        way = self.answering(problem, server, nodes)
+        links, message = held.down_links, server.message(state)[None]
+        keys = way.keys(senders, jnp.full(1, nodes), server.rounds(state)[None])
+        if links is not None:
+            message = jnp.broadcast_to(message, (nodes, message.shape[1]))
+            keys = jnp.broadcast_to(keys, (nodes,))
+        return way.send(links, message, keys)
+
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the bits of each form of an upload and of an answer."""
         up, _ = super().prices(problem)
-        bits = self.network.bits_per_parameter
-        return up, server_bits(self.server, problem, problem.num_nodes, bits)
+        return up, self.server_prices(problem, self.server, problem.num_nodes)
 
     def late(self, held: StarHeld) -> Array:
         """Return how many versions late the uploads of the last slot were."""
@@ -187,6 +214,11 @@ class StarMedium(Medium):
         """Return the server's model."""
         del problem, params
         return self.server.params(held.server)
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def rounds(self, held: StarHeld) -> Array:
         """Return the server's aggregations."""
@@ -221,6 +253,13 @@ class StarMedium(Medium):
         stamps = np.full(nodes + 1, -1, np.int32)
         stamps[-1] = int(np.asarray(held.stamp).max(initial=-1))
         return View(ages, stamps, servers=1)
+
+
+def carried(links: Links | None, transfer: Transfer, memory: Array, slot: Array) -> Links | None:
+    """Return the memories of links after a slot's transfers."""
+    if links is None:
+        return None
+    return links.started(transfer.started, memory, slot).arrived(transfer.arrived)
 
 
 def behind_nodes(ages: NDArray) -> NDArray:
@@ -271,6 +310,9 @@ def by_hand(
     up = [node.message() * 0.0 for node in nodes]
     down = [np.array(server.message(state))] * number  # what is carried
     got = list(down)  # what arrived last
+    adds = algorithm.declares.differences
+    senders = [Sender(world, node.message(), adds=adds) for node in nodes]
+    answers_to = [Sender(world, np.array(first), adds=False, server=True) for first in down]
     no = np.zeros(number, bool)
     finite, heard, coming = ~no, no, no
     formed, held = np.zeros(number, int), np.zeros(number, int)
@@ -289,8 +331,11 @@ def by_hand(
             nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
         messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
         for i in np.flatnonzero(timeline.up_started[t]):
-            finite[i] = np.isfinite(messages[i]).all()
-            up[i] = messages[i] if finite[i] else np.zeros_like(messages[i])
+            seen = senders[i].take(messages[i], i, nodes[i].steps)
+            finite[i] = np.isfinite(seen).all()
+            up[i] = seen if finite[i] else np.zeros_like(seen)
+        for i in np.flatnonzero(timeline.up_arrived[t]):
+            senders[i].arrived()
         coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
         inbox = written_out(
             up,
@@ -304,8 +349,11 @@ def by_hand(
         key = jax.random.fold_in(world.slot_key(t), int(Stream.SERVER))
         state = server.receive(state, inbox, key)
         for i in np.flatnonzero(timeline.down_started[t]):
-            down[i], formed[i] = np.array(server.message(state)), t + 1
+            told = np.array(server.message(state), np.float64)
+            down[i] = answers_to[i].take(told, number, int(server.rounds(state)))
+            formed[i] = t + 1
         for i in np.flatnonzero(timeline.down_arrived[t]):
+            answers_to[i].arrived()
             got[i] = down[i]
         coming = coming & ~timeline.down_started[t]
         heard = timeline.down_arrived[t] | (heard & ~there)
