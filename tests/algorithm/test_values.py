@@ -206,7 +206,7 @@ def test_a_method_of_ones_own_has_groups_of_options_too():
         assert isinstance(decay, Decay)
         return replace(async_sharing(step, decay=decay.decay), name="mine")
 
-    assert list(inspect.signature(mine).parameters) == ["step", "decay", "decay_steps"]
+    assert list(inspect.signature(mine).parameters) == ["step", *Decay._fields]
     assert mine(decay="constant").name == "mine"
     assert mine() == mine(0.5, "cosine", 10)
     assert mine() != async_sharing(0.5, decay="cosine", decay_steps=10)
