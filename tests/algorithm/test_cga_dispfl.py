@@ -18,9 +18,12 @@ from folkman.algorithm.dpsgd import dpsgd
 from folkman.algorithm.pieces.nnls import shortest_combination
 from folkman.algorithm.pieces.rounds import RoundState
 from folkman.algorithm.pieces.segments import segments
-from folkman.algorithm.pieces.sparsity import Sparsity, kept
+from folkman.algorithm.pieces.seldom import seldom
+from folkman.algorithm.pieces.sparsity import Sparsity, kept, lowest
 from folkman.algorithm.pieces.topology import Graph, metropolis
-from folkman.engine.simulate import Simulation, march, start
+from folkman.engine.simulate import Simulation, march, one_slot, start
+from folkman.engine.slot import first
+from folkman.faults import NO_FAULTS
 
 STEP, NODES, DIM = 0.05, 5, 10
 SHAPES = ((2, 3), (3,), (1,))  # of the 10 parameters
@@ -393,6 +396,56 @@ def test_the_share_that_moves_falls_from_f_to_zero():
     mask = jnp.asarray([True, True, False, False])
     late = sparsity.evolve(mask, jnp.ones(4), jnp.ones(4), jnp.asarray(40.0))
     np.testing.assert_array_equal(late, mask)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_lowest_are_those_of_a_stable_sort(x64, dtype):
+    rng = np.random.default_rng(3)
+    for scores in (
+        rng.normal(size=40),
+        rng.integers(-3, 4, 40),  # ties
+        np.where(rng.random(40) < 0.3, np.inf, -rng.random(40)),
+        np.array([0.0, -0.0, np.nan, -np.inf, -0.0, 0.0, -np.nan, 1e-30, -1e-30]),
+        np.zeros(0),
+    ):
+        scores = scores.astype(dtype)
+        order = np.argsort(scores, kind="stable")
+        for number in (0, 1, 2, 3, 7, len(scores), len(scores) + 5, np.float32(4)):
+            mask = np.zeros(len(scores), bool)
+            mask[order[: int(number)]] = True
+            found = lowest(jnp.asarray(scores), number)
+            np.testing.assert_array_equal(found, mask, str((scores, number)))
+
+
+def test_masks_are_formed_only_in_slots_in_which_they_move(x64):
+    calls = []
+
+    def costly(value):
+        jax.debug.callback(lambda: calls.append(1))
+        return 10.0 * value
+
+    values, kept_ones = jnp.arange(3.0), jnp.full(3, -1.0)
+    many = jax.jit(jax.vmap(lambda when, x, old: seldom(when, costly, old, x)))
+
+    for wants in ([False] * 3, [False, True, False], [True] * 3):
+        before = len(calls)
+        found = many(jnp.asarray(wants), values, kept_ones)
+        jax.effects_barrier()
+        np.testing.assert_array_equal(found, np.where(wants, 10.0 * np.arange(3), -1.0))
+        assert (len(calls) > before) == any(wants)
+    assert seldom(jnp.asarray(True), costly, kept_ones[0], values[2]) == 20.0
+
+
+def test_dispfl_sorts_nothing_in_a_slot(quadratics):
+    problem = quadratics(nodes=NODES)
+    carry = first(problem, ideal(), dispfl(STEP), (1,) * NODES, 0)
+
+    program = jax.make_jaxpr(
+        lambda now: one_slot(problem, ideal(), dispfl(STEP), (1,) * NODES, NO_FAULTS, now)
+    )(carry)
+
+    assert "sort[" not in str(program)
+    assert "cond[" in str(program)
 
 
 def test_at_most_the_whole_mask_and_at_least_nothing_moves():

@@ -354,6 +354,19 @@ def test_a_step_that_cannot_be_taken_is_refused(name, step):
         ("fedavg", {"optimizer": "lion"}, "optimizer must be"),
         ("fedavg", {"decay": "linear"}, "decay must be"),
         ("fedavg", {"decay_steps": 0}, "decay_steps must be at least 1"),
+        ("fedavg", {"warmup_steps": -1}, "warmup_steps must be at least 0"),
+        ("fedavg", {"schedule": ((5, 1.0), (2, 0.5))}, "schedule must be pairs"),
+        ("fedavg", {"schedule": ((0, -1.0),)}, "schedule must be pairs"),
+        ("fedavg", {"mu": -1.0}, "mu must be at least 0"),
+        ("fedavg", {"participation": 0.0}, "participation is a part"),
+        ("fedavg", {"server": "sgdm"}, "server must be"),
+        ("fedavg", {"server_step": 0.0}, "server_step must be above 0"),
+        ("dpsgd", {"momentum": 1.0}, "momentum must be"),
+        (
+            "async_sharing",
+            {"momentum": 0.9, "delay_policy": "wu_1", "smoothness": 1.0},
+            "momentum goes",
+        ),
     ],
 )
 def test_wrong_options_are_refused(name, options, complaint):
@@ -376,6 +389,20 @@ def test_schedules_follow_their_formulas(decay, steps, factors):
     found = np.array([eta(jnp.asarray(count), jnp.float32) for count in (0, 50, 100)], float)
 
     np.testing.assert_allclose(found, 0.2 * np.asarray(factors), rtol=1e-6, atol=1e-8)
+
+
+def test_a_step_warms_up_in_equal_parts_and_follows_a_schedule_of_factors():
+    warm = step_size(0.2, Decay("inverse_sqrt", 50, warmup_steps=4))
+    stairs = step_size(0.2, Decay(schedule=((3, 0.5), (10, 0.0))))
+
+    found = [
+        [float(eta(jnp.asarray(n), jnp.float32)) for n in (0, 2, 3, 9, 10)]
+        for eta in (warm, stairs)
+    ]
+
+    grown = np.array([0.25, 0.75, 1.0, 1.0, 1.0]) / np.sqrt(1 + np.array([0, 2, 3, 9, 10]) / 50)
+    np.testing.assert_allclose(found[0], 0.2 * grown, rtol=1e-6)
+    np.testing.assert_allclose(found[1], 0.2 * np.array([1.0, 1.0, 0.5, 0.5, 0.0]), rtol=1e-6)
 
 
 def test_fedavgs_server_drops_what_is_not_finite_and_renormalises():

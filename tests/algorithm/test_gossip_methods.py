@@ -11,6 +11,7 @@ import pytest
 from folkman import (
     Clock,
     Recording,
+    async_sharing,
     constant,
     fedavg,
     ideal,
@@ -30,8 +31,9 @@ from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.sgp import push_weights, sgp
 from folkman.algorithm.swift import offered_weights, swift
 from folkman.algorithm.travel import Mixing
+from folkman.engine.simulate import Simulation, march, start
 from folkman.engine.slot import begin, finish, first
-from folkman.faults import NO_FAULTS
+from folkman.faults import NO_FAULTS, Faults
 from folkman.radio.delivery import as_value
 from folkman.radio.loss import Lossy, LossyPeers
 from reference import plain
@@ -220,6 +222,52 @@ def test_dpsgd_is_its_matrix_form_and_its_mean_obeys_the_mean_gradient(quadratic
     close(run.model, models.mean(axis=0))
 
 
+def test_momentum_of_the_gossip_methods_is_told_in_numpy(quadratics):
+    problem, beta = quadratics(nodes=NODES), 0.8
+    W, gradients = ring(), gradients_of(problem)
+    combined = np.tile(problem.initial, (NODES, 1))
+    adapted, u, v = combined, np.zeros_like(combined), np.zeros_like(combined)
+    for _ in range(15):
+        u = beta * u + gradients(combined)
+        combined = W @ combined - STEP * u
+        v = beta * v + gradients(adapted)
+        unmixed = adapted - STEP * v
+        adapted = W @ unmixed
+
+    found = {
+        algorithm.name: simulate(problem, ideal(), algorithm, slots=15, recording=Recording(15))
+        for algorithm in (swift(STEP, momentum=beta), sgp(STEP, momentum=beta))
+    }
+    late = simulate(
+        problem,
+        ideal(),
+        sgp(STEP, "asynchronous", momentum=beta),
+        slots=15,
+        recording=Recording(15),
+    )
+    first_order = dpsgd(STEP, "adapt_first", momentum=beta)
+    run = simulate(problem, ideal(), first_order, slots=15, recording=Recording(15))
+
+    close(found["swift"].nodes, combined)
+    for each in (found["sgp"], late, run):
+        close(each.nodes, unmixed)
+
+
+def test_momentum_of_algorithm_1_without_delay_is_heavy_ball_on_all_data(quadratics):
+    problem, beta = quadratics(nodes=NODES), 0.8
+    share, gradients = np.asarray(problem.share), gradients_of(problem)
+    w = np.asarray(problem.initial)
+    u = np.zeros_like(w)
+    for _ in range(20):
+        u = beta * u + share @ gradients(np.tile(w, (NODES, 1)))
+        w = w - STEP * u
+
+    algorithm = async_sharing(STEP, momentum=beta)
+    run = simulate(problem, ideal(), algorithm, slots=20, recording=Recording(20))
+
+    close(run.model, w)
+
+
 def test_dpsgd_with_identity_weights_is_isolated_descent(quadratics):
     problem = quadratics(nodes=NODES)
     models, gradients = np.tile(problem.initial, (NODES, 1)), gradients_of(problem)
@@ -404,6 +452,19 @@ def test_sgp_on_a_regular_graph_is_dpsgd_adapt_first_with_weight_one(quadratics)
     close(waits.nodes, right.nodes)  # asynchronous, but nothing is late
 
 
+def test_a_liar_does_to_sgp_in_lock_step_what_it_does_to_dpsgd(quadratics):
+    problem, liars = quadratics(nodes=NODES), Faults(liars=0.2, attack="sign_flip", scale=2.0)
+
+    left, right = (
+        simulate(problem, ideal(), each, slots=20, recording=Recording(20), faults=liars)
+        for each in (sgp(STEP), ATC)
+    )
+
+    close(left.nodes, right.nodes)
+    honest = simulate(problem, ideal(), ATC, slots=20, recording=Recording(20))
+    assert np.abs(left.nodes - honest.nodes).max() > 0.1
+
+
 def test_sgp_in_lock_step_agrees_on_the_mean_of_a_directed_irregular_graph(quadratics):
     P = np.asarray(push_weights(jnp.asarray(DIRECTED)))
     assert np.abs(P.sum(axis=1) - 1).max() > 0.1
@@ -421,13 +482,19 @@ def test_sgp_in_lock_step_agrees_on_the_mean_of_a_directed_irregular_graph(quadr
 def mass_of(states, adjacency):
     """Return what all hold and what is in flight, (slot + 1, d + 1): pushed to each hearer, and not yet taken."""
     hearers = adjacency.sum(axis=0)[:, None]
-    return np.sum(states.mass + hearers * states.pushed - states.taken, axis=1)
+    apart = states.taken.ndim > states.mass.ndim  # what was taken of each neighbour
+    taken = states.taken.sum(axis=2) if apart else states.taken
+    return np.sum(states.mass + hearers * states.pushed - taken, axis=1)
 
 
-@pytest.mark.parametrize("network", [LOSSY, constant(7)], ids=["losses, reordered", "late"])
-def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, network):
+@pytest.mark.parametrize(
+    ("network", "sums"),
+    [(LOSSY, "total"), (LOSSY, "neighbour"), (constant(7), "total")],
+    ids=["losses, reordered", "sums of each", "late"],
+)
+def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, network, sums):
     algorithm = with_weights(
-        sgp(1.0, "asynchronous", **SPREAD), push_weights(jnp.asarray(DIRECTED))
+        sgp(1.0, "asynchronous", sums=sums, **SPREAD), push_weights(jnp.asarray(DIRECTED))
     )
 
     states = steps_of(quadratics(nodes=NODES), network, algorithm, 600)
@@ -440,6 +507,32 @@ def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, netw
     assert weight.min() >= 0.1 - 1e-12
     assert spread_of(models[5]) > 0.1
     np.testing.assert_allclose(models[-1], np.tile(mass[4, :-1] / NODES, (NODES, 1)), atol=1e-6)
+
+
+def test_sums_of_each_neighbour_bring_more_where_copies_are_overtaken(quadratics):
+    """On a dense graph some copy is older than the one before in almost every slot."""
+    problem = quadratics(nodes=NODES)
+    total, each = (
+        steps_of(problem, iid(4), sgp(STEP, "asynchronous", sums=sums, topology="complete"), 100)
+        for sums in ("total", "neighbour")
+    )
+
+    adjacency = Graph("complete").adjacency(NODES)
+    close(mass_of(each, adjacency)[:, -1], NODES)
+    least = [states.divisor[20:].min(axis=1).mean() for states in (total, each)]
+    assert least[1] > 1.5 * least[0]
+
+
+def test_a_run_of_sgp_tells_the_least_weight_and_warns_of_a_small_one(quadratics):
+    """All push at once and wait for five slots, with the least weight that they may keep."""
+    problem, nominal = quadratics(nodes=NODES), []
+    for least in (0.1, 0.5):
+        algorithm = sgp(STEP, "asynchronous", least, topology="complete")
+        run = simulate(problem, constant(5), algorithm, slots=40, recording=Recording(4))
+        nominal.append(min(run.column("push_weight")))
+        assert ("divided its gradient by a weight of" in run.message) == (least == 0.1)
+    close(nominal, [0.1, 0.5])
+    assert "push_weight" not in simulate(problem, ideal(), sgp(STEP), slots=2).rows[0]
 
 
 def test_mass_that_is_dropped_is_noticed(quadratics):
@@ -468,15 +561,16 @@ def test_asynchronous_sgp_learns_though_many_pushes_go_before_the_first_arrives(
 
 def pending_of(states):
     """Return the active halves of meetings whose passive half is done, summed: (slot + 1, d)."""
-    active = np.where(states.partner >= 0, states.partner, 0)[
-        :, 1::2
-    ]  # whom each passive node met last
-    of = partial(np.take_along_axis, indices=active, axis=1)
-    met = (of(states.partner) == states.node[:, 1::2]) & (
-        of(states.number) == states.number[:, 1::2]
-    )
-    apart = states.frozen[:, 1::2] - np.take_along_axis(states.frozen, active[..., None], axis=1)
-    return np.sum(np.where((met & of(states.waiting))[..., None], apart / 2, 0.0), axis=1)
+    kept = states.kept
+    total = np.zeros(states.params[:, 0].shape)
+    for slot, j, place in np.argwhere(kept.partner >= 0):
+        i, number = kept.partner[slot, j, place], kept.number[slot, j, place]
+        if states.waiting[slot, i] and (states.partner[slot, i], states.number[slot, i]) == (
+            j,
+            number,
+        ):
+            total[slot] += (kept.model[slot, j, place] - states.frozen[slot, i]) / 2
+    return total
 
 
 @pytest.mark.parametrize(
@@ -497,11 +591,102 @@ def test_adpsgd_keeps_the_sum_agrees_and_never_locks(quadratics, network, topolo
     np.testing.assert_allclose(states.params[-1], np.tile(total[4] / NODES, (NODES, 1)), atol=1e-6)
 
 
-def test_adpsgd_sends_a_model_and_two_numbers_of_32_bits():
+@pytest.mark.parametrize("delay", [0, 2])
+def test_adpsgd_is_its_story_told_message_by_message(quadratics, delay):
+    problem = quadratics(nodes=NODES)
+    parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
+    gradients = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
+
+    states = steps_of(problem, constant(delay), adpsgd(STEP), 60)
+
+    partners = [
+        states.partner[1:, i][np.diff(states.number[:, i]) > 0].tolist() for i in range(NODES)
+    ]
+    told = plain.meet(gradients, np.asarray(problem.initial), partners, delay, STEP, 60)
+    assert min(map(len, partners[::2])) > 60 / (2 * delay + 4)
+    close(states.params, told)
+
+
+def meetings_of(problem, network, slow):
+    """Return the meetings of each active node in 600 slots, and the messages on the air."""
+    clock = Clock(compute_slots=(slow, *(1,) * (NODES - 1)))
+    simulation = Simulation(problem, network, adpsgd(0.01), clock, Recording(600))
+    for mark, _ in march(simulation, start(simulation, 0), 600):
+        states, sent = mark.carry.states, sum(mark.totals.traffic.sent)
+    return np.asarray(states.number - states.waiting)[::2], sent
+
+
+@pytest.mark.parametrize("network", [ideal(), constant(4)], ids=["ideal", "late"])
+def test_a_slow_node_of_adpsgd_slows_nobody_and_a_meeting_is_two_messages(quadratics, network):
+    problem = quadratics(nodes=NODES)
+
+    equal, sent = meetings_of(problem, network, 1)
+    unequal, sent_too = meetings_of(problem, network, 20)
+
+    assert (unequal[1:] > 0.9 * equal[1:]).all()
+    assert unequal[0] >= 600 // 20 - 1
+    for meetings, messages in ((equal, sent), (unequal, sent_too)):
+        # those that are not over have at most two messages on the air
+        assert 2 * meetings.sum() <= messages <= 2 * (meetings.sum() + NODES // 2)
+
+
+def test_with_wait_an_active_node_of_adpsgd_averages_once_for_each_gradient(quadratics):
+    """x_i = (f_i + f_j) / 2 - eta grad F_i(f_i), and the gradient does not count before."""
+    problem = quadratics(nodes=2)
+    centre, curvature = np.asarray(problem.x)[:, 0], np.asarray(problem.y)[:, 0]
+
+    states = steps_of(problem, constant(1), adpsgd(STEP, wait=True), 40)
+
+    x, y = states.params[:, 0], states.frozen[:, 1]
+    assert (states.number[:, 0] == states.updates[:, 0]).all()
+    assert states.updates[-1, 0] == 10  # a meeting takes four slots, the gradient in the last
+    for slot in np.flatnonzero(np.diff(states.number[:, 0]) > 0)[1:]:
+        before = x[slot]
+        mean = (before + y[slot + 1]) / 2
+        close(x[slot + 1], mean - STEP * curvature[0] * (before - centre[0]))
+
+
+def test_an_answer_that_was_lost_and_is_kept_no_more_ends_the_meeting(x64):
+    """Nodes 0 and 2 ask node 1, which keeps one answer; both repeat themselves."""
+    algorithm = adpsgd(0.0, kept_answers=1)
+    model = {0: 4.0, 1: 0.0, 2: 8.0}
+
+    def born(node):
+        return algorithm.init(jnp.full(1, model[node]), Place(jnp.asarray(node), 3, None))
+
+    def box(*messages):
+        weight = jnp.asarray([0.5, 0.0, 0.5]) if len(messages) == 3 else jnp.ones(1)
+        return Inbox(
+            jnp.asarray(messages), jnp.arange(3), weight, jnp.zeros(()), jnp.ones(3, bool),
+            jnp.zeros(3, jnp.int32), jnp.ones(3, bool),
+        )  # fmt: skip
+
+    def told(state):
+        state = algorithm.travel.after_sending(state)
+        return state, algorithm.message(state)
+
+    silent = jnp.asarray([0.0, -1, 0, 0])
+    state, answer = told(algorithm.receive(born(1), box([4.0, 1, 1, 1], silent, [8.0, 1, 1, 1])))
+    assert (state.params.item(), *answer.tolist()) == (2.0, 0.0, 0, 1, 1)
+    state, answer = told(algorithm.receive(state, box([4.0, 1, 1, 1], silent, [8.0, 1, 1, 1])))
+    assert (state.params.item(), *answer.tolist()) == (5.0, 2.0, 2, 1, 2)
+    again, answer = told(algorithm.receive(state, box([4.0, 1, 1, 1], silent, [8.0, 1, 1, 2])))
+    assert (again.params.item(), *answer.tolist()) == (5.0, 2.0, 2, 1, 3)  # the same, and no mean
+    lost, answer = told(algorithm.receive(state, box([4.0, 1, 1, 2], silent, [8.0, 1, 1, 1])))
+    assert (lost.params.item(), *answer[1:].tolist()) == (5.0, 0, -1, 3)
+
+    asks = born(0)._replace(
+        partner=jnp.asarray(1), number=jnp.asarray(1), waiting=jnp.asarray(True)
+    )
+    over = algorithm.receive(asks, box(silent, answer, silent))
+    assert (over.params.item(), bool(over.waiting)) == (4.0, False)
+
+
+def test_adpsgd_sends_a_model_and_three_numbers_of_32_bits():
     priced = adpsgd(STEP).declares.price
 
     assert priced is not None
-    assert priced.bits(1000, 16) == (1000 * 16 + 2 * 32,)
+    assert priced.bits(1000, 16) == (1000 * 16 + 3 * 32,)
 
 
 def test_two_nodes_of_adpsgd_are_equal_after_one_meeting(quadratics):
@@ -705,8 +890,11 @@ def test_what_swift_heard_counts_once_and_until_it_averages(x64):
         (sgp, {"mode": "fast"}, "mode must be"),
         (sgp, {"mode": "asynchronous", "topology": "schedule"}, "on a fixed graph"),
         (sgp, {"least_weight": 0.0}, "least_weight must be"),
+        (sgp, {"sums": "each"}, "sums must be"),
         (sgp, {"topology": "tree"}, "topology must be"),
         (adpsgd, {"topology": "complete"}, "topology must be"),
+        (adpsgd, {"kept_answers": 0}, "kept_answers must be"),
+        (adpsgd, {"patience": -1}, "patience counts"),
         (swift, {"every": 0}, "every >= 1"),
         (swift, {"rule": "mode"}, "rule must be"),
         (swift, {"missing": "drop"}, "missing 'stored'"),

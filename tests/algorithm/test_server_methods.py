@@ -20,7 +20,7 @@ from folkman.algorithm.fedsa import best_number, fedsa, relative_rates
 from folkman.algorithm.twafl import temporal_weights, twafl
 from reference import plain
 
-NODES, STEP, SLOTS = 4, 0.1, 12
+NODES, STEP, SLOTS = 4, 0.1, 18
 NOTHING: Any = None
 SHAPES = ((2, 1, 1, 1), (2,), (2, 2), (2,))  # of a model with ten parameters, four of them shallow
 
@@ -240,6 +240,45 @@ def test_adafls_tau_survives_an_overflow():
     assert 1 <= best_tau(jnp.asarray(100), 100, 1.0, 5e-5, run) <= 100
 
 
+def taus_of(run, more):
+    """Return the local steps of each round; `more`: gradients of a round that only estimate."""
+    ends = np.flatnonzero(run.timeline.up_arrived[:, 0])
+    return (np.diff(np.cumsum(run.timeline.finished[:, 0])[ends], prepend=0) - more).tolist()
+
+
+def test_adafl_estimates_at_its_end_model_and_pays_for_that_gradient(quadratics):
+    problem = quadratics(nodes=4, heterogeneity=0.2, condition=10.0)
+    parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
+    gradients = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
+    options = {"phi": 1e-4, "budget": 2000}
+    taus, path = plain.adapt(
+        gradients,
+        np.asarray(problem.initial),
+        np.asarray(problem.share),
+        0.2,
+        talk=4,
+        rounds=7,
+        **options,
+    )
+    slots = sum(taus) + 7 * (1 + 4)
+
+    run, old = (
+        simulate(
+            problem,
+            round_trip(4),
+            adafl(0.2, estimate=estimate, **options),
+            slots=slots,
+            recording=Recording(slots, timeline=True),
+        )
+        for estimate in ("end", "last_gradient")
+    )
+
+    assert taus_of(run, 1) == taus
+    assert len(set(taus)) > 3
+    close(run.model, path[-1])
+    assert taus_of(old, 0)[:7] != taus
+
+
 def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadratics):
     problem = quadratics(nodes=2, heterogeneity=0.0, condition=2.0)
 
@@ -251,12 +290,10 @@ def test_adafl_on_equal_nodes_takes_ever_more_steps_until_the_budget_ends(quadra
         recording=Recording(450, timeline=True),
     )
 
-    ends = np.flatnonzero(run.timeline.up_arrived[:, 0])
-    taus = np.diff(np.cumsum(run.timeline.finished[:, 0])[ends], prepend=0)
-    # rounds take tau + 4 slots: 5 + 5 + 14 + 104 + 104 = 232 are spent; 400 - 232 - 2 * 4 - 1 = 159 leaves room
-    # for another 100 (336); then 400 - 336 - 9 = 55 for a last round and 5 for its evaluation
-    assert taus.tolist() == [1, 1, 10, 100, 100, 100, 55, 1]
-    assert ends[-1] + 1 == 400
+    # rounds take tau + 1 + 4 slots: 6 + 6 + 15 + 105 + 105 = 237 are spent; 237 + 101 + 2 * 5 leaves room for
+    # another 100 (342); then 400 - 342 - 11 = 47 for a last round and 6 for its evaluation
+    assert taus_of(run, 1) == [1, 1, 10, 100, 100, 100, 47, 1]
+    assert np.flatnonzero(run.timeline.up_arrived[:, 0])[-1] + 1 == 400
     assert run.last("optimum_distance") < 1e-5
 
 
@@ -358,6 +395,74 @@ def test_adafl_stays_over_once_it_is_over(x64):
         assert not server.offers(state).any()
 
 
+# --- FedAvg's options
+
+
+def fedavg_told(problem, *, rounds, mu=0.0, local_steps=1, change=lambda _, mean: mean):
+    """Return FedAvg's model by closed form: a node goes to its fixed point at a constant rate."""
+    centre, curve = np.asarray(problem.x)[:, 0], np.asarray(problem.y)[:, 0]
+    w, share = np.asarray(problem.initial), np.asarray(problem.share)
+    for _ in range(rounds):
+        fixed = (curve * centre + mu * w) / (curve + mu)
+        ends = fixed + (1 - STEP * (curve + mu)) ** local_steps * (w - fixed)
+        w = change(w, share @ ends)
+    return w
+
+
+def test_fedprox_is_its_closed_form_on_quadratics(quadratics):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=3.0)
+
+    run = simulate(problem, ideal(), fedavg(STEP, 4, mu=0.7), slots=20, recording=Recording(20))
+
+    close(run.model, fedavg_told(problem, rounds=5, mu=0.7, local_steps=4))
+    assert np.abs(run.model - fedavg_told(problem, rounds=5, local_steps=4)).max() > 1e-3
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam", "yogi"])
+def test_the_servers_step_is_its_rule_told_in_numpy(quadratics, rule):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=3.0)
+    m, v = np.zeros(10), np.full(10, 1e-6)
+
+    def change(w, mean):
+        nonlocal m, v
+        d = mean - w
+        if rule == "sgd":
+            return w + 0.3 * d
+        m = 0.9 * m + (d if rule == "momentum" else 0.1 * d)
+        if rule == "momentum":
+            return w + 0.3 * m
+        v = 0.99 * v + 0.01 * d**2 if rule == "adam" else v - 0.01 * d**2 * np.sign(v - d**2)
+        return w + 0.3 * m / (np.sqrt(v) + 1e-3)
+
+    algorithm = fedavg(STEP, server=rule, server_step=0.3)
+    run = simulate(problem, ideal(), algorithm, slots=12, recording=Recording(12))
+
+    close(run.model, fedavg_told(problem, rounds=12, change=change))
+
+
+def test_a_part_of_the_nodes_is_drawn_for_each_round_of_fedavg(quadratics):
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=3.0)
+    centre, curve = np.asarray(problem.x)[:, 0], np.asarray(problem.y)[:, 0]
+
+    run = simulate(
+        problem,
+        round_trip(1),
+        fedavg(STEP, participation=0.3),
+        slots=80,
+        recording=Recording(80, timeline=True),
+    )
+
+    rounds = [np.flatnonzero(row) for row in run.timeline.up_arrived if row.any()]
+    assert [len(each) for each in rounds] == [NODES] + [2] * (len(rounds) - 1)
+    assert (np.bincount(np.concatenate(rounds[1:]), minlength=NODES) > 5).all()
+    w, share = np.asarray(problem.initial), np.asarray(problem.share)
+    for who in rounds:
+        ends = w - STEP * curve[who] * (w - centre[who])
+        w = share[who] @ ends / share[who].sum()
+    close(run.model, w)
+    assert run.timeline.finished.sum() < 0.7 * run.timeline.finished.shape[0] / 2 * NODES
+
+
 # --- FedAP
 
 
@@ -381,15 +486,37 @@ def test_fedap_converges_to_the_minimum_over_those_who_are_always_first(quadrati
     assert run.last("optimum_distance") > 0.1
 
 
-def test_fedap_takes_the_first_m_uploads_with_ties_by_number(x64):
-    uploads = np.eye(4)
-    algorithm = fedap(0.1, m=2)
+def test_fedap_takes_the_first_m_uploads_with_ties_at_random(x64):
+    """Node 3 is first; of nodes 0, 1 and 2, which come together, each is the second in a third."""
+    uploads, server = np.eye(4), server_of(fedap(0.1, m=2))
 
-    (_, _, open_still), (_, _, closed) = drive(algorithm, [[3], [1, 2]], uploads, jnp.zeros(4))
+    def one_round(key):
+        earlier, later = jax.random.split(key)
+        state = server.receive(
+            server.init(jnp.zeros(4), 4), box(uploads, [0, 0, 0, 1], [0] * 4), earlier
+        )
+        closed = server.receive(state, box(uploads, [1, 1, 1, 0], [0] * 4), later)
+        return state.answers, closed.answers, closed.params
 
-    assert not open_still.answers.any()
-    np.testing.assert_allclose(closed.params, [0.0, 0.5, 0.0, 0.5])
-    assert closed.answers.all()
+    keys = jax.random.split(jax.random.key(1), 3000)
+    open_still, answers, models = map(np.asarray, jax.vmap(one_round)(keys))
+
+    assert not open_still.any()
+    assert answers.all()
+    np.testing.assert_allclose(np.sort(models, axis=1), np.tile([0, 0, 0.5, 0.5], (3000, 1)))
+    np.testing.assert_allclose(models[:, 3], 0.5)
+    np.testing.assert_allclose(2 * models[:, :3].mean(axis=0), 1 / 3, atol=0.03)
+
+
+def test_fedap_uses_all_data_in_time_where_all_are_equally_fast(quadratics):
+    """The mean of its models circles the optimum of F; that of nodes 0 and 1 is far from it."""
+    problem = quadratics(nodes=NODES, heterogeneity=1.0, condition=1.0)
+
+    run = simulate(problem, round_trip(1), fedap(0.02, m=2), slots=2400, recording=Recording(50))
+
+    two = np.asarray(problem.x)[:2, 0].mean(axis=0)
+    away = np.mean(run.column("optimum_distance")[-24:])
+    assert away < 0.2 * np.linalg.norm(two - np.asarray(problem.optimum))
 
 
 def test_fedap_ignores_uploads_of_rounds_gone_by():

@@ -42,13 +42,16 @@ def deployed(problem, network, algorithm, slots):
 
 
 def test_a_node_of_fedavg_deploys_the_model_it_received_last(bowls):
-    """Not its half-updated one: a round is one gradient, and two slots until the answer is there."""
-    found = deployed(bowls, constant(LATE), fedavg(STEP), 9)
+    """Not its half-updated one, and not the one on its way.
+
+    A round is one gradient; the upload takes two slots and the answer two.
+    """
+    found = deployed(bowls, constant(LATE), fedavg(STEP), 12)
     server = np.asarray(bowls.initial, np.float64)
     expected = []
-    for slot in range(10):
+    for slot in range(13):
         expected.append(np.tile(server, (NODES, 1)))
-        if slot % (LATE + 1) == LATE:
+        if slot % (2 * LATE + 1) == 2 * LATE:
             server = np.mean(expected[-1] - STEP * slopes(bowls, expected[-1]), axis=0)
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
 
@@ -58,12 +61,13 @@ def test_a_node_of_dpsgd_deploys_what_it_has_mixed(bowls, order):
     found = deployed(bowls, constant(LATE), dpsgd(STEP, order=order, topology="ring"), 9)
     ring = (np.eye(NODES) + np.roll(np.eye(NODES), 1, 0) + np.roll(np.eye(NODES), -1, 0)) / 3
     x = np.tile(np.asarray(bowls.initial, np.float64), (NODES, 1))
-    expected = []
+    expected, mixed = [], x
     for slot in range(10):
-        expected.append(x)
+        expected.append(mixed)
         if slot % (LATE + 1) == LATE:
             moved = -STEP * slopes(bowls, x)
-            x = ring @ x + moved if order == "combine_first" else ring @ (x + moved)
+            mixed = ring @ x if order == "combine_first" else ring @ (x + moved)
+            x = mixed + moved if order == "combine_first" else mixed
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
 
 
@@ -82,8 +86,20 @@ def test_a_node_of_algorithm_1_deploys_v(bowls):
 def test_all_nodes_of_a_server_deploy_one_model_at_once(bowls):
     """All answers come in one slot: nodes never disagree, whenever a row is taken."""
     for method in (fedavg(STEP, local_steps=2), fedbuff(STEP, buffer_size=NODES)):
-        run = simulate(bowls, snapshot(3), method, slots=20, recording=Recording(every=1))
+        run = simulate(bowls, constant(3), method, slots=20, recording=Recording(every=1))
         assert max(run.column("consensus")) == 0, method.name
+        assert run.last("rounds") > 1
+
+
+def test_disagreement_in_rounds_is_that_of_the_mixed_models_throughout_a_round(bowls):
+    """||x_i - x_mean|| by hand; it changes only when a round ends, whenever a row is taken."""
+    algorithm = dpsgd(STEP, topology="ring")
+    run = simulate(bowls, constant(LATE), algorithm, slots=9, recording=Recording(every=1))
+    x = deployed(bowls, constant(LATE), algorithm, 9).astype(np.float64)
+    apart = np.linalg.norm(x - x.mean(axis=1, keepdims=True), axis=2).mean(axis=1)
+    np.testing.assert_allclose(run.column("consensus"), apart, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(apart[6:9], apart[6], rtol=1e-12)
+    assert apart[6] > 0.01
 
 
 def test_a_node_in_a_cell_deploys_its_stations_model(bowls):

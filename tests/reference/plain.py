@@ -79,3 +79,86 @@ def average_in_cells(gradients, w0, alpha, cells, step, *, local_steps, every, r
             done += 1
             models[:] = np.array([share.sum() for share in shares]) @ models
     return models, done
+
+
+def meet(gradients, w0, partners, delay, step, slots):
+    """AD-PSGD where every message takes `delay` slots: return x (slot + 1, node, d).
+
+    Even nodes propose, to whom `partners[i]` says in turn; odd ones answer. Each message is told
+    apart by hand: ("asks" or "answers", whom, number, model).
+    """
+    nodes = len(gradients)
+    x = np.tile(w0, (nodes, 1))
+    path, sent = [x.copy()], [[] for _ in range(nodes)]
+    draws = {i: iter(partners[i]) for i in range(0, nodes, 2)}
+    meeting, met = dict.fromkeys(draws), dict.fromkeys(draws, 0)
+    served = {j: dict.fromkeys(draws, 0) for j in range(1, nodes, 2)}
+    last = dict.fromkeys(served, -1)
+    for t in range(slots):
+        seen = [
+            next((m for s, m in reversed(out) if s + 1 + delay <= t), (None,) * 4) for out in sent
+        ]
+        for i in draws:
+            if meeting[i] is not None:
+                whom, number, frozen = meeting[i]
+                if seen[whom][:3] == ("answers", i, number):
+                    x[i] += (seen[whom][3] - frozen) / 2
+                    meeting[i] = None
+        for j, numbers in served.items():
+            turn = [(last[j] + 1 + k) % nodes for k in range(nodes)]
+            asking = [
+                i for i in turn if seen[i][:2] == ("asks", j) and seen[i][2] > numbers.get(i, 0)
+            ]
+            if asking:
+                i = last[j] = asking[0]
+                numbers[i] = seen[i][2]
+                sent[j].append((t, ("answers", i, numbers[i], x[j].copy())))
+                x[j] = (x[j] + seen[i][3]) / 2
+        x -= step * np.stack([gradient(w)[1] for gradient, w in zip(gradients, x, strict=True)])
+        for i in draws:
+            if meeting[i] is None:
+                met[i] += 1
+                meeting[i] = (next(draws[i]), met[i], x[i].copy())
+                whom, number, frozen = meeting[i]
+                sent[i].append((t, ("asks", whom, number, frozen)))
+        path.append(x.copy())
+    return np.array(path)
+
+
+def adapt(gradients, w0, alpha, step, *, phi, budget, talk, tau_max=100, rounds=8):
+    """AdaFL with one gradient more a round, at the end model: return the taus and the server's w.
+
+    One slot a gradient, `talk` slots of transfers a round; the budget is not reached.
+    """
+    w, tau, spent, before = w0, 1, 0, None
+    taus, path = [], [w0]
+    for number in range(rounds):
+        at_w = [gradient(w) for gradient in gradients]
+        ends = [descend(gradient, w, step, tau)[-1] for gradient in gradients]
+        beta = rho = 0.0
+        if before is not None:
+            for gradient, share, p, (loss, grad) in zip(
+                gradients, alpha, before, at_w, strict=True
+            ):
+                end_loss, end_grad = gradient(p)
+                apart = np.linalg.norm(p - w)
+                beta += share * max(np.linalg.norm(end_grad - grad) / apart, 1e-5)
+                rho += share * abs(end_loss - loss) / apart
+        mean = sum(share * grad for share, (_, grad) in zip(alpha, at_w, strict=True))
+        delta = sum(
+            share * np.linalg.norm(grad - mean)
+            for share, (_, grad) in zip(alpha, at_w, strict=True)
+        )
+        w = sum(share * end for share, end in zip(alpha, ends, strict=True))
+        before = ends
+        taus.append(tau)
+        path.append(w)
+        spent += tau + 1 + talk
+        b, c = 1 + talk, 1
+        if number > 0:
+            t = np.arange(1, 10 * tau + 1)
+            h = np.maximum(delta / beta * ((1 + step * beta) ** t - 1) - step * delta * t, 0)
+            half = 1 / (2 * step * phi * (budget - b - c) * t / (c * t + b))
+            gap = half + np.sqrt(half**2 + rho * h / (step * phi * t)) + rho * h
+            tau = min(int(t[np.argmin(gap)]), tau_max)
+    return taus, np.array(path)

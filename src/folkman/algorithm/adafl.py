@@ -7,15 +7,18 @@
     G(tau) = 1/(2 eta phi K) + sqrt(1/(2 eta phi K)^2 + rho h(tau)/(eta phi tau)) + rho h(tau)
     K = (R - b - c) tau / (c tau + b),   tau <- min(argmin_{1 .. 10 tau} G, tau_max)
 
-c is the slots of a local step at the slowest node, b the slots of the round beyond c tau, R the
-`budget` in slots of the server's own count. When the budget runs out, a last round of the tau that
-still fits and one of a single step, which measures the loss, end the run at the w of least loss. A
-round costs 2 S + 4 * 32 bits from each node and one broadcast of S + 32. With a fixed `tau` it is
-FedAvg with tau local steps, and there is no budget.
+c is the slots of a gradient at the slowest node, b the slots of the round beyond c tau, R the
+`budget` in slots of the server's own count. A node estimates beta_i and rho_i between w and the
+model that it ended the round before with, for which it takes one gradient more a round. When the
+budget runs out, a last round of the tau that still fits and one of a single step, which measures
+the loss, end the run at the w of least loss. A round costs 2 S + 4 * 32 bits from each node and one
+broadcast of S + 32. With a fixed `tau` it is FedAvg with tau local steps, and there is no budget.
 
-Differs from [1]: as in the authors' code (IBM/adaptive-federated-learning), except where a node
-estimates, see `pieces/adafl_node.py`. tau is 1 in the first two rounds. Uploads that are not finite
-are dropped; if all are, w stays and tau is 1.
+Differs from [1]: as in the authors' code (IBM/adaptive-federated-learning), except that the
+gradient for the estimate takes a slot, which b has in it. By the `estimate` 'last_gradient' a node
+estimates from the last gradient of the round before, which it has already (`pieces/adafl_node.py`).
+tau is 1 in the first two rounds. Uploads that are not finite are dropped; if all are, w stays and
+tau is 1.
 
 [1] S. Wang, T. Tuor, T. Salonidis, K. K. Leung, C. Makaya, T. He, K. Chan. Adaptive Federated
     Learning in Resource Constrained Edge Computing Systems. IEEE JSAC 37(6), 2019.
@@ -103,6 +106,7 @@ def adafl(
     phi: Number = 5e-5,
     tau_max: int = 100,
     horizon: int | None = None,
+    estimate: Literal["end", "last_gradient"] = "end",
 ) -> Algorithm:
     """Build AdaFL; the budget R is by default the `horizon`.
 
@@ -122,6 +126,11 @@ def adafl(
         f"budget and tau_max must be at least 1, got {slots_in_all} and {tau_max}; raise them",
     )
     require(within(phi, above=0), f"phi must be above 0, got {phi}; try 5e-5")
+    require(
+        estimate in ("end", "last_gradient"),
+        f"estimate must be 'end' or 'last_gradient', got {estimate!r}",
+    )
+    more = int(estimate == "end")
     if tau != "adaptive":
         return replace(fedavg(step, local_steps=tau), name="adafl")
 
@@ -147,7 +156,7 @@ def adafl(
         uploads = inbox.store[inbox.row]
         model, grad, (loss, beta, rho, _) = jnp.split(inbox.mix(weights), (dim, 2 * dim))
         apart = jnp.linalg.norm(uploads[:, dim : 2 * dim] - grad[None], axis=1)
-        c = jnp.maximum(jnp.max(uploads[:, -1]) / state.tau, 1.0)
+        c = jnp.maximum(jnp.max(uploads[:, -1]) / (state.tau + more), 1.0)
         measured = Measured(
             beta=jnp.maximum(beta, LEAST_BETA),
             rho=rho,
@@ -197,4 +206,4 @@ def adafl(
         )
         return jax.tree.map(lambda a, b: jnp.where(jnp.all(state.arrived), a, b), new, state)
 
-    return adafl_node(step, server_init, aggregate)
+    return adafl_node(step, server_init, aggregate, more=more)

@@ -4,27 +4,36 @@
     x_i <- x_i - eta grad F_i(x^_i)
 
 where x^_i is the model that the gradient was begun at. The graph is bipartite, so that nodes cannot
-wait in a circle: even ones are active, odd ones passive. Both halves of a meeting are applied,
-however slow or lossy the network:
+wait in a circle: even ones are active, odd ones passive. A meeting is two messages:
 
-    active i    freezes f_i = x_i and broadcasts (f_i, j, number of the proposal) until j's answer
-                has that number; then x_i <- x_i + (f_j - f_i) / 2, and it proposes again
-    passive j   when free, takes a waiting proposal (in turn): freezes f_j = x_j,
-                x_j <- x_j + (f_i - f_j) / 2, and broadcasts (f_j, i, that number) until i's next
-                proposal arrives
+    active i    after a gradient, if it is in no meeting: freezes f_i = x_i, broadcasts (f_i, j,
+                number of the meeting), and goes on computing
+    passive j   takes proposals in turn, one for each message that it can put on the air: f_j = x_j,
+                x_j <- (f_i + f_j) / 2, and broadcasts (f_j, i, that number). It then is free
+    active i    when it holds the answer of that number: x_i <- x_i + (f_j - f_i) / 2
 
-Gradients go on meanwhile, one in each slot; sum_i x_i changes by gradients alone once both halves
-are done. A meeting costs 2 (S + 64) bits where nothing is lost.
+So a slow node slows nobody else. Both halves of a meeting are applied once, however slow or lossy
+the network, and sum_i x_i then changes by gradients alone. An active node that has heard nothing
+for longer than its meetings take (`patience`) sends its proposal again, and is answered with the
+same f_j: what a passive node keeps of its last `kept_answers` meetings, those of partners that went
+on given up first. Where an answer was lost and is kept no more, the passive node says so; the
+meeting then ends without its active half, and sum_i x_i has moved by (f_i - f_j) / 2. With as many
+answers as active neighbours this cannot happen. A meeting costs 2 (S + 96) bits where nothing is
+lost.
 
-Differs from [1]: the mean is not atomic, and a meeting lasts as long as the network needs, so there
-are several gradients to a meeting; full-batch gradients unless the problem has mini-batches; no
-momentum (the released code: 0.9). A node that crashes and starts anew counts from 1 again and is
-not answered: it and who answered it last stay alone.
+With `wait` an active node rests until its meeting is over, and there is one averaging for each of
+its gradients, which is applied after it, as in [1].
+
+Differs from [1]: the mean is not atomic, and without `wait` a node goes on computing while a
+meeting lasts, so that there are several gradients to one; full-batch gradients unless the problem
+has mini-batches; no momentum (the released code: 0.9). A node that crashes and starts anew counts
+from 1 again and is not answered.
 
 [1] X. Lian, W. Zhang, C. Zhang, J. Liu. Asynchronous Decentralized Parallel Stochastic Gradient
     Descent. ICML 2018. arXiv:1710.06952
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax
@@ -33,12 +42,12 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.travel import Broadcast, Mixing
 from folkman.checks import require
 
-__all__ = ["MeetingState", "adpsgd"]
+__all__ = ["KeptAnswers", "MeetingState", "adpsgd"]
 
 BIBTEX = r"""@inproceedings{adpsgd,
   author = {Lian, Xiangru and Zhang, Wei and Zhang, Ce and Liu, Ji},
@@ -49,17 +58,43 @@ BIBTEX = r"""@inproceedings{adpsgd,
   archiveprefix = {arXiv},
 }"""
 
+FIRST_PATIENCE = 16
+"""Slots without an answer after which a proposal is repeated, before any round trip is known."""
+
+SLACK = 2
+"""Slots beyond one and a half of the longest round trip: the partner may serve others first."""
+
+HEADER = 3
+"""Entries of a message behind the model: partner, number of the meeting, edition."""
+
+
+class KeptAnswers(NamedTuple):
+    """The answers that a passive node can repeat."""
+
+    model: Array  # (kept, d) f_j
+    partner: Array  # (kept,) whom it answered; -1 for nobody
+    number: Array  # (kept,) of the meeting
+    edition: Array  # (kept,) of the message in which it went out first: the order of the answers
+
 
 class MeetingState(NamedTuple):
     """What a node remembers."""
 
     params: Array  # (d,) x_i
-    frozen: Array  # (d,) f_i
+    frozen: Array  # (d,) f of the proposal, or of the answer
+    move: Array  # (d,) the step that waits for the meeting; (0,) without `wait`
     node: Array  # () i: even nodes are active
     partner: Array  # () whom it proposes to, or answers; -1 for nobody yet
-    number: Array  # () of the proposal made, or answered
-    waiting: Array  # () bool: for the answer, or for the sign that the answer was heard
-    served: Array  # (node,) the last number answered of each
+    number: Array  # () of the meeting; negative: its answer is kept no more
+    edition: Array  # () of the message: another one for every proposal, answer and repetition
+    sent: Array  # () edition that went on the air last
+    waiting: Array  # () bool, active: for the answer
+    waited: Array  # () slots on the air of the proposal and its repetitions
+    silent: Array  # () slots on the air of the last of them
+    longest: Array  # () slots of the longest round trip, less a quarter for each since; 0: none
+    served: Array  # (node,) passive: the last number answered of each
+    seen: Array  # (node,) passive: the edition that it answered
+    kept: KeptAnswers
     updates: Array  # () gradients done
 
 
@@ -71,11 +106,16 @@ def _where(choice: Array, new: MeetingState, old: MeetingState) -> MeetingState:
 def adpsgd(
     step: Number = 0.1,
     topology: Literal["bipartite", "ring"] = "bipartite",
+    wait: bool = False,
+    patience: int | None = None,
+    kept_answers: int = 8,
     decay: Decay = Decay(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build AD-PSGD: 'bipartite' joins every even node with every odd one.
 
-    'ring' needs an even number of nodes.
+    'ring' needs an even number of nodes. With `wait` there is one averaging for each gradient of an
+    active node. `patience` is the slots without an answer after which a proposal is sent again;
+    None: by the round trips so far. On a lossy network a small one meets more often and sends more.
 
     >>> adpsgd().travel.mixing.weights(jnp.ones((4, 4), bool))[0, 2].item()
     0.0
@@ -84,6 +124,14 @@ def adpsgd(
     require(
         topology in ("bipartite", "ring"),
         f"topology must be 'bipartite' or 'ring', got {topology!r}; others have odd cycles",
+    )
+    require(
+        kept_answers >= 1,
+        f"kept_answers must be at least 1, got {kept_answers}; 8 keep what 16 nodes need",
+    )
+    require(
+        patience is None or patience >= 0,
+        f"patience counts slots and must be at least 0, got {patience}; leave it out to learn it",
     )
 
     def weights(heard: Array) -> Array:
@@ -97,82 +145,178 @@ def adpsgd(
         even = jnp.arange(nodes) % 2 == 0
         return metropolis(even[:, None] != even[None])
 
+    def room(num_nodes: int) -> int:
+        """Return how many answers a passive node keeps: no more than it has neighbours."""
+        return min(kept_answers, 2 if topology == "ring" else (num_nodes + 1) // 2)
+
+    def receive(state: MeetingState, inbox: Inbox) -> MeetingState:
+        return _where(state.node % 2 == 0, _conclude(state, inbox, patience), _answer(state, inbox))
+
+    return Algorithm(
+        name="adpsgd",
+        init=_first(room, wait=wait),
+        point=lambda state, _: state.params,
+        update=_update(eta, wait=wait),
+        message=_message,
+        params=lambda state: state.params,
+        receive=receive,
+        model=lambda state, inbox: receive(state, inbox).params,
+        travel=Broadcast(
+            mixing=Mixing(weights),
+            has_news=lambda state: state.edition != state.sent,
+            notes=lambda state: state._replace(sent=state.edition),
+            **({"rests": lambda state: state.waiting} if wait else {}),
+        ),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
+            price=Price(lambda dim, bits: (bits * dim + 32 * HEADER,)),
+            draws=True,
+            evenly=True,
+        ),
+    )
+
+
+def _first(room: Callable[[int], int], *, wait: bool) -> Callable[[Array, Place], MeetingState]:
+    """Build the start of a node, which has met nobody."""
+
     def init(params: Array, place: Place) -> MeetingState:
         zero = jnp.zeros((), jnp.int32)
+        kept = room(place.num_nodes)
         return MeetingState(
             params=params,
             frozen=params,
+            move=jnp.zeros_like(params if wait else params[:0]),
             node=place.node + zero,
             partner=zero - 1,
             number=zero,
+            edition=zero,
+            sent=zero,
             waiting=jnp.asarray(False),
+            waited=zero,
+            silent=zero,
+            longest=zero,
             served=jnp.zeros(place.num_nodes, jnp.int32),
+            seen=jnp.zeros(place.num_nodes, jnp.int32),
+            kept=KeptAnswers(
+                model=jnp.zeros((kept, len(params)), params.dtype),
+                partner=jnp.full(kept, -1, jnp.int32),
+                number=jnp.zeros(kept, jnp.int32),
+                edition=jnp.zeros(kept, jnp.int32),
+            ),
             updates=zero,
         )
 
-    def conclude(state: MeetingState, inbox: Inbox) -> MeetingState:
-        """Return the state after the active half of a meeting, if the answer is there."""
-        answer = inbox.payload(state.partner)
-        answered = state.waiting & (answer[-2] == state.node) & (answer[-1] == state.number)
-        half = jnp.where(answered, 0.5, 0.0) * (answer[:-2] - state.frozen)
-        return state._replace(params=state.params + half, waiting=state.waiting & ~answered)
+    return init
 
-    def answer(state: MeetingState, inbox: Inbox) -> MeetingState:
-        """Return the state after the passive half of a meeting, if somebody asks."""
-        partner, number = inbox.store[inbox.row, -2:].T.astype(jnp.int32)
-        free = ~state.waiting | (number[state.partner] > state.number)
-        asks = (partner == state.node) & (number > state.served) & (inbox.weight > 0)
-        # the first who comes after the last one served
-        turn = jnp.mod(jnp.arange(len(asks)) - state.partner - 1, len(asks))
-        i = jnp.argmin(jnp.where(asks, turn, len(asks))).astype(jnp.int32)
-        new = MeetingState(
-            params=state.params + 0.5 * (inbox.payload(i)[:-2] - state.params),
-            frozen=state.params,
-            node=state.node,
-            partner=i,
-            number=number[i],
-            waiting=jnp.asarray(True),
-            served=state.served.at[i].set(number[i]),
-            updates=state.updates,
-        )
-        return _where(free & jnp.any(asks), new, state._replace(waiting=~free))
 
-    def receive(state: MeetingState, inbox: Inbox) -> MeetingState:
-        return _where(state.node % 2 == 0, conclude(state, inbox), answer(state, inbox))
+def _message(state: MeetingState) -> Array:
+    header = jnp.stack([state.partner, state.number, state.edition])
+    return jnp.append(state.frozen, header.astype(state.frozen.dtype))
+
+
+def _update(
+    eta: StepSize, *, wait: bool
+) -> Callable[[MeetingState, Inbox, Array, Array, Array], MeetingState]:
+    """Build what a gradient does: a step, and a proposal of an active node in no meeting."""
 
     def update(
         state: MeetingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> MeetingState:
         del loss
-        params = state.params - eta(state.updates, grad.dtype) * grad
-        moved = state._replace(params=params, updates=state.updates + 1)
-        near = jnp.where(inbox.weight > 0, 0.0, -jnp.inf)
-        proposes = moved._replace(
-            frozen=params,
-            partner=jax.random.categorical(key, near).astype(jnp.int32),
+        step = -eta(state.updates, grad.dtype) * grad
+        moved = state._replace(params=state.params + step, updates=state.updates + 1)
+        near = inbox.weight > 0
+        ticket = jnp.where(near, 0.0, -jnp.inf)
+        proposes = (moved if not wait else moved._replace(params=state.params, move=step))._replace(
+            frozen=state.params if wait else moved.params,
+            partner=jax.random.categorical(key, ticket).astype(jnp.int32),
             number=state.number + 1,
+            edition=state.edition + 1,
             waiting=jnp.asarray(True),
+            waited=jnp.zeros((), jnp.int32),
+            silent=jnp.zeros((), jnp.int32),
         )
-        return _where((state.node % 2 == 0) & ~state.waiting, proposes, moved)
+        active = state.node % 2 == 0
+        return _where(active & ~state.waiting & jnp.any(near), proposes, moved)
 
-    def message(state: MeetingState) -> Array:
-        meeting = jnp.stack([state.partner, state.number])
-        return jnp.append(state.frozen, meeting.astype(state.frozen.dtype))
+    return update
 
-    return Algorithm(
-        name="adpsgd",
-        init=init,
-        point=lambda state, _: state.params,
-        update=update,
-        message=message,
-        params=lambda state: state.params,
-        receive=receive,
-        model=lambda state, inbox: receive(state, inbox).params,
-        travel=Broadcast(mixing=Mixing(weights), has_news=lambda state: state.waiting),
-        declares=Declares(
-            assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
-            price=Price(lambda dim, bits: (bits * dim + 64,)),
-            draws=True,
-            evenly=True,
-        ),
+
+def _conclude(state: MeetingState, inbox: Inbox, patience: int | None) -> MeetingState:
+    """Return the state after the active half of a meeting, if the answer is there.
+
+    If it is long in coming, the proposal gets another edition, and so is sent again.
+    """
+    answer = inbox.payload(state.partner)
+    mine = state.waiting & (answer[-3] == state.node)
+    met = mine & (answer[-2] == state.number)
+    over = met | mine & (answer[-2] == -state.number)  # the answer was lost, and is kept no more
+    half = jnp.where(met, 0.5, 0.0) * (answer[:-HEADER] - state.frozen)
+    params = state.params + half
+    if state.move.size:
+        params = params + jnp.where(over, 1.0, 0.0) * state.move  # [1, Alg. 1, lines 5-6]
+    on_air = state.waiting & (state.edition == state.sent)
+    waited, silent = state.waited + on_air, state.silent + on_air
+    known = state.longest > 0
+    learnt = jnp.where(known, state.longest + state.longest // 2 + SLACK, FIRST_PATIENCE)
+    again = on_air & ~over & (silent > (learnt if patience is None else patience))
+    # the answer to a proposal that was repeated does not tell which of them it answers
+    tells = met & ((waited == silent) | ~known)
+    return state._replace(
+        params=params,
+        waiting=state.waiting & ~over,
+        edition=state.edition + again,
+        waited=waited,
+        silent=jnp.where(again, 0, silent),
+        longest=jnp.where(tells, jnp.maximum(waited, state.longest * 3 // 4), state.longest),
     )
+
+
+def _answer(state: MeetingState, inbox: Inbox) -> MeetingState:
+    """Return the state after the passive half of a meeting, if somebody asks.
+
+    Nobody is answered while the last answer has not gone on the air.
+    """
+    partner, number, edition = inbox.store[inbox.row, -HEADER:].T.astype(jnp.int32)
+    asks = (partner == state.node) & (edition > state.seen) & (inbox.weight > 0)
+    asks = asks & (number >= state.served)  # of a message that was overtaken
+    # the first who comes after the last one served
+    turn = jnp.mod(jnp.arange(len(asks)) - state.partner - 1, len(asks))
+    i = jnp.argmin(jnp.where(asks, turn, len(asks))).astype(jnp.int32)
+    new = number[i] > state.served[i]
+    kept, own = state.kept, (state.kept.partner == i) & (state.kept.number == number[i])
+    known = new | jnp.any(own)
+    frozen = jnp.where(new, state.params, kept.model[jnp.argmax(own)])
+    half = jnp.where(new, 0.5, 0.0) * (inbox.payload(i)[:-HEADER] - state.params)
+    answered = state._replace(
+        params=state.params + half,
+        frozen=frozen,
+        partner=i,
+        number=jnp.where(known, number[i], -number[i]),
+        edition=state.edition + 1,
+        served=state.served.at[i].set(number[i]),
+        seen=state.seen.at[i].set(edition[i]),
+    )
+    free = (state.edition == state.sent) & jnp.any(asks)
+    place = jnp.where(free & new, _place(kept, i, number), len(kept.partner))
+    answered = answered._replace(
+        kept=KeptAnswers(
+            model=kept.model.at[place].set(frozen, mode="drop"),
+            partner=kept.partner.at[place].set(i, mode="drop"),
+            number=kept.number.at[place].set(number[i], mode="drop"),
+            edition=kept.edition.at[place].set(answered.edition, mode="drop"),
+        )
+    )
+    return _where(free, answered, state)
+
+
+def _place(kept: KeptAnswers, partner: Array, number: Array) -> Array:
+    """Return where the answer to a partner is kept; `number` (node,) are those of all proposals.
+
+    In this order: in the place of its last one, in an empty one, in that of a partner that has gone
+    on to another meeting, in that of the oldest.
+    """
+    went_on = number[kept.partner] > kept.number
+    rank = jnp.where(went_on, -1, kept.edition)
+    rank = jnp.where(kept.partner < 0, -2, rank)
+    return jnp.argmin(jnp.where(kept.partner == partner, -3, rank))

@@ -48,6 +48,7 @@ from folkman.algorithm.pieces.delay_steps import (
     first_memory,
     step_under_delay,
 )
+from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
@@ -92,6 +93,7 @@ def async_sharing(
     smoothness: float | None = None,
     max_age: int | None = None,
     projection: Callable[[Array, Array], Array] | None = None,
+    momentum: float = 0.0,
 ) -> Algorithm:
     """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
 
@@ -109,6 +111,11 @@ def async_sharing(
     require(
         max_age is None or max_age >= 0,
         f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
+    )
+
+    require(
+        momentum == 0 or delay_policy == "none",
+        f"momentum goes without a delay_policy, which measures gradients; got {delay_policy!r}",
     )
 
     def init(params: Array, place: Place) -> SharingState:
@@ -168,7 +175,7 @@ def async_sharing(
             work=None if state.work is None else state.work._replace(begun=jnp.asarray(False)),
         )
 
-    return Algorithm(
+    built = Algorithm(
         name="async_sharing",
         init=init,
         point=aggregate,
@@ -179,3 +186,4 @@ def async_sharing(
         model=aggregate,
         declares=Declares(exact=rule.rule == "mean"),
     )
+    return with_momentum(built, momentum)

@@ -136,6 +136,8 @@ class Declares(NamedTuple):
     # it weighs all nodes alike, whatever their shares: engines hand it I alpha_i F_i for F_i, and
     # the network's model is the plain mean of the nodes (problem/objective.py)
     evenly: bool = False
+    # what a row tells of all nodes' states, by the names of columns
+    measures: Callable[[State], dict[str, Array]] | None = None
 
 
 def _keep(state: State, inbox: Inbox) -> State:

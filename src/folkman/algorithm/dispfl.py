@@ -32,6 +32,7 @@ from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.neighbours import RoundNeighbours, RoundTopology
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.segments import Shapes
+from folkman.algorithm.pieces.seldom import seldom
 from folkman.algorithm.pieces.sparsity import Layers, Sparsity
 from folkman.algorithm.pieces.steps import step_size
 from folkman.checks import require, within
@@ -126,17 +127,20 @@ def dispfl(
         trains = found.taken < local_steps  # a gradient beyond these is for the regrowth
         return jnp.where(trains, jnp.where(memory.shared, moved, 0.0), memory.params)
 
+    def evolve(shared: Array, params: Array, grad: Array, rounds: Array, key: Array) -> Array:
+        """Return m_k of the next round."""
+        by_gradient = regrowth == "gradient"
+        score = jnp.abs(grad) if by_gradient else jax.random.uniform(key, grad.shape, jnp.float32)
+        return sparsity.evolve(shared, params, score, rounds.astype(grad.dtype))
+
     def learn(memory: SparseMemory, found: Gradient) -> SparseMemory:
         who, where = jax.random.split(found.key)
-        grad = found.value
         params = descend(memory, found)
-        by_gradient = regrowth == "gradient"
-        score = jnp.abs(grad) if by_gradient else jax.random.uniform(where, grad.shape, jnp.float32)
-        evolved = sparsity.evolve(memory.shared, params, score, found.rounds.astype(grad.dtype))
         last = found.taken + 1 == gradients
+        given = (memory.shared, params, found.value, found.rounds, where)
         return memory._replace(
             params=params,
-            mask=jnp.where(last, evolved, memory.mask),
+            mask=seldom(last, evolve, memory.mask, *given),
             chosen=jnp.where(last, neighbours.draw(found.inbox, who), memory.chosen),
         )
 

@@ -23,6 +23,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -48,6 +49,7 @@ class GossipMemory(NamedTuple):
 
     params: Array  # (d,) x_i
     move: Array  # (d,) -eta grad F_i(x_i) of this round, not yet applied (combine first)
+    applied: Array  # (d,) the move of the round before: x_i without it is what was mixed
 
 
 @method
@@ -57,6 +59,7 @@ def dpsgd(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
+    momentum: float = 0.0,
 ) -> Algorithm:
     """Build D-PSGD; `degree` and `graph_seed` are of the topologies that are drawn.
 
@@ -72,7 +75,7 @@ def dpsgd(
 
     def first(params: Array, place: Place) -> GossipMemory:
         del place
-        return GossipMemory(params, move=jnp.zeros_like(params))
+        return GossipMemory(params, move=jnp.zeros_like(params), applied=jnp.zeros_like(params))
 
     def descend(memory: GossipMemory, grad: Gradient) -> GossipMemory:
         move = -eta(grad.updates, grad.value.dtype) * grad.value
@@ -85,9 +88,10 @@ def dpsgd(
         return GossipMemory(
             params=mixed + memory.move,  # [1, Alg. 1, lines 5-6]
             move=jnp.zeros_like(memory.move),
+            applied=memory.move,
         )
 
-    return in_rounds(
+    built = in_rounds(
         "dpsgd",
         first=first,
         point=lambda memory, *_: memory.params,  # before mixing
@@ -95,7 +99,8 @@ def dpsgd(
         end=average,
         message=lambda memory: memory.params,
         params=lambda memory: memory.params + memory.move,
-        mixed=None if order == "adapt_first" else lambda memory: memory.params,
+        mixed=None if order == "adapt_first" else lambda memory: memory.params - memory.applied,
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )
+    return with_momentum(built, momentum)

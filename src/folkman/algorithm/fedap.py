@@ -5,16 +5,16 @@
 
 with S_k by `selection`:
 
-    fastest   the first m uploads, ties by node number (default)
+    fastest   the first m uploads, ties at random (default)
     random    m nodes drawn by the server, which sends the draw with w^k; it waits for these
     sinr      whoever the radio lets upload: the round closes when one upload has arrived and none
               is on its way
 
 The others give up what they do, and begin anew from w^{k+1}. With m = I this is FedAvg. With
 unequal nodes `fastest` converges to the minimum of sum_{S} alpha_i F_i over those that are always
-first, and not to that of F. A round costs S bits from each node of S_k, those of uploads that were
-ended, and one broadcast; each message also has the round's number and, with `random`, an entry for
-each node.
+first, and not to that of F; among equally fast ones all take part in time. A round costs S bits
+from each node of S_k, those of uploads that were ended, and one broadcast; each message also has
+the round's number and, with `random`, an entry for each node.
 
 Differs from [1]: recalled, not verified. No source at hand fixes how the part is chosen, nor m; m
 is half the nodes by default. With `random` round 0, which no message of the server precedes, takes
@@ -36,6 +36,7 @@ from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
+from folkman.algorithm.pieces.sparsity import lowest
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
 
@@ -101,11 +102,14 @@ def fedap(
             answers=nobody,
         )
 
-    def select(state: FedAPServer, new: Array, coming: Array | None) -> tuple[Array, Array]:
+    def select(
+        state: FedAPServer, new: Array, coming: Array | None, key: Array
+    ) -> tuple[Array, Array]:
         """Return S_k as far as it has arrived, and whether the round closes."""
         if selection == "fastest":
             free = size_of(len(new)) - jnp.sum(state.arrived, dtype=jnp.int32)
-            first = new & (jnp.cumsum(new, dtype=jnp.int32) <= free)
+            ticket = jax.random.uniform(key, new.shape, jnp.float32)
+            first = new & lowest(jnp.where(new, ticket, jnp.inf), free)
             return state.arrived | first, jnp.sum(new, dtype=jnp.int32) >= free
         arrived = state.arrived | new
         if selection == "random":
@@ -121,7 +125,7 @@ def fedap(
         nodes = len(inbox.heard)
         of_this_round = (versions(inbox, dim) == state.rounds) | ~inbox.finite
         new = inbox.heard & of_this_round
-        arrived, closes = select(state, new & state.chosen, inbox.coming)
+        arrived, closes = select(state, new & state.chosen, inbox.coming, key)
         weights = inbox.weight * (arrived & inbox.finite)
         mean = combine(rule, inbox, weights / jnp.sum(weights))[:dim]
         chosen = state.chosen

@@ -11,8 +11,15 @@ In the mode 'asynchronous' a node pushes after every gradient, never waits, and 
 has pushed to each neighbour in all, sigma_i; a receiver adds sum_j sigma_j less the same sum as
 last taken [2]. Losing or repeating messages is harmless: sum_i x_i + what is in flight moves by
 gradients alone, and sum_i y_i + what is in flight = I. A sum is taken if no part of it is older
-than what was taken before. There x_i counts from y_i w(0) to keep sigma small; still it grows with
-time, and float32 loses digits.
+than what was taken before; by the `sums` 'neighbour' a node keeps what it took of each neighbour,
+I (d + 1) numbers, and takes each sigma_j that is not older. There x_i counts from y_i w(0) to keep
+sigma small; still it grows with time, and float32 loses digits.
+
+While mass is in flight y_i is small, and a step of z_i is eta / y_i: on a dense graph with delays
+it sits at eta / `least_weight`. The column `push_weight` of a run is the least y_i that a last
+gradient was divided by, and a run in which it is below 0.2 ends with a warning. With a
+`least_weight` of 0.5 no step is more than twice the one asked for; less is in flight then, and mass
+spreads more slowly.
 
 Differs from [1]: full-batch gradients unless the problem has mini-batches; the asynchronous form
 pushes only as much as leaves y_i >= `least_weight`, as many pushes before the first arrival would
@@ -32,6 +39,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, push_weights
@@ -56,8 +64,9 @@ class PushState(NamedTuple):
     mass: Array  # (d + 1,) x_i - y_i w(0), y_i
     origin: Array  # (d,) w(0)
     pushed: Array  # (d + 1,) sigma_i, pushed to each neighbour in all
-    taken: Array  # (d + 1,) sum_j sigma_j when it was last taken
+    taken: Array  # (d + 1,) sum_j sigma_j when it was last taken; or (node, d + 1) each of them
     seen: Array  # (node,) the weight in each of these sigma_j
+    divisor: Array  # () y_i that the last gradient was divided by
     updates: Array  # () gradients done
 
 
@@ -66,13 +75,16 @@ def sgp(
     step: Number = 0.1,
     mode: Literal["lockstep", "asynchronous"] = "lockstep",
     least_weight: Number = 0.1,
+    sums: Literal["total", "neighbour"] = "total",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    momentum: float = 0.0,
 ) -> Algorithm:
     """Build stochastic gradient push.
 
     It runs on directed graphs, and in lock-step on those whose edges change with the round. The
-    topology 'schedule' is for lock-step, where senders learn who heard them.
+    topology 'schedule' is for lock-step, where senders learn who heard them. `least_weight` and
+    `sums` are of the mode 'asynchronous'.
 
     >>> sgp(topology="star").travel.mixing.weights(jnp.ones((4, 4), bool))[:, 0].sum().item()
     1.0
@@ -88,12 +100,17 @@ def sgp(
         within(least_weight, above=0, below=1),
         f"least_weight must be between 0 and 1, got {least_weight}; try 0.1",
     )
+    require(
+        sums in ("total", "neighbour"),
+        f"sums must be 'total' or 'neighbour', got {sums!r}",
+    )
 
     mixing = graph.pushing()
     price = Price(lambda dim, bits: (bits * dim + 32,))
     if mode == "lockstep":
-        return _in_lockstep(eta, mixing, price)
-    return _asynchronous(eta, least_weight, mixing, price)
+        return with_momentum(_in_lockstep(eta, mixing, price), momentum)
+    push = _Push(least_weight, apart=sums == "neighbour")
+    return with_momentum(_asynchronous(eta, push, mixing, price), momentum)
 
 
 def _ratio(mass: Array) -> Array:
@@ -126,13 +143,23 @@ def _in_lockstep(eta: StepSize, mixing: Mixing, price: Price) -> Algorithm:
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT}),
             price=price,
-            differences=True,
             evenly=True,
         ),
     )
 
 
-def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Price) -> Algorithm:
+class _Push(NamedTuple):
+    """How much is pushed, and how it is taken."""
+
+    least_weight: Number
+    apart: bool  # the sums of neighbours are kept apart
+
+
+def _least_weights(states: PushState) -> dict[str, Array]:
+    return {"push_weight": jnp.min(states.divisor)}
+
+
+def _asynchronous(eta: StepSize, push: _Push, mixing: Mixing, price: Price) -> Algorithm:
     """Build the form with running sums of [2]."""
 
     def init(params: Array, place: Place) -> PushState:
@@ -141,12 +168,25 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
             mass=none.at[-1].set(1.0),
             origin=params,
             pushed=none,
-            taken=none,
+            taken=jnp.zeros((place.num_nodes, len(none)), none.dtype) if push.apart else none,
             seen=jnp.zeros(place.num_nodes, params.dtype),
+            divisor=jnp.ones((), params.dtype),
             updates=jnp.zeros((), jnp.int32),
         )
 
+    def take_each(state: PushState, inbox: Inbox) -> PushState:
+        held = inbox.store[inbox.row]
+        forward = (inbox.weight > 0) & (held[:, -1] >= state.seen)
+        taken = jnp.where(forward[:, None], held, state.taken)
+        return state._replace(
+            mass=state.mass + jnp.sum(taken - state.taken, axis=0),
+            taken=taken,
+            seen=taken[:, -1],
+        )
+
     def receive(state: PushState, inbox: Inbox) -> PushState:
+        if push.apart:
+            return take_each(state, inbox)
         hears = inbox.weight > 0
         held = inbox.store[inbox.row, -1]
         total = inbox.mix(hears.astype(held.dtype))
@@ -159,11 +199,12 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
         move = -eta(state.updates, grad.dtype) * grad
         mass = state.mass.at[:-1].add(move)
         out = jnp.round(1.0 / inbox.own_weight) - 1.0
-        most = jnp.maximum(1.0 - least_weight / mass[-1], 0.0) / jnp.maximum(out, 1.0)
+        most = jnp.maximum(1.0 - push.least_weight / mass[-1], 0.0) / jnp.maximum(out, 1.0)
         pushed = state.pushed + jnp.minimum(inbox.own_weight, most) * mass
         return state._replace(
             mass=mass - out * (pushed - state.pushed),  # what was lost in rounding stays here
             pushed=pushed,
+            divisor=mass[-1],
             updates=state.updates + 1,
         )
 
@@ -185,5 +226,6 @@ def _asynchronous(eta: StepSize, least_weight: Number, mixing: Mixing, price: Pr
             price=price,
             differences=True,
             evenly=True,
+            measures=_least_weights,
         ),
     )

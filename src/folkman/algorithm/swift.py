@@ -14,11 +14,11 @@ and `weights` which symmetric, doubly stochastic ones are used: Metropolis, or t
 code, where nodes of large degree offer first, (1 - accepted) / (neighbours left + 1), and others
 take it; the same on regular graphs. A node broadcasts its model after every own step, S bits.
 
-Differs from [1]: full-batch gradients unless the problem has mini-batches; no momentum and no
-weight decay (the released scripts use both); of two offers between equal degrees both take the
-smaller, and where a node would be left with a negative w_ii all weights are Metropolis, so W is
-always symmetric; 'scale' divides by the sum of the weights, which is the released
-(deg + 1) / (received + 1) on regular graphs.
+Differs from [1]: full-batch gradients unless the problem has mini-batches; no momentum by default
+and no weight decay (the released scripts use both); of two offers between equal degrees both take
+the smaller, and where a node would be left with a negative w_ii all weights are Metropolis, so W is
+always symmetric; 'scale' divides by the sum of the weights, which is the released (deg + 1) /
+(received + 1) on regular graphs.
 
 [1] M. Bornstein, T. Rabbani, E. Wang, A. S. Bedi, F. Huang. SWIFT: Rapid Decentralized Federated
     Learning via Wait-Free Model Communication. ICLR 2023. arXiv:2210.14026
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.pieces.topology import Graph, metropolis
@@ -86,6 +87,7 @@ def swift(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    momentum: float = 0.0,
 ) -> Algorithm:
     """Build SWIFT with s = `every`.
 
@@ -139,7 +141,7 @@ def swift(
             updates=state.updates + 1,
         )
 
-    return Algorithm(
+    built = Algorithm(
         name="swift",
         init=init,
         point=lambda state, _: state.params,
@@ -151,3 +153,4 @@ def swift(
         travel=Broadcast(mixing=Mixing(released) if weights == "released" else graph.mixing()),
         declares=Declares(evenly=True),
     )
+    return with_momentum(built, momentum)

@@ -65,6 +65,11 @@ def _yes(state: State) -> Array:
     return jnp.asarray(True)
 
 
+def _no(state: State) -> Array:
+    del state
+    return jnp.asarray(False)
+
+
 def _never(state: State, inbox: "Inbox") -> Array:
     del state, inbox
     return jnp.asarray(False)
@@ -93,6 +98,15 @@ class Travel:
         """Tell whether the node gives up the gradient it is working on."""
         return _never(state, inbox)
 
+    @property
+    def knows_sends(self) -> bool:
+        """Tell whether a node's state depends on when its messages go on the air."""
+        return False
+
+    def after_sending(self, state: State) -> State:
+        """Return the state of a node whose message has gone on the air."""
+        return state
+
 
 @dataclass(frozen=True)
 class Broadcast(Travel):
@@ -101,6 +115,8 @@ class Broadcast(Travel):
     What is not new is not sent. With `has_news` None a message is new when the node has finished a
     gradient since its last broadcast; a method whose message changes at other times says itself
     when there is something to send.
+    A method that must know when its message goes on the air says by `notes` what it remembers then.
+    Whether the message arrives nobody tells.
     """
 
     role = "peers, asynchronous"
@@ -108,10 +124,25 @@ class Broadcast(Travel):
 
     mixing: Mixing | None = None
     has_news: Callable[[State], Array] | None = None
+    notes: Callable[[State], State] | None = None
+    rests: Callable[[State], Array] = _no  # does the node wait with its next gradient?
+
+    def computes(self, state: State) -> Array:
+        """Tell whether the node wants a gradient in this slot."""
+        return ~self.rests(state)
 
     def offers(self, state: State) -> Array:
         """Tell whether the node has something to send; with `has_news` None its carrier knows."""
         return _yes(state) if self.has_news is None else self.has_news(state)
+
+    @property
+    def knows_sends(self) -> bool:
+        """Tell whether a node's state depends on when its messages go on the air."""
+        return self.notes is not None
+
+    def after_sending(self, state: State) -> State:
+        """Return the state of a node whose message has gone on the air."""
+        return state if self.notes is None else self.notes(state)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
         if each.message:
             screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
     figure = folder.figures / "train_loss-seconds.png"
-    if note := told(standings(sides_of(prepared.config))):
+    if note := told(standings(sides_of(folder.read_config()))):
         screen.print(note, highlight=False, soft_wrap=True, markup=False)
     lines = f"folder  {folder.root}\nfigure  {figure if figure.is_file() else folder.figures}\n"
     screen.print(f"{lines}report  {folder.report}", highlight=False, soft_wrap=True, markup=False)

@@ -148,6 +148,10 @@ class Learner:
         """Return what the node would send now."""
         return np.array(self.algorithm.message(self.state), np.float64)
 
+    def note_sent(self) -> None:
+        """Let the node know that its message went on the air."""
+        self.state = self.algorithm.travel.after_sending(self.state)
+
     def params(self) -> Vector:
         """Return the node's parameters."""
         return np.array(self.algorithm.params(self.state), np.float64)

@@ -122,12 +122,12 @@ def _spread(
     """Return the network's model (d,), each node's own (node, d), and how far apart they are."""
     params = jax.vmap(algorithm.params)(carry.states)
     models = params
+    medium = medium_of(algorithm, network)
     if algorithm.model is not None:
-        medium = medium_of(algorithm, network)
         inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
         models = jax.vmap(algorithm.model, (0, axes))(carry.states, inbox)
     w = network_model(problem, network, algorithm, carry)
-    apart = jnp.linalg.norm(models - w[None], axis=1)
+    apart = jnp.linalg.norm(models - medium.centre(w, problem, models)[None], axis=1)
     norm = jnp.max(jnp.linalg.norm(params, axis=1))
     spread = {
         "consensus": jnp.mean(apart),
@@ -169,6 +169,9 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
             for name, value in medium_of(algorithm, network).measures(carry.medium).items()
         },
     }
+    if algorithm.declares.measures is not None:
+        own = algorithm.declares.measures(carry.states)
+        row |= {name: float(value) for name, value in own.items()}
     if recording.nodes:
         row |= node_columns(problem, models)
     return row
@@ -223,6 +226,7 @@ def _priced(counts: tuple[int, ...], each: list[float]) -> int:
 
 
 def node_models(simulation: "Simulation", mark: "Mark") -> tuple[Array, Array]:
-    """Return the network's model (d,) and the model that each node would deploy (node, d)."""
-    w, models, _ = _models(simulation.problem, simulation.network, simulation.algorithm, mark.carry)
-    return w, models
+    """Return what each node would deploy (node, d), and before it what these are compared with."""
+    problem, network, algorithm, *_ = simulation
+    w, models, _ = _models(problem, network, algorithm, mark.carry)
+    return simulation.medium.centre(w, problem, models), models

@@ -62,6 +62,10 @@ MOST_COUNTED = 2**30
 """What may be counted in int32 between two additions on the host."""
 
 
+LEAST_PUSH_WEIGHT = 0.2
+"""Below it a run of asynchronous SGP ends with a warning."""
+
+
 class Clock(NamedTuple):
     """How simulated time passes."""
 
@@ -178,6 +182,13 @@ def note(
     run.status = FINISHED
     if recording.meets(row):
         run.target_slot = int(row["slots"])
+    weight = row.get("push_weight", 1.0)
+    if weight < LEAST_PUSH_WEIGHT:
+        run.message = (
+            f"a node of '{run.label}' (seed {run.seed}) divided its gradient by a weight of "
+            f"{weight:.2g}: its steps are {1 / weight:.1f} times the step asked for; "
+            "try a least_weight of 0.5, a topology with fewer neighbours, or less delay"
+        )
     if not np.isfinite(row["train_loss"]):
         run.status = DIVERGED
         run.message = (

@@ -179,6 +179,7 @@ def finish(
     moved, traffic, events = medium.exchange(
         carry.medium, problem, faults, states, steps, carry.slot, senders, key
     )
+    states = medium.noted(states, events)
     tally = _count(carry, busy, finished, traffic)._replace(
         held_ages=carry.tally.held_ages + medium.ages(carry.medium, carry.slot),
         late=_count_late(carry.tally.late, medium.late(moved)),

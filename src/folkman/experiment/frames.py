@@ -40,9 +40,9 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     radio = network if isinstance(network, RadioNetwork) else None
     air = getattr(state, "air", None)
     pairs = size if size <= MOST_NODES else 0
-    w, models = node_models(simulation, mark)
+    centre, models = node_models(simulation, mark)
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so itself
-        apart = np.linalg.norm(np.asarray(models) - np.asarray(w)[None], axis=1)
+        apart = np.linalg.norm(np.asarray(models) - np.asarray(centre)[None], axis=1)
     on_air, left, share = _on_air(state, radio, nodes, servers)
     least_db = _least_db(carry.medium.network, radio)
     sinr_db = (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from folkman.checks import nearest, require
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import Comparison, resolve
+from folkman.config.comparison import Comparison, resolve, told
 from folkman.config.text import DEFAULT, dump, gather, read
 from folkman.experiment.batch import Asked, Batch, Progress, Watch, run_batch
 from folkman.experiment.engines import Crew, Engine, engine_for
@@ -287,7 +287,7 @@ def _tuned(prepared: PreparedTuning, found: Sequence[Found]) -> Tuned:
             )
         )
     plain = {**config, "algorithm": tables}
-    resolved = resolve(plain).model_dump()
+    resolved = told(resolve(plain))
     record = {**_search(prepared), "algorithm": dict(_records(resolved, prepared, methods))}
     rest = (prepared.score, prepared.seeds, prepared.budget, tuple(methods), prepared.skipped)
     return Tuned(prepared.out, prepared.folder.root, {**plain, "tuned": record}, *rest)

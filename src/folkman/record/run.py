@@ -72,6 +72,7 @@ METRICS: dict[str, str] = {
     "kappa": "learning efficiency: share of slots spent computing",
     "gradients_max": "gradients of the fastest node",
     "bits_unicast": "bits, each receiver counted",
+    "push_weight": "least weight y_i that a gradient was divided by (asynchronous SGP)",
     "node_train_loss": "mean over nodes of F(v_i)",
     "node_train_loss_worst": "largest F(v_i) of a node",
     "node_train_loss_spread": "standard deviation over nodes of F(v_i)",

@@ -32,8 +32,8 @@ BESIDE = ("name", "seeds", "record_every", "evaluate_nodes", "keep_timelines", "
 def setting(config: Table, side: Table, over: Collection[str]) -> str:
     """Return the digest of what one algorithm meets, without the options `over`.
 
-    `config` is a resolved configuration and `side` a table of its algorithms. Files, data or own
-    code, count by their names without folders.
+    `config` is a resolved configuration as `config.toml` holds it, and `side` a table of its
+    algorithms. Files, data or own code, count by their names without folders.
     """
     rest = {
         key: value

@@ -11,6 +11,7 @@ reason, and otherwise without effect. `ServerNode` is the other role.
 """
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -173,6 +174,7 @@ class Node:
         self.last_sent = b""  # in rounds, until everyone has it: a neighbour may be a round behind
         self._seed = seed
         self._lock = threading.Lock()
+        self._slot_lock = threading.Lock()  # where a slot depends on what was sent before it
 
     def receivers(self, round_: int = 1) -> list[int]:
         """Return the numbers of those that are to hear this node in a round, counted from 1."""
@@ -206,6 +208,14 @@ class Node:
 
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
+        with self._between_slots():
+            return self._wake()
+
+    def _between_slots(self) -> AbstractContextManager[object]:
+        """Let slots and messages take turns, where a node must know what it has sent."""
+        return self._slot_lock if self.algorithm.travel.knows_sends else nullcontext()
+
+    def _wake(self) -> bool:
         with self.mailbox.lock:
             if self.way.waits and not (
                 self.offers() and self.complete()
@@ -258,9 +268,10 @@ class Node:
 
         `number` goes into the field of the round, for those who do not live in rounds.
         """
-        with self._lock:
+        with self._between_slots(), self._lock:
             state, slot, steps = self.state, self.slot, self.steps
             self._sent_steps = self.steps
+            self.state = self.algorithm.travel.after_sending(state)
             self.sequence += 1
             sequence = self.sequence
         params = np.asarray(self.algorithm.message(state))

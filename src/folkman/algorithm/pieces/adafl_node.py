@@ -4,9 +4,10 @@
     beta_i = ||grad F_i(p_i) - grad F_i(w)|| / ||p_i - w||
     rho_i  = |F_i(p_i) - F_i(w)| / ||p_i - w||
 
-It uploads w_i, grad F_i(w), F_i(w), beta_i, rho_i and the slots that the steps took. p_i is where
-the node took the last gradient of the round before: the authors' code takes one more gradient, at
-the end model, in time that it does not count.
+It uploads w_i, grad F_i(w), F_i(w), beta_i, rho_i and the slots that its gradients took. p_i is the
+model that the node ended the round before with. Its gradient there is one more than the tau that
+the round needs, and is paid for with a slot: the authors' code takes it in time that it does not
+count. By the estimate 'last_gradient' p_i is where the node took the last of its tau gradients.
 
 [1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
     IEEE JSAC 37(6), 2019.
@@ -38,7 +39,7 @@ class AdaFLState(NamedTuple):
     last_loss: Array  # () F_i(p_i)
     report: Array  # (3,) F_i(w), beta_i, rho_i
     tau: Array  # () local steps asked for
-    steps: Array  # () local steps done in this round
+    steps: Array  # () gradients taken in this round
     slots: Array  # () slots that they took
 
 
@@ -46,8 +47,10 @@ def adafl_node(
     step: Number,
     server_init: Callable[[Array, int], State],
     aggregate: Callable[[State, Inbox, Array], State],
+    *,
+    more: int,
 ) -> Algorithm:
-    """Build the algorithm from its server's side.
+    """Build the algorithm from its server's side; of a round's gradients `more` only estimate.
 
     When the server is done (phase 3), its model is the best one known.
     """
@@ -78,7 +81,7 @@ def adafl_node(
             params=jnp.where(heard, payload[:dim], state.params),
             tau=tau,
             steps=steps,
-            slots=jnp.where(heard, 0, state.slots) + (steps < tau),
+            slots=jnp.where(heard, 0, state.slots) + (steps < tau + more),
         )
 
     def update(state: AdaFLState, inbox: Inbox, loss: Array, grad: Array, key: Array) -> AdaFLState:
@@ -90,8 +93,9 @@ def adafl_node(
         beta = jnp.maximum(jnp.linalg.norm(state.last_grad - grad) / apart, LEAST_BETA)
         rho = jnp.abs(state.last_loss - loss) / apart
         report = jnp.stack([loss, beta, rho])
+        moved = state.params - step * grad
         return AdaFLState(
-            params=state.params - step * grad,
+            params=jnp.where(state.steps < state.tau, moved, state.params) if more else moved,
             start_grad=jnp.where(first, grad, state.start_grad),
             last=state.params,
             last_grad=grad,
@@ -124,7 +128,7 @@ def adafl_node(
         params=lambda state: state.params,
         receive=receive,
         model=received,
-        travel=Star(server, ready=lambda state: state.steps >= state.tau),
+        travel=Star(server, ready=lambda state: state.steps >= state.tau + more),
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
             price=Price(lambda dim, bits: (2 * dim * bits + 4 * 32,)),

@@ -17,30 +17,62 @@ LARGEST = 3.4e38  # of a float32
 
 
 class Decay(NamedTuple):
-    """How a step shrinks; an option of a method, as `decay` and `decay_steps`.
+    """How a step changes; an option of a method, as `decay`, `decay_steps` and two more.
 
     constant       step
     cosine         to zero over `decay_steps` updates
     exponential    a factor of e every `decay_steps` updates
     inverse_sqrt   step / sqrt(1 + count / decay_steps)
+
+    In the first `warmup_steps` updates the step grows in equal parts, from 1 / warmup_steps of what
+    it would be. `schedule` are pairs (updates, factor) in order: from so many updates on the step
+    is so many times what it would be.
     """
 
     decay: Literal["constant", "cosine", "exponential", "inverse_sqrt"] = "constant"
     decay_steps: int = 1000
+    warmup_steps: int = 0
+    schedule: tuple[tuple[int, float], ...] | None = None
 
 
 def step_size(step: Number, how: Decay = Decay()) -> StepSize:  # noqa: B008 - immutable
     """Build a schedule from a base step; a count and a step have the dtype of the gradient."""
     schedule = _schedule(step, how)
+    pairs = _pairs(how)
 
     def eta(updates: Array, dtype: DTypeLike) -> Array:
-        return jnp.asarray(schedule(updates.astype(dtype)), dtype)
+        count = updates.astype(dtype)
+        found = jnp.asarray(schedule(count), dtype)
+        if how.warmup_steps:
+            found = found * jnp.minimum((count + 1) / how.warmup_steps, 1.0)
+        if pairs:
+            begins, factors = (jnp.asarray(part, dtype) for part in zip(*pairs, strict=True))
+            found = found * factors[jnp.sum(count >= begins, dtype=jnp.int32) - 1]
+        return found
 
     return eta
 
 
+def _pairs(how: Decay) -> list[tuple[int, float]]:
+    """Return the schedule from update 0 on, or nothing."""
+    require(
+        how.warmup_steps >= 0,
+        f"warmup_steps must be at least 0, got {how.warmup_steps}; 0 is none",
+    )
+    if not how.schedule:
+        return []
+    pairs = [(int(begins), float(factor)) for begins, factor in how.schedule]
+    begins = [at for at, _ in pairs]
+    require(
+        begins == sorted(set(begins)) and begins[0] >= 0 and min(f for _, f in pairs) >= 0,
+        "schedule must be pairs (updates, factor), updates rising from at least 0, factors at "
+        f"least 0, got {how.schedule}; try ((0, 1.0), (100, 0.1))",
+    )
+    return pairs if begins[0] == 0 else [(0, 1.0), *pairs]
+
+
 def _schedule(step: Number, how: Decay) -> Callable[[Array], ArrayLike]:
-    decay, decay_steps = how
+    decay, decay_steps = how.decay, how.decay_steps
     require(
         within(step, 0, LARGEST),
         f"step must be a finite number of at least 0, got {step}; try 0.1",

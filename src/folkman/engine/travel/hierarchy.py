@@ -13,7 +13,7 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits
+from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, mean_model
 from folkman.engine.travel.sending import Links, Senders, Sending, distinct
 from folkman.engine.travel.star import answers, behind_nodes, carried, uploads
 from folkman.keys import Stream, make_key
@@ -372,6 +372,11 @@ class HierarchyMedium(Medium):
         share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
         models = jax.vmap(self.travel.station.params)(held.stations)
         return jnp.dot(share, models, precision="highest")
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def rounds(self, held: HierarchyHeld) -> Array:
         """Return the root's aggregations."""

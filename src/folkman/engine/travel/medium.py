@@ -39,6 +39,7 @@ __all__ = [
     "Way",
     "count",
     "first_states",
+    "mean_model",
     "server_entries",
 ]
 
@@ -169,6 +170,20 @@ class Medium(ABC, Generic[Way]):
         weights = model_weights(problem, evenly=self.algorithm.declares.evenly)
         return jnp.dot(weights, params, precision="highest")
 
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return what the nodes' models (node, d) are compared with, (d,): the network's model.
+
+        Where nodes wait for each other it is the mean of their models: a newer one is on its way to
+        all of them, and their distance from it would only tell how far the round is.
+        """
+        del problem, models
+        return w
+
+    def noted(self, states: State, events: Events) -> State:
+        """Return the states of nodes that know what they have just put on the air."""
+        del events
+        return states
+
     def rounds(self, held: Held) -> Array | None:
         """Return the aggregations so far; None where the broadcasts of a node are its rounds."""
         del held
@@ -274,6 +289,12 @@ def first_states(problem: Learnable, algorithm: Algorithm, seed: ArrayLike) -> S
         return algorithm.init(problem.initial, Place(node, nodes, key))
 
     return jax.vmap(of_one)(jnp.arange(nodes, dtype=jnp.int32), keys)
+
+
+def mean_model(problem: Learnable, models: Array) -> Array:
+    """Return sum_i alpha_i v_i of models (node, d), to the bit their common value if it is one."""
+    first = models[0]
+    return first + jnp.dot(problem.share, models - first[None], precision="highest")
 
 
 def server_entries(server: Server, problem: Learnable, num_senders: int) -> int:

@@ -220,6 +220,18 @@ class PeerMedium(SnapshotMedium):
         moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
         return moved, traffic, delivery._replace(held=stamps)
 
+    def noted(self, states: State, events: Events) -> State:
+        """Let the senders of this slot know, where the method notes it."""
+        if self.travel.notes is None:
+            return states
+        after = jax.vmap(self.travel.notes)(states)
+
+        def of_senders(new: Array, old: Array) -> Array:
+            sends = events.sends.reshape(events.sends.shape + (1,) * (new.ndim - 1))
+            return jnp.where(sends, new, old)
+
+        return jax.tree.map(of_senders, after, states)
+
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""
         return self.network.peers().measures(held.network)
@@ -314,6 +326,7 @@ def by_hand(
             for j in np.flatnonzero(timeline.sends[t]):
                 frozen[j][t + 1] = senders[j].take(messages[j], j, nodes[j].steps)
                 senders[j].arrived()
+                nodes[j].note_sent()
         if t + 1 < len(timeline.held):
             _forget(frozen, timeline.held[t + 1 :])
     params = np.stack([node.params() for node in nodes])

@@ -13,7 +13,7 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
-from folkman.engine.travel.medium import Axes, Events, Traffic
+from folkman.engine.travel.medium import Axes, Events, Traffic, mean_model
 from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts
 from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
@@ -92,6 +92,11 @@ class RoundMedium(SnapshotMedium):
             rounds = rounds + ends.astype(jnp.int32)
         moved = PeerState(network, store, delivery.held, None, links, rounds=rounds)
         return moved, traffic, delivery
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""

@@ -21,6 +21,7 @@ from folkman.engine.travel.medium import (
     count,
     form_of,
     in_bits,
+    mean_model,
 )
 from folkman.engine.travel.sending import Links, Senders, distinct
 from folkman.keys import Stream, make_key
@@ -213,6 +214,11 @@ class StarMedium(Medium):
         """Return the server's model."""
         del problem, params
         return self.server.params(held.server)
+
+    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
+        """Return the mean of what the nodes would deploy."""
+        del w
+        return mean_model(problem, models)
 
     def rounds(self, held: StarHeld) -> Array:
         """Return the server's aggregations."""

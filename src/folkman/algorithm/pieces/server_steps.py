@@ -1,0 +1,73 @@
+"""The server's step: what it makes of the mean of the nodes' models.
+
+    D = sum_i alpha_i w_i - w                                                  [1, Algorithm 2]
+    sgd        w <- w + eta_s D
+    momentum   m <- 0.9 m + D,                  w <- w + eta_s m
+    adam       m <- 0.9 m + 0.1 D,              v <- 0.99 v + 0.01 D^2
+    yogi       m <- 0.9 m + 0.1 D,              v <- v - 0.01 D^2 sign(v - D^2)
+               w <- w + eta_s m / (sqrt(v) + 1e-3),   v(0) = 1e-6, for both
+
+[1] S. Reddi, Z. Charles, M. Zaheer, Z. Garrett, K. Rush, J. Konecny, S. Kumar, H. B. McMahan.
+    Adaptive Federated Optimization. ICLR 2021. arXiv:2003.00295
+"""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+from jax import Array
+
+from folkman.checks import require, within
+
+__all__ = ["ServerRule", "ServerStep"]
+
+ServerRule: TypeAlias = Literal["sgd", "momentum", "adam", "yogi"]
+
+FIRST, SECOND, TAU = 0.9, 0.99, 1e-3
+"""beta_1, beta_2 and tau of [1]."""
+
+
+class ServerStep(NamedTuple):
+    """Which rule, and the step eta_s."""
+
+    rule: ServerRule
+    step: float
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        require(
+            self.rule in ("sgd", "momentum", "adam", "yogi"),
+            f"server must be 'sgd', 'momentum', 'adam' or 'yogi', got {self.rule!r}",
+        )
+        require(
+            within(self.step, above=0),
+            f"server_step must be above 0, got {self.step}; 1 takes the mean as it is",
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether the new model is the mean itself."""
+        return self.rule == "sgd" and self.step == 1
+
+    def first(self, params: Array) -> Array:
+        """Return m and v before the first round, as many as the rule has: (moment, d)."""
+        zero = jnp.zeros_like(params)
+        moments = {"sgd": (), "momentum": (zero,)}.get(self.rule, (zero, zero + TAU**2))
+        return jnp.stack(moments) if moments else jnp.zeros((0, len(params)), params.dtype)
+
+    def take(self, params: Array, mean: Array, moments: Array) -> tuple[Array, Array]:
+        """Return the new model and the moments."""
+        if self.plain:
+            return mean, moments
+        change = mean - params
+        if self.rule == "sgd":
+            return params + self.step * change, moments
+        if self.rule == "momentum":
+            m = FIRST * moments[0] + change
+            return params + self.step * m, m[None]
+        m = FIRST * moments[0] + (1 - FIRST) * change
+        square, v = change**2, moments[1]
+        if self.rule == "adam":
+            v = SECOND * v + (1 - SECOND) * square
+        else:
+            v = v - (1 - SECOND) * square * jnp.sign(v - square)
+        return params + self.step * m / (jnp.sqrt(v) + TAU), jnp.stack([m, v])
