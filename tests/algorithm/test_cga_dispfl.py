@@ -410,7 +410,7 @@ def test_the_lowest_are_those_of_a_stable_sort(x64, dtype):
     ):
         scores = scores.astype(dtype)
         order = np.argsort(scores, kind="stable")
-        for number in (0, 1, 2, 3, 7, len(scores), len(scores) + 5, np.float32(4)):
+        for number in (0, 1, 2, 3, 7, len(scores), len(scores) + 5, jnp.float32(4)):
             mask = np.zeros(len(scores), bool)
             mask[order[: int(number)]] = True
             found = lowest(jnp.asarray(scores), number)

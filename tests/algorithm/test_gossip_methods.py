@@ -227,6 +227,7 @@ def test_momentum_of_the_gossip_methods_is_told_in_numpy(quadratics):
     W, gradients = ring(), gradients_of(problem)
     combined = np.tile(problem.initial, (NODES, 1))
     adapted, u, v = combined, np.zeros_like(combined), np.zeros_like(combined)
+    unmixed = adapted
     for _ in range(15):
         u = beta * u + gradients(combined)
         combined = W @ combined - STEP * u
@@ -611,8 +612,8 @@ def meetings_of(problem, network, slow):
     """Return the meetings of each active node in 600 slots, and the messages on the air."""
     clock = Clock(compute_slots=(slow, *(1,) * (NODES - 1)))
     simulation = Simulation(problem, network, adpsgd(0.01), clock, Recording(600))
-    for mark, _ in march(simulation, start(simulation, 0), 600):
-        states, sent = mark.carry.states, sum(mark.totals.traffic.sent)
+    *_, (mark, _) = march(simulation, start(simulation, 0), 600)
+    states, sent = mark.carry.states, sum(mark.totals.traffic.sent)
     return np.asarray(states.number - states.waiting)[::2], sent
 
 
@@ -652,7 +653,9 @@ def test_an_answer_that_was_lost_and_is_kept_no_more_ends_the_meeting(x64):
     model = {0: 4.0, 1: 0.0, 2: 8.0}
 
     def born(node):
-        return algorithm.init(jnp.full(1, model[node]), Place(jnp.asarray(node), 3, None))
+        return algorithm.init(
+            jnp.full(1, model[node]), Place(jnp.asarray(node), 3, jax.random.key(node))
+        )
 
     def box(*messages):
         weight = jnp.asarray([0.5, 0.0, 0.5]) if len(messages) == 3 else jnp.ones(1)

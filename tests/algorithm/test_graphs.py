@@ -20,6 +20,7 @@ from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import read
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS
+from folkman.packing import float16
 from folkman.radio.network import RadioNetwork
 from reference import plain
 
@@ -307,7 +308,7 @@ def test_three_engines_agree_on_pairs_of_an_odd_number_of_nodes(quadratics):
 
 def test_only_the_edges_of_a_round_are_paid_for_and_served(quadratics):
     problem = quadratics(nodes=5, dim=3)
-    bits = 3 * 16 + 32
+    bits = 3 * 64 + 32  # float64, and the weight
 
     def cost(topology):
         run = simulate(problem, ideal(), sgp(STEP, topology=topology), slots=9)
@@ -330,7 +331,7 @@ def test_on_the_radio_a_round_ends_when_its_own_edges_are_served(quadratics):
         slots=60,
         recording=Recording(60, timeline=True),
     )
-    slow = reference(problem, run.timeline, algorithm)
+    slow = reference(problem, run.timeline, algorithm, packing=float16())
 
     rounds = len(np.unique(run.timeline.held)) - 1
     # of four nodes a round; one may be repeated, and the last round may go on

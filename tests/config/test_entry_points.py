@@ -43,7 +43,7 @@ def test_an_installed_package_is_found_by_plain_name(installed):
 
     assert comparison.algorithm[0] == {
         "name": "slow_gossip", "step": 0.5, "memory": 2, "label": "slow_gossip",
-        "network": None}  # fmt: skip
+        "network": None, "compression": None}  # fmt: skip
     assert network == constant(2 + 4)
     assert [path.rpartition("/")[2] for path in digests(comparison)] == ["roundabout.py"]
     assert parcel(comparison) == {}

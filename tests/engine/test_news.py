@@ -59,7 +59,7 @@ def test_ten_updates_are_ten_broadcasts(quadratics, algorithm):
 
     assert run.last("gradients") == 10
     assert run.last("rounds") == 10
-    assert run.last("bits") == 10 * NODES * (16 * problem.dim + 32 * (algorithm.name == "sgp"))
+    assert run.last("bits") == 10 * NODES * (64 * problem.dim + 32 * (algorithm.name == "sgp"))
 
 
 @pytest.mark.parametrize("network", [ideal(), snapshot(4), pipelined(3)], ids=lambda n: n.name)

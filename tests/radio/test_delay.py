@@ -229,7 +229,7 @@ def test_the_rounds_and_bits_of_fedavg_are_those_of_the_law(digits, network, up,
     whole = local_steps + up + down
     begun = (slots + up + down) // whole  # uploads begin when the local steps are done
     rounds = (slots + down) // whole  # and are aggregated when they arrive
-    price = 16 * digits.dim
+    price = 64 * digits.dim
     assert run.last("rounds") == rounds
     assert run.last("bits") == price * (5 * begun + rounds)
     assert run.last("gradients") == local_steps * (slots // whole) + min(slots % whole, local_steps)

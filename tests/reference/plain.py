@@ -91,19 +91,20 @@ def meet(gradients, w0, partners, delay, step, slots):
     x = np.tile(w0, (nodes, 1))
     path, sent = [x.copy()], [[] for _ in range(nodes)]
     draws = {i: iter(partners[i]) for i in range(0, nodes, 2)}
-    meeting, met = dict.fromkeys(draws), dict.fromkeys(draws, 0)
+    meeting, met = {}, dict.fromkeys(draws, 0)
     served = {j: dict.fromkeys(draws, 0) for j in range(1, nodes, 2)}
     last = dict.fromkeys(served, -1)
     for t in range(slots):
         seen = [
-            next((m for s, m in reversed(out) if s + 1 + delay <= t), (None,) * 4) for out in sent
+            next((m for s, m in reversed(out) if s + 1 + delay <= t), ("", -1, 0, w0))
+            for out in sent
         ]
         for i in draws:
-            if meeting[i] is not None:
+            if i in meeting:
                 whom, number, frozen = meeting[i]
                 if seen[whom][:3] == ("answers", i, number):
                     x[i] += (seen[whom][3] - frozen) / 2
-                    meeting[i] = None
+                    del meeting[i]
         for j, numbers in served.items():
             turn = [(last[j] + 1 + k) % nodes for k in range(nodes)]
             asking = [
@@ -116,7 +117,7 @@ def meet(gradients, w0, partners, delay, step, slots):
                 x[j] = (x[j] + seen[i][3]) / 2
         x -= step * np.stack([gradient(w)[1] for gradient, w in zip(gradients, x, strict=True)])
         for i in draws:
-            if meeting[i] is None:
+            if i not in meeting:
                 met[i] += 1
                 meeting[i] = (next(draws[i]), met[i], x[i].copy())
                 whom, number, frozen = meeting[i]
