@@ -21,12 +21,12 @@ problem = folkman.torch.problem(
     module, torch.nn.CrossEntropyLoss(reduction="none"), parts, test=test
 )
 
-run = fm.simulate(problem, fm.pipelined(gamma=5), fm.async_sharing(step=0.3), slots=120)
+run = fm.simulate(problem, fm.pipelined(gamma=5), fm.async_sharing(step=0.1), slots=200)
 print(f"simulated  loss {run.last('train_loss'):.3f}  accuracy {run.last('test_accuracy'):.3f}")
 
 share = np.asarray(problem.share)
-nodes = [fm.Node(i, problem.of_node(i), fm.async_sharing(step=0.3), share) for i in range(NODES)]
-for slot in range(120):
+nodes = [fm.Node(i, problem.of_node(i), fm.async_sharing(step=0.1), share) for i in range(NODES)]
+for slot in range(200):
     for node in nodes:
         node.wake()
     for sender in nodes:

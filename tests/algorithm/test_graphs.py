@@ -439,7 +439,6 @@ def matrix_of(**entries):
         (nx.Graph([(0, 0), (0, 1)]), "an edge to itself"),
         ("nowhere/g.csv", "cannot be read"),
     ],
-    ids=str,
 )
 def test_what_is_no_usable_graph_is_refused_with_a_sentence(source, complaint):
     with pytest.raises(ValueError, match=complaint):

@@ -32,7 +32,11 @@ def test_one_law_for_all_is_one_line(quadratics):
     ]
 
 
-@pytest.mark.parametrize("network", [snapshot(5), iid(5), Lossy(snapshot(5), 0.1)], ids=str)
+@pytest.mark.parametrize(
+    "network",
+    [snapshot(5), iid(5), Lossy(snapshot(5), 0.1)],
+    ids=["snapshot", "iid", "lossy snapshot"],
+)
 def test_a_law_of_age_that_charges_some_and_not_others_is_said(quadratics, network):
     problem = quadratics(nodes=2)
     lines = network_lines(

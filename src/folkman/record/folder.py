@@ -212,8 +212,9 @@ class RunFolder:
         rows, notes = found
         if notes.get("fingerprint") != fingerprint:
             raise ValueError(
-                f"{self.part(run)} was made under another configuration than {self.config}; "
-                "restore that file, or run the new one into a new folder"
+                f"{self.part(run)} was made under another configuration than {self.config}, or by "
+                "an earlier version that read it otherwise; restore that file, or run this one "
+                "into a new folder"
             )
         run.rows, run.status, run.message = rows, notes["status"], notes["message"]
         _note_end(run, notes)
