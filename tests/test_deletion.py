@@ -84,7 +84,8 @@ def test_without_the_simulator_nodes_run_to_their_end(tmp_path):
 
     for modules in to_their_end(environment, homes):
         assert not {name.split(".")[0] for name in modules} & set(ABSENT)
-        assert len({name for name in modules if name.split(".")[0] == "folkman"}) < 60
+        # four of them pack messages, two weigh and draw samples; all are used by every node
+        assert len({name for name in modules if name.split(".")[0] == "folkman"}) < 70
     refused = command(environment, "run", folder=tmp_path)
     checked = command(
         environment, "node", "--config", str(homes[0] / "node.toml"), "--check", folder=tmp_path

@@ -44,6 +44,7 @@ PARSED_ONLY = {
     "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
     "folkman theory gap --model worst --plot": "takes half a minute; run without the plot in "
     "tests/test_examples.py::test_the_command_line_of_the_readme_prints_what_it_shows",
+    "python benchmarks/laws.py": "takes minutes, and is of the repository, not of the package",
     "folkman reproduce all --size smoke": SMOKE,
     "folkman reproduce all --size laptop": "needs MNIST and half an hour",
     "folkman reproduce all --size full --device": GPU,

@@ -295,7 +295,7 @@ def test_the_arms_of_a_sweep_stand_each_for_itself(tuned, tmp_path):
     ("arguments", "message"),
     [
         (["--over", "stepp"], "no algorithm here has a number 'stepp'; did you mean 'step'?"),
-        (["--over", "momentum"], "no algorithm here has a number 'momentum'"),
+        (["--over", "mixing"], "no algorithm here has a number 'mixing'"),
         (["--over", "scaling"], "no algorithm here has a number 'scaling'"),
         (["--over", "decay_steps"], "'decay_steps' has no usual values; write them"),
         (["--over", "step", "--over", "step=1,2"], "'step' is given twice"),
