@@ -45,10 +45,12 @@ def command(environment, *arguments, folder, python=sys.executable):
 
 
 def cluster(folder, nodes, **options):
-    """Write the files of a cluster, softmax on the digits, with few steps."""
-    return make_cluster(
-        folder, task(nodes=nodes), {"transport": "tcp", "radio": "measured", "steps": 8, **options}
-    )
+    """Write the files of a cluster, softmax on the digits, with few steps.
+
+    Two seconds long: in an instant a node could be done before it has heard another.
+    """
+    given = {"transport": "tcp", "radio": "measured", "steps": 8, "slot_s": 0.25, **options}
+    return make_cluster(folder, task(nodes=nodes), given)
 
 
 def to_their_end(environment, homes, python=sys.executable):
