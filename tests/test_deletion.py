@@ -47,9 +47,9 @@ def command(environment, *arguments, folder, python=sys.executable):
 def cluster(folder, nodes, **options):
     """Write the files of a cluster, softmax on the digits, with few steps.
 
-    Two seconds long: in an instant a node could be done before it has heard another.
+    Eight seconds long: in an instant a node could be done before it has heard another.
     """
-    given = {"transport": "tcp", "radio": "measured", "steps": 8, "slot_s": 0.25, **options}
+    given = {"transport": "tcp", "radio": "measured", "steps": 8, "slot_s": 1.0, **options}
     return make_cluster(folder, task(nodes=nodes), given)
 
 
