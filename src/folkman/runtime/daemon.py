@@ -43,6 +43,8 @@ __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
 FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
+LAST_LINES_S = 1.0
+"""For the reader of the log, at the end."""
 MOST_TOLD = 256
 """Control messages of one neighbour that may wait for the receiver."""
 
@@ -252,6 +254,7 @@ class Daemon:
         self.transport.close()
         self.journal.close()
         self.logger.say("end", code=self.code, steps=self.node.steps, saved_steps=self.saver.steps)
+        self.logger.flush(LAST_LINES_S)
 
     def guarded(self, work: Callable[[], None]) -> None:
         """Do the work of a thread; what goes wrong in it ends the node."""
@@ -486,6 +489,7 @@ class Daemon:
             self._tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.config.retry_s)
         self.journal.flush()
+        self.logger.flush()
         try:
             write_json(self.files.health, health_of(self), indent=None)
         except OSError as error:
