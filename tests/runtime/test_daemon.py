@@ -167,7 +167,7 @@ def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restar
     algorithm = dpsgd(0.1, topology="complete")
     live(problem, algorithm, tmp_path, steps=4)
     kept = saved.read_arrays(tmp_path / "node-1" / "state.safetensors")["sent"].tobytes()
-    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1)
+    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 5, 1)
     pushed = []
     daemon.outbox.push = lambda peer, sequence, data: pushed.append((peer, sequence, data))
 
