@@ -130,7 +130,14 @@ def test_algorithm_1_with_packed_messages_is_its_equations(problem, packing, pac
     np.testing.assert_allclose(run.nodes, by_the_equations(problem, 9, packs), rtol=1e-5, atol=1e-6)
 
 
-MEMORYLESS = [float16(), int8(), qsgd(5), rand_k(0.3), top_k(0.3, servers=False)]
+MEMORYLESS = [
+    float16(),
+    float16(rounding="stochastic"),
+    int8(),
+    qsgd(5),
+    rand_k(0.3),
+    top_k(0.3, servers=False),
+]
 METHODS = [
     (async_sharing(STEP), pipelined(2)),
     (fedavg(STEP, local_steps=2), snapshot(2)),
