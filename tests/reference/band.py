@@ -28,7 +28,9 @@ def receive(held, kind, stamps, receivers, now):
     """Change `held` [rx, origin] by a message: whole sums are taken if they are younger in all."""
     for i in receivers:
         others = np.arange(len(held)) != i
-        if kind != "sum":
+        if kind == "whole":  # the sender decided who takes it
+            held[i] = np.where(others, stamps, held[i])
+        elif kind != "sum":
             held[i] = np.where(others, np.maximum(held[i], stamps), held[i])
         elif (stamps - held[i])[others].sum() > 0:
             held[i] = np.where(others, stamps, held[i])
@@ -44,14 +46,16 @@ def index_choice(kind: str) -> Callable:
             order = [i for i in np.argsort(cost[:, k]) if i != k]
             for origin in range(nodes) if kind == "forward" else [k]:
                 stamps = known(held, kind, k, origin, slot)
-                gain = 0.0
+                gain, taken, whole = 0.0, [], kind in ("sum", "whole")
                 for m, i in enumerate(order):
                     new, old = slot - stamps.astype(float), slot - held[i].astype(float)
                     each = np.where(stamps >= 0, old**2 - new**2, 0.0)
                     each[i] = 0.0
-                    gain += max(each.sum(), 0.0) if kind == "sum" else np.maximum(each, 0).sum()
+                    mine = max(each.sum(), 0.0) if whole else np.maximum(each, 0).sum()
+                    gain, taken = gain + mine, [*taken, i] if mine > 0 else taken
                     if gain / cost[i, k] > best:
                         best, found = gain / cost[i, k], (k, origin, order[: m + 1])
+                        found = (k, origin, taken) if kind == "whole" else found
         return found
 
     return choose
