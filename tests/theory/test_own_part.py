@@ -74,8 +74,8 @@ def test_the_spectral_radius_is_the_decay_that_is_seen():
     s = op.setting(np.full((3, 3), 3), 0.2, q.shares)
     step = 0.05  # its slowest root is real: no swinging hides the decay
 
-    gap = q.shares @ story(q, s, step, 100, np.ones(2)) - op.fixed_point(q, s, step).mean
-    seen = np.linalg.norm(gap[50:100], axis=1)
+    gap = q.shares @ story(q, s, step, 300, np.ones(2)) - op.fixed_point(q, s, step).mean
+    seen = np.linalg.norm(gap[250:300], axis=1)
 
     assert (seen[-1] / seen[0]) ** (1 / 49) == pytest.approx(
         op.spectral_radius(q, s, step), rel=2e-3

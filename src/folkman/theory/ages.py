@@ -4,8 +4,8 @@
 
 Theorem D: with messages `copy`, `forward` or `sum`, the root of the mean square age over all pairs
 is at most 2 H + 1 slots whenever the band is free, if H(s) <= H in every slot. A transfer of c <= H
-slots adds at most c until it ends. Whatever the channel, the mean of rms age / H(s) over the time
-on the air is at most 2 in the long run.
+slots adds at most c until it ends. Whatever the channel, the mean over time of rms age / H(s),
+with 0 while the band waits, is at most 2 in the long run.
 
 Corollary: Theorem C with these ages bounds the mean of ||grad F(w)||^2 over J slots by
 
