@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from folkman.radio import floor as fl
+from folkman.radio.network import RadioNetwork
+from folkman.radio.trace import record_timeline
 from tests.reference.band import KINDS, cyclic_age, index_choice, mean_age, play, random_choice
 
 
@@ -218,6 +220,38 @@ def test_sums_go_below_the_floor_of_direct_copies():
 
     assert sums < fl.floor_direct(cost, first_slot=50).value_slots
     assert sums >= fl.floor_any(cost, first_slot=50).value_slots
+
+
+@pytest.mark.parametrize("allocation", ["optimal", "uniform"])
+def test_the_radio_of_the_paper_stays_above_the_floors_of_its_own_draws(allocation):
+    slots, bits = 60, 16 * 430_698
+    network = RadioNetwork(-5.0, allocation=allocation)
+
+    ages = np.arange(slots)[:, None, None] - record_timeline(network, 5, slots, 3, bits).held
+    cost = fl.cost_draws(network, 5, slots, 3, bits)
+
+    for first in (0, 20):
+        direct, anyhow = (
+            fl.floor_direct(cost, first_slot=first),
+            fl.floor_any(cost, first_slot=first),
+        )
+        assert mean_age(ages, first) >= direct.value_slots >= anyhow.value_slots > 1.0
+
+
+def test_the_costs_are_those_that_the_network_meets():
+    slots, bits = 80, 16 * 20_000
+    network = RadioNetwork(-np.inf, slot_s=0.05)  # two nodes hear each other in every epoch
+
+    held = record_timeline(network, 2, slots, 1, bits).held[:, 0, 1]
+    cost = fl.cost_draws(network, 2, slots, 1, bits)
+
+    stamp, expected = 1, np.zeros(slots, int)
+    while stamp < slots:  # Proposition 1: both end together, after the sum of what they take
+        end = stamp + int(np.ceil((cost[stamp, 0, 1] + cost[stamp, 1, 0]) * (1 - 1e-6)))
+        expected[end:] = stamp
+        stamp = end
+    np.testing.assert_array_equal(held, expected)
+    assert len(np.unique(held)) > 5
 
 
 def test_a_longer_message_never_lowers_a_floor():

@@ -35,13 +35,27 @@ are ended at no cost, and the result is lowered by 1e-9 of itself.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from folkman.checks import require
+from folkman.keys import Stream, make_key
+from folkman.radio import latency, schedule
+from folkman.radio.network import RadioNetwork, place
 
-__all__ = ["Floor", "earliest_arrival", "floor_any", "floor_direct", "maximise", "share_prices"]
+__all__ = [
+    "Floor",
+    "cost_draws",
+    "earliest_arrival",
+    "floor_any",
+    "floor_direct",
+    "maximise",
+    "share_prices",
+]
 
 SLACK_SLOTS = 1e-4
 """Taken off every duration: a transfer that ends at a slot's edge up to rounding ends with it."""
@@ -117,6 +131,33 @@ def floor_any(
     prices = leaving[:, tx].T / (cost.shape[1] - 1)
     lasting = _whole(earliest_arrival(cost)[:, rx, tx].T)
     return maximise(_path_dual(lasting, prices, len(cost_slots) - first_slot, longest_gap))
+
+
+def cost_draws(
+    network: RadioNetwork, num_nodes: int, slots: int, seed: int, message_bits: int
+) -> Float[ndarray, "slot rx tx"]:
+    """Return the costs that `record_timeline` with the same arguments meets, slot by slot.
+
+    What a node may start in slot s was drawn at the end of slot s - 1; nothing starts in slot 0.
+    """
+    require(network.speed_m_per_s == 0, "floors are of nodes that stay; set speed_m_per_s = 0")
+    key = make_key(seed, Stream.DELAY)
+    bits = network.payload_bits(message_bits)
+
+    @jax.jit
+    def draw() -> Array:
+        air = place(network, num_nodes, key)
+        band_hz = jnp.asarray(network.bandwidth_hz, air.link.dtype)
+
+        def block(slot: Array) -> Array:
+            fading_key = jax.random.fold_in(jax.random.fold_in(key, slot), int(Stream.FADING))
+            rate = schedule.spectral_efficiency(network.sinr(air, fading_key))
+            return latency.transmission_slots(bits, band_hz, rate, network.slot_s)
+
+        return jax.lax.map(block, jnp.arange(slots - 1))
+
+    met = np.asarray(draw(), np.float64)
+    return np.concatenate([met[:1], met])
 
 
 def share_prices(
