@@ -23,7 +23,10 @@ the node itself, dx = d sum_{j != i} alpha_j w_i(tau_ij). Both look at the same 
 
 q_i is 1 where nodes hold alike data and draw alike, and near 0 where their data differ. The noise
 of mini-batches lies in the denominator alone and lowers q_i; long windows and GAIN make up for it.
-No bit more is on the air. Until the first window knows something, q_i counts as 1.
+MOST is 1/2: from there on the delay no longer limits the step, and beyond it the nodes' models
+drift apart at steps that descent without delay bears (`stable_steps`). LEAST is a choice, made on
+the seeds for tuning of benchmarks/own_part.py: less bears steps too short where copies are old.
+Until a copy tells something rho_i is START. No bit more is on the air.
 
 Ages are counted in slots, as the copies' are, also where a gradient takes several slots: the own
 parameters of b slots ago are those that were in force then. A slot is a call of `receive`; a node
@@ -53,9 +56,11 @@ __all__ += ["own_at", "predicted_rho", "with_heard", "with_update"]
 OwnRule: TypeAlias = Literal["newest", "aligned", "predicted", "measured"] | Number
 NAMES = ("newest", "aligned", "predicted", "measured")
 
-LEAST, MOST, GAIN = 0.25, 0.6, 2.0
+LEAST, MOST, GAIN = 0.3, 0.5, 4.0
 """Of `measured`: the ends of rho, and what q is multiplied by."""
-WINDOW, KEPT = 20, 0.5
+START = 0.5
+"""Of `measured`: rho until something of the others is known."""
+WINDOW, KEPT = 20, 0.9
 """Slots of a window at least; what earlier windows count for once it has ended."""
 MARGIN = 0.5
 """The step as a part of the stable one, of `predicted`."""
@@ -117,7 +122,7 @@ def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
     none = jnp.zeros_like(params)
     measures = isinstance(own, str) and own == "measured"
     likeness = Likeness(none, none, jnp.zeros((), jnp.int32), zero, zero) if measures else None
-    rho = MOST if measures else 0.0 if isinstance(own, str) else own
+    rho = START if measures else 0.0 if isinstance(own, str) else own
     return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype))
 
 
@@ -159,7 +164,7 @@ def with_heard(memory: OwnMemory, inbox: Inbox) -> OwnMemory:
     if memory.likeness is None:
         return memory._replace(past=past)
     likeness, rho = _compared(memory.likeness, past, inbox)
-    return OwnMemory(past, likeness, jnp.maximum(rho, inbox.own_weight).astype(memory.rho.dtype))
+    return OwnMemory(past, likeness, rho.astype(memory.rho.dtype))
 
 
 def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array]:
@@ -176,8 +181,10 @@ def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Ar
     # anew, or lies, moves the sum by far more than anybody learns
     product = jnp.clip(jnp.dot(dy, dx), -square, square)
     product, square = seen.product * KEPT + product, seen.square * KEPT + square
-    likely = jnp.where(square > 0, product / jnp.where(square > 0, square, 1.0), 1.0)
-    rho = LEAST + (MOST - LEAST) * jnp.clip(GAIN * likely, 0.0, 1.0)
+    known = square > 0
+    alike = jnp.clip(GAIN * product / jnp.where(known, square, 1.0), 0.0, 1.0)
+    rho = jnp.maximum(LEAST + (MOST - LEAST) * alike, inbox.own_weight)
+    rho = jnp.where(known, rho, START)
     slots = seen.slots + 1
     ends = first | (slots >= jnp.maximum(WINDOW, mean_age(inbox, None)))
     closed = Likeness(others, own, jnp.zeros_like(slots), product, square)
