@@ -116,7 +116,7 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         return
     for part in first_seed:
         table = _table_of(comparison, part.run.label)
-        if table["name"] != METHOD or table["delay_policy"] != "none":
+        if table["name"] != METHOD or table["delay_policy"] != "none" or table["own"] != "newest":
             continue
         warning = stability_warning(
             part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"]
@@ -168,6 +168,7 @@ def _outside(comparison: Comparison, table: Json) -> str:
     if table["name"] != METHOD:
         return f"the method {table['name']}"
     plain = {"decay": "constant", "rule": "mean", "delay_policy": "none", "max_age": None}
+    plain |= {"own": "newest"}
     found = [
         f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value
     ]
