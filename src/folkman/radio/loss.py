@@ -91,6 +91,11 @@ class Lossy(Network):
         """Tell what the network below does."""
         return self.network.uneven
 
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        """Return what a message of the network below holds."""
+        return self.network.message
+
     def in_words(self) -> str:
         """Return the network below, and how much is lost."""
         return f"{self.network.in_words()}; of all messages {100 * self.loss:g} % are lost"
@@ -118,6 +123,11 @@ class LossyPeers:
 
     beneath: PeerNetwork
     loss: float
+
+    @property
+    def forwards(self) -> bool:
+        """Tell whether a message may bring payloads of others than its sender."""
+        return self.beneath.forwards
 
     @property
     def recent(self) -> int:

@@ -368,6 +368,7 @@ class RadioPeers:
 
     radio: RadioNetwork
     recent = 1  # the one on the air
+    forwards = False
 
     def versions(self, num_nodes: int) -> int:
         """Return a first guess: held, on the air, and two for pairs that have waited."""

@@ -75,6 +75,7 @@ class ReplayedPeers:
     """A timeline between peers, once more."""
 
     network: Replay
+    forwards = False
 
     @property
     def recent(self) -> int:
