@@ -15,7 +15,9 @@ from folkman.engine import snapshots
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
-from folkman.engine.travel.sending import Links, Senders
+from folkman.engine.travel.sending import Links, Senders, Sending
+from folkman.packing.packing import width_of
+from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
 from folkman.radio.delivery import NetworkState, below
@@ -133,12 +135,10 @@ class SnapshotMedium(Medium):
         nodes, recent = store.newest.shape
         on_air = 0 if store.circulation is None else nodes
         most = nodes * (nodes + recent + on_air)
-        if store.circulation is not None:
-            store = _with_reach(store, None if after is None else after.snapshots)
-            if after is not None and not bool(after.snapshots.missing):
-                return held._replace(snapshots=store)
-            if after is None and rows >= most:  # many at once, which cannot be looked at
-                return held._replace(snapshots=store)
+        if store.circulation is not None and after is None:  # many stores at once
+            store = snapshots.look_further(store, 4 * store.circulation.place.shape[1])
+        elif store.circulation is not None and not bool(after.snapshots.missing):
+            return held._replace(snapshots=_with_reach(store, after.snapshots))
         if rows >= most:
             raise RuntimeError(
                 "a copy was needed that the engine had given up: "
@@ -164,21 +164,17 @@ class SnapshotMedium(Medium):
         return View(ages, stamps, servers=0)
 
 
-def _with_reach(
-    store: snapshots.Snapshots, after: snapshots.Snapshots | None
-) -> snapshots.Snapshots:
-    """Return the store with four times the window, if a stamp was not found for want of it."""
-    found = store.circulation
+def _with_reach(store: snapshots.Snapshots, after: snapshots.Snapshots) -> snapshots.Snapshots:
+    """Return the store with four times the window, since a stamp was not found."""
+    found, lacked = store.circulation, after.circulation
     assert found is not None  # noqa: S101 - payloads travel on
+    assert lacked is not None  # noqa: S101
     window = found.place.shape[1]
-    if after is not None and after.circulation is not None:
-        if not bool(after.circulation.unfound):
-            return store
-        if int(after.circulation.stamp.max()) < window:  # no two stamps share a place
-            raise RuntimeError(
-                "the network brought a copy that no node held and no message carried: its "
-                "`carried` must name every stamp on the air, and `forwards` must be right"
-            )
+    if int(lacked.stamp.max()) < window:  # no two stamps share a place
+        raise RuntimeError(
+            "the network brought a copy that no node held and no message carried: its "
+            "`carried` must name every stamp on the air, and `forwards` must be right"
+        )
     return snapshots.look_further(store, 4 * window)
 
 
@@ -250,6 +246,39 @@ class PeerMedium(SnapshotMedium):
         links = self.sending(problem).first(messages)
         sent_steps = jnp.zeros(nodes, jnp.int32) if self.travel.has_news is None else None
         return PeerState(peers.init(nodes, key), store, none, mixed, links, sent_steps)
+
+    def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the bits of each form of a message, with the stamps that it needs."""
+        nodes, message = problem.num_nodes, self.network.message
+        if message == "sum":
+            width = width_of(problem.initial.dtype)
+            return (sum_bits(self.sending(problem).packing, problem.dim, nodes, width),), (0,)
+        own, served = super().prices(problem)
+        if message == "forward":
+            own = tuple(forward_bits(bits, nodes) for bits in own)
+        return own, served
+
+    def sending(self, problem: Learnable) -> Sending:
+        """Return how nodes pack; contributions to sums are rounded at their origin."""
+        if self.network.message != "sum":
+            return super().sending(problem)
+        packing = settled_sums(self.network.packing, self.algorithm.name)
+        return Sending(packing, problem.dim)
+
+    def sent(
+        self,
+        held: PeerState,
+        problem: Learnable,
+        messages: Array,
+        sends: Array,
+        slot: Array,
+        senders: Senders,
+    ) -> tuple[Array, Links | None]:
+        """Return the messages as receivers hold them, and what those who send then remember."""
+        if self.network.message != "sum":
+            return super().sent(held, problem, messages, sends, slot, senders)
+        packing = self.sending(problem).packing
+        return contributions(packing, messages, problem.initial, problem.share), None
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds, with its sums where they are kept."""
