@@ -20,11 +20,12 @@ Where a packing puts contributions onto a grid (`folkman.packing.sums`), u and c
 from collections.abc import Callable
 from typing import TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm
-from folkman.engine.learner import FinalParameters, Learner, World
+from folkman.algorithm.base import Algorithm, Inbox
+from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.snapshots import SummedInbox
 from folkman.packing.packing import step_of
 from folkman.packing.sums import contributions, grid_numbers, on_grid, settled_sums
@@ -135,7 +136,7 @@ def follow_sums(
     def contribution(node: int, message: NDArray) -> NDArray:
         if whole:
             return grid_numbers(packing, message, initial, number * share[node])
-        seen = contributions(packing, message[None], initial, np.ones(1))
+        seen = contributions(packing, jnp.asarray(message[None]), jnp.asarray(initial), jnp.ones(1))
         return share[node] * np.asarray(seen[0], np.float64)
 
     def mixed(node: int, others: NDArray) -> NDArray:
@@ -147,13 +148,13 @@ def follow_sums(
     sums = CarriedSums(timeline, first)
     for t, held in enumerate(timeline.held):
         moved = held != timeline.held[max(t - 1, 0)]
-        for i in np.flatnonzero(world.present(t)):
+        for i in np.flatnonzero(world.present(t)).tolist():
             others = np.arange(number) != i
             inbox = _inbox(share, i, mixed(i, sums.others[i]), moved[i] & others, t - held[i])
             nodes[i].slot(inbox, finishes=bool(timeline.finished[t, i]))
         if timeline.sends[t].any():
             messages = world.sent(nodes, t)
-            for j in np.flatnonzero(timeline.sends[t]):
+            for j in np.flatnonzero(timeline.sends[t]).tolist():
                 sums.freeze(j, t + 1, contribution(j, messages[j]))
                 nodes[j].note_sent()
         sums.end_slot(t)
@@ -165,13 +166,13 @@ def follow_sums(
 def _inbox(share: NDArray, node: int, sums: NDArray, heard: NDArray, age: NDArray) -> SummedInbox:
     """Return an inbox that has a sum and no copies."""
     others = np.arange(len(share)) != node
-    return SummedInbox(
-        store=np.full((1, len(sums)), np.nan),  # whoever looks at a copy sees that there is none
-        row=np.zeros(len(share), int),
+    parts = written_out(
+        np.full((len(share), len(sums)), np.nan),  # who looks at a copy sees that there is none
         weight=share * others,
         own_weight=share[node],
         heard=heard,
         age=age,
         finite=np.ones(len(share), bool),
-        sums=sums,
     )
+    known = {name: getattr(parts, name) for name in Inbox.__dataclass_fields__}
+    return SummedInbox(**known, sums=jnp.asarray(sums))

@@ -135,10 +135,11 @@ class SnapshotMedium(Medium):
         nodes, recent = store.newest.shape
         on_air = 0 if store.circulation is None else nodes
         most = nodes * (nodes + recent + on_air)
-        if store.circulation is not None and after is None:  # many stores at once
-            store = snapshots.look_further(store, 4 * store.circulation.place.shape[1])
-        elif store.circulation is not None and not bool(after.snapshots.missing):
-            return held._replace(snapshots=_with_reach(store, after.snapshots))
+        if store.circulation is not None:
+            if after is None:  # many stores at once
+                store = snapshots.look_further(store, 4 * store.circulation.place.shape[1])
+            elif not bool(after.snapshots.missing):
+                return held._replace(snapshots=_with_reach(store, after.snapshots))
         if rows >= most:
             raise RuntimeError(
                 "a copy was needed that the engine had given up: "
@@ -315,8 +316,10 @@ class PeerMedium(SnapshotMedium):
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
         seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
         new_ones = (seen, slot + 1, delivery.sends, stamps)
-        if self._forwards:
-            store = snapshots.put_any(held.snapshots, *new_ones, delivery.carried, present)
+        if held.snapshots.circulation is not None:
+            nothing = jnp.full((nodes, nodes), -1, jnp.int32)
+            carried = nothing if delivery.carried is None else delivery.carried
+            store = snapshots.put_any(held.snapshots, *new_ones, carried, present)
         else:
             store = snapshots.put(held.snapshots, *new_ones, present)
         mixed = held.mixed
