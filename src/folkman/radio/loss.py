@@ -10,7 +10,7 @@ heard once; an upload or an answer, until it arrives.
 
 from dataclasses import dataclass
 from math import nextafter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +32,18 @@ from folkman.radio.delivery import (
     as_value,
 )
 
-__all__ = ["LossState", "Lossy", "LossyPeers", "LossyRounds", "LossyStar"]
+__all__ = ["Losing", "LossState", "Lossy", "LossyPeers", "LossyRounds", "LossyStar"]
 
 ALMOST_ONE = nextafter(1.0, 0.0)
+
+
+@runtime_checkable
+class Losing(Protocol):
+    """A network between peers that loses messages by itself."""
+
+    def losing(self, loss: ArrayLike) -> PeerNetwork:
+        """Return the same, each receiver losing each message with this probability."""
+        ...
 
 
 class LossState(NamedTuple):
@@ -104,9 +113,15 @@ class Lossy(Network):
         """Return what a message costs on the air."""
         return self.network.payload_bits(message_bits)
 
-    def peers(self) -> "LossyPeers":
-        """Return the network between peers on their own beat: what is lost is gone."""
-        return LossyPeers(self.network.peers(), self.loss)
+    def peers(self) -> PeerNetwork:
+        """Return the network between peers on their own beat: what is lost is gone.
+
+        A network that knows who holds what draws its losses itself, in the middle of a slot.
+        """
+        beneath = self.network.peers()
+        if isinstance(beneath, Losing):
+            return beneath.losing(self.loss)
+        return LossyPeers(beneath, self.loss)
 
     def rounds(self) -> "LossyRounds":
         """Return the network in lock-step: a round is repeated until all have heard."""
