@@ -37,8 +37,21 @@ class History(NamedTuple):
         return PeerTimeline(self.held[:-1], self.sends, finished)
 
 
-def draw(rng, nodes, slots, *, message="sum", longest=3.0, shortest=0.2, eager=0.0, quiet=()):
+def draw(
+    rng,
+    nodes,
+    slots,
+    *,
+    message="sum",
+    longest=3.0,
+    shortest=0.2,
+    eager=0.0,
+    stale=0.0,
+    quiet=(),
+):
     """Draw a history; `eager`: how often a receiver adopts although that makes its copies older.
+
+    `stale`: how often a node has nothing new of its own in a slot, and sends what it froze last.
 
     Nodes in `quiet` receive nothing, and so hold what they began with.
     """
@@ -48,6 +61,7 @@ def draw(rng, nodes, slots, *, message="sum", longest=3.0, shortest=0.2, eager=0
     carried = np.full((slots, nodes, nodes), -1, np.int32)
     others = ~np.eye(nodes, dtype=bool)
     done, on_air, free = [], None, 1.0
+    newest = np.zeros(nodes, np.int32)
 
     def adopts(i, stamps, now):
         new = np.where((stamps >= 0) & others[i], stamps, rows[i])
@@ -63,6 +77,7 @@ def draw(rng, nodes, slots, *, message="sum", longest=3.0, shortest=0.2, eager=0
         done.append(Message(start, sender, stamps, now + 1, tuple(i for i, _ in taken)))
 
     for s in range(1, slots + 1):
+        has_news = rng.random(nodes) >= stale
         held[s] = rows
         if on_air is not None:
             carried[s - 1, on_air[1]] = on_air[2]
@@ -72,13 +87,14 @@ def draw(rng, nodes, slots, *, message="sum", longest=3.0, shortest=0.2, eager=0
                 on_air = None
             sender = int(rng.integers(nodes))
             stamps = rows[sender].copy()
-            stamps[sender] = s
+            if has_news[sender]:
+                sends[s - 1, sender], newest[sender] = True, s
+            stamps[sender] = newest[sender]
             if message == "forward":
                 origin = int(rng.integers(nodes))
                 stamps = np.where(np.arange(nodes) == origin, stamps, -1)
             elif message == "copy":
                 stamps = np.where(np.arange(nodes) == sender, stamps, -1)
-            sends[s - 1, sender] = True
             hears = rng.permutation([i for i in range(nodes) if i != sender and i not in quiet])
             receivers = [int(i) for i in hears[: rng.integers(1, nodes)]]
             free = max(free, s) + rng.uniform(shortest, longest)

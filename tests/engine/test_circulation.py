@@ -91,7 +91,7 @@ def test_simulator_replay_and_reference_agree_on_a_live_air(quadratics, message)
 def test_sums_that_travel_themselves_end_with_the_same_parameters(quadratics, longest):
     problem, slots, method = small(quadratics), 60, async_sharing(0.05)
     rng = np.random.default_rng(11)
-    history = serial_air.draw(rng, 4, slots, longest=longest, eager=0.3)
+    history = serial_air.draw(rng, 4, slots, longest=longest, eager=0.3, stale=0.3)
 
     run = simulate(problem, TableAir.of(history), method, slots=slots)
     sums = run_reference(problem, history.timeline, method, carry="sums")
@@ -103,7 +103,8 @@ def test_sums_that_travel_themselves_end_with_the_same_parameters(quadratics, lo
 def test_the_messages_as_they_were_drawn_carry_the_same_sums(quadratics, longest):
     """Plain NumPy on the drawn messages, not on those found again in the stamps."""
     problem, slots = small(quadratics), 60
-    history = serial_air.draw(np.random.default_rng(5), 4, slots, longest=longest, eager=0.3)
+    rng = np.random.default_rng(5)
+    history = serial_air.draw(rng, 4, slots, longest=longest, eager=0.3, stale=0.3)
     gradients = [
         partial(plain.quadratic_gradient, x=np.asarray(problem.x[i]), y=np.asarray(problem.y[i]))
         for i in range(4)
@@ -113,7 +114,7 @@ def test_the_messages_as_they_were_drawn_carry_the_same_sums(quadratics, longest
     alpha, first = np.asarray(problem.share), np.asarray(problem.initial)
     path = plain.carry_sums(gradients, first, alpha, history.messages, 0.05, slots)
 
-    assert sum(len(m.adopters) for m in history.messages) > 60
+    assert sum(len(m.adopters) for m in history.messages) > 40
     np.testing.assert_allclose(run.nodes, path[-1], rtol=1e-12, atol=1e-12)
 
 

@@ -168,11 +168,11 @@ def adapt(gradients, w0, alpha, step, *, phi, budget, talk, tau_max=100, rounds=
 def carry_sums(gradients, w0, alpha, messages, step, slots):
     """Algorithm 1 with aggregates that travel: `messages` in the order in which they started.
 
-    A message has `start`, `sender`, `stamps`, `used` and `adopters`. Nobody holds a copy: node i
+    A message has `sender`, `stamps`, `used` and `adopters`. Nobody holds a copy: node i
     has u_i, the sum of the others' parts, and every own part that it ever had. Returns w (slot + 1,
     node, d).
 
-    sent     v_k = u_k + alpha_k w_k(start)
+    sent     v_k = u_k + alpha_k w_k(stamps_k)
     adopted  u_i = v_k - alpha_i w_i(stamps_i)
     """
     nodes = len(alpha)
@@ -184,7 +184,7 @@ def carry_sums(gradients, w0, alpha, messages, step, slots):
         own.append(own[t] - step * np.stack([gradients[i](v[i])[1] for i in range(nodes)]))
         while waiting and waiting[0].used == t + 1:  # one at a time: they end as they began
             sent = waiting.pop(0)
-            sum_ = u[sent.sender] + alpha[sent.sender] * own[sent.start][sent.sender]
+            sum_ = u[sent.sender] + alpha[sent.sender] * own[sent.stamps[sent.sender]][sent.sender]
             for i in sent.adopters:
                 u[i] = sum_ - alpha[i] * own[sent.stamps[i]][i]
     return np.array(own)

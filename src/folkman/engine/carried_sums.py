@@ -91,7 +91,7 @@ class CarriedSums:
 
     def _adopt(self, number: int, event: Adoption) -> None:
         others, hops = self._after.get(event.after, (self._at_start[event.sender], 0))
-        value = self.hop(others + self._own(event.sender, event.start))
+        value = self.hop(others + self._own(event.sender, int(event.stamps[event.sender])))
         left = value - self._own(event.receiver, int(event.stamps[event.receiver]))
         self._after[number] = (left, hops + 1)
         if event.kept:
@@ -111,10 +111,8 @@ def _last_needs(events: list[Adoption]) -> dict[tuple[int, int], int]:
     """Return the slot in which each own contribution is used last: sent, or taken out of a sum."""
     last: dict[tuple[int, int], int] = {}
     for event in events:
-        for node, stamp in (
-            (event.sender, event.start),
-            (event.receiver, int(event.stamps[event.receiver])),
-        ):
+        for node in (event.sender, event.receiver):
+            stamp = int(event.stamps[node])
             last[node, stamp] = max(last.get((node, stamp), -1), event.used)
     return last
 

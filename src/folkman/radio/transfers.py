@@ -3,13 +3,15 @@
 A timeline of sums says more than it seems. A node that adopts the sum of node k takes over all of
 k's stamps but its own:
 
-    tau_ij(u) = m_j for all j != i,   m = (tau_kj(s) for j != k, and s for j = k)
+    tau_ij(u) = m_j for all j != i,   m = (tau_kj(s) for j != k, and o for j = k)
 
-where s is the stamp under which k froze its own parameters when it began to send. So the stamps
-that a node holds name the message they came with, and nothing needs to be recorded besides `held`
-and `sends`. Where two messages would have brought the same stamps, either may be named: they hold
-the same sum. Several transfers may fit into one slot, so a node may pass on what it has adopted in
-the same slot, even a sum that another one replaced before the slot was over.
+where s is the slot in which k began to send and o <= s the stamp under which it had last frozen its
+own parameters, s itself if they were new. So the stamps that a node holds name the message that
+they came with, and nothing needs to be recorded besides `held` and `sends`. Where two messages
+would have brought the same stamps, either may be named: they hold the same sum. Several transfers
+may fit into one slot, so a node may pass on what it has adopted in the same slot, even a sum that
+another one replaced before the slot was over. What is found is therefore *a* history of messages
+that brings every stamp in time, and not always the one that happened.
 """
 
 from bisect import bisect_right
@@ -33,7 +35,7 @@ class Adoption(NamedTuple):
     """A node takes over the sum of another one.
 
     The sender formed it in slot `start`, right after its adoption number `after` of the list, with
-    its own parameters of stamp `start`.
+    its own newest frozen parameters.
     """
 
     used: int  # the first slot in which the receiver uses it
@@ -41,7 +43,7 @@ class Adoption(NamedTuple):
     sender: int
     start: int
     after: int
-    stamps: NDArray[np.int32]  # (origin,) inside the message; the sender's own is `start`
+    stamps: NDArray[np.int32]  # (origin,) inside the message
     kept: bool  # False: another one replaced it before the slot was over
 
 
@@ -93,15 +95,15 @@ def own_past(
 class _Search:
     """Finds the messages behind rows of stamps.
 
-    In slot s, each sender puts its own stamp s into what it passes on. So the entries of a row that
-    equal s name all who passed it on in this slot, and the others are those of the first: what it
-    held when the slot began, or an older message that it adopted in this slot.
+    Each sender puts its own newest stamp into what it passes on. So a row that was passed on within
+    a slot is that of the first sender, what it held when the slot began or an older message that it
+    adopted then, but for the entries of those who passed it on.
     """
 
     def __init__(self, timeline: PeerTimeline) -> None:
-        self.held, self.sends = timeline.held, timeline.sends
+        self.held = timeline.held
         slots, self.nodes = timeline.sends.shape
-        self.all = np.arange(self.nodes)
+        self.all, self.own = np.arange(self.nodes), np.eye(self.nodes, dtype=bool)
         self.found: list[Adoption] = []
         self.known: dict[tuple[int, int, bytes], int] = {}
         self.asked: dict[tuple[int, int, bytes], int | None] = {}
@@ -109,8 +111,8 @@ class _Search:
         # of each node the slots from which on it uses another row, and the adoptions of these
         self.slots = [[0] for _ in range(self.nodes)]
         self.numbers = [[AT_THE_START] for _ in range(self.nodes)]
-        # (slot, node) the last stamp up to a slot that was frozen, 0 for none
-        frozen = np.where(np.roll(self.sends, 1, axis=0), np.arange(slots)[:, None], 0)
+        # (slot, node) the newest stamp that a node has frozen when it sends in a slot
+        frozen = np.where(np.roll(timeline.sends, 1, axis=0), np.arange(slots)[:, None], 0)
         frozen[0] = 0
         self.frozen = np.maximum.accumulate(frozen, axis=0)
 
@@ -132,67 +134,62 @@ class _Search:
         """Return the adoption in or before a slot that left a node with a row of this pattern."""
         key = (node, slot, pattern.tobytes())
         if key not in self.asked:
-            found = self._search(node, slot, pattern)
-            hidden = np.flatnonzero((pattern == ANY) & self.sends[slot - 1] & (self.all != node))
-            for k in hidden if found is None and slot > 0 else ():  # did it pass the row on, too?
-                found = self._version(node, slot, np.where(self.all == k, slot, pattern))
-                if found is not None:
-                    break
-            self.asked[key] = found
+            self.asked[key] = self._search(node, slot, pattern)
         return self.asked[key]
 
     def _search(self, node: int, slot: int, pattern: NDArray) -> int | None:
-        mine = self.all == node
-        passed = (pattern == slot) & ~mine
-        free = (pattern == ANY) | passed | mine
-        rows = self.held[slot]
-        fits = ((rows == pattern) | free).all(axis=1)
-        if not passed.any():
-            return (
-                self._at_the_start(node, slot) if fits[node] else self._older(node, slot, pattern)
-            )
-        if not self.sends[slot - 1, passed].all():
-            return None
-        senders = np.flatnonzero(passed).tolist()
-        firsts = [*senders, node] if self.sends[slot - 1, node] else senders
-        for first in firsts:  # if it is the node itself, its own sum comes back to it
-            number = self._at_the_start(first, slot)
-            if not fits[first]:
-                older = self._older(first, slot, np.where(free, ANY, pattern))
-                if older is None:
-                    continue
-                number = older
-            rest = [k for k in senders if k != first]
-            return self._along([first, *rest, node], slot, number)
+        free = (pattern == ANY) | (self.all == node)
+        passing = pattern == self.frozen[slot]  # who may have passed the row on
+        unlike = (self.held[slot] != pattern) & ~free & ~self.own
+        if not unlike[node].any():
+            return self._at_the_start(node, slot)
+        fits = ~(unlike & ~passing).any(axis=1) & (passing | free)
+        firsts = np.flatnonzero(fits)
+        if len(firsts):
+            first = int(firsts[unlike[firsts].sum(axis=1).argmin()])
+            return self._along(first, node, slot, self._at_the_start(first, slot), pattern)
+        number = self._older(node, slot, pattern)
+        if number is not None:
+            return number
+        for first in np.flatnonzero((passing | (self.all == node)) & (pattern != ANY)).tolist():
+            older = self._older(first, slot, np.where(free | passing, ANY, pattern))
+            if older is not None:
+                return self._along(first, node, slot, older, pattern)
         return None
 
-    def _along(self, chain: list[int], slot: int, number: int) -> int:
-        """Let a row be passed on within a slot, from the first of a chain to the last."""
-        for sender, receiver in pairwise(chain):
-            row = self.found[number].stamps if number >= 0 else np.zeros(self.nodes, np.int32)
-            number = self._note(receiver, slot + 1, sender, slot, number, row)
+    def _along(self, first: int, last: int, slot: int, number: int, pattern: NDArray) -> int:
+        """Let a row be passed on within a slot, from one node to another by all who it names."""
+        row = self._row_after(number)
+        unlike = (row != pattern) & (pattern != ANY)
+        unlike[[first, last]] = False
+        for sender, receiver in pairwise([first, *np.flatnonzero(unlike).tolist(), last]):
+            number = self._note(receiver, slot + 1, sender, slot, number)
         return number
 
     def _older(self, node: int, slot: int, pattern: NDArray) -> int | None:
         """Return the adoption by a node in a slot of a message that was on the air before it."""
-        start = self.frozen[max(slot - 1, 0)]  # a sender has one message on the air, its newest
-        sent = (start >= 1) & (self.all != node) & ((pattern == start) | (pattern == ANY))
         wanted = np.where(self.all == node, ANY, pattern)
-        for k in np.flatnonzero(sent).tolist():
-            number = self._version(k, int(start[k]), wanted)
-            if number is not None:
-                row = self.found[number].stamps if number >= 0 else np.zeros(self.nodes, np.int32)
-                return self._note(node, slot + 1, k, int(start[k]), number, row)
+        newest = self.frozen[max(slot - 1, 0)]
+        for k in np.flatnonzero(self.all != node).tolist():
+            stamp = int(newest[k]) if pattern[k] == ANY else int(pattern[k])
+            start = max(stamp, 1)
+            while start < slot and self.frozen[start, k] == stamp:
+                number = self._version(k, start, wanted)
+                if number is not None:
+                    return self._note(node, slot + 1, k, start, number)
+                start += 1
         return None
+
+    def _row_after(self, number: int) -> NDArray[np.int32]:
+        return self.found[number].stamps if number >= 0 else np.zeros(self.nodes, np.int32)
 
     def _at_the_start(self, node: int, slot: int) -> int:
         """Return the last adoption of a node when a slot begins."""
         return self.numbers[node][bisect_right(self.slots[node], slot) - 1]
 
-    def _note(
-        self, receiver: int, used: int, sender: int, start: int, after: int, row: NDArray
-    ) -> int:
-        stamps = np.where(self.all == sender, start, row).astype(np.int32)
+    def _note(self, receiver: int, used: int, sender: int, start: int, after: int) -> int:
+        own = self.frozen[start, sender]
+        stamps = np.where(self.all == sender, own, self._row_after(after)).astype(np.int32)
         key = (receiver, used, stamps.tobytes())
         if key not in self.known:
             self.known[key] = len(self.found)

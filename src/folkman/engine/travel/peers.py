@@ -299,15 +299,14 @@ class PeerMedium(SnapshotMedium):
         """Let the network take what is offered and bring what has arrived.
 
         A message that has not changed since a node's last broadcast is not offered. Where nodes
-        pass on what they hold, everyone always has something to send.
+        pass on what they hold, such a node may still send, with its own newest frozen message.
         """
         peers, nodes = self.network.peers(), problem.num_nodes
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
         sent_steps = held.sent_steps
         if sent_steps is not None:
             sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
-            if not self._forwards:
-                offers = offers & (steps != sent_steps)
+            offers = offers & (steps != sent_steps)
         before = held.network
         if self._forwards and hasattr(peers, "attend"):
             before = peers.attend(before, faults.receives(nodes, slot + 1))  # type: ignore[attr-defined]
