@@ -217,3 +217,28 @@ def adapt(gradients, w0, alpha, step, *, phi, budget, talk, tau_max=100, rounds=
             gap = half + np.sqrt(half**2 + rho * h / (step * phi * t)) + rho * h
             tau = min(int(t[np.argmin(gap)]), tau_max)
     return taus, np.array(path)
+
+
+def carry_sums(gradients, w0, alpha, messages, step, slots):
+    """Algorithm 1 with aggregates that travel: `messages` in the order in which they started.
+
+    A message has `sender`, `stamps`, `used` and `adopters`. Nobody holds a copy: node i
+    has u_i, the sum of the others' parts, and every own part that it ever had. Returns w (slot + 1,
+    node, d).
+
+    sent     v_k = u_k + alpha_k w_k(stamps_k)
+    adopted  u_i = v_k - alpha_i w_i(stamps_i)
+    """
+    nodes = len(alpha)
+    own = [np.tile(w0, (nodes, 1))]
+    u = np.array([sum(alpha[j] * w0 for j in range(nodes) if j != i) for i in range(nodes)])
+    waiting = list(messages)
+    for t in range(slots):
+        v = u + alpha[:, None] * own[t]
+        own.append(own[t] - step * np.stack([gradients[i](v[i])[1] for i in range(nodes)]))
+        while waiting and waiting[0].used == t + 1:  # one at a time: they end as they began
+            sent = waiting.pop(0)
+            sum_ = u[sent.sender] + alpha[sent.sender] * own[sent.stamps[sent.sender]][sent.sender]
+            for i in sent.adopters:
+                u[i] = sum_ - alpha[i] * own[sent.stamps[i]][i]
+    return np.array(own)

@@ -238,6 +238,6 @@ def async_sharing(
         params=lambda state: state.params,
         receive=receive,
         model=deployed,
-        declares=Declares(exact=rule.rule == "mean"),
+        declares=Declares(exact=rule.rule == "mean", sums=rule.rule == "mean" and max_age is None),
     )
     return with_momentum(built, momentum)

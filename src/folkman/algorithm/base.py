@@ -132,6 +132,9 @@ class Declares(NamedTuple):
     differences: bool = False  # are the first d entries of a message a difference of models?
     exact: bool = False  # it ends at the optimum where nodes differ, if all take part
     biased: bool = False  # where nodes differ, its distance to the optimum stays with small steps
+    # its aggregate is the sum by data share of what it holds, and copies enter in no other way:
+    # they may travel as sums (`Network.message`)
+    sums: bool = False
     draws: bool = False  # it draws, or breaks ties by number: renumbering nodes changes the result
     # it weighs all nodes alike, whatever their shares: engines hand it I alpha_i F_i for F_i, and
     # the network's model is the plain mean of the nodes (problem/objective.py)

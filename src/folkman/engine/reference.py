@@ -10,11 +10,15 @@ whom when, and must end with the simulator's parameters:
 Nothing here is compiled across nodes, shared between them or stored by row number.
 """
 
+from typing import Literal
+
 import jax
 import numpy as np
 from jax import Array
 
 from folkman.algorithm.base import Algorithm, forms_or_none
+from folkman.checks import require
+from folkman.engine.carried_sums import follow_sums
 from folkman.engine.learner import FinalParameters, Learner, World
 from folkman.engine.presence import Presence
 from folkman.engine.travel import way_of
@@ -22,7 +26,7 @@ from folkman.faults import NO_FAULTS
 from folkman.packing.packing import NONE, Packing
 from folkman.packing.price import settled
 from folkman.problem.learnable import Learnable, check_learnable
-from folkman.radio.trace import Timeline
+from folkman.radio.trace import PeerTimeline, Timeline
 
 __all__ = ["FinalParameters", "reference"]
 
@@ -35,11 +39,15 @@ def reference(
     seed: int = 0,
     faults: Presence = NO_FAULTS,
     packing: Packing = NONE,
+    carry: Literal["copies", "sums"] = "copies",
 ) -> FinalParameters:
     """Run `algorithm` on `problem` along `timeline`, always in float64.
 
-    `packing` is that of the messages; a timeline does not say.
+    `packing` is that of the messages; a timeline does not say. With `carry` "sums" the sums of a
+    timeline of `message = "sum"` travel themselves (`folkman.engine.carried_sums`): nodes adopt
+    them and correct their own part, and nobody holds a copy.
     """
+    require(carry in ("copies", "sums"), f"carry is 'copies' or 'sums', got {carry!r}")
     check_learnable(problem)
     if timeline.finished.shape[1] != problem.num_nodes:
         raise ValueError(
@@ -58,6 +66,13 @@ def reference(
         forms, entries = forms_or_none(algorithm.declares.price), len(nodes[0].message())
         sums, name = algorithm.sends_sums, algorithm.name
         settles = settled(packing, forms, entries, problem.dim, name, sums=sums)
+        if carry == "sums":
+            require(
+                algorithm.declares.sums and isinstance(timeline, PeerTimeline),
+                f"{name} as built does not travel as sums; use carry='copies', or Algorithm 1 with "
+                "the rule 'mean' and without max_age",
+            )
+            return follow_sums(world, timeline, algorithm, nodes)  # type: ignore[arg-type]
         world = world._replace(packing=settles)
         return way.by_hand(world, timeline, algorithm, nodes)
 

@@ -301,7 +301,7 @@ def march(
         given = (problem, network, algorithm, compute, faults)
         carry, rows = advance(*given, length, recording.timeline, mark.carry)
         if medium.lacks_room(carry.medium):
-            wider = medium.with_room(mark.carry.medium)
+            wider = medium.with_room(mark.carry.medium, carry.medium)
             mark = mark._replace(carry=mark.carry._replace(medium=wider))
             continue
         if recording.timeline and events is not None:

@@ -6,6 +6,11 @@ sums are then one product of a (node, row) matrix with the (row, d) store, and n
 x node x d ever exists. A row is free again when nobody holds it and it can no longer be delivered.
 Where the weights never change the sums are kept, and formed anew only in slots in which a copy
 arrives.
+
+There are two ways to find the row of a copy that arrives. `put` looks among the `recent` newest
+payloads of its sender, the only ones that most networks deliver. `put_any` finds any payload that a
+node holds or that a message on the air carries (`folkman.engine.circulation`), for networks on
+which payloads travel on.
 """
 
 from dataclasses import dataclass
@@ -18,8 +23,20 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
 from folkman.algorithm.base import Inbox
+from folkman.engine import circulation
+from folkman.engine.circulation import Circulation
 
-__all__ = ["Snapshots", "SummedInbox", "inboxes", "mixture", "put", "start", "widen"]
+__all__ = [
+    "Snapshots",
+    "SummedInbox",
+    "inboxes",
+    "look_further",
+    "mixture",
+    "put",
+    "put_any",
+    "start",
+    "widen",
+]
 
 
 BLOCK = 256
@@ -38,12 +55,19 @@ class Snapshots(NamedTuple):
     heard: Bool[Array, "rx tx"]  # is it a new one?
     # there was no row for a payload, or a network brought one that it had called old
     missing: Bool[Array, ""]
+    circulation: Circulation | None = None  # where payloads travel on
 
 
-def start(messages: Float[Array, "tx message"], versions: int, recent: int = 1) -> Snapshots:
+def start(
+    messages: Float[Array, "tx message"],
+    versions: int,
+    recent: int = 1,
+    *,
+    forwards: bool = False,
+) -> Snapshots:
     """Begin with every node's first message, stamp 0, known to all.
 
-    Room for `versions` payloads per sender.
+    Room for `versions` payloads per sender. `forwards`: payloads may travel on (`put_any`).
     """
     nodes = messages.shape[0]
     payload = (
@@ -56,15 +80,30 @@ def start(messages: Float[Array, "tx message"], versions: int, recent: int = 1) 
     zero = jnp.zeros((nodes, nodes), jnp.int32)
     row = jnp.broadcast_to(first[None], (nodes, nodes))
     newest, stamps = none.at[:, 0].set(first), none.at[:, 0].set(0)
-    return Snapshots(
-        payload, newest, stamps, zero, row, jnp.zeros((nodes, nodes), bool), jnp.asarray(False)
-    )
+    found = circulation.start(nodes, payload.shape[0]) if forwards else None
+    heard, missing = jnp.zeros((nodes, nodes), bool), jnp.asarray(False)
+    return Snapshots(payload, newest, stamps, zero, row, heard, missing, found)
 
 
 def widen(snapshots: Snapshots, rows: int) -> Snapshots:
     """Return the same copies in a store of at least `rows` rows."""
-    more = _whole_blocks(rows) - snapshots.payload.shape[0]
-    return snapshots._replace(payload=jnp.pad(snapshots.payload, ((0, more), (0, 0))))
+    rows = _whole_blocks(rows)
+    more = rows - snapshots.payload.shape[0]
+    found = snapshots.circulation
+    return snapshots._replace(
+        payload=jnp.pad(snapshots.payload, ((0, more), (0, 0))),
+        circulation=None if found is None else circulation.with_rows(found, rows),
+    )
+
+
+def look_further(snapshots: Snapshots, window: int) -> Snapshots:
+    """Return the same copies, found although their stamps are up to `window` apart."""
+    found = snapshots.circulation
+    if found is None:
+        return snapshots
+    used = [snapshots.row, found.row, snapshots.newest]
+    rows = jnp.concatenate([each.ravel() for each in used])
+    return snapshots._replace(circulation=circulation.wider(found, rows, window))
 
 
 def put(
@@ -113,6 +152,64 @@ def put(
         missing=snapshots.missing
         | ~brought
         | jnp.any(sends & (place == snapshots.payload.shape[0])),
+    )
+
+
+def put_any(
+    snapshots: Snapshots,
+    messages: Float[Array, "tx message"],
+    stamp: Int[Array, ""],
+    sends: Bool[Array, " tx"],
+    held: Int[Array, "rx tx"],
+    carried: Int[Array, "tx origin"],
+    present: Bool[Array, " rx"] | None = None,
+) -> Snapshots:
+    """Do as `put`, where payloads travel on: `carried` are the stamps on the air after this slot.
+
+    A stamp that is new to a node or to a message was held by some node, carried by a message, or
+    its origin's newest before this slot, or it is frozen now.
+    """
+    found = snapshots.circulation
+    assert found is not None  # noqa: S101 - `start` was told
+    nodes, rows = len(sends), snapshots.payload.shape[0]
+    others, on_air = ~jnp.eye(nodes, dtype=bool), carried >= 0
+    fresh = sends[None] & (held == stamp) & others
+    fresh_on_air = sends[None] & (carried == stamp)
+    changed = (held != snapshots.held) & others & ~fresh
+    row, there = circulation.find(found, held)
+    row = jnp.where(changed, row, snapshots.row)
+    loaded = (carried != found.carried) & on_air & ~fresh_on_air
+    air_row, air_there = circulation.find(found, carried)
+    air_row = jnp.where(loaded, air_row, jnp.where(on_air, found.row, -1))
+    unfound = jnp.any(changed & ~there) | jnp.any(loaded & ~air_there)
+
+    used = jnp.concatenate(
+        [jnp.where(others & ~fresh, row, -1), jnp.where(fresh_on_air, -1, air_row)]
+    )
+    kept = jnp.where(sends, -1, snapshots.newest[:, 0])
+    place = lax.cond(
+        jnp.any(sends),
+        lambda: _free(rows, used, kept, sends),
+        lambda: jnp.full(nodes, rows, jnp.int32),
+    )
+    found = circulation.note(found, place, stamp)._replace(
+        carried=carried,
+        row=jnp.where(fresh_on_air, place[None], air_row),
+        unfound=found.unfound | unfound,
+    )
+    heard = held != snapshots.held
+    if present is not None:
+        heard = heard | (snapshots.heard & ~present[:, None])
+    newest_stamp = jnp.where(sends, stamp, snapshots.newest_stamp[:, 0])
+    return Snapshots(
+        payload=snapshots.payload.at[place].set(messages, mode="drop"),
+        newest=jnp.where(sends, place, snapshots.newest[:, 0])[:, None],
+        newest_stamp=newest_stamp.astype(jnp.int32)[:, None],
+        held=held,
+        row=jnp.where(fresh, place[None], row),
+        heard=heard,
+        missing=snapshots.missing | jnp.any(sends & (place == rows)),
+        circulation=found,
     )
 
 

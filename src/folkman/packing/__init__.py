@@ -3,6 +3,7 @@
     float32, float16, bfloat16   every entry rounded to that width, to the nearest or at random
     int8                         every entry a multiple of max|x| / 127
     qsgd                         every entry a level, up or down at random: unbiased [1]
+    fixed                        every entry a multiple of one step, the same for all messages
     sign                         every entry its sign, times the mean of |x| [2]
     top_k                        the largest entries, with their places [3]
     rand_k                       entries drawn at random, scaled to be unbiased
@@ -23,6 +24,7 @@ from folkman.packing.packing import (
     NONE,
     Packing,
     bfloat16,
+    fixed,
     float16,
     float32,
     implied,
@@ -39,6 +41,7 @@ __all__ = [
     "PACKINGS",
     "Packing",
     "bfloat16",
+    "fixed",
     "float16",
     "float32",
     "implied",
@@ -60,6 +63,7 @@ PACKINGS: Builders[Packing | None] = Builders(
             "float16",
             "bfloat16",
             "int8",
+            "fixed",
             "qsgd",
             "sign",
             "top_k",

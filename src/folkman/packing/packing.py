@@ -13,6 +13,8 @@ With x of d entries, s = 2^(b-1) - 1 levels and u uniform in [0, 1),
     qsgd      C(x)_i = c sign(x_i) (floor(r_i) + [u_i < r_i - floor(r_i)]), r_i = |x_i| / c,
               c = max|x| / s, or ||x|| / s as [1, eq. (3)] has it
     sign      C(x)_i = sign(x_i) ||x||_1 / d
+    fixed     C(x)_i = c round(x_i / c), c = L / 2^(b-1), at most 2^(b-1) - 1 steps from 0: one
+              grid for all messages, so that sums of them lie on it (`folkman.packing.sums`)
     top_k     C(x)_i = x_i for the k largest |x_i|, 0 for the others
     rand_k    C(x)_i = (d / k) x_i for k entries drawn at random, 0 for the others
 
@@ -29,7 +31,7 @@ Arithmetic is float32, as the wire's. A block that is not finite is NaN for its 
     ICML 2015. arXiv:1502.02551
 """
 
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from typing import Literal, NamedTuple, TypeVar
 
 import jax
@@ -53,6 +55,7 @@ __all__ = [
     "by_bits",
     "decode",
     "encode",
+    "fixed",
     "float16",
     "float32",
     "implied",
@@ -69,6 +72,7 @@ __all__ = [
     "qsgd",
     "rand_k",
     "sign",
+    "step_of",
     "top_k",
     "variance_of",
     "width_of",
@@ -102,6 +106,7 @@ class Packing(NamedTuple):
     feedback: bool = False  # is what was left out remembered and sent later?
     servers: bool = True  # do servers pack what they send?
     rounding: Rounding = "nearest"  # of float16 and bfloat16
+    largest: float = 0.0  # L, of fixed: what exceeds it is cut off
 
     @property
     def draws(self) -> bool:
@@ -165,6 +170,18 @@ def _check_rounding(rounding: Rounding) -> None:
 def int8(feedback: bool = False, servers: bool = True) -> Packing:
     """Build the packing into 8 bits an entry and a scale."""
     return Packing("int8", feedback=feedback, servers=servers)
+
+
+def fixed(
+    bits: int = 16, largest: float = 8.0, feedback: bool = False, servers: bool = True
+) -> Packing:
+    """Build the packing onto one grid for all: `bits` an entry of at most `largest` in size."""
+    require(
+        2 <= bits <= MOST_LEVEL_BITS,
+        f"fixed takes 2 to {MOST_LEVEL_BITS} bits, got {bits}; above use float32",
+    )
+    require(0 < largest < inf, f"largest must be positive and finite, got {largest}")
+    return Packing("fixed", bits, feedback=feedback, servers=servers, largest=float(largest))
 
 
 def qsgd(
@@ -260,6 +277,7 @@ def bits_of(packing: Packing, dim: int, width: int = 32) -> int:
     return {
         "int8": 8 * dim + SCALE_BITS,
         "qsgd": (packing.bits or 0) * dim + SCALE_BITS,
+        "fixed": (packing.bits or 0) * dim + SCALE_BITS,
         "sign": dim + SCALE_BITS,
         "top_k": kept * (VALUE_BITS + place_bits(dim)),
         "rand_k": kept * VALUE_BITS + SEED_BITS,
@@ -290,7 +308,8 @@ def encode(packing: Packing, vector: Float[Array, " d"], key: PRNGKeyArray) -> C
         return Code(held.astype(packing.name), nothing, one, no)
     if packing.name in ("top_k", "rand_k"):
         return _encode_some(packing, x, finite, key)
-    scale, levels = {"int8": _int8, "qsgd": _qsgd, "sign": _sign}[packing.name](packing, x, key)
+    ways = {"int8": _int8, "qsgd": _qsgd, "sign": _sign, "fixed": _fixed}
+    scale, levels = ways[packing.name](packing, x, key)
     scale = jnp.where(finite, scale, jnp.nan).astype(jnp.float32)
     return Code(levels, nothing, scale, no)
 
@@ -338,8 +357,19 @@ def _qsgd(packing: Packing, x: Array, key: Array) -> tuple[Array, Array]:
     return scale * np.float32(shrink), levels
 
 
+def _fixed(packing: Packing, x: Array, key: Array) -> tuple[Array, Array]:
+    del key
+    most, scale = levels_of(packing), np.float32(step_of(packing))
+    return jnp.asarray(scale), jnp.clip(jnp.round(x / scale), -most, most).astype(jnp.int32)
+
+
+def step_of(packing: Packing) -> float:
+    """Return c, the step of the grid of fixed."""
+    return packing.largest / 2 ** ((packing.bits or 2) - 1)
+
+
 def levels_of(packing: Packing) -> int:
-    """Return s, the levels of qsgd on each side of 0."""
+    """Return s, the levels of qsgd and fixed on each side of 0."""
     return 2 ** ((packing.bits or 2) - 1) - 1
 
 

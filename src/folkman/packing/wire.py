@@ -3,12 +3,12 @@
 Little-endian: 12 bytes of head, the blocks one after another, then what remains of the message.
 
     0    4   d: entries of a block
-    4    4   k of top_k and rand_k, bits of a level of qsgd, else 0
+    4    4   k of top_k and rand_k, bits of a level of qsgd and fixed, else 0
     8    4   bytes of each number that remains, 4 or 8
     12   ... the blocks
              float32, float16, bfloat16   d numbers
              int8                         scale float32, d levels int8
-             qsgd                         scale float32, d times level + s in b bits
+             qsgd, fixed                  scale float32, d times level + s in b bits
              sign                         scale float32, d times 1 bit, 1 for +
              top_k                        k values float32, k places of ceil(log2 d) bits, ascending
              rand_k                       seed uint32, k values float32, by ascending place
@@ -51,6 +51,7 @@ CODES = {
     "sign": 9,
     "top_k": 10,
     "rand_k": 11,
+    "fixed": 12,
 }
 """The number of each packing on the wire."""
 NAMES = {code: name for name, code in CODES.items()}
@@ -79,6 +80,7 @@ class Layout(NamedTuple):
         return {
             "int8": 4 + dim,
             "qsgd": 4 + _bytes(dim * number),
+            "fixed": 4 + _bytes(dim * number),
             "sign": 4 + _bytes(dim),
             "top_k": 4 * number + _bytes(number * place_bits(dim)),
             "rand_k": 4 + 4 * number,
@@ -100,8 +102,9 @@ def layout_of(code: int, data: bytes | memoryview, size: int) -> Layout:
         raise ValueError(f"expected {HEAD_BYTES} bytes of head, got {len(data)}")
     dim, number, rest_bytes = _HEAD.unpack(data[:HEAD_BYTES])
     name = NAMES[code]
-    most = {"top_k": dim, "rand_k": dim, "qsgd": MOST_LEVEL_BITS}.get(name, 0)
-    least = {"top_k": 1, "rand_k": 1, "qsgd": 2}.get(name, 0)
+    most = {"top_k": dim, "rand_k": dim, "qsgd": MOST_LEVEL_BITS, "fixed": MOST_LEVEL_BITS}
+    least = {"top_k": 1, "rand_k": 1, "qsgd": 2, "fixed": 2}
+    most, least = most.get(name, 0), least.get(name, 0)
     if not (1 <= dim <= size and least <= number <= most and rest_bytes in (4, 8)):
         raise ValueError(
             f"expected blocks of at most {size} entries and a number in {least} .. {most}, got "
@@ -114,7 +117,7 @@ def layout_of(code: int, data: bytes | memoryview, size: int) -> Layout:
 def write(packing: Packing, message: NDArray, dim: int, key: Array) -> bytes:
     """Return a message as bytes; its blocks are packed as `pack_message` packs them."""
     blocks = blocks_of(len(message), dim)
-    number = packing.bits or 0 if packing.name == "qsgd" else 0
+    number = packing.bits or 0 if packing.name in ("qsgd", "fixed") else 0
     if packing.name in ("top_k", "rand_k"):
         number = kept_of(packing, dim)
     rest = np.ascontiguousarray(message[blocks * dim :])

@@ -11,6 +11,7 @@ NETWORKS: Builders[Network] = Builders(
             name: f"folkman.radio.delay:{name}"
             for name in ("ideal", "constant", "snapshot", "iid", "pipelined")
         },
+        "shared": "folkman.radio.shared:shared",
         "radio": "folkman.radio.network:RadioNetwork",
         "trace": "folkman.radio.replay:from_file",
     }

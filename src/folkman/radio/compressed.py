@@ -82,6 +82,11 @@ class Compressed(Network):
         """Tell what the network below does."""
         return self.network.uneven
 
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        """Return what a message of the network below holds."""
+        return self.network.message
+
     def in_words(self) -> str:
         """Return the network below, and how messages are packed."""
         if self.given.exact:

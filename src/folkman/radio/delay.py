@@ -183,6 +183,7 @@ class DelayPeers(_Unmeasured):
     """A delay law between peers on their own beat."""
 
     network: DelayNetwork
+    forwards = False
 
     @property
     def recent(self) -> int:

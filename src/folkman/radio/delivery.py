@@ -52,6 +52,10 @@ class Delivery(NamedTuple):
     held: Int[Array, "rx tx"]  # tau(t+1), the stamp of the copy held when slot t+1 begins
     sends: Bool[Array, " tx"]  # the payload is frozen now, with stamp t+1
     linked: Bool[Array, "rx tx"]  # a broadcast from tx to rx starts now; a round may repeat one
+    # the stamps inside each message that is on the air after this slot, -1 where it has none and
+    # for senders not on the air (a sender's own newest stamp may stand on the diagonal); None where
+    # every message is one of its sender's `recent` newest payloads
+    carried: Int[Array, "tx origin"] | None = None
 
 
 class Transfer(NamedTuple):
@@ -64,6 +68,18 @@ class Transfer(NamedTuple):
 
 class PeerNetwork(Protocol):
     """Between peers on their own beat. `offers`: who has something to send."""
+
+    @property
+    def forwards(self) -> bool:
+        """Tell whether a message may bring payloads of others than its sender.
+
+        If so, `held` may bring any stamp that some node held before this slot, that was `carried`
+        after the slot before, or that was frozen (`sends`) then, in any order. Such a network knows
+        who holds what, hence has one function more: `attend(state, present) -> state`, to be called
+        before `step` with who is there in the coming slot; it loses messages by itself
+        (`losing(loss)`, which `Lossy` calls). Without `attend` everyone is there.
+        """
+        ...
 
     @property
     def recent(self) -> int:
@@ -160,6 +176,9 @@ class Network:
     bits_per_parameter: int | None = None  # of one parameter on the air; None: as it is computed
     reliable: bool = True  # does every message arrive?
     all_hear: bool = False  # does each message between peers reach all of them, in order?
+    # what a message between peers holds: the sender's payload (`copy`), a payload that it holds of
+    # anyone (`forward`), or its weighted sum of all with their stamps (`sum`)
+    message: str = "copy"
 
     @property
     def packing(self) -> Packing:

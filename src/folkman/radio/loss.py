@@ -10,7 +10,7 @@ heard once; an upload or an answer, until it arrives.
 
 from dataclasses import dataclass
 from math import nextafter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +32,18 @@ from folkman.radio.delivery import (
     as_value,
 )
 
-__all__ = ["LossState", "Lossy", "LossyPeers", "LossyRounds", "LossyStar"]
+__all__ = ["Losing", "LossState", "Lossy", "LossyPeers", "LossyRounds", "LossyStar"]
 
 ALMOST_ONE = nextafter(1.0, 0.0)
+
+
+@runtime_checkable
+class Losing(Protocol):
+    """A network between peers that loses messages by itself."""
+
+    def losing(self, loss: ArrayLike) -> PeerNetwork:
+        """Return the same, each receiver losing each message with this probability."""
+        ...
 
 
 class LossState(NamedTuple):
@@ -91,6 +100,11 @@ class Lossy(Network):
         """Tell what the network below does."""
         return self.network.uneven
 
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        """Return what a message of the network below holds."""
+        return self.network.message
+
     def in_words(self) -> str:
         """Return the network below, and how much is lost."""
         return f"{self.network.in_words()}; of all messages {100 * self.loss:g} % are lost"
@@ -99,9 +113,15 @@ class Lossy(Network):
         """Return what a message costs on the air."""
         return self.network.payload_bits(message_bits)
 
-    def peers(self) -> "LossyPeers":
-        """Return the network between peers on their own beat: what is lost is gone."""
-        return LossyPeers(self.network.peers(), self.loss)
+    def peers(self) -> PeerNetwork:
+        """Return the network between peers on their own beat: what is lost is gone.
+
+        A network that knows who holds what draws its losses itself, in the middle of a slot.
+        """
+        beneath = self.network.peers()
+        if isinstance(beneath, Losing):
+            return beneath.losing(self.loss)
+        return LossyPeers(beneath, self.loss)
 
     def rounds(self) -> "LossyRounds":
         """Return the network in lock-step: a round is repeated until all have heard."""
@@ -118,6 +138,11 @@ class LossyPeers:
 
     beneath: PeerNetwork
     loss: float
+
+    @property
+    def forwards(self) -> bool:
+        """Tell whether a message may bring payloads of others than its sender."""
+        return self.beneath.forwards
 
     @property
     def recent(self) -> int:

@@ -18,6 +18,9 @@ keeps the last copy delivered. Two rules say when a period is over (`period`):
             nodes on the air; one that would get less than a tenth of that share waits. The
             bandwidth in use never exceeds B.
 
+With `schedule = "index"` there are neither thresholds nor periods: one message at a time has the
+whole band (`folkman.radio.serial`).
+
 A period in which nobody hears a node lasts one slot. Methods in lock-step wait for everyone: their
 threshold is `least_sinr_db`, and nodes are on the air again, block after block, until all who must
 hear them have (unless they ask to follow the schedule: then one epoch is a round). Around a server
@@ -41,7 +44,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from folkman.checks import require
 from folkman.keys import Stream
 from folkman.packing.packing import Packing, implied, top_k
-from folkman.radio import bandwidth, channel, geometry, latency, schedule, star
+from folkman.radio import bandwidth, channel, geometry, latency, schedule, serial, star
 from folkman.radio.delivery import Delivery, Network, as_value
 from folkman.radio.geometry import Points, Waypoint
 from folkman.units import db_to_linear, dbm_to_watt
@@ -149,6 +152,13 @@ class RadioNetwork(Network):
     least_sinr_db: float = (
         -20.0
     )  # to and from a server, below this the block's fading is drawn anew
+    # who sends when: the paper's epochs, or one after the other by an index (folkman.radio.serial)
+    schedule: Literal["threshold", "index"] = "threshold"
+    message: Literal["copy", "forward", "sum"] = "copy"  # type: ignore[assignment] - of three
+    control: Literal["ideal", "heard"] = "ideal"  # what nodes know of each other under the index
+    control_bits: int | None = None  # beyond the payload; None: 24 for each pair of nodes
+    contention_s: float = 1e-3  # of one contention for the band, with control = "heard"
+    weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"  # of nodes, in the index
     name = "radio"
     reliable = True  # an outage delays; nothing sent is lost
 
@@ -166,7 +176,7 @@ class RadioNetwork(Network):
                 0 < value < inf,
                 f"{name} must be positive and finite, got {value}; Table III has a default",
             )
-        for name in ("interferers_per_cell", "speed_m_per_s"):
+        for name in ("interferers_per_cell", "speed_m_per_s", "contention_s"):
             value = getattr(self, name)
             require(
                 0 <= value < inf, f"{name} must be finite and not negative, got {value}; 0 is none"
@@ -198,6 +208,16 @@ class RadioNetwork(Network):
             self.period in ("epoch", "node"), f"period is 'epoch' or 'node', got '{self.period}'"
         )
         require(
+            self.schedule in ("threshold", "index"),
+            f"schedule is 'threshold' or 'index', got '{self.schedule}'",
+        )
+        serial.check_fresh(self)
+        require(
+            self.schedule == "index" or (self.message, self.control) == ("copy", "ideal"),
+            f"message = '{self.message}' with control = '{self.control}' needs schedule = 'index', "
+            f"got '{self.schedule}'; the threshold rule sends copies",
+        )
+        require(
             self.interferer_radius_m > self.cell_radius_m,
             f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got "
             f"{self.interferer_radius_m}",
@@ -223,14 +243,19 @@ class RadioNetwork(Network):
 
     def in_words(self) -> str:
         """Return what decides how long a transfer takes."""
+        if self.schedule == "index":
+            return (
+                "radio: one message at a time on the whole band, chosen by its index; a message is "
+                f"{serial.HOLDS[self.message]}"
+            )
         return (
             f"radio: a transfer takes as long as its bits at the rate of its worst link, "
             f"threshold {self.threshold_db:g} dB"
         )
 
-    def peers(self) -> "RadioPeers":
+    def peers(self) -> "RadioPeers | serial.SerialPeers":
         """Return the radio between peers on their own beat."""
-        return RadioPeers(self)
+        return serial.SerialPeers(self) if self.schedule == "index" else RadioPeers(self)
 
     def rounds(self) -> "RadioRounds":
         """Return the radio between peers in lock-step."""
@@ -239,6 +264,25 @@ class RadioNetwork(Network):
     def star(self) -> star.RadioStar:
         """Return the radio around a base station at the centre."""
         return star.RadioStar(self)
+
+    @property
+    def contention_slots(self) -> float:
+        """Return the slots of one contention for the band."""
+        return self.contention_s / self.slot_s
+
+    def open_air(self, num_nodes: int, key: Array) -> Air:
+        """Drop the nodes and interferers."""
+        return place(self, num_nodes, key)
+
+    def next_air(self, air: Air, slot: Array, key: Array) -> Air:
+        """Return the air when a slot begins; off at speed 0."""
+        return air if self.speed_m_per_s == 0 else self.moved(air, slot, key)
+
+    def cost_slots(self, air: Air, bits: ArrayLike, key: Array) -> Float[Array, "rx tx"]:
+        """Return the slots that a message takes on the whole band in one block."""
+        efficiency = schedule.spectral_efficiency(self.sinr(air, key))
+        band_hz = jnp.asarray(self.bandwidth_hz, efficiency.dtype)
+        return latency.transmission_slots(bits, band_hz, efficiency, self.slot_s)  # eq. (27)
 
     def start(
         self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
@@ -368,6 +412,7 @@ class RadioPeers:
 
     radio: RadioNetwork
     recent = 1  # the one on the air
+    forwards = False
 
     def versions(self, num_nodes: int) -> int:
         """Return a first guess: held, on the air, and two for pairs that have waited."""

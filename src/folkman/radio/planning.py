@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from folkman.keys import Stream, make_key
 from folkman.radio import bandwidth, latency, schedule
-from folkman.radio.network import Air, RadioNetwork, RadioState, place, rest
+from folkman.radio.network import Air, RadioNetwork, RadioPeers, RadioState, place, rest
 from folkman.units import db_to_linear
 
 __all__ = [
@@ -158,7 +158,7 @@ def _roll(
 
     def slot(t: Array, carry: tuple[RadioState, Array]) -> tuple[RadioState, Array]:
         state, counts = carry
-        state, delivery = network.peers().step(
+        state, delivery = RadioPeers(network).step(
             state, offers, message_bits, jax.random.fold_in(key, t)
         )
         late = jnp.where(others & (t >= slots // 4), 1, 0)
@@ -244,7 +244,7 @@ def sawtooth(
     offers = jnp.ones(num_nodes, bool)
 
     def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
-        state, delivery = network.peers().step(
+        state, delivery = RadioPeers(network).step(
             state, offers, message_bits, jax.random.fold_in(key, t)
         )
         return state, t + 1 - delivery.held

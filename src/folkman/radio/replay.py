@@ -11,9 +11,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, PRNGKeyArray
+from numpy.typing import NDArray
 
 from folkman.radio.delivery import Delivery, Network, Transfer, as_value
-from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, load
+from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, last_slots, load
 
 __all__ = [
     "Replay",
@@ -38,6 +39,7 @@ class ReplayState(NamedTuple):
     slot: Array  # () slots ended so far
     held: Array  # (slot, rx, tx)
     sends: Array  # (slot, tx)
+    waiting: Array | None = None  # (slot, place, origin), as `_waiting` finds them
 
 
 class StarReplayState(NamedTuple):
@@ -48,7 +50,7 @@ class StarReplayState(NamedTuple):
     waiting: Array  # (node,) bool; always False
 
 
-@as_value("timeline")
+@as_value("timeline", "waiting")
 @dataclass(frozen=True, eq=False)
 class Replay(Network):
     """A network that repeats a timeline between peers on their own beat."""
@@ -57,6 +59,8 @@ class Replay(Network):
     recent: int  # of a sender's newest payloads, how many may still be delivered
     at_once: int  # payloads of one sender that are in use at once, or a first guess
     bits_per_parameter: int | None = None
+    message: str = "copy"  # what a message holds, which decides its price and its rounding
+    waiting: NDArray[np.int32] | None = None  # where payloads travel on, those still to be held
     name = "a recorded timeline"
     reliable = False
 
@@ -77,6 +81,11 @@ class ReplayedPeers:
     network: Replay
 
     @property
+    def forwards(self) -> bool:
+        """Tell whether a message may bring payloads of others than its sender."""
+        return self.network.waiting is not None
+
+    @property
     def recent(self) -> int:
         """Return how many of a sender's newest payloads may still be delivered."""
         return self.network.recent
@@ -89,7 +98,9 @@ class ReplayedPeers:
     def init(self, num_nodes: int, key: PRNGKeyArray) -> ReplayState:
         """Return the beginning of the recording."""
         del key
-        return _beginning(self.network.timeline, num_nodes)
+        waiting = self.network.waiting
+        begun = _beginning(self.network.timeline, num_nodes)
+        return begun if waiting is None else begun._replace(waiting=jnp.asarray(waiting))
 
     def step(
         self,
@@ -230,16 +241,26 @@ class ReplayedStar:
         return {}
 
 
-def replay(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> Replay:
+def replay(
+    timeline: PeerTimeline, bits_per_parameter: int | None = None, message: str = "copy"
+) -> Replay:
     """Build a network that repeats `timeline`, after checking that it can have happened.
 
     Payloads that are in use at once are kept, where they are few: copies of a delay law then stand
-    in the rows that they had when it was recorded, and sum to the same bits.
+    in the rows that they had when it was recorded, and sum to the same bits. Where nodes have
+    passed on what they hold (a pair goes back to an older copy, or is brought one that its sender
+    froze long ago) a payload is kept exactly as long as somebody will hold it.
+
+    `message` is what the messages held: "copy", "forward" or "sum". It decides what they cost and
+    how they are rounded, not who holds what.
     """
     check_timeline(timeline)
     needed = _versions(timeline)
     recent = needed if needed <= FEW else _recent(timeline)
-    return Replay(timeline, recent, min(needed, MOST_AT_FIRST), bits_per_parameter)
+    at_once = min(needed, MOST_AT_FIRST)
+    travels_on = recent > FEW or _goes_back(timeline)
+    waiting = _waiting(timeline) if travels_on else None
+    return Replay(timeline, recent, at_once, bits_per_parameter, message, waiting)
 
 
 def from_file(path: str, bits_per_parameter: int | None = None) -> Replay:
@@ -276,7 +297,9 @@ def _next(state: ReplayState) -> tuple[ReplayState, Delivery]:
     sends = state.sends[jnp.minimum(state.slot, last)] & (state.slot <= last)
     linked = sends[None] & ~jnp.eye(len(sends), dtype=bool)
     kept = sends & (state.slot < last)  # sent in the last slot: on the air, nobody will hold it
-    return state._replace(slot=state.slot + 1), Delivery(held, kept, linked)
+    waiting = state.waiting
+    carried = None if waiting is None else waiting[jnp.minimum(state.slot + 1, last)]
+    return state._replace(slot=state.slot + 1), Delivery(held, kept, linked, carried)
 
 
 def _check_nodes(timeline: PeerTimeline, num_nodes: int) -> None:
@@ -286,6 +309,33 @@ def _check_nodes(timeline: PeerTimeline, num_nodes: int) -> None:
             f"the timeline was recorded between {recorded} nodes, the problem has {num_nodes}; "
             "use a problem of that size or record again"
         )
+
+
+def _goes_back(timeline: PeerTimeline) -> bool:
+    """Tell whether some node is brought a copy that is older than the one it holds."""
+    others = ~np.eye(timeline.held.shape[1], dtype=bool)
+    return bool(((np.diff(timeline.held, axis=0) < 0) & others).any())
+
+
+def _waiting(timeline: PeerTimeline) -> NDArray[np.int32] | None:
+    """Return the stamps that nobody holds in a slot and somebody will hold later, by origin.
+
+    (slot, place, origin), -1 for none, as a `Delivery` has those that messages carry. None where
+    more stamps of one origin wait than there are nodes.
+    """
+    slots, nodes = timeline.sends.shape
+    last = last_slots(timeline.held)
+    waiting = np.full((slots, nodes, nodes), -1, np.int32)
+    for origin in range(nodes):
+        alive = {0}  # frozen, and held later
+        others = np.delete(timeline.held[:, :, origin], origin, axis=1)
+        for t in range(slots):
+            alive = {stamp for stamp in alive | {t} if last[stamp, origin] > t}
+            left = sorted(alive - set(others[t].tolist()))
+            if len(left) > nodes:
+                return None
+            waiting[t, : len(left), origin] = left
+    return waiting
 
 
 def _recent(timeline: PeerTimeline) -> int:

@@ -37,6 +37,7 @@ __all__ = [
     "StarTimeline",
     "Timeline",
     "check_timeline",
+    "last_slots",
     "load",
     "record_timeline",
     "save",
@@ -188,3 +189,16 @@ def check_timeline(timeline: Timeline) -> None:
             f"in slot {t} node {rx} holds stamp {timeline.held[t, rx, tx]} of node {tx}, "
             "which was never sent; the recording is damaged"
         )
+
+
+def last_slots(held: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the last slot in which another node holds a stamp of each node, (stamp, node).
+
+    -1 where nobody ever does.
+    """
+    slots, nodes = held.shape[:2]
+    last = np.full((slots + 1, nodes), -1, np.int32)
+    rx, tx = np.nonzero(~np.eye(nodes, dtype=bool))
+    for t, stamps in enumerate(held):
+        last[stamps[rx, tx], tx] = t
+    return last

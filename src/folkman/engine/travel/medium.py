@@ -194,8 +194,12 @@ class Medium(ABC, Generic[Way]):
         del held
         return jnp.asarray(False)
 
-    def with_room(self, held: Held) -> Held:
-        """Return the state with more room, to take the last stretch again."""
+    def with_room(self, held: Held, after: Held | None = None) -> Held:
+        """Return the state with more room, to take the last stretch again.
+
+        `after` is the state at its end; None where many states are looked at as one.
+        """
+        del after
         return held
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -15,14 +15,20 @@ from folkman.engine import snapshots
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
-from folkman.engine.travel.sending import Links, Senders
+from folkman.engine.travel.sending import Links, Senders, Sending
+from folkman.packing.packing import width_of
+from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
-from folkman.radio.delivery import NetworkState
+from folkman.radio.delivery import NetworkState, below
 from folkman.radio.network import RadioState
-from folkman.radio.trace import PeerTimeline
+from folkman.radio.replay import Replay
+from folkman.radio.trace import PeerTimeline, last_slots
 
 __all__ = ["PeerMedium", "PeerState", "SnapshotMedium", "beside", "by_hand", "by_share"]
+
+MESSAGES = ("copy", "forward", "sum")
+"""What a message between peers may hold."""
 
 STRETCH = 64
 """Slots that are run again at most when the store of payloads turns out too small."""
@@ -112,19 +118,28 @@ class SnapshotMedium(Medium):
         return ages
 
     def lacks_room(self, held: PeerState) -> Array:
-        """Tell whether a payload found no room."""
-        return jnp.any(held.snapshots.missing)
+        """Tell whether a payload found no room, or was not found."""
+        store = held.snapshots
+        if store.circulation is not None:
+            return jnp.any(store.missing | store.circulation.unfound)
+        return jnp.any(store.missing)
 
-    def with_room(self, held: PeerState) -> PeerState:
+    def with_room(self, held: PeerState, after: PeerState | None = None) -> PeerState:
         """Return the state with twice the room for payloads.
 
         No more can be in use than one for each pair, those on their way, and one being written for
-        each sender.
+        each sender. `after` is the state that lacked it, and tells whether it was room or reach.
         """
         store = held.snapshots
         rows = store.payload.shape[0]
         nodes, recent = store.newest.shape
-        most = nodes * (nodes + recent)
+        on_air = 0 if store.circulation is None else nodes
+        most = nodes * (nodes + recent + on_air)
+        if store.circulation is not None:
+            if after is None:  # many stores at once
+                store = snapshots.look_further(store, 4 * store.circulation.place.shape[1])
+            elif not bool(after.snapshots.missing):
+                return held._replace(snapshots=_with_reach(store, after.snapshots))
         if rows >= most:
             raise RuntimeError(
                 "a copy was needed that the engine had given up: "
@@ -150,6 +165,20 @@ class SnapshotMedium(Medium):
         return View(ages, stamps, servers=0)
 
 
+def _with_reach(store: snapshots.Snapshots, after: snapshots.Snapshots) -> snapshots.Snapshots:
+    """Return the store with four times the window, since a stamp was not found."""
+    found, lacked = store.circulation, after.circulation
+    assert found is not None  # noqa: S101 - payloads travel on
+    assert lacked is not None  # noqa: S101
+    window = found.place.shape[1]
+    if int(lacked.stamp.max()) < window:  # no two stamps share a place
+        raise RuntimeError(
+            "the network brought a copy that no node held and no message carried: its "
+            "`carried` must name every stamp on the air, and `forwards` must be right"
+        )
+    return snapshots.look_further(store, 4 * window)
+
+
 class PeerMedium(SnapshotMedium):
     """Peers on their own beat."""
 
@@ -165,12 +194,52 @@ class PeerMedium(SnapshotMedium):
         )
         self.network.peers().versions(num_nodes)
         self.check_memory(faults, all_hear=self.network.all_hear)
+        self._check_forwarding(faults)
+
+    def _check_forwarding(self, faults: Presence) -> None:
+        """Refuse sums of a method that is not one, and faults that the network does not see."""
+        name, message = self.algorithm.name, self.network.message
+        require(
+            message in MESSAGES,
+            f"a message between peers is one of {', '.join(MESSAGES)}, '{self.network.name}' has "
+            f"message = {message!r}",
+        )
+        require(
+            message != "sum" or self.algorithm.declares.sums,
+            f"message = 'sum' sends the aggregate of all copies by data share, and {name} as built "
+            "uses the copies in another way; use message = 'forward' or 'copy', or Algorithm 1 "
+            "(async_sharing) with the rule 'mean' and without max_age",
+        )
+        require(
+            message != "sum" or not faults.starts_anew,
+            "message = 'sum' needs each node's own past parameters, which a node that restarts "
+            "after a crash has lost; use 'away' instead of 'crash', or message = 'forward' or "
+            "'copy'",
+        )
+        peers = self.network.peers()
+        leaves = bool(faults.away or faults.crash)
+        require(
+            not (leaves and self._forwards and not hasattr(peers, "attend")) or self._recorded,
+            f"on '{self.network.name}' nodes pass on what they hold, and it has no `attend`, which "
+            "would let it see who is away; leave out away and crash, or use message = 'copy'",
+        )
+
+    @property
+    def _forwards(self) -> bool:
+        """Tell whether payloads travel on; networks of one's own need not say."""
+        return bool(getattr(self.network.peers(), "forwards", False))
+
+    @property
+    def _recorded(self) -> bool:
+        return isinstance(below(self.network), Replay)
 
     def open(self, problem: Learnable, states: State, key: Array) -> PeerState:
         """Let everyone hold everyone's first message."""
         peers, nodes = self.network.peers(), problem.num_nodes
         messages = jax.vmap(self.algorithm.message)(states)
-        store = snapshots.start(messages, peers.versions(nodes), peers.recent)
+        forwards = self._forwards
+        recent = 1 if forwards else peers.recent
+        store = snapshots.start(messages, peers.versions(nodes), recent, forwards=forwards)
         mixed = None
         if self.travel.mixing is None and self._asks_for_sums(store, problem, states):
             mixed = snapshots.mixture(store, by_share(problem))
@@ -178,6 +247,39 @@ class PeerMedium(SnapshotMedium):
         links = self.sending(problem).first(messages)
         sent_steps = jnp.zeros(nodes, jnp.int32) if self.travel.has_news is None else None
         return PeerState(peers.init(nodes, key), store, none, mixed, links, sent_steps)
+
+    def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the bits of each form of a message, with the stamps that it needs."""
+        nodes, message = problem.num_nodes, self.network.message
+        if message == "sum":
+            width = width_of(problem.initial.dtype)
+            return (sum_bits(self.sending(problem).packing, problem.dim, nodes, width),), (0,)
+        own, served = super().prices(problem)
+        if message == "forward":
+            own = tuple(forward_bits(bits, nodes) for bits in own)
+        return own, served
+
+    def sending(self, problem: Learnable) -> Sending:
+        """Return how nodes pack; contributions to sums are rounded at their origin."""
+        if self.network.message != "sum":
+            return super().sending(problem)
+        packing = settled_sums(self.network.packing, self.algorithm.name)
+        return Sending(packing, problem.dim)
+
+    def sent(
+        self,
+        held: PeerState,
+        problem: Learnable,
+        messages: Array,
+        sends: Array,
+        slot: Array,
+        senders: Senders,
+    ) -> tuple[Array, Links | None]:
+        """Return the messages as receivers hold them, and what those who send then remember."""
+        if self.network.message != "sum":
+            return super().sent(held, problem, messages, sends, slot, senders)
+        packing = self.sending(problem).packing
+        return contributions(packing, messages, problem.initial, problem.share), None
 
     def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
         """Return what each node holds, with its sums where they are kept."""
@@ -196,7 +298,8 @@ class PeerMedium(SnapshotMedium):
     ) -> tuple[PeerState, Traffic, Events]:
         """Let the network take what is offered and bring what has arrived.
 
-        A message that has not changed since a node's last broadcast is not offered.
+        A message that has not changed since a node's last broadcast is not offered. Where nodes
+        pass on what they hold, such a node may still send, with its own newest frozen message.
         """
         peers, nodes = self.network.peers(), problem.num_nodes
         messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
@@ -204,11 +307,20 @@ class PeerMedium(SnapshotMedium):
         if sent_steps is not None:
             sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
             offers = offers & (steps != sent_steps)
-        network, delivery = peers.step(held.network, offers, bits, key)
+        before = held.network
+        if self._forwards and hasattr(peers, "attend"):
+            before = peers.attend(before, faults.receives(nodes, slot + 1))  # type: ignore[attr-defined]
+        network, delivery = peers.step(before, offers, bits, key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
         seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
-        store = snapshots.put(held.snapshots, seen, slot + 1, delivery.sends, stamps, present)
+        new_ones = (seen, slot + 1, delivery.sends, stamps)
+        if held.snapshots.circulation is not None:
+            nothing = jnp.full((nodes, nodes), -1, jnp.int32)
+            carried = nothing if delivery.carried is None else delivery.carried
+            store = snapshots.put_any(held.snapshots, *new_ones, carried, present)
+        else:
+            store = snapshots.put(held.snapshots, *new_ones, present)
         mixed = held.mixed
         if mixed is not None:
             arrived = jnp.any(stamps != held.snapshots.held)
@@ -293,6 +405,7 @@ def by_hand(
     heard = np.zeros((number, number), bool)
     ended = np.zeros(number, int)  # rounds of each node
     frozen = [{0: node.message()} for node in nodes]  # frozen[j][s]: what j sent with stamp s
+    last_held = last_slots(timeline.held)
     adds = in_rounds and algorithm.declares.differences
     senders = [Sender(world, node.message(), adds=adds) for node in nodes]
     for t in range(len(timeline.held)):
@@ -327,16 +440,14 @@ def by_hand(
                 frozen[j][t + 1] = senders[j].take(messages[j], j, nodes[j].steps)
                 senders[j].arrived()
                 nodes[j].note_sent()
-        if t + 1 < len(timeline.held):
-            _forget(frozen, timeline.held[t + 1 :])
+        _forget(frozen, last_held, t)
     params = np.stack([node.params() for node in nodes])
     weights = model_weights(world.problem, evenly=algorithm.declares.evenly)
     return FinalParameters(np.array(weights, np.float64) @ params, params)
 
 
-def _forget(frozen: list[dict[int, NDArray[np.float64]]], coming: NDArray[np.int32]) -> None:
+def _forget(frozen: list[dict[int, NDArray[np.float64]]], last_held: NDArray, slot: int) -> None:
     """Drop what nobody will hold again, except stamp 0, which stands in for a node's own copy."""
     for j, messages in enumerate(frozen):
-        oldest = int(np.delete(coming[:, :, j], j, axis=1).min(initial=coming.max()))
-        for stamp in [s for s in messages if 0 < s < oldest]:
+        for stamp in [s for s in messages if s > 0 and last_held[s, j] <= slot]:
             del messages[stamp]

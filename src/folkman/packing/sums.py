@@ -1,0 +1,103 @@
+"""Sums on the air: how contributions are rounded so that sums stay exact, and what sums cost.
+
+A node that sends its aggregate sends a sum of contributions, one of each node, of which most came
+from others. Rounding the *sum* at every hop would add up without end. So a contribution is rounded
+once, at its origin, onto a grid that all nodes share, and sums of whole numbers are exact however
+often they are sent. With b bits, the step c = L / 2^(b-1) of `fixed`, I nodes, shares alpha_j that
+sum to 1 and w(0), the first model, which all nodes know,
+
+    q_j = round( I alpha_j (w_j - w(0)) / c ),   |w_j - w(0)| cut off at L - c
+    sum_j alpha_j w_j  =  w(0) + (c / I) sum_j q_j   up to c / 2, at most
+
+and since sum_j |q_j| < I 2^(b-1), the sum takes b + ceil(log2 I) bits an entry. With equal shares
+q_j is the copy of b bits that node j would send. The stamps cost 32 bits each.
+
+The packings float16 and bfloat16 of a network stand for `fixed` of 16 bits here: their steps depend
+on the number, and sums of such numbers are on no grid. Sums in 32 bits (`float32`) or as computed
+(`none`) round at every hop, some 1e-7 each (benchmarks/fresh_air_drift.py). The other packings
+scale each message by itself and are refused.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from folkman.checks import require
+from folkman.packing.packing import CASTS, Packing, fixed, levels_of, place_bits, step_of
+
+__all__ = [
+    "STAMP_BITS",
+    "contributions",
+    "forward_bits",
+    "grid_numbers",
+    "on_grid",
+    "settled_sums",
+    "sum_bits",
+]
+
+STAMP_BITS = 32
+"""Of the stamp of one contribution: the number of the slot, as the wire has it."""
+
+
+def settled_sums(packing: Packing, name: str) -> Packing:
+    """Return the packing of sums on a network with this packing, or refuse it."""
+    if packing.name in ("float16", "bfloat16"):
+        return fixed(16)._replace(feedback=packing.feedback)
+    require(
+        packing.exact or packing.name in ("float32", "fixed"),
+        f"message = 'sum' of {name} needs numbers on one grid, and '{packing.name}' scales each "
+        "message by itself; use the compression 'fixed', 'float32' or 'none', or message = "
+        "'forward' or 'copy'",
+    )
+    return packing
+
+
+def contributions(
+    packing: Packing,
+    messages: Float[Array, "node d"],
+    initial: Float[Array, " d"],
+    share: Float[Array, " node"],
+) -> Float[Array, "node d"]:
+    """Return w_j as it stands in every sum that holds it: rounded at its origin."""
+    if packing.name in CASTS:
+        most = CASTS[packing.name][1]
+        return jnp.clip(messages, -most, most).astype(packing.name).astype(messages.dtype)
+    if packing.exact:
+        return messages
+    step, most = step_of(packing), levels_of(packing) * step_of(packing)
+    factor = (share * len(share) / step)[:, None]  # I alpha_j / c
+    moved = jnp.clip(messages - initial[None], -most, most)
+    seen = initial[None] + jnp.round(moved * factor) / factor
+    return jnp.where(jnp.isfinite(messages), seen, messages)
+
+
+def on_grid(packing: Packing) -> bool:
+    """Tell whether contributions are whole numbers of steps."""
+    return packing.name == "fixed"
+
+
+def grid_numbers(
+    packing: Packing, message: NDArray, initial: NDArray, factor: float
+) -> NDArray[np.int64]:
+    """Return q_j, the contribution of one node; `factor` is I alpha_j."""
+    step, most = step_of(packing), levels_of(packing) * step_of(packing)
+    moved = np.clip(message - initial, -most, most)
+    return np.round(moved * (factor / step)).astype(np.int64)
+
+
+def sum_bits(packing: Packing, dim: int, num_nodes: int, width: int = 32) -> int:
+    """Return the bits of a sum of `num_nodes` contributions of d entries, stamps included."""
+    if packing.exact:
+        entry = packing.bits or width
+    elif packing.name in CASTS:
+        entry = CASTS[packing.name][0]
+    else:
+        entry = (packing.bits or 0) + place_bits(num_nodes)
+    return dim * entry + STAMP_BITS * num_nodes
+
+
+def forward_bits(message_bits: int, num_nodes: int) -> int:
+    """Return the bits of a copy that is passed on: with its stamp, and whose it is."""
+    return message_bits + STAMP_BITS + place_bits(num_nodes)

@@ -1,0 +1,205 @@
+"""Fresh air: which message on the whole band makes the copies that are held youngest.
+
+Let x_ij be the age of what node i holds of node j, c_ik the slots that one message takes from k to
+i on the whole band, and omega_ij the weight of the pair. A broadcast takes as long as its worst
+receiver asks, so the best m receivers of k are the first m by c_ik: replacing any other receiver by
+a cheaper one only adds to the sum. Whenever the band is free, the sender k and the prefix m with
+the largest index
+
+    V_k = max_m  sum over the first m receivers i of (gain of i)  /  c_(m)k
+
+send. This is a Whittle-type index: a pair that is refreshed every D slots costs D/2 + lambda c / D,
+so that one sends when x^2 / (2 c) >= lambda [1]. What a receiver gains depends on the message:
+
+    copy      the sender's own parameters       gain_i = omega_ik (x_ik^2 - x_kk^2)
+    forward   what it holds of any node j       gain_i = omega_ij (x_ij^2 - x_kj^2), the best j
+    sum       its aggregate with all stamps     gain_i = sum_{j != i} omega_ij (x_ij^2 - x_kj^2)
+
+each where it is positive, and 0 elsewhere. The age x_kk of a node's own newest payload is 0 if it
+has something new. A receiver adopts a sum whole, or not at all: it does where that lowers its
+weighted sum of ages (`younger`). One that would not adopt gains nothing, whatever its squares say;
+otherwise a message that nobody takes could have the largest index again and again.
+
+Ties go to the lowest sender, then to the fewest receivers, then to the lowest origin. All functions
+are pure, and can be used without a network.
+
+[1] Kadota, Sinha, Uysal-Biyikoglu, Singh, Modiano. Scheduling Policies for Minimizing Age of
+    Information in Broadcast Wireless Networks. IEEE/ACM Trans. Networking 26(6), 2018.
+    arXiv:1801.01803
+"""
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+__all__ = [
+    "MESSAGES",
+    "Choice",
+    "Offers",
+    "Ranked",
+    "choose",
+    "gains",
+    "gains_believed",
+    "offers",
+    "pick",
+    "rank",
+    "younger",
+]
+
+Message = Literal["copy", "forward", "sum"]
+
+MESSAGES: tuple[Message, ...] = ("copy", "forward", "sum")
+"""What a message may hold."""
+
+SETTLED = 2e-6
+"""A gain below this part of what it is a difference of is rounding of float32, and counts as 0."""
+
+
+class Ranked(NamedTuple):
+    """The receivers of each sender, the cheapest first."""
+
+    order: Int[Array, "rank tx"]
+    cost_slots: Float[Array, "rank tx"]
+
+
+class Offers(NamedTuple):
+    """The best that each sender could do."""
+
+    value: Float[Array, " tx"]  # the index V_k, 0 where nobody gains
+    slots: Float[Array, " tx"]  # what it takes; its receivers are those with this cost or less
+    origin: Int[Array, " tx"]  # whose payload; of a copy and of a sum the sender itself
+
+
+class Choice(NamedTuple):
+    """Who sends now, to whom, and for how long."""
+
+    value: Float[Array, ""]  # the index; 0: nobody gains, the band stays free
+    sender: Int[Array, ""]
+    origin: Int[Array, ""]
+    receivers: Bool[Array, " rx"]
+    slots: Float[Array, ""]
+
+
+def rank(cost_slots: Float[Array, "rx tx"]) -> Ranked:
+    """Sort every sender's receivers by cost; a node is no receiver of its own."""
+    apart = jnp.where(jnp.eye(len(cost_slots), dtype=bool), jnp.inf, cost_slots)
+    order = jnp.argsort(apart, axis=0)
+    return Ranked(order, jnp.take_along_axis(apart, order, axis=0))
+
+
+def gains(
+    ages: Int[Array, "rx origin"], omega: Float[Array, "rx origin"], message: Message = "copy"
+) -> Float[Array, "rx tx *origin"]:
+    """Return what each receiver gains from a message of each sender; of a forward, by origin.
+
+    `ages` are those that every node holds, on the diagonal of its own newest payload.
+    """
+    x = ages.astype(omega.dtype)
+    square, weight = x * x, _apart(omega)
+    if message == "copy":
+        return jnp.maximum(weight * (square - jnp.diagonal(square)[None]), 0.0)
+    if message == "forward":
+        return jnp.maximum(weight[:, None] * (square[:, None] - square[None]), 0.0)
+    both = jnp.concatenate([square, x])  # one product for the squares and for the ages
+    theirs = jnp.dot(weight, both.T, precision="highest")  # (rx, 2 tx)
+    squares, sums = jnp.split(theirs, 2, axis=1)
+    gain = _settled(jnp.sum(weight * square, axis=1)[:, None], squares)
+    return jnp.where(_settled(jnp.sum(weight * x, axis=1)[:, None], sums) > 0, gain, 0.0)
+
+
+def gains_believed(
+    believed: Int[Array, "tx rx origin"],
+    ages: Int[Array, "tx origin"],
+    omega: Float[Array, "rx origin"],
+    message: Message = "copy",
+) -> Float[Array, "rx tx *origin"]:
+    """Return the gains as each sender believes them: k takes the ages of i to be `believed[k, i]`.
+
+    It knows its own `ages`. Where all believe the truth these are the `gains`.
+    """
+    theirs, own = believed.astype(omega.dtype), ages.astype(omega.dtype)
+    weight = _apart(omega)
+    if message == "copy":
+        square = jnp.diagonal(theirs, axis1=0, axis2=2) ** 2  # (rx, tx)
+        return jnp.maximum(weight * (square - (jnp.diagonal(own) ** 2)[None]), 0.0)
+    theirs = jnp.swapaxes(theirs, 0, 1)  # (rx, tx, origin)
+    weight, square, own_square = weight[:, None], theirs * theirs, (own * own)[None]
+    if message == "forward":
+        return jnp.maximum(weight * (square - own_square), 0.0)
+
+    def less(mine: Array, other: Array) -> Array:
+        return _settled(jnp.sum(weight * mine, axis=2), jnp.sum(weight * other, axis=2))
+
+    return jnp.where(less(theirs, own[None]) > 0, less(square, own_square), 0.0)
+
+
+def offers(gain: Float[Array, "rx tx *origin"], ranked: Ranked) -> Offers:
+    """Return the best prefix of receivers, and origin, of each sender."""
+    nodes = gain.shape[0]
+    order, cost = ranked
+    if gain.ndim == 3:
+        order, cost = order[..., None], cost[..., None]
+    total = jnp.cumsum(jnp.take_along_axis(gain, order, axis=0), axis=0)  # of the first m
+    index = jnp.where(jnp.isfinite(cost), total / cost, 0.0)
+    by_sender = jnp.moveaxis(index, 1, 0).reshape(nodes, -1)
+    best = jnp.argmax(by_sender, axis=1)
+    last, origin = jnp.divmod(best, by_sender.shape[1] // nodes)
+    senders = jnp.arange(nodes)
+    return Offers(
+        value=by_sender[senders, best],
+        slots=ranked.cost_slots[last, senders],
+        origin=(origin if gain.ndim == 3 else senders).astype(jnp.int32),
+    )
+
+
+def pick(
+    offered: Offers, cost_slots: Float[Array, "rx tx"], sender: Int[Array, ""] | None = None
+) -> Choice:
+    """Return what a sender does, by default that of the largest index, and all who can hear it."""
+    if sender is None:
+        sender = jnp.argmax(offered.value).astype(jnp.int32)
+    slots = offered.slots[sender]
+    others = jnp.arange(len(cost_slots)) != sender
+    receivers = others & (cost_slots[:, sender] <= slots)
+    return Choice(offered.value[sender], sender, offered.origin[sender], receivers, slots)
+
+
+def choose(
+    ages: Int[Array, "rx origin"],
+    cost_slots: Float[Array, "rx tx"],
+    omega: Float[Array, "rx origin"],
+    message: Message = "copy",
+) -> Choice:
+    """Return who is to send now, to whom, and which origin, where everybody knows all ages.
+
+    >>> import jax.numpy as jnp
+    >>> ages = jnp.array([[0, 9, 4], [2, 0, 4], [2, 1, 0]])
+    >>> cost = jnp.array([[1.0, 8.0, 2.0], [8.0, 1.0, 2.0], [1.0, 4.0, 1.0]])
+    >>> found = choose(ages, cost, jnp.ones((3, 3)), "forward")
+    >>> int(found.sender), int(found.origin), found.receivers.tolist(), float(found.value)
+    (2, 1, [True, True, False], 40.0)
+    """
+    return pick(offers(gains(ages, omega, message), rank(cost_slots)), cost_slots)
+
+
+def younger(
+    held: Int[Array, "rx origin"],
+    stamps: Int[Array, " origin"],
+    omega: Float[Array, "rx origin"],
+) -> Bool[Array, " rx"]:
+    """Tell whose weighted sum of ages a sum with these stamps lowers, its own stamp left out."""
+    steps = (stamps[None] - held).astype(omega.dtype)
+    return jnp.sum(_apart(omega) * steps, axis=1) > 0
+
+
+def _apart(omega: Array) -> Array:
+    """Return the weights without those of a node in itself."""
+    return jnp.where(jnp.eye(len(omega), dtype=bool), 0.0, omega)
+
+
+def _settled(mine: Array, theirs: Array) -> Array:
+    """Return mine - theirs where it is above rounding, and 0 elsewhere."""
+    gain = mine - theirs
+    return jnp.where(gain > SETTLED * mine, gain, 0.0)

@@ -1,0 +1,467 @@
+"""Messages one after the other on the whole band: the medium of fresh air.
+
+There are no epochs and no threshold. Whenever the band is free the best (sender, receivers, origin)
+by the index of `folkman.radio.fresh` sends; if nobody gains, the band waits for the next slot.
+
+    time       A transfer starts and ends at its true time, in the middle of a slot if need be, and
+               several may fit into one slot. What ends by the end of slot t is held in slot t+1.
+    payload    It is frozen when its sender starts. Its stamp is the last completed update: s for
+               all transfers that start within slot s.
+    rate       That of the block (slot) in which the transfer starts, until it ends. The fading of a
+               slot has the same key as under the threshold rule, hence the same draws.
+    duplex     Nobody sends and receives at once: one sender at a time.
+    absence    A node that is away neither sends nor hears. Who is away in a slot of a transfer does
+               not hear it; if that is the sender, nobody does, and the band stays busy to the end.
+
+A step at the end of slot t answers with the stamps at the start of slot s = t+1. Then it decides
+about all transfers that start within slot s, whose payloads it lets the engine freeze.
+
+Every message carries `control_bits` more than its payload: reports of stamps and of SINR. `control`
+says who knows what:
+
+    ideal      All nodes know all stamps and the rates of the present block.
+    heard      A node knows its own stamps, and of others what it heard: those who take part in a
+               message (its sender and all who hear it) know each other's stamps when it ends. The
+               rates known are those of the last slot in which the band was free. Each node works
+               out its own index alone; nodes contend, the larger index by a shorter back-off. Nodes
+               within a tenth of the largest index collide. Each of them costs one contention, and
+               the largest wins. The winner asks who hears it, and chooses its receivers by the
+               rates of the present block. Who is away is known to all: the away do not answer.
+
+Differs from the paper: it prices no control traffic and lets nodes send and receive at once (D5).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from folkman.checks import require
+from folkman.keys import Stream
+from folkman.radio import fresh
+from folkman.radio.delivery import Delivery
+
+__all__ = [
+    "CONTROLS",
+    "HOLDS",
+    "Band",
+    "Flight",
+    "SerialPeers",
+    "SerialState",
+    "Transfers",
+    "check_fresh",
+    "pair_weights",
+]
+
+Control = Literal["ideal", "heard"]
+CONTROLS: tuple[Control, ...] = ("ideal", "heard")
+
+HOLDS = {
+    "copy": "a copy of its sender's parameters",
+    "forward": "a copy of anyone's parameters",
+    "sum": "its sender's weighted sum, with stamps",
+}
+"""What a message holds, in words."""
+
+STAMP_BITS, SINR_BITS = 16, 8
+"""Of one entry of a report: an age up to 65,535 slots, and an SINR in steps of half a decibel."""
+
+RIVAL = 0.9
+"""Nodes whose index is above this part of the largest one collide (`heard`)."""
+
+LEAST_SLOTS = 1e-6
+"""No transfer is shorter; keeps the index finite where a rate is infinite."""
+
+EDGE_SLOTS = 1e-5
+"""A transfer that ends so near the end of a slot ends with it: ten tenths are a slot."""
+
+
+class Band(Protocol):
+    """What a serial medium asks of its network: how long a message takes from k to i."""
+
+    @property
+    def message(self) -> str:
+        """Return what a message holds, one of `fresh.MESSAGES`."""
+        ...
+
+    @property
+    def control(self) -> Control:
+        """Return who knows what."""
+        ...
+
+    @property
+    def control_bits(self) -> int | None:
+        """Return what a message carries beyond its payload; None: a report of every pair."""
+        ...
+
+    @property
+    def weights(self) -> tuple[float, ...] | str:
+        """Return one weight per node, or 'alike'."""
+        ...
+
+    @property
+    def contention_slots(self) -> float:
+        """Return the slots that one contention takes."""
+        ...
+
+    def open_air(self, num_nodes: int, key: Array) -> Any:
+        """Return where everything is before slot 0; any pytree."""
+        ...
+
+    def next_air(self, air: Any, slot: Array, key: Array) -> Any:
+        """Return where everything is when a slot begins."""
+        ...
+
+    def cost_slots(self, air: Any, bits: ArrayLike, key: Array) -> Float[Array, "rx tx"]:
+        """Return the slots that a message of `bits`, one number or (tx,), takes in a block."""
+        ...
+
+
+class Flight(NamedTuple):
+    """The message on the air."""
+
+    sender: Int[Array, ""]  # -1 for none
+    receivers: Bool[Array, " rx"]
+    stamps: Int[Array, " origin"]  # of what it holds, -1 where it holds nothing
+    began: Int[Array, ""]  # the slot in which it started
+
+
+class Transfers(NamedTuple):
+    """Sums over what has started and ended so far."""
+
+    air_slots: Float[Array, ""]  # of transfers begun
+    number: Int[Array, ""]  # of them
+    waited_slots: Int[Array, ""]  # by pairs, from their last news to the start of the next
+    waits: Int[Array, ""]
+
+
+class SerialState(NamedTuple):
+    """Between peers. Index order [rx, tx]."""
+
+    slot: Int[Array, ""]  # slots ended so far
+    air: Any
+    # stamps held when the coming slot begins; on the diagonal of a node's newest frozen payload
+    held: Int[Array, "rx origin"]
+    flight: Flight
+    busy: Float[Array, ""]  # slots from the end of this slot until the band is free
+    present: Bool[Array, " node"]  # in the coming slot
+    since: Int[Array, "rx origin"]  # slot of the pair's last news
+    sums: Transfers
+    # what a node believes that another holds, and the rates it believes; None where all know all
+    known: Int[Array, "node rx origin"] | None
+    reported_slots: Float[Array, "rx tx"] | None
+
+
+class _Slot(NamedTuple):
+    """What changes with every transfer within a slot."""
+
+    held: Array
+    flight: Flight
+    busy: Array
+    since: Array
+    sums: Transfers
+    known: Array | None
+    sends: Array  # (tx,)
+    linked: Array  # (rx, tx)
+    quiet: Array  # () nobody gains: wait for the next slot
+
+
+class _Now(NamedTuple):
+    """What is fixed within a slot."""
+
+    slot: Array  # the one that begins: stamp of all that starts
+    own: Array  # (node,) stamp of each node's newest payload
+    offers: Array  # (node,) is it new?
+    present: Array
+    cost_slots: Array  # (rx, tx)
+    ranked: fresh.Ranked
+    ranked_before: fresh.Ranked | None  # by the rates that nodes know, if these are not true
+    reported_slots: Array | None  # (rx, tx) rates that nodes will know
+    omega: Array
+    key: Array
+
+
+@dataclass(frozen=True)
+class SerialPeers:
+    """A band that carries one message at a time, between peers on their own beat."""
+
+    band: Band
+    loss: ArrayLike | None = None  # probability that a receiver loses a message
+    recent = 2  # the one on the air, and one that starts in the slot in which it ends
+
+    @property
+    def forwards(self) -> bool:
+        """Tell whether a message may bring payloads of others than its sender."""
+        return self.band.message != "copy"
+
+    def losing(self, loss: ArrayLike) -> "SerialPeers":
+        """Return the same band, each receiver losing each message with this probability.
+
+        Losses are drawn here, when a transfer ends, and not by a wrapper at the end of a slot:
+        whoever lost a message cannot have forwarded it meanwhile.
+        """
+        return replace(self, loss=loss)
+
+    def versions(self, num_nodes: int) -> int:
+        """Return a first guess: held, on the air, and two for pairs that have waited."""
+        weights = self.band.weights
+        require(
+            isinstance(weights, str) or len(weights) == num_nodes,
+            f"weights must be one number per node, got {len(weights)} for {num_nodes} nodes; "
+            "leave them out to weigh all alike",
+        )
+        return min(4, max(2, num_nodes))
+
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> SerialState:
+        """Return the state before slot 0: a free band, everyone holding stamp 0 (C2)."""
+        self.versions(num_nodes)
+        zero, pair = jnp.zeros((), jnp.int32), jnp.zeros((num_nodes, num_nodes), jnp.int32)
+        nobody = jnp.zeros(num_nodes, bool)
+        heard = self.band.control == "heard"
+        return SerialState(
+            slot=zero,
+            air=self.band.open_air(num_nodes, key),
+            held=pair,
+            flight=Flight(zero - 1, nobody, jnp.full(num_nodes, -1, jnp.int32), zero),
+            busy=jnp.zeros((), jnp.float32),
+            present=~nobody,
+            since=pair + 1,  # the first transfer starts at the end of slot 0 (C2)
+            sums=Transfers(jnp.zeros((), jnp.float32), zero, zero, zero),
+            known=jnp.zeros((num_nodes,) * 3, jnp.int32) if heard else None,
+            reported_slots=jnp.full((num_nodes, num_nodes), jnp.nan) if heard else None,
+        )
+
+    def attend(self, state: SerialState, present: Bool[Array, " node"]) -> SerialState:
+        """Tell the network who is there in the coming slot."""
+        return state._replace(present=present)
+
+    def step(
+        self,
+        state: SerialState,
+        offers: Bool[Array, " node"],
+        message_bits: ArrayLike,
+        key: PRNGKeyArray,
+    ) -> tuple[SerialState, Delivery]:
+        """Answer with what is held at the end of a slot, and start the transfers of the next."""
+        coming, nodes = state.slot + 1, len(offers)
+        there = state.present
+        flight = state.flight._replace(
+            receivers=state.flight.receivers & there & there[state.flight.sender]
+        )
+        state = state._replace(slot=coming, flight=flight)
+        none = jnp.zeros((nodes, nodes), bool)
+        begin = _Slot(
+            state.held,
+            flight,
+            state.busy,
+            state.since,
+            state.sums,
+            state.known,
+            none[0],
+            none,
+            jnp.asarray(False),
+        )
+
+        def transmit() -> tuple[_Slot, Any, Array | None]:
+            air, now = self._look(state, offers, message_bits, key)
+            return self._fill(begin, now), air, now.reported_slots
+
+        done, air, reported = lax.cond(
+            state.busy <= 1, transmit, lambda: (begin, state.air, state.reported_slots)
+        )
+        new = state._replace(
+            air=air,
+            held=done.held,
+            flight=done.flight,
+            busy=jnp.maximum(done.busy - 1, 0.0),
+            since=done.since,
+            sums=done.sums,
+            known=done.known,
+            reported_slots=reported,
+        )
+        carried = _carried(state) if self.forwards else None
+        return new, Delivery(state.held, done.sends, done.linked, carried)
+
+    def measures(self, state: SerialState) -> dict[str, Array]:
+        """Return the mean slots of a transfer, and those that a pair waited for one to start."""
+        sums = state.sums
+        return {
+            "gamma_t": sums.air_slots / sums.number,
+            "gamma_w": sums.waited_slots / sums.waits,
+        }
+
+    def _look(
+        self, state: SerialState, offers: Array, message_bits: ArrayLike, key: Array
+    ) -> tuple[Any, _Now]:
+        """Return where everything is now, and what nodes decide from."""
+        band, nodes = self.band, len(offers)
+        fading_key, motion_key, loss_key = (
+            jax.random.fold_in(key, int(stream))
+            for stream in (Stream.FADING, Stream.GEOMETRY, Stream.LOSS)
+        )
+        air = band.next_air(state.air, state.slot, motion_key)
+        more_bits = band.control_bits
+        if more_bits is None:
+            more_bits = (STAMP_BITS + SINR_BITS) * nodes**2
+        bits = jnp.asarray(message_bits, jnp.float32) + more_bits
+        there = state.present[:, None] & state.present[None]
+        slots = jnp.maximum(band.cost_slots(air, bits, fading_key), LEAST_SLOTS)
+        before, reported = None, state.reported_slots
+        if reported is not None:
+            known = jnp.where(jnp.isnan(reported), slots, reported)
+            before = fresh.rank(jnp.where(there, known, jnp.inf))
+            reported = jnp.where(there, slots, reported)  # the away report nothing
+        slots = jnp.where(there, slots, jnp.inf)
+        fresh_own = offers & state.present
+        own = jnp.where(fresh_own, state.slot, jnp.diagonal(state.held))
+        return air, _Now(
+            state.slot,
+            own,
+            fresh_own,
+            state.present,
+            slots,
+            fresh.rank(slots),
+            before,
+            reported,
+            pair_weights(band.weights, nodes),
+            loss_key,
+        )
+
+    def _fill(self, begin: _Slot, now: _Now) -> _Slot:
+        """Let transfers follow each other until the slot is full or nobody gains."""
+
+        def body(at: _Slot) -> _Slot:
+            at = self._end(at, now)
+            choice, wait = self._decide(at, now)
+            go = choice.value > 0
+            started = self._start(at, now, choice, wait)
+            at = at._replace(quiet=~go, busy=jnp.where(go, at.busy, 1.0))
+            return jax.tree.map(lambda new, old: jnp.where(go, new, old), started, at)
+
+        done = lax.while_loop(lambda at: (at.busy < 1) & ~at.quiet, body, begin)
+        over = done.busy <= 1
+        ended = self._end(done, now)
+        return jax.tree.map(lambda new, old: jnp.where(over, new, old), ended, done)
+
+    def _decide(self, at: _Slot, now: _Now) -> tuple[fresh.Choice, Array]:
+        """Return who sends next, and the slots that finding this out takes."""
+        message: Any = self.band.message
+        stamps = _with_own(at.held, now.own)
+        ages = now.slot - stamps
+        if at.known is None:
+            gain = fresh.gains(ages, now.omega, message)
+            choice = fresh.pick(fresh.offers(gain, now.ranked), now.cost_slots)
+            return choice, jnp.zeros_like(at.busy)
+        gain = fresh.gains_believed(now.slot - at.known, ages, now.omega, message)
+        offered = fresh.offers(gain, now.ranked)
+        contend = offered if now.ranked_before is None else fresh.offers(gain, now.ranked_before)
+        winner = jnp.argmax(contend.value).astype(jnp.int32)
+        rivals = jnp.sum(contend.value > RIVAL * contend.value[winner], dtype=jnp.int32)
+        wait = self.band.contention_slots * rivals.astype(at.busy.dtype)
+        return fresh.pick(offered, now.cost_slots, winner), wait
+
+    def _start(self, at: _Slot, now: _Now, choice: fresh.Choice, wait: Array) -> _Slot:
+        """Put a message on the air."""
+        sender, nodes = choice.sender, len(now.own)
+        is_sender = jnp.arange(nodes) == sender
+        row = _with_own(at.held, now.own)[sender]
+        holds = jnp.arange(nodes) == choice.origin
+        stamps = row if self.band.message == "sum" else jnp.where(holds, row, -1)
+        own_part = (stamps >= 0) & is_sender  # of a forward only where its origin is the sender
+        held = jnp.where(own_part[:, None] & jnp.eye(nodes, dtype=bool), row[None], at.held)
+        sums = at.sums
+        return at._replace(
+            held=held,
+            flight=Flight(sender, choice.receivers, stamps, now.slot),
+            busy=_at_edge(at.busy + wait + choice.slots),
+            sums=sums._replace(air_slots=sums.air_slots + choice.slots, number=sums.number + 1),
+            sends=at.sends | (own_part & now.offers),
+            linked=at.linked | (choice.receivers[:, None] & is_sender[None]),
+        )
+
+    def _end(self, at: _Slot, now: _Now) -> _Slot:
+        """Hand over the message on the air, if there is one."""
+        flight, sums = at.flight, at.sums
+        on_air = flight.sender >= 0
+        heard = flight.receivers & on_air
+        if self.loss is not None:
+            key = jax.random.fold_in(now.key, sums.number)
+            heard = heard & ~jax.random.bernoulli(key, self.loss, heard.shape)
+        takes = heard[:, None] & ~jnp.eye(len(heard), dtype=bool)
+        if self.band.message == "sum":
+            takes = takes & fresh.younger(at.held, flight.stamps, now.omega)[:, None]
+        else:
+            takes = takes & (flight.stamps[None] > at.held)
+        news = takes & (flight.stamps[None] > at.held)
+        held = jnp.where(takes, flight.stamps[None], at.held)
+        waited = jnp.where(news, jnp.maximum(flight.began - at.since, 0), 0)
+        known = at.known
+        if known is not None:
+            part = heard | ((jnp.arange(len(heard)) == flight.sender) & on_air)
+            known = jnp.where(part[:, None, None] & part[None, :, None], held[None], known)
+        return at._replace(
+            held=held,
+            flight=flight._replace(sender=jnp.full_like(flight.sender, -1)),
+            since=jnp.where(news, now.slot + 1, at.since),  # in use from the next slot on
+            sums=sums._replace(
+                waited_slots=sums.waited_slots + jnp.sum(waited, dtype=jnp.int32),
+                waits=sums.waits + jnp.sum(news, dtype=jnp.int32),
+            ),
+            known=known,
+        )
+
+
+def pair_weights(weights: tuple[float, ...] | str, num_nodes: int) -> Float[Array, "rx origin"]:
+    """Return omega_ij: 1 for nodes alike, or the product of two weights over their mean square."""
+    if isinstance(weights, str):
+        return jnp.ones((num_nodes, num_nodes))
+    each = jnp.asarray(weights, jnp.float32)
+    each = each / jnp.mean(each)
+    return each[:, None] * each[None]
+
+
+def check_fresh(band: Band) -> None:
+    """Refuse a message, a control, a price or weights that there are not."""
+    require(
+        band.message in fresh.MESSAGES,
+        f"message is {', '.join(map(repr, fresh.MESSAGES))}, got '{band.message}'",
+    )
+    require(
+        band.control in CONTROLS,
+        f"control is {' or '.join(map(repr, CONTROLS))}, got '{band.control}'",
+    )
+    require(
+        band.control_bits is None or band.control_bits >= 0,
+        f"control_bits must not be negative, got {band.control_bits}; leave it out for "
+        f"{STAMP_BITS + SINR_BITS} bits for each pair of nodes, 0 is none",
+    )
+    weights = band.weights
+    require(
+        weights in ("alike", "shares")
+        if isinstance(weights, str)
+        else len(weights) > 0 and all(0 < weight < float("inf") for weight in weights),
+        f"weights are 'alike', 'shares', or one positive number per node, got {weights!r}",
+    )
+
+
+def _at_edge(busy: Array) -> Array:
+    """Return a time that lies next to the end of a slot as that end."""
+    edge = jnp.round(busy)
+    return jnp.where(jnp.abs(busy - edge) < EDGE_SLOTS, jnp.maximum(edge, 0.0), busy)
+
+
+def _with_own(held: Array, own: Array) -> Array:
+    return jnp.where(jnp.eye(len(own), dtype=bool), own[:, None], held)
+
+
+def _carried(state: SerialState) -> Array:
+    """Return the stamps in the message that is on the air, and every node's own newest one."""
+    nodes = len(state.present)
+    own = jnp.eye(nodes, dtype=bool)
+    sending = (jnp.arange(nodes) == state.flight.sender)[:, None]
+    mine = jnp.where(own, state.held, -1)
+    return jnp.where(sending & (state.flight.stamps >= 0)[None], state.flight.stamps[None], mine)
