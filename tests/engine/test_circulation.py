@@ -29,6 +29,7 @@ from folkman.engine.simulate import Simulation, march, outcome
 from folkman.engine.simulate import start as begin
 from folkman.faults import NO_FAULTS, Faults
 from folkman.packing import fixed, qsgd
+from folkman.radio.transfers import adoptions
 from reference import plain
 
 put_any = jax.jit(snapshots.put_any)
@@ -209,7 +210,7 @@ def test_a_node_that_has_lost_its_own_past_cannot_adopt():
     first = np.ones((4, 2))
 
     def follow_with(room):
-        sums = CarriedSums(history.timeline, first, room=room)
+        sums = CarriedSums(adoptions(history.timeline), first, room=room)
         for t in range(40):
             for node in np.flatnonzero(history.sends[t]):
                 sums.freeze(node, t + 1, first[node])

@@ -45,20 +45,20 @@ def _unchanged(values: NDArray) -> NDArray:
 class CarriedSums:
     """All nodes' sums and own memories along a timeline: `freeze`, then `end_slot`, slot by slot.
 
-    `first` (node, d) are the contributions of stamp 0, in the number type of all sums. `hop` is
-    what the air does to a sum. `room`: how many own contributions a node keeps, None for all that
-    are needed.
+    `events` are its adoptions. `first` (node, d) are the contributions of stamp 0, in the number
+    type of all sums. `hop` is what the air does to a sum. `room`: how many own contributions a node
+    keeps, None for all that are needed.
     """
 
     def __init__(
         self,
-        timeline: PeerTimeline,
+        events: list[Adoption],
         first: NDArray,
         *,
         hop: Hop = _unchanged,
         room: int | None = None,
     ) -> None:
-        self.events = adoptions(timeline)
+        self.events = events
         self.hop, self.room = hop, room
         self.hops = np.zeros(len(first), int)  # of the sum that each node holds
         self.others = first.sum(axis=0, dtype=first.dtype)[None] - first  # u_i
@@ -143,7 +143,7 @@ def follow_sums(
         return (1 - share[node]) * initial + others * (step_of(packing) / number)
 
     first = np.stack([contribution(i, node.message()) for i, node in enumerate(nodes)])
-    sums = CarriedSums(timeline, first)
+    sums = CarriedSums(adoptions(timeline), first)
     for t, held in enumerate(timeline.held):
         moved = held != timeline.held[max(t - 1, 0)]
         for i in np.flatnonzero(world.present(t)).tolist():

@@ -27,6 +27,9 @@ __all__ = ["Adoption", "adoptions", "own_past"]
 
 ANY = -2
 """In a pattern of stamps: whichever it was."""
+EFFORTS = ((1, 0), (2, 0), (1, 1_000), (2, 30), (3, 0), (4, 5), (4, 1_000))
+"""How deep to look for a message, and how many slots after a stamp its sender may have sent it
+again, the likely ones first."""
 AT_THE_START = -1
 """Of `Adoption.after`: the sender had adopted nothing yet."""
 
@@ -106,8 +109,8 @@ class _Search:
         self.all, self.own = np.arange(self.nodes), np.eye(self.nodes, dtype=bool)
         self.found: list[Adoption] = []
         self.known: dict[tuple[int, int, bytes], int] = {}
-        self.asked: dict[tuple[int, int, bytes], int | None] = {}
-        self.asked_in = 0
+        self.asked: dict[tuple[int, int, int, bytes], int | None] = {}
+        self.repeats = 0
         # of each node the slots from which on it uses another row, and the adoptions of these
         self.slots = [[0] for _ in range(self.nodes)]
         self.numbers = [[AT_THE_START] for _ in range(self.nodes)]
@@ -118,10 +121,12 @@ class _Search:
 
     def row(self, node: int, slot: int) -> None:
         """Find the adoption with which a node came to the stamps that it holds in a slot."""
-        if slot != self.asked_in:
-            self.asked, self.asked_in = {}, slot
-        number = self._version(node, slot - 1, self.held[slot, node])
-        if number is None:
+        for depth, repeats in EFFORTS:
+            self.asked, self.repeats = {}, repeats
+            number = self._version(node, slot - 1, self.held[slot, node], depth)
+            if number is not None:
+                break
+        else:
             raise ValueError(
                 f"in slot {slot} node {node} holds stamps that no sum of another node can have "
                 "brought; expected a timeline of message = 'sum', follow this one by copies"
@@ -130,14 +135,17 @@ class _Search:
         self.slots[node].append(slot)
         self.numbers[node].append(number)
 
-    def _version(self, node: int, slot: int, pattern: NDArray) -> int | None:
-        """Return the adoption in or before a slot that left a node with a row of this pattern."""
-        key = (node, slot, pattern.tobytes())
+    def _version(self, node: int, slot: int, pattern: NDArray, depth: int) -> int | None:
+        """Return the adoption in or before a slot that left a node with a row of this pattern.
+
+        It may build on messages from `depth` earlier slots, each adopted and passed on at once.
+        """
+        key = (depth, node, slot, pattern.tobytes())
         if key not in self.asked:
-            self.asked[key] = self._search(node, slot, pattern)
+            self.asked[key] = self._search(node, slot, pattern, depth)
         return self.asked[key]
 
-    def _search(self, node: int, slot: int, pattern: NDArray) -> int | None:
+    def _search(self, node: int, slot: int, pattern: NDArray, depth: int) -> int | None:
         free = (pattern == ANY) | (self.all == node)
         passing = pattern == self.frozen[slot]  # who may have passed the row on
         unlike = (self.held[slot] != pattern) & ~free & ~self.own
@@ -148,11 +156,13 @@ class _Search:
         if len(firsts):
             first = int(firsts[unlike[firsts].sum(axis=1).argmin()])
             return self._along(first, node, slot, self._at_the_start(first, slot), pattern)
-        number = self._older(node, slot, pattern)
+        if depth == 0:
+            return None
+        number = self._older(node, slot, pattern, depth - 1)
         if number is not None:
             return number
         for first in np.flatnonzero((passing | (self.all == node)) & (pattern != ANY)).tolist():
-            older = self._older(first, slot, np.where(free | passing, ANY, pattern))
+            older = self._older(first, slot, np.where(free | passing, ANY, pattern), depth - 1)
             if older is not None:
                 return self._along(first, node, slot, older, pattern)
         return None
@@ -166,18 +176,20 @@ class _Search:
             number = self._note(receiver, slot + 1, sender, slot, number)
         return number
 
-    def _older(self, node: int, slot: int, pattern: NDArray) -> int | None:
+    def _older(self, node: int, slot: int, pattern: NDArray, depth: int) -> int | None:
         """Return the adoption by a node in a slot of a message that was on the air before it."""
         wanted = np.where(self.all == node, ANY, pattern)
-        newest = self.frozen[max(slot - 1, 0)]
-        for k in np.flatnonzero(self.all != node).tolist():
-            stamp = int(newest[k]) if pattern[k] == ANY else int(pattern[k])
-            start = max(stamp, 1)
-            while start < slot and self.frozen[start, k] == stamp:
-                number = self._version(k, start, wanted)
+        stamps = np.where(pattern == ANY, self.frozen[max(slot - 1, 0)], pattern)
+        newest_first = np.lexsort((-stamps, pattern == ANY))  # a sender's own stamp is the newest
+        for k in newest_first[newest_first != node].tolist():
+            stamp = int(stamps[k])
+            first = max(stamp, 1)
+            for start in range(first, min(slot, first + 1 + self.repeats)):
+                if self.frozen[start, k] != stamp:
+                    break
+                number = self._version(k, start, wanted, depth)
                 if number is not None:
                     return self._note(node, slot + 1, k, start, number)
-                start += 1
         return None
 
     def _row_after(self, number: int) -> NDArray[np.int32]:

@@ -1,0 +1,181 @@
+"""Sums that travel: how far rounding lets them drift, and what a slot of them costs.
+
+    python benchmarks/fresh_air_drift.py drift --slots 10000   rounding of sums, and own past
+    python benchmarks/fresh_air_drift.py cost                  a slot, against the threshold rule
+
+`drift` records who held what on the radio (index schedule, message = "sum", the paper's cell and
+CNN), lets Algorithm 1 descend quadratics that differ between nodes along it in float64, and carries
+the sums beside it in several number formats, with the same contributions. The error is that of the
+sum that a node holds, the largest over nodes and entries, over the root mean square of the exact
+sums. `hops` are those that the sum of a node has behind it.
+
+`cost` runs the same problem on both schedules and prints the time of a slot and the ratio.
+"""
+
+import argparse
+from time import perf_counter
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.algorithm.async_sharing import async_sharing
+from folkman.engine.carried_sums import CarriedSums
+from folkman.engine.simulate import Clock, Recording, Simulation, march, start
+from folkman.packing.packing import fixed, step_of
+from folkman.packing.sums import grid_numbers, sum_bits
+from folkman.problem.data import quadratic
+from folkman.problem.problem import make_problem
+from folkman.radio.network import RadioNetwork
+from folkman.radio.trace import PeerTimeline, record_timeline
+from folkman.radio.transfers import adoptions, own_past
+
+DIM, STEP = 20, 0.05
+MESSAGE_BITS = 16 * 430_698
+"""Of the paper's CNN: they decide how long a transfer takes."""
+
+
+def parameters(held: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
+    """Return w (slot + 1, node, d) of Algorithm 1 on quadratics that differ between nodes."""
+    slots, nodes = held.shape[:2]
+    rng = np.random.default_rng(seed)
+    centre = 1.0 + rng.standard_normal((nodes, DIM))
+    curvature = rng.uniform(0.1, 1.0, (nodes, DIM))
+    path = np.zeros((slots + 1, nodes, DIM))
+    for t in range(slots):
+        copies = path[held[t], np.arange(nodes)[None]]  # (rx, tx, d)
+        copies[np.arange(nodes), np.arange(nodes)] = path[t]
+        point = copies.mean(axis=1)
+        path[t + 1] = path[t] - STEP * curvature * (point - centre)
+    return path
+
+
+def drift(timeline: PeerTimeline, path: NDArray[np.float64]) -> None:
+    """Print how far sums in several formats are from the exact ones, on the way and at the end."""
+    slots, nodes = timeline.sends.shape
+    events = adoptions(timeline)
+    grids = {bits: fixed(bits, largest=64.0) for bits in (12, 16)}
+    widths = {"float64": np.float64, "float32": np.float32}
+    ways: dict[str, CarriedSums] = {
+        name: CarriedSums(events, (path[0] / nodes).astype(kind)) for name, kind in widths.items()
+    }
+    for name, rounded in {"float16": _to_float16, "bfloat16": _to_bfloat16}.items():
+        ways[f"{name} at every hop"] = CarriedSums(events, path[0] / nodes, hop=rounded)
+    for bits in grids:
+        first = np.zeros((nodes, DIM), np.int64)
+        ways[f"fixed, {bits} bits"] = CarriedSums(events, first)
+    marks = sorted({10, 100, 1000, slots - 1} & set(range(slots)))
+    errors = {name: [] for name in ways}
+    hops = []
+    for t in range(slots):
+        for node in np.flatnonzero(timeline.sends[t]).tolist():
+            own = path[t + 1, node]
+            for name, way in ways.items():
+                kind = widths.get(name, np.float64)
+                part = (own / nodes).astype(kind)
+                if name.startswith("fixed"):
+                    part = grid_numbers(grids[int(name.split()[1])], own, path[0, node], 1.0)
+                way.freeze(node, t + 1, part)
+        for way in ways.values():
+            way.end_slot(t)
+        if t in marks:
+            held = timeline.held[min(t + 1, slots - 1)]
+            exact = _exact(path, held)
+            size = np.sqrt(np.mean(exact**2))
+            hops.append(float(ways["float64"].hops.mean()))
+            for name, way in ways.items():
+                unit = step_of(grids[int(name.split()[1])]) / nodes if "fixed" in name else 1.0
+                errors[name].append(np.abs(way.others * unit - exact).max() / size)
+    print("slots".ljust(22), *(f"{t + 1:10d}" for t in marks))
+    print("hops behind a sum".ljust(22), *(f"{each:10.0f}" for each in hops))
+    for name, each in errors.items():
+        print(name.ljust(22), *(f"{error:10.1e}" for error in each))
+    kept = ways["float64"].most_kept
+    print(f"own contributions that a node kept at most: {kept} (I + 1 = {nodes + 1})")
+
+
+def _exact(path: NDArray[np.float64], held: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the sums of what others hold in a slot of a timeline."""
+    nodes = held.shape[0]
+    copies = path[held, np.arange(nodes)[None]]
+    copies[np.arange(nodes), np.arange(nodes)] = 0.0
+    return copies.sum(axis=1) / nodes
+
+
+def _to_float16(values: NDArray) -> NDArray:
+    return values.astype(np.float16).astype(np.float64)
+
+
+def _to_bfloat16(values: NDArray) -> NDArray:
+    return np.asarray(jnp.asarray(values, jnp.bfloat16), np.float64)
+
+
+def measure_drift(nodes: int, slot_s: float, slots: int, seed: int) -> None:
+    """Print drift and own past on one drop of the radio."""
+    bits = sum_bits(fixed(16), 430_698, nodes)
+    air = RadioNetwork(schedule="index", message="sum", slot_s=slot_s)
+    timeline = record_timeline(air, nodes, slots, seed, bits)
+    others = ~np.eye(nodes, dtype=bool)
+    ages = (np.arange(slots)[:, None, None] - timeline.held)[slots // 4 :, others]
+    print(f"\nI = {nodes}, T = {slot_s} s, {slots} slots, seed {seed}: mean age {ages.mean():.1f}")
+    began = perf_counter()
+    most, oldest = own_past(timeline)
+    print(
+        f"own past taken out of sums: at most {most.max()} at once, the oldest {oldest.max()} "
+        f"slots old; messages found again in {perf_counter() - began:.1f} s"
+    )
+    drift(timeline, parameters(timeline.held, seed))
+
+
+def measure_cost(nodes: int, dim: int, slots: int, repeats: int) -> None:
+    """Print the time of a slot on both schedules, the best of some runs."""
+    problem = make_problem(quadratic(nodes=nodes, dim=dim), "quadratic", nodes)
+    per_slot = {}
+    slot_s = 16 * dim / MESSAGE_BITS  # a transfer takes as many slots as the paper's CNN at 1 s
+    for name, options in {
+        "threshold": {},
+        "index, copy": {"schedule": "index"},
+        "index, forward": {"schedule": "index", "message": "forward"},
+        "index, sum": {"schedule": "index", "message": "sum"},
+    }.items():
+        air = RadioNetwork(slot_s=slot_s, **options)
+        simulation = Simulation(
+            problem, air, async_sharing(0.01), Clock(slot_s), Recording(every=slots)
+        )
+        best = np.inf
+        for _ in range(repeats + 1):  # the first compiles
+            mark = start(simulation, 0)
+            *_, (mark, _) = march(simulation, mark, slots)
+            began = perf_counter()
+            for _ in march(simulation, mark, 2 * slots):
+                pass
+            best = min(best, perf_counter() - began)
+        per_slot[name] = 1e6 * best / slots
+        ratio = per_slot[name] / per_slot["threshold"]
+        rows = mark.carry.medium.snapshots.payload.shape[0]
+        print(
+            f"I = {nodes}  {name:16s} {per_slot[name]:8.0f} us a slot   {ratio:5.2f}  rows {rows}"
+        )
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", choices=["drift", "cost"])
+    parser.add_argument("--slots", type=int, default=10_000)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[5, 15])
+    parser.add_argument("--slot-s", type=float, default=1.0)
+    parser.add_argument("--dim", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    for nodes in asked.nodes:
+        if asked.what == "drift":
+            measure_drift(nodes, asked.slot_s, asked.slots, asked.seed)
+        else:
+            measure_cost(nodes, asked.dim, asked.slots, repeats=2)
+
+
+if __name__ == "__main__":
+    main()
