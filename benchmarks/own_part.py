@@ -196,11 +196,11 @@ def tuned(run: Losses, model: str) -> tuple[float, bool]:
     return 2.0**best, low < best < high
 
 
-def measure(cell: Cell, data: str | None) -> dict[str, Any]:
-    """Tune and judge all sides in one cell."""
+def measure(cell: Cell, data: str | None, sides: Sequence[str]) -> dict[str, Any]:
+    """Tune and judge sides in one cell."""
     side_of = losses_of(cell, data)
     found: dict[str, Any] = {}
-    for name in SIDES:
+    for name in sides:
         began = time.perf_counter()
         run = side_of(name)
         step, inside = tuned(run, cell.model)
@@ -260,7 +260,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--data", help="an .npz file of the digits; scikit-learn's by default")
     parser.add_argument("--out", type=Path, default=Path("own_part"), help="folder of the numbers")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    parser.add_argument("--cell", help="one cell in this process, without a table")
+    parser.add_argument("--sides", nargs="*", choices=SIDES, help="of --cell: all by default")
     parser.add_argument("--write-data", type=Path, help="write the digits to this .npz and end")
     asked = parser.parse_args()
     if asked.write_data:
@@ -274,7 +275,7 @@ def main() -> None:
         return
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.cell:
-        found = measure(Cell.read(asked.cell), asked.data)
+        found = measure(Cell.read(asked.cell), asked.data, asked.sides or SIDES)
         (asked.out / f"{asked.cell}.json").write_text(json.dumps(found, indent=1) + "\n")
         return
     cells = [Cell.read(text) for text in asked.cells] if asked.cells else ALL
