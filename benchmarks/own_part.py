@@ -32,17 +32,33 @@ if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", one)
+
+
+def _stand_ins() -> None:
+    """Stand in for two packages that a bare machine may lack, as far as they are used here."""
+
+    class Shape:
+        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
+            return item[0]
+
+    class Identity(NamedTuple):
+        init: Callable[..., Any] = lambda params: ()  # noqa: ARG005
+        update: Callable[..., Any] = lambda grad, state, *rest: (grad, state)  # noqa: ARG005
+
     if find_spec("jaxtyping") is None:  # shapes in annotations; nothing here looks at them
-
-        class _Shape:
-            def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
-                return item[0]
-
         shapes = types.ModuleType("jaxtyping")
         for name in ("Bool", "Complex", "Float", "Int", "Integer", "Num", "Shaped", "UInt"):
-            setattr(shapes, name, _Shape)
+            setattr(shapes, name, Shape)
         shapes.__dict__["PRNGKeyArray"] = Any
         sys.modules["jaxtyping"] = shapes
+    if find_spec("optax") is None:  # FedAvg's plain local steps
+        steps = types.ModuleType("optax")
+        steps.__dict__.update(identity=Identity, trace=lambda _: None, scale_by_adam=lambda: None)
+        sys.modules["optax"] = steps
+
+
+if __name__ == "__main__":
+    _stand_ins()
 
 NODES, SLOTS = 5, 300
 TUNING, JUDGED = (100, 101, 102), (0, 1, 2, 3, 4)
