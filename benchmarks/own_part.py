@@ -32,17 +32,33 @@ if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", one)
+
+
+def _stand_ins() -> None:
+    """Stand in for two packages that a bare machine may lack, as far as they are used here."""
+
+    class Shape:
+        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
+            return item[0]
+
+    class Identity(NamedTuple):
+        init: Callable[..., Any] = lambda params: ()  # noqa: ARG005
+        update: Callable[..., Any] = lambda grad, state, *rest: (grad, state)  # noqa: ARG005
+
     if find_spec("jaxtyping") is None:  # shapes in annotations; nothing here looks at them
-
-        class _Shape:
-            def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
-                return item[0]
-
         shapes = types.ModuleType("jaxtyping")
         for name in ("Bool", "Complex", "Float", "Int", "Integer", "Num", "Shaped", "UInt"):
-            setattr(shapes, name, _Shape)
+            setattr(shapes, name, Shape)
         shapes.__dict__["PRNGKeyArray"] = Any
         sys.modules["jaxtyping"] = shapes
+    if find_spec("optax") is None:  # FedAvg's plain local steps
+        steps = types.ModuleType("optax")
+        steps.__dict__.update(identity=Identity, trace=lambda _: None, scale_by_adam=lambda: None)
+        sys.modules["optax"] = steps
+
+
+if __name__ == "__main__":
+    _stand_ins()
 
 NODES, SLOTS = 5, 300
 TUNING, JUDGED = (100, 101, 102), (0, 1, 2, 3, 4)
@@ -196,11 +212,11 @@ def tuned(run: Losses, model: str) -> tuple[float, bool]:
     return 2.0**best, low < best < high
 
 
-def measure(cell: Cell, data: str | None) -> dict[str, Any]:
-    """Tune and judge all sides in one cell."""
+def measure(cell: Cell, data: str | None, sides: Sequence[str]) -> dict[str, Any]:
+    """Tune and judge sides in one cell."""
     side_of = losses_of(cell, data)
     found: dict[str, Any] = {}
-    for name in SIDES:
+    for name in sides:
         began = time.perf_counter()
         run = side_of(name)
         step, inside = tuned(run, cell.model)
@@ -260,7 +276,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--data", help="an .npz file of the digits; scikit-learn's by default")
     parser.add_argument("--out", type=Path, default=Path("own_part"), help="folder of the numbers")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    parser.add_argument("--cell", help="one cell in this process, without a table")
+    parser.add_argument("--sides", nargs="*", choices=SIDES, help="of --cell: all by default")
     parser.add_argument("--write-data", type=Path, help="write the digits to this .npz and end")
     asked = parser.parse_args()
     if asked.write_data:
@@ -274,7 +291,7 @@ def main() -> None:
         return
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.cell:
-        found = measure(Cell.read(asked.cell), asked.data)
+        found = measure(Cell.read(asked.cell), asked.data, asked.sides or SIDES)
         (asked.out / f"{asked.cell}.json").write_text(json.dumps(found, indent=1) + "\n")
         return
     cells = [Cell.read(text) for text in asked.cells] if asked.cells else ALL

@@ -56,7 +56,7 @@ __all__ += ["own_at", "predicted_rho", "with_heard", "with_update"]
 OwnRule: TypeAlias = Literal["newest", "aligned", "predicted", "measured"] | Number
 NAMES = ("newest", "aligned", "predicted", "measured")
 
-LEAST, MOST, GAIN = 0.3, 0.5, 4.0
+LEAST, MOST, GAIN = 0.35, 0.5, 4.0
 """Of `measured`: the ends of rho, and what q is multiplied by."""
 START = 0.5
 """Of `measured`: rho until something of the others is known."""
