@@ -5,7 +5,8 @@
 
 A `method` remembers how its algorithm was built. Options annotated `Number` only enter arithmetic:
 they are arguments of a compiled program, so that a loop over steps compiles once. All other options
-are fixed in it. Inside a program the builder runs again, with traced numbers, so a builder checks
+are fixed in it, and so is a step that is a function: two methods with the same function are equal.
+Inside a program the builder runs again, with traced numbers, so a builder checks
 numbers with functions that let a traced one through (`folkman.checks`).
 
 An option whose type is a NamedTuple of options (`Decay`, `Graph`, `Rule`) appears in the signature
@@ -71,7 +72,7 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
             if hasattr(kind, "settled"):
                 options |= kind.settled({field: options[field] for field in kind._fields})
         built = grouped(**options)
-        numbers = {name: _number(options[name]) for name in named if options[name] is not None}
+        numbers = {name: _number(options[name]) for name in named if _is_number(options[name])}
         fixed = tuple((name, value) for name, value in options.items() if name not in numbers)
         return _remembered(built, Recipe(grouped, fixed, tuple(numbers), tuple(numbers.values())))
 
@@ -118,6 +119,11 @@ def _extras(annotation: object) -> tuple[object, ...]:
     """Return what is annotated to a type, or to one of the types of a union."""
     own = getattr(annotation, "__metadata__", ())
     return own + tuple(extra for part in get_args(annotation) for extra in _extras(part))
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether an option has a number to trace: it may be left out, or be a function."""
+    return value is not None and not callable(value)
 
 
 def _number(value: object) -> object:
