@@ -114,9 +114,18 @@ def on_unequal_nodes(objective, heterogeneity) -> Any:
     )
 
 
-@pytest.fixture(params=ALGORITHMS, ids=str)
+WITH_MEMORY = {
+    "async_sharing-aligned": {"own": "aligned"},
+    "async_sharing-measured": {"own": "measured"},
+    "async_sharing-predicted": {"own": "predicted", "delay_policy": "stable"},
+}
+"""Options that make another state of a method: they are held to the contract too."""
+
+
+@pytest.fixture(params=[*ALGORITHMS, *WITH_MEMORY], ids=str)
 def algorithm(request):
-    return build(request.param)
+    name, _, _ = request.param.partition("-")
+    return build(name, **WITH_MEMORY.get(request.param, {}))
 
 
 def live(algorithm, state, box, key):
