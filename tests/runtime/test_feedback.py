@@ -26,6 +26,7 @@ from folkman.packing.packing import bits_of
 from folkman.problem import data
 from folkman.runtime import codec, loops
 from folkman.runtime import state as saved
+from folkman.runtime.cluster import make_cluster
 from folkman.runtime.codec import Base, CodecError, Message, base_of, decode, encode, encode_packed
 from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.emulation import Emulation
@@ -33,6 +34,7 @@ from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.telemetry import Logger
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
+from runtime.hosts import task
 
 RUN, NODES, DIM = 5, 3, 6
 LARGEST = top_k(0.3, feedback=True)
@@ -234,6 +236,16 @@ def test_the_emulated_air_between_peers_leaves_messages_out_and_is_refused(probl
     assert isinstance(way.air(ideal(), NODES, 0, **options)[0], Emulation)
     with pytest.raises(ValueError, match="use radio = 'measured', or leave feedback out"):
         way.air(Compressed(ideal(), LARGEST), NODES, 0, **options)
+    rounds = way_of(dpsgd(0.1, topology="complete"))
+    rounds.check_memory(LARGEST, emulated=True)
+
+
+def test_a_cluster_that_could_not_run_is_refused_before_it_is_made(tmp_path):
+    table = {"name": "top_k", "fraction": 0.1, "feedback": True}
+
+    with pytest.raises(ValueError, match="use radio = 'measured', or leave feedback out"):
+        make_cluster(tmp_path / "cluster", task(nodes=2, compression=table), {"radio": "emulated"})
+    assert not (tmp_path / "cluster").exists()
 
 
 class Post:

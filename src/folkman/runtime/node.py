@@ -307,7 +307,7 @@ class Node:
     def _first_memories(self, num_nodes: int) -> list[Memory]:
         if not self.packing.remembers:
             return []
-        self.way.check_memory()
+        self.way.check_memory(self.packing)
         other = (self.index + 1) % num_nodes
         key = node_key(make_key(self._seed, Stream.START), other, 0)
         at = jax.device_put(np.int32(other))
@@ -488,7 +488,7 @@ class ServerNode:
     def _first_memories(self) -> list[Memory]:
         if not self.packing.remembers:
             return []
-        self.way.check_memory()
+        self.way.check_memory(self.packing)
         first = np.asarray(self.server.message(self.state))
         return [first_memory(first, first, self.dim, adds=False)] * len(self.mailbox.payload)
 
