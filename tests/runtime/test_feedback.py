@@ -25,6 +25,7 @@ from folkman.packing import Packing, int8, qsgd, rand_k, sign, top_k
 from folkman.packing.packing import bits_of
 from folkman.problem import data
 from folkman.runtime import codec, loops
+from folkman.runtime import daemon as daemon_module
 from folkman.runtime import state as saved
 from folkman.runtime.cluster import make_cluster
 from folkman.runtime.codec import Base, CodecError, Message, base_of, decode, encode, encode_packed
@@ -39,6 +40,12 @@ from runtime.hosts import task
 RUN, NODES, DIM = 5, 3, 6
 LARGEST = top_k(0.3, feedback=True)
 HEAD = codec.HEADER_BYTES + 8 + 12  # of a change: the header, its base, the head of what is packed
+
+
+@pytest.fixture
+def quick_keepers(monkeypatch):
+    """Let nodes say goodbye five times as fast as between machines."""
+    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -394,7 +401,7 @@ def daemons_of(problem, algorithm, folder, steps, transport):
         home.mkdir(exist_ok=True)
         node = node_of(problem, algorithm, number)
         config = DaemonConfig(
-            home, "test", steps, 0.005, period_timeout_s=0.02, retry_s=0.5, timeline=False
+            home, "test", steps, 0.005, period_timeout_s=0.02, retry_s=0.1, timeline=False
         )
         logger = Logger(str(number), insecure=True, stream=io.StringIO())
         air = transport(number, node.neighbours, exchange)
@@ -403,6 +410,7 @@ def daemons_of(problem, algorithm, folder, steps, transport):
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("quick_keepers")
 def test_nodes_that_lose_messages_agree_on_what_they_hold_to_their_end(problem, tmp_path):
     made = daemons_of(problem, async_sharing(0.1), tmp_path, 40, Lossy)
 
@@ -418,6 +426,7 @@ def test_nodes_that_lose_messages_agree_on_what_they_hold_to_their_end(problem, 
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("quick_keepers")
 def test_rounds_that_were_stopped_and_lose_messages_end_where_the_simulator_does(problem, tmp_path):
     algorithm = dpsgd(0.1, topology="complete")
     run = simulate(problem, Compressed(ideal(), LARGEST), algorithm, slots=6, seed=1)
