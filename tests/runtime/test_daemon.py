@@ -24,7 +24,8 @@ from folkman.runtime.codec import SERVER, Message, encode
 from folkman.runtime.control import Ack
 from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
 from folkman.runtime.mailbox import Checks
-from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.node import Node, Wire
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.state import Saver
 from folkman.runtime.telemetry import MOST_UNREAD, Logger, MetricsServer, prometheus
 from folkman.runtime.transport import Local, LocalExchange

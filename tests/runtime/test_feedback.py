@@ -31,7 +31,8 @@ from folkman.runtime.cluster import make_cluster
 from folkman.runtime.codec import Base, CodecError, Message, base_of, decode, encode, encode_packed
 from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.emulation import Emulation
-from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.node import Node, Wire
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.telemetry import Logger
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
