@@ -87,7 +87,8 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.report.figures import draw_curves, draw_labels
     from folkman.report.notebook import Results, read_results
-    from folkman.runtime.node import Node, ServerNode
+    from folkman.runtime.node import Node
+    from folkman.runtime.server_node import ServerNode
 
 __version__ = "0.1.0"
 
@@ -131,7 +132,8 @@ _HOMES = {
     "folkman.record.run": "Run",
     "folkman.report.figures": "draw_curves draw_labels",
     "folkman.report.notebook": "Results read_results",
-    "folkman.runtime.node": "Node ServerNode",
+    "folkman.runtime.node": "Node",
+    "folkman.runtime.server_node": "ServerNode",
 }
 """Where each public name lives; type checkers read the imports above, and a test compares the
 two."""

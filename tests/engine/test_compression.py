@@ -271,6 +271,7 @@ def test_memory_is_of_messages_with_one_model(small, algorithm):
     "algorithm", [hierfavg(0.1, cells=2), dpsgd(0.1, topology="matching")], ids=named
 )
 def test_devices_refuse_memory_where_not_everyone_hears_every_message(small, algorithm):
+    assert wire.make_nodes(small, algorithm, 3, wire.Wire(1, packing=sign()))
     with pytest.raises(ValueError, match=r"every receiver must have heard.*leave feedback out"):
         wire.make_nodes(small, algorithm, 3, wire.Wire(1, packing=sign(feedback=True)))
 

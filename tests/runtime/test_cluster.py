@@ -18,10 +18,10 @@ ROOT = Path(__file__).parents[2]
 
 CONFIG = """
 nodes = 5
-slots = 120
+slots = 60
 slot_s = 0.25
 seeds = [0]
-record_every = 120
+record_every = 60
 
 [data]
 name = "digits"

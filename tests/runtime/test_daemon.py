@@ -17,19 +17,27 @@ from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
 from folkman.radio.replay import replay, replay_rounds, replay_star
+from folkman.runtime import daemon as daemon_module
 from folkman.runtime import identity, journal, loops
 from folkman.runtime import state as saved
 from folkman.runtime.codec import SERVER, Message, encode
 from folkman.runtime.control import Ack
 from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
 from folkman.runtime.mailbox import Checks
-from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.node import Node, Wire
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.state import Saver
 from folkman.runtime.telemetry import MOST_UNREAD, Logger, MetricsServer, prometheus
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
 
 NODES, RUN = 3, 11
+
+
+@pytest.fixture(autouse=True)
+def _quick_keepers(monkeypatch):
+    """Let nodes look around, and say goodbye, five times as often as between machines."""
+    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
 
 
 @pytest.fixture(scope="module")

@@ -25,18 +25,28 @@ from folkman.packing import Packing, int8, qsgd, rand_k, sign, top_k
 from folkman.packing.packing import bits_of
 from folkman.problem import data
 from folkman.runtime import codec, loops
+from folkman.runtime import daemon as daemon_module
 from folkman.runtime import state as saved
+from folkman.runtime.cluster import make_cluster
 from folkman.runtime.codec import Base, CodecError, Message, base_of, decode, encode, encode_packed
 from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.emulation import Emulation
-from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.node import Node, Wire
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.telemetry import Logger
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
+from runtime.hosts import task
 
 RUN, NODES, DIM = 5, 3, 6
 LARGEST = top_k(0.3, feedback=True)
 HEAD = codec.HEADER_BYTES + 8 + 12  # of a change: the header, its base, the head of what is packed
+
+
+@pytest.fixture
+def quick_keepers(monkeypatch):
+    """Let nodes say goodbye five times as fast as between machines."""
+    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +244,16 @@ def test_the_emulated_air_between_peers_leaves_messages_out_and_is_refused(probl
     assert isinstance(way.air(ideal(), NODES, 0, **options)[0], Emulation)
     with pytest.raises(ValueError, match="use radio = 'measured', or leave feedback out"):
         way.air(Compressed(ideal(), LARGEST), NODES, 0, **options)
+    rounds = way_of(dpsgd(0.1, topology="complete"))
+    rounds.check_memory(LARGEST, emulated=True)
+
+
+def test_a_cluster_that_could_not_run_is_refused_before_it_is_made(tmp_path):
+    table = {"name": "top_k", "fraction": 0.1, "feedback": True}
+
+    with pytest.raises(ValueError, match="use radio = 'measured', or leave feedback out"):
+        make_cluster(tmp_path / "cluster", task(nodes=2, compression=table), {"radio": "emulated"})
+    assert not (tmp_path / "cluster").exists()
 
 
 class Post:
@@ -382,7 +402,7 @@ def daemons_of(problem, algorithm, folder, steps, transport):
         home.mkdir(exist_ok=True)
         node = node_of(problem, algorithm, number)
         config = DaemonConfig(
-            home, "test", steps, 0.005, period_timeout_s=0.02, retry_s=0.5, timeline=False
+            home, "test", steps, 0.005, period_timeout_s=0.02, retry_s=0.1, timeline=False
         )
         logger = Logger(str(number), insecure=True, stream=io.StringIO())
         air = transport(number, node.neighbours, exchange)
@@ -391,6 +411,7 @@ def daemons_of(problem, algorithm, folder, steps, transport):
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("quick_keepers")
 def test_nodes_that_lose_messages_agree_on_what_they_hold_to_their_end(problem, tmp_path):
     made = daemons_of(problem, async_sharing(0.1), tmp_path, 40, Lossy)
 
@@ -406,6 +427,7 @@ def test_nodes_that_lose_messages_agree_on_what_they_hold_to_their_end(problem, 
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("quick_keepers")
 def test_rounds_that_were_stopped_and_lose_messages_end_where_the_simulator_does(problem, tmp_path):
     algorithm = dpsgd(0.1, topology="complete")
     run = simulate(problem, Compressed(ideal(), LARGEST), algorithm, slots=6, seed=1)

@@ -41,7 +41,8 @@ from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
-from folkman.runtime.node import Node, ServerNode, Wire
+from folkman.runtime.node import Node, Wire
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
@@ -187,11 +188,16 @@ def use_precision(task: Task) -> None:
     jax.config.update("jax_enable_x64", task.comparison.precision == "float64")
 
 
-def build(task: Task, problem: Learnable) -> tuple[Algorithm, Network]:
-    """Build the algorithm and its network, and refuse what devices cannot run."""
+def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Algorithm, Network]:
+    """Build the algorithm and its network, and refuse what devices cannot run.
+
+    `emulated`: the network is to be emulated between them.
+    """
     labels = [table["label"] for table in task.comparison.algorithm]
     algorithm, network = pair(task.comparison, problem, labels.index(task.label), task.seed)
-    way_of(algorithm).check(task.label)
+    way = way_of(algorithm)
+    way.check(task.label)
+    way.check_memory(network.packing, emulated=emulated)
     return algorithm, network
 
 
@@ -201,7 +207,7 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
     Nothing is opened or written yet.
     """
     problem = _problem(config, task)
-    algorithm, network = build(task, problem)
+    algorithm, network = build(task, problem, emulated=config.radio == "emulated")
     security = _security(config)
     node = _node(config, task, problem, (algorithm, network), security)
     slot_s = config.slot_s if config.slot_s is not None else slot_seconds(task.comparison, problem)

@@ -47,7 +47,7 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
     """
     comparison = task.comparison
     problem = build_problem(comparison, task.seed, prepare=False)
-    algorithm, _ = build(task, problem)
+    algorithm, _ = build(task, problem, emulated=options.get("radio") == "emulated")
     RunFolder.create(root, to_toml(bundled(comparison)))
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)

@@ -39,8 +39,9 @@ from folkman.runtime.codec import (
 from folkman.runtime.feedback import NOTHING
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
-from folkman.runtime.node import Node, ServerNode
+from folkman.runtime.node import Node
 from folkman.runtime.outbox import Outbox
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.telemetry import Logger, health_of
 from folkman.runtime.transport import Transport
 

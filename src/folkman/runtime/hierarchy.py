@@ -18,7 +18,8 @@ from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
 from folkman.runtime.mailbox import Mailbox
-from folkman.runtime.node import Seat, ServerNode, Wire, first_upload
+from folkman.runtime.node import Wire, first_upload
+from folkman.runtime.server_node import Seat, ServerNode
 from folkman.runtime.ways import Way
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from folkman.record.cluster import LEARNING
 from folkman.runtime.codec import round_of, sequence_of, slot_of
 from folkman.runtime.daemon import DIVERGED, Daemon
 from folkman.runtime.journal import ANSWER, SEND, WAKE
-from folkman.runtime.node import Node, ServerNode
+from folkman.runtime.node import Node
+from folkman.runtime.server_node import ServerNode
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from folkman.files import write_whole
 from folkman.runtime.codec import Message
 from folkman.runtime.feedback import Memory
-from folkman.runtime.node import Node, ServerNode
+from folkman.runtime.node import Node
+from folkman.runtime.server_node import ServerNode
 from folkman.runtime.telemetry import Logger
 
 __all__ = ["Saver", "begin_life", "pack", "read_arrays", "restore", "write_arrays"]

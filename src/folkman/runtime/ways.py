@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Star
 from folkman.checks import require
+from folkman.packing.packing import Packing
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
 
@@ -80,10 +81,11 @@ class Way(ABC):
         """Refuse what devices cannot run."""
         del label
 
-    def check_memory(self) -> None:
-        """Refuse error feedback where not everyone hears every message."""
+    def check_memory(self, packing: Packing, *, emulated: bool = False) -> None:
+        """Refuse a packing with error feedback where not everyone hears every message."""
+        del emulated
         require(
-            self.remembers and not self.varies,
+            not packing.remembers or (self.remembers and not self.varies),
             "error feedback builds each message on the one before, which every receiver must have "
             "heard; in cells and on a graph that changes with the round they have not: leave "
             "feedback out, or choose another topology",
@@ -170,6 +172,16 @@ class PeerWay(Way):
         """Tell whether the message is new: the method says so, or a gradient has changed it."""
         return learnt if self.travel.has_news is None else super().offers(state, learnt=learnt)
 
+    def check_memory(self, packing: Packing, *, emulated: bool = False) -> None:
+        """Refuse error feedback on an emulated channel, too."""
+        super().check_memory(packing, emulated=emulated)
+        require(
+            not (emulated and packing.remembers and not self.waits),
+            "error feedback builds each message on the one before, and on the emulated air a node "
+            "uses the newest that is due and leaves others out; use radio = 'measured', or leave "
+            "feedback out",
+        )
+
     def loop(self, *, emulated: bool) -> str:
         """Return the loop on measured links, or the one on an emulated channel."""
         return "emulated" if emulated else "alone"
@@ -180,12 +192,7 @@ class PeerWay(Way):
         """Return the node's view of the simulated channel."""
         from folkman.runtime.emulation import Emulation  # here: few nodes emulate
 
-        require(
-            not network.packing.remembers,
-            "error feedback builds each message on the one before, and on the emulated air a node "
-            "uses the newest that is due and leaves others out; use radio = 'measured', or leave "
-            "feedback out",
-        )
+        self.check_memory(network.packing, emulated=True)
         peers = network.peers()
         return Emulation(peers, num_nodes, me, seed=seed, message_bits=message_bits), None
 
