@@ -74,7 +74,7 @@ DEFAULTS = [
     (
         problem.make_problem,
         {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True}
-        | {"objective": "samples", "sampling": "replacement"}
+        | {"objective": "samples", "sampling": "replacement", "local_tests": None}
         | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),

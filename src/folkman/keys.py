@@ -34,6 +34,7 @@ class Stream(IntEnum):
     FAULT = 14  # what faulty nodes send
     PACKING = 15  # how messages are rounded, and which entries are sent
     COMPUTE = 16  # slots that gradients take
+    LOCAL_TEST = 17  # test sets of the nodes
 
 
 def make_key(seed: ArrayLike, stream: Stream) -> Array:

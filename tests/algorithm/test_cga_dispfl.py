@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from folkman import Recording, constant, fedavg, ideal, reference, simulate
+from folkman import Recording, constant, fedavg, ideal, make_problem, reference, simulate
 from folkman.algorithm.base import Place
 from folkman.algorithm.cga import cga
 from folkman.algorithm.compcga import compcga, signs
@@ -24,6 +24,7 @@ from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.engine.simulate import Simulation, march, one_slot, start
 from folkman.engine.slot import first
 from folkman.faults import NO_FAULTS
+from folkman.problem.data import quadratic
 
 STEP, NODES, DIM = 0.05, 5, 10
 SHAPES = ((2, 3), (3,), (1,))  # of the 10 parameters
@@ -570,3 +571,29 @@ def test_shapes_and_networks_that_do_not_fit_are_refused(quadratics):
         segments(SHAPES, 9)
     with pytest.raises(ValueError, match="in_degree must be below the 3 nodes"):
         simulate(quadratics(nodes=3), ideal(), dispfl(topology="random", in_degree=3), slots=1)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (1, 9)], ids=str)
+def test_between_two_minima_cga_stays_wherever_it_is_however_many_samples_count(x64, counts):
+    """Gradients of one curvature oppose each other there: g_1 + v g_2 = 0 for some v > 0."""
+    samples = quadratic(nodes=2, condition=1.0)
+    parts = [np.full(count, node) for node, count in enumerate(counts)]
+    problem = make_problem(samples, "quadratic", parts, dtype="float64", objective="samples")
+    centre = problem.x[:, 0]
+    point = 0.3 * centre[0] + 0.7 * centre[1]
+
+    run = simulate(replace(problem, initial=point), ideal(), cga(0.1), slots=30)
+
+    np.testing.assert_allclose(run.nodes, np.tile(point, (2, 1)), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 7.0])
+def test_the_length_of_a_neighbours_gradient_does_not_count(x64, factor):
+    draw = np.random.default_rng(3)
+    own, rows = jnp.asarray(draw.normal(size=6)), jnp.asarray(draw.normal(size=(4, 6)))
+    scaled = rows.at[1].multiply(factor)
+
+    found, again = (shortest_combination(own, each) for each in (rows, scaled))
+
+    assert float(jnp.min(rows @ own)) < 0  # some conflict
+    np.testing.assert_allclose(found, again, rtol=1e-8, atol=1e-9)

@@ -14,6 +14,14 @@ exchanges (cross_gradients.py): x_i, S bits, then the cross gradients for the ne
 bits. On a broadcast medium I nodes pay I S + sum_i deg_i S, more than gossip and not less; one by
 one they pay 2 sum_i deg_i S.
 
+It ends where some positive combination of the nodes' gradients is 0 (Pareto-stationary points), and
+that need not be the optimum of F: of two quadratics of one curvature, every point between their
+minima is such an end. The bias is the method's own. Weights of nodes do not take it away: g~_i asks
+for the signs of <g~_i, g_il> alone, so that a factor on F_l, by which `objective = "samples"`
+counts samples, changes nothing but the length of node l's own gradient. It is larger there: with
+1, 1, 1, 1, 1, 25 samples on six quadratics F - F* stays at 0.5, where nodes that count alike leave
+0.03. The released form bounds the weights from below, so that lengths count for something.
+
 Differs from [1]: the paper's form, its momentum too, is recalled and not verified. "released" is
 the form of the authors' code (github.com/yasesf93/CrossGradientAggregation), which gathers the
 neighbours' data instead of their gradients: the same numbers, other traffic. Its solver may fail

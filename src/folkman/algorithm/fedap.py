@@ -12,9 +12,12 @@ with S_k by `selection`:
 
 The others give up what they do, and begin anew from w^{k+1}. With m = I this is FedAvg. With
 unequal nodes `fastest` converges to the minimum of sum_{S} alpha_i F_i over those that are always
-first, and not to that of F; among equally fast ones all take part in time. A round costs S bits
-from each node of S_k, those of uploads that were ended, and one broadcast; each message also has
-the round's number and, with `random`, an entry for each node.
+first, and not to that of F; among equally fast ones all take part in time. On 600 digits sorted by
+label over 10 nodes that is a training loss of 1.00 beside FedAvg's 0.91 after 300 slots of
+`pipelined` at the step 0.5 (`folkman run` with `partition.name=case2`, three seeds).
+
+A round costs S bits from each node of S_k, those of uploads that were ended, and one broadcast;
+each message also has the round's number and, with `random`, an entry for each node.
 
 Differs from [1]: recalled, not verified. No source at hand fixes how the part is chosen, nor m; m
 is half the nodes by default. With `random` round 0, which no message of the server precedes, takes

@@ -92,6 +92,7 @@ def model_problem(
         prepare=prepare,
         objective=tables.objective,
         sampling=tables.sampling,
+        local_tests=tables.local_tests,
     )
 
 

@@ -153,6 +153,7 @@ class Comparison(BaseModel):
     batch: int | None = Field(None, ge=1)
     sampling: Sampling = "replacement"
     objective: Objective = "samples"
+    local_tests: int | None = Field(None, ge=1)
     data: Json
     partition: Json
     model: Json
@@ -353,7 +354,13 @@ def _try_builders(comparison: Comparison) -> None:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 
 
-LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None, "tuned": None}
+LATER: Json = {
+    "sampling": "replacement",
+    "objective": "samples",
+    "stop_at": None,
+    "tuned": None,
+    "local_tests": None,
+}
 """Keys that came later, each with the value that stands for what was done before.
 
 With that value they are not told, so that folders and stores of before are still those of the same

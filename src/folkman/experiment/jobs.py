@@ -56,6 +56,7 @@ PROBLEM_FIELDS = (
     "batch",
     "sampling",
     "objective",
+    "local_tests",
     "data",
     "partition",
     "model",

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
+from folkman.problem import local_tests
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
 from folkman.problem.layout import Layout
@@ -59,6 +60,7 @@ PREPARED_SHARE = 0.25
         "y_test",
         "optimum",
         "emphasis",
+        "local_weights",
     ],
     meta_fields=["name", "model", "l2", "batch", "objective", "sampling"],
 )
@@ -85,6 +87,8 @@ class Problem:
     objective: Objective = "samples"
     sampling: Sampling = "replacement"
     emphasis: Float[Array, " node"] | None = None  # I alpha_i; None: all nodes count alike
+    # what test samples count for each node where test sets were drawn; None: by the labels' shares
+    local_weights: Float[Array, "node test"] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -135,6 +139,7 @@ class Problem:
             share=self.share[rows],
             node=self.node[rows],
             emphasis=None if self.emphasis is None else self.emphasis[rows],
+            local_weights=None if self.local_weights is None else self.local_weights[rows],
         )
 
     def full_batch(self) -> "Problem":
@@ -188,10 +193,10 @@ class Problem:
     def local_accuracies(self, v: Float[Array, "node d"]) -> Float[Array, " node"]:
         """Return the accuracy of v_i on test data with the label mixture of node i.
 
-        Nothing is drawn: the accuracy of v_i on each class of the common test data counts by the
-        share of this class in node i's training data. That is the mean over all test sets of one
-        mixture, and no training sample is in it. NaN without labels, or without test data of any
-        class that the node holds.
+        Unless test sets were drawn (`make_problem(local_tests=...)`), the accuracy of v_i on each
+        class of the common test data counts by the share of this class in node i's training data:
+        the mean over all test sets of one mixture (`folkman.problem.local_tests`). NaN without
+        labels, or without test data of any class that the node holds.
         """
         weight = _local_weights(self)
         if weight is None:
@@ -201,28 +206,22 @@ class Problem:
         return _all_local_hits(self, v, weight)
 
 
-def _local_weights(problem: Problem) -> Array | None:
-    """Return what each test sample counts for each node, (node, test); None without labels.
+def _labelled(model: Model, tested: NDArray) -> bool:
+    """Tell whether there are test data, with one label a sample."""
+    whole = np.issubdtype(tested.dtype, np.integer) and tested.ndim == 1
+    return model.head.hits is not None and whole and len(tested) > 0
 
-    Classes without a test sample are left out of a node's mixture.
-    """
+
+def _local_weights(problem: Problem) -> Array | None:
+    """Return what each test sample counts for each node, (node, test); None without labels."""
+    if problem.local_weights is not None:
+        return problem.local_weights
     labels, tested = np.asarray(problem.y), np.asarray(problem.y_test)
-    whole = np.issubdtype(labels.dtype, np.integer) and labels.ndim == 2
-    if problem.model.head.hits is None or not whole or not len(tested):
+    if not _labelled(problem.model, tested):
         return None
-    classes = 1 + max(int(labels.max()), int(tested.max()))
-    held = np.stack(
-        [
-            np.bincount(labels[node, :count], minlength=classes)
-            for node, count in enumerate(np.asarray(problem.count))
-        ]
-    )
-    there = np.bincount(tested, minlength=classes)
-    mixture = np.where(there > 0, held, 0).astype(np.float64)
-    with np.errstate(invalid="ignore"):  # a node without a class that is tested: NaN
-        mixture /= mixture.sum(axis=1, keepdims=True)
-    weight = (mixture / np.maximum(there, 1))[:, tested]
-    return jnp.asarray(weight, problem.initial.dtype)
+    own = [labels[node, :count] for node, count in enumerate(np.asarray(problem.count))]
+    mixture = local_tests.mixtures(own, tested)
+    return jnp.asarray(local_tests.weighted(mixture, tested), problem.initial.dtype)
 
 
 def _local_hits(problem: Problem, w: Array, weight: Array) -> Array:
@@ -335,14 +334,17 @@ def make_problem(  # noqa: PLR0913 - all but three by name
     prepare: bool = True,
     objective: Objective = "samples",
     sampling: Sampling = "replacement",
+    local_tests: int | None = None,
 ) -> Problem:
     """Put the samples `parts[i]` of `data` on node i, and draw the common first model.
 
     `model` may be a name of `MODELS` with its default options; a number as `parts` splits evenly
     over that many nodes. With `prepare` samples are kept in the form that the model is fastest at;
     without, as they are. By `objective` every sample or every node counts alike in F; by `sampling`
-    mini-batches are drawn with replacement or walk through epochs. Raises `ValueError` for an empty
-    node, a batch below 1, a negative l2 or samples that are not finite.
+    mini-batches are drawn with replacement or walk through epochs. `local_tests` draws a test set
+    of that size for each node, with the node's mixture of labels; None weights the common one.
+    Raises `ValueError` for an empty node, a batch below 1, a negative l2 or samples that are not
+    finite.
 
     >>> from folkman.problem.data import digits
     >>> make_problem(digits(), "softmax", 5).dim
@@ -387,7 +389,29 @@ def make_problem(  # noqa: PLR0913 - all but three by name
         objective=objective,
         sampling=sampling,
         emphasis=None if emphasis is None else jax.device_put(emphasis.astype(dtype)),
+        local_weights=_drawn_tests(data, model, parts, local_tests, seed, dtype),
     )
+
+
+def _drawn_tests(
+    data: DataSet,
+    model: Model,
+    parts: Sequence[NDArray],
+    size: int | None,
+    seed: int,
+    dtype: str,
+) -> Array | None:
+    """Return what test samples count in the sets that are drawn for the nodes; None for none."""
+    if size is None:
+        return None
+    require(size >= 1, f"local_tests must be at least 1 sample of a node, got {size}")
+    tested = np.asarray(data.y_test)
+    require(
+        _labelled(model, tested),
+        "local_tests draws test samples by their labels, and these data have none; leave it out",
+    )
+    mixture = local_tests.mixtures([data.y_train[part] for part in parts], tested)
+    return jnp.asarray(local_tests.drawn(mixture, tested, size, seed), dtype)
 
 
 def _optimum(
