@@ -99,6 +99,16 @@ def test_equal_ages_end_in_the_minimum_of_the_moreau_envelopes(seed, age, rho, s
     assert far <= op.bias_bound(q, age, rho, step) + 1e-12
 
 
+def test_the_bound_on_the_bias_is_within_a_factor_of_four():
+    curved = np.array([3.0, 1.0]).reshape(2, 1, 1)
+    q = op.Quadratics(curved, np.array([[1.0], [-3.0]]), np.full(2, 0.5))
+
+    found = op.fixed_point(q, op.setting(np.full((2, 2), 2), 0.1, q.shares), 1e-3)
+    far, bound = np.abs(found.mean - op.optimum(q))[0], op.bias_bound(q, 2, 0.1, 1e-3)
+
+    assert 0.249 * bound < far <= bound
+
+
 def test_the_envelopes_hold_beyond_quadratics():
     rng = np.random.default_rng(5)
     rows, labels = rng.standard_normal((3, 8, 2)), rng.choice([-1.0, 1.0], (3, 8))
