@@ -81,7 +81,7 @@ def table(rows: dict[str, NDArray[np.float64]], nodes: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nodes", type=int, action="append", help="repeat for several")
     parser.add_argument("--slot-s", type=float, default=0.2)
     parser.add_argument("--drops", type=int, default=8)

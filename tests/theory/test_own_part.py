@@ -1,11 +1,13 @@
 """Bias and stability with a share of the own progress, against runs and closed forms."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from folkman.algorithm.pieces.stable_steps import stable_limit
 from folkman.theory import own_part as op
 
 
@@ -151,6 +153,8 @@ def test_nodes_alike_have_the_step_of_the_closed_form(age, rho):
     if rho == 0:
         assert closed == pytest.approx(2 * np.sin(np.pi / (2 * (2 * age + 1))), rel=1e-6)
     assert op.sufficient_step(s, q.shares) <= closed
+    angle = stable_limit(jnp.float32(rho), jnp.float32(age))  # what nodes compute, by the angle
+    assert closed == pytest.approx(float(angle), rel=1e-4)
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1))
