@@ -1,11 +1,13 @@
 """Bias and stability with a share of the own progress, against runs and closed forms."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from folkman.algorithm.pieces.stable_steps import stable_limit
 from folkman.theory import own_part as op
 
 
@@ -99,6 +101,16 @@ def test_equal_ages_end_in_the_minimum_of_the_moreau_envelopes(seed, age, rho, s
     assert far <= op.bias_bound(q, age, rho, step) + 1e-12
 
 
+def test_the_bound_on_the_bias_is_within_a_factor_of_four():
+    curved = np.array([3.0, 1.0]).reshape(2, 1, 1)
+    q = op.Quadratics(curved, np.array([[1.0], [-3.0]]), np.full(2, 0.5))
+
+    found = op.fixed_point(q, op.setting(np.full((2, 2), 2), 0.1, q.shares), 1e-3)
+    far, bound = np.abs(found.mean - op.optimum(q))[0], op.bias_bound(q, 2, 0.1, 1e-3)
+
+    assert 0.249 * bound < far <= bound
+
+
 def test_the_envelopes_hold_beyond_quadratics():
     rng = np.random.default_rng(5)
     rows, labels = rng.standard_normal((3, 8, 2)), rng.choice([-1.0, 1.0], (3, 8))
@@ -141,6 +153,8 @@ def test_nodes_alike_have_the_step_of_the_closed_form(age, rho):
     if rho == 0:
         assert closed == pytest.approx(2 * np.sin(np.pi / (2 * (2 * age + 1))), rel=1e-6)
     assert op.sufficient_step(s, q.shares) <= closed
+    angle = stable_limit(jnp.float32(rho), jnp.float32(age))  # what nodes compute, by the angle
+    assert closed == pytest.approx(float(angle), rel=1e-4)
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1))

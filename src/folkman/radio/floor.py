@@ -44,8 +44,7 @@ from numpy import ndarray
 
 from folkman.checks import require
 from folkman.keys import Stream, make_key
-from folkman.radio import latency, schedule
-from folkman.radio.network import RadioNetwork, place
+from folkman.radio.network import RadioNetwork
 
 __all__ = [
     "Floor",
@@ -146,13 +145,11 @@ def cost_draws(
 
     @jax.jit
     def draw() -> Array:
-        air = place(network, num_nodes, key)
-        band_hz = jnp.asarray(network.bandwidth_hz, air.link.dtype)
+        air = network.open_air(num_nodes, key)
 
         def block(slot: Array) -> Array:
             fading_key = jax.random.fold_in(jax.random.fold_in(key, slot), int(Stream.FADING))
-            rate = schedule.spectral_efficiency(network.sinr(air, fading_key))
-            return latency.transmission_slots(bits, band_hz, rate, network.slot_s)
+            return network.cost_slots(air, bits, fading_key)
 
         return jax.lax.map(block, jnp.arange(slots - 1))
 
