@@ -227,13 +227,13 @@ def test_sums_of_some_bits_are_right_while_only_single_nodes_leave_their_range(q
     """Nodes' data differ, so that each w_j drifts away, and their sum does not."""
     problem, slots, method = small(quadratics), 120, async_sharing(0.1)
     history = serial_air.draw(np.random.default_rng(2), 4, slots)
-    packing = fixed(16, largest=2.0)
+    packing = fixed(16, largest=3.0)
 
     exact = simulate(problem, TableAir.of(history), method, slots=slots)
     coarse = simulate(problem, Compressed(TableAir.of(history), packing), method, slots=slots)
 
-    assert np.abs(exact.nodes).max() > 4.0  # twice what a sum can be
-    assert np.abs(exact.model).max() < 2.0
+    assert np.abs(exact.nodes).max() > 6.0  # twice what a sum can be
+    assert np.abs(exact.model).max() < 3.0
     assert 0 < np.abs(coarse.nodes - exact.nodes).max() < 1e-2
 
 
