@@ -33,37 +33,37 @@ def copy_without(folder, *rooms):
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def command(environment, *arguments, folder, python=sys.executable):
+def command(environment, *arguments, folder, python=sys.executable, log=subprocess.PIPE):
     return subprocess.Popen(
         [python, "-m", "folkman", *arguments],
         cwd=folder,
         env=environment,
         text=True,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=log,
     )
 
 
 def cluster(folder, nodes, **options):
-    """Write the files of a cluster, softmax on the digits, with few steps.
-
-    Eight seconds long: in an instant a node could be done before it has heard another.
-    """
-    given = {"transport": "tcp", "radio": "measured", "steps": 8, "slot_s": 1.0, **options}
+    """Write the files of a cluster, softmax on the digits, with few steps."""
+    given = {"transport": "tcp", "radio": "measured", "steps": 8, **options}
     return make_cluster(folder, task(nodes=nodes), given)
 
 
 def to_their_end(environment, homes, python=sys.executable):
     """Run nodes as processes; check how they ended, and return the modules that each imported."""
     environment = {**environment, "PYTHONPROFILEIMPORTTIME": "1"}
-    files = [str(home / "node.toml") for home in homes]
-    nodes = [
-        command(environment, "node", "--config", file, folder=homes[0], python=python)
-        for file in files
-    ]
+    nodes = []
+    for home in homes:
+        # a file each: Python's lines on imports fill a pipe, and a node whose pipe is not read
+        # while another is waited for stands still
+        with (home / "log").open("w") as log:
+            named = ("node", "--config", str(home / "node.toml"))
+            nodes.append(command(environment, *named, folder=home, python=python, log=log))
     imported = []
     for process, home in zip(nodes, homes, strict=True):
-        _, log = process.communicate(timeout=120)
+        process.communicate(timeout=120)
+        log = (home / "log").read_text()
         assert process.returncode == 0, log[-2000:]
         events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
         assert [each["event"] for each in events][-1] == "end"

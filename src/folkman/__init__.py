@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from folkman.radio.loss import Lossy
     from folkman.radio.network import RadioNetwork
     from folkman.radio.replay import replay
+    from folkman.radio.shared import shared
     from folkman.radio.trace import record_timeline
     from folkman.record.run import Run
     from folkman.report.figures import draw_curves, draw_labels
@@ -125,6 +126,7 @@ _HOMES = {
     "folkman.radio.loss": "Lossy",
     "folkman.radio.network": "RadioNetwork",
     "folkman.radio.replay": "replay",
+    "folkman.radio.shared": "shared",
     "folkman.radio.trace": "record_timeline",
     "folkman.record.run": "Run",
     "folkman.report.figures": "draw_curves draw_labels",
@@ -211,6 +213,7 @@ __all__ = [
     "replay",
     "run",
     "sgp",
+    "shared",
     "simulate",
     "simulate_cells",
     "snapshot",

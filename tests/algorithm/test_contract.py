@@ -13,7 +13,6 @@ import pytest
 from folkman import (
     ALGORITHMS,
     Broadcast,
-    Compressed,
     Inbox,
     Recording,
     constant,
@@ -29,7 +28,6 @@ from folkman import (
 from folkman.algorithm.base import Assumption, Place
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.engine.travel import medium_of
-from folkman.packing import none
 from folkman.problem.data import quadratic
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
@@ -262,10 +260,10 @@ def test_what_weighs_nodes_alike_takes_a_node_for_what_its_samples_count(x64, na
 
 
 @pytest.mark.parametrize(
-    "network", [Lossy(snapshot(3), 0.3), Compressed(RadioNetwork(), none())], ids=["loss", "radio"]
+    "network", [Lossy(snapshot(3), 0.3), RadioNetwork()], ids=["loss", "radio"]
 )
 def test_it_survives_loss_and_delay(quadratics, algorithm, network):
-    """On the radio at the price of 16 bits, unrounded: rounding ends a descent of small steps."""
+    """On the radio rounded to 16 bits, as it always is."""
     assert Assumption.RELIABLE not in algorithm.declares.assumes  # none needs to declare it
     problem = quadratics(nodes=NODES, heterogeneity=0.0, condition=4.0)
 

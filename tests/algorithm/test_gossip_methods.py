@@ -18,6 +18,7 @@ from folkman import (
     iid,
     load,
     make_problem,
+    pipelined,
     reference,
     simulate,
     snapshot,
@@ -31,7 +32,6 @@ from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.sgp import push_weights, sgp
 from folkman.algorithm.swift import offered_weights, swift
 from folkman.algorithm.travel import Mixing
-from folkman.engine.simulate import Simulation, march, start
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS, Faults
 from folkman.radio.delivery import as_value
@@ -89,27 +89,33 @@ def gradients_of(problem):
     )
 
 
-def steps_of(problem, network, algorithm, slots, change=lambda carry: carry):
-    """Return the states before slot 0, as `change` makes them, and after every slot: (slot + 1, node, ...) each."""
+def told_of(problem, network, algorithm, slots, change=lambda carry: carry):
+    """Return the states (slot + 1, node, ...), the stamps held (slot, rx, tx), who sends (slot, node)."""
     compute = (1,) * problem.num_nodes
 
     def slot(carry, _):
+        held = carry.medium.snapshots.held
         carry, point, keys = begin(problem, network, algorithm, compute, NO_FAULTS, carry)
-        carry, _ = finish(
+        carry, (_, events) = finish(
             problem, network, algorithm, NO_FAULTS, carry, problem.gradients(point, keys)
         )
-        return carry, carry.states
+        return carry, (carry.states, held, events.sends)
 
     @jax.jit
     def run():
         carry = change(first(problem, network, algorithm, compute, 0))
-        last, states = jax.lax.scan(slot, carry, None, slots)
+        last, (states, *air) = jax.lax.scan(slot, carry, None, slots)
         stacked = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), carry.states, states)
-        return stacked, last.medium.snapshots.missing
+        return (stacked, *air), last.medium.snapshots.missing
 
-    states, missing = run()
+    told, missing = run()
     assert not missing
-    return jax.tree.map(np.asarray, states)
+    return jax.tree.map(np.asarray, told)
+
+
+def steps_of(problem, network, algorithm, slots, change=lambda carry: carry):
+    """Return the states before slot 0, as `change` makes them, and after every slot: (slot + 1, node, ...) each."""
+    return told_of(problem, network, algorithm, slots, change)[0]
 
 
 def spread_of(models):
@@ -592,43 +598,27 @@ def test_adpsgd_keeps_the_sum_agrees_and_never_locks(quadratics, network, topolo
     np.testing.assert_allclose(states.params[-1], np.tile(total[4] / NODES, (NODES, 1)), atol=1e-6)
 
 
-@pytest.mark.parametrize("delay", [0, 2])
-def test_adpsgd_is_its_story_told_message_by_message(quadratics, delay):
+@pytest.mark.parametrize(
+    ("network", "slots"),
+    [(constant(0), 60), (constant(12), 60), (LOSSY, 200), (Roomy(pipelined(3), 0.5), 300)],
+    ids=["at once", "late", "lossy, out of order", "half of all lost"],
+)
+def test_adpsgd_is_its_story_told_message_by_message(quadratics, network, slots):
     problem = quadratics(nodes=NODES)
     parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
     gradients = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
 
-    states = steps_of(problem, constant(delay), adpsgd(STEP), 60)
+    states, held, sends = told_of(problem, network, adpsgd(STEP), slots)
 
     partners = [
         states.partner[1:, i][np.diff(states.number[:, i]) > 0].tolist() for i in range(NODES)
     ]
-    told = plain.meet(gradients, np.asarray(problem.initial), partners, delay, STEP, 60)
-    assert min(map(len, partners[::2])) > 60 / (2 * delay + 4)
+    told = plain.meet(gradients, np.asarray(problem.initial), partners, held, sends, STEP)
+    assert min(map(len, partners[::2])) > 1
+    if not network.reliable:
+        assert states.sendings.min() < -2  # somebody pleads, and
+        assert states.spell.max() >= 4  # that does not come of one bad meeting
     close(states.params, told)
-
-
-def meetings_of(problem, network, slow):
-    """Return the meetings of each active node in 600 slots, and the messages on the air."""
-    clock = Clock(compute_slots=(slow, *(1,) * (NODES - 1)))
-    simulation = Simulation(problem, network, adpsgd(0.01), clock, Recording(600))
-    *_, (mark, _) = march(simulation, start(simulation, 0), 600)
-    states, sent = mark.carry.states, sum(mark.totals.traffic.sent)
-    return np.asarray(states.number - states.waiting)[::2], sent
-
-
-@pytest.mark.parametrize("network", [ideal(), constant(4)], ids=["ideal", "late"])
-def test_a_slow_node_of_adpsgd_slows_nobody_and_a_meeting_is_two_messages(quadratics, network):
-    problem = quadratics(nodes=NODES)
-
-    equal, sent = meetings_of(problem, network, 1)
-    unequal, sent_too = meetings_of(problem, network, 20)
-
-    assert (unequal[1:] > 0.9 * equal[1:]).all()
-    assert unequal[0] >= 600 // 20 - 1
-    for meetings, messages in ((equal, sent), (unequal, sent_too)):
-        # those that are not over have at most two messages on the air
-        assert 2 * meetings.sum() <= messages <= 2 * (meetings.sum() + NODES // 2)
 
 
 def test_with_wait_an_active_node_of_adpsgd_averages_once_for_each_gradient(quadratics):
@@ -672,11 +662,11 @@ def test_an_answer_that_was_lost_and_is_kept_no_more_ends_the_meeting(x64):
     state, answer = told(algorithm.receive(born(1), box([4.0, 1, 1, 1], silent, [8.0, 1, 1, 1])))
     assert (state.params.item(), *answer.tolist()) == (2.0, 0.0, 0, 1, 1)
     state, answer = told(algorithm.receive(state, box([4.0, 1, 1, 1], silent, [8.0, 1, 1, 1])))
-    assert (state.params.item(), *answer.tolist()) == (5.0, 2.0, 2, 1, 2)
+    assert (state.params.item(), *answer.tolist()) == (5.0, 2.0, 2, 1, 1)
     again, answer = told(algorithm.receive(state, box([4.0, 1, 1, 1], silent, [8.0, 1, 1, 2])))
-    assert (again.params.item(), *answer.tolist()) == (5.0, 2.0, 2, 1, 3)  # the same, and no mean
+    assert (again.params.item(), *answer.tolist()) == (5.0, 2.0, 2, 1, 2)  # the same, and no mean
     lost, answer = told(algorithm.receive(state, box([4.0, 1, 1, 2], silent, [8.0, 1, 1, 1])))
-    assert (lost.params.item(), *answer[1:].tolist()) == (5.0, 0, -1, 3)
+    assert (lost.params.item(), *answer[1:].tolist()) == (5.0, 0, -1, 1)
 
     asks = born(0)._replace(
         partner=jnp.asarray(1), number=jnp.asarray(1), waiting=jnp.asarray(True)

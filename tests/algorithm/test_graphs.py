@@ -20,7 +20,7 @@ from folkman.config.comparison import resolve, to_toml
 from folkman.config.text import read
 from folkman.engine.slot import begin, finish, first
 from folkman.faults import NO_FAULTS
-from folkman.packing import float16
+from folkman.packing import implied
 from folkman.radio.network import RadioNetwork
 from reference import plain
 
@@ -331,7 +331,7 @@ def test_on_the_radio_a_round_ends_when_its_own_edges_are_served(quadratics):
         slots=60,
         recording=Recording(60, timeline=True),
     )
-    slow = reference(problem, run.timeline, algorithm, packing=float16())
+    slow = reference(problem, run.timeline, algorithm, packing=implied(16))
 
     rounds = len(np.unique(run.timeline.held)) - 1
     # of four nodes a round; one may be repeated, and the last round may go on

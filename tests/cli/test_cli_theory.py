@@ -111,6 +111,11 @@ def test_step_proposes_one_and_judges_the_configured(folkman):
 
     assert 0 < good["proved"] <= good["advised"] < good["stable_below"]
     assert (good["beyond_limit"], bad["beyond_limit"]) == (False, True)
+    by_rho = [each["limit"] for each in good["own_part"]]
+    assert [each["rho"] for each in good["own_part"]][::3] == [0.0, 1.0]
+    assert by_rho[0] < by_rho[1] < by_rho[2]  # a share of the own progress allows longer steps
+    assert 0 < good["sufficient"] < good["limit"]
+    assert 0 < good["mean_age"] <= good["max_age"]
 
 
 def test_wrong_input_is_refused_before_any_work(folkman, tmp_path):

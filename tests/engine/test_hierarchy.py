@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from folkman import (
-    Compressed,
     Inbox,
     Recording,
     Server,
@@ -29,7 +28,6 @@ from folkman.algorithm.hierfavg import hierfavg
 from folkman.engine.simulate import Simulation, march, start
 from folkman.engine.travel.hierarchy import HierarchyReplay, HierarchyTimeline
 from folkman.faults import Faults
-from folkman.packing import none
 from folkman.problem import data
 from folkman.radio import trace
 from folkman.radio.loss import Lossy
@@ -347,7 +345,7 @@ def test_a_recording_does_not_run_longer_than_it_is(uneven):
 
 
 @pytest.mark.parametrize(
-    "network", [Lossy(snapshot(3), 0.3), Compressed(RadioNetwork(), none())], ids=["loss", "radio"]
+    "network", [Lossy(snapshot(3), 0.3), RadioNetwork()], ids=["loss", "radio"]
 )
 def test_it_learns_through_loss_and_on_the_radio(quadratics, network):
     equal = quadratics(nodes=4, heterogeneity=0.0, condition=4.0)

@@ -23,7 +23,7 @@ from folkman import (
     split,
 )
 from folkman import reference as run_reference
-from folkman.packing import float16
+from folkman.packing import implied
 from folkman.problem.projection import l2_ball
 from folkman.radio.network import RadioNetwork
 from reference import plain
@@ -147,7 +147,7 @@ def test_on_the_radio_the_store_of_copies_is_the_reference(x64, versions):
         seed=2,
         recording=Recording(timeline=True),
     )
-    slow = run_reference(problem, run.timeline, async_sharing(0.2), seed=2, packing=float16())
+    slow = run_reference(problem, run.timeline, async_sharing(0.2), seed=2, packing=implied(16))
 
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-11)
 

@@ -35,6 +35,8 @@ ALL = [
     float32(),
     float16(),
     bfloat16(),
+    float16(rounding="stochastic"),
+    bfloat16(rounding="stochastic"),
     int8(),
     qsgd(4),
     qsgd(3, "two"),
@@ -89,7 +91,18 @@ def test_numbers_as_computed_are_priced_at_their_width():
 
 
 @settings(max_examples=40, deadline=None)
-@given(VECTORS, st.sampled_from([float16(), bfloat16(), float32()]))
+@given(
+    VECTORS,
+    st.sampled_from(
+        [
+            float16(),
+            bfloat16(),
+            float32(),
+            float16(rounding="stochastic"),
+            bfloat16(rounding="stochastic"),
+        ]
+    ),
+)
 def test_rounding_twice_is_rounding_once(x, packing):
     once = PACK(packing, x, key())
     np.testing.assert_array_equal(PACK(packing, once, key()), once)
@@ -131,7 +144,39 @@ def test_qsgd_is_unbiased_exactly():
         assert np.sign(SOME[i]) * scale * mean == pytest.approx(SOME[i], rel=1e-5)
 
 
-@pytest.mark.parametrize("packing", [qsgd(3), qsgd(2, "two"), rand_k(0.3)], ids=str)
+AT_RANDOM = [float16(rounding="stochastic"), bfloat16(rounding="stochastic")]
+
+
+@pytest.mark.parametrize("packing", AT_RANDOM, ids=str)
+def test_rounding_at_random_takes_one_of_the_two_numbers_around_by_its_distance(packing):
+    """By NumPy's neighbours of a float16, and the bits of a float32; below 2^-14 too."""
+    scales = np.float32(10.0) ** np.arange(-8, 4)
+    x = np.concatenate([SOME * scale for scale in scales]).astype(np.float32)
+    x = np.concatenate([x, np.float32([0.0, 65504.0, -65504.0, 1.5, 2.0**-24, -(2.0**-14)])])
+    if packing.name == "float16":
+        near = x.astype(np.float16)
+        step = np.where(near.astype(np.float32) <= x, np.float16(np.inf), -np.float16(np.inf))
+        with np.errstate(over="ignore"):  # of the largest, which is exact
+            other = np.where(near == x, near, np.nextafter(near, step.astype(np.float16)))
+        ends = np.stack([near, other]).astype(np.float64)
+    else:
+        towards_0 = x.view(np.uint32) & np.uint32(0xFFFF0000)
+        exact = towards_0 == x.view(np.uint32)
+        away = np.where(exact, towards_0, towards_0 + np.uint32(0x10000))
+        ends = np.stack([towards_0, away.astype(np.uint32)]).view(np.float32).astype(np.float64)
+    low, high = ends.min(axis=0), ends.max(axis=0)
+
+    draws = 4000
+    seen = many(packing, x, draws)
+
+    assert ((seen == low) | (seen == high)).all()
+    share = np.divide(x - low, high - low, out=np.zeros_like(low), where=high > low)
+    deviation = np.sqrt(share * (1 - share) / draws)
+    ups = np.where(high > low, (seen == high).mean(axis=0), 0.0)
+    assert (np.abs(ups - share) <= 5 * deviation + 1e-12).all()
+
+
+@pytest.mark.parametrize("packing", [qsgd(3), qsgd(2, "two"), rand_k(0.3), *AT_RANDOM], ids=str)
 def test_draws_are_unbiased(packing):
     draws = 4000
     seen = many(packing, SOME, draws)
@@ -260,7 +305,7 @@ def test_hostile_heads_and_places_are_refused():
         (2, qsgd(2)),
         (8, int8()),
         (12, qsgd(12)),
-        (16, float16()),
+        (16, float16(rounding="stochastic")),
         (32, float32()),
         (64, none(64)),
     ],
@@ -277,7 +322,7 @@ def test_bits_that_no_packing_has_are_a_price_only_if_one_says_so():
 
 
 def test_the_share_that_the_radio_keeps_is_of_the_largest_entries():
-    assert RadioNetwork().packing == float16()
+    assert RadioNetwork().packing == float16(rounding="stochastic")
     assert RadioNetwork(kept_fraction=0.01).packing == top_k(0.01)
     with pytest.raises(ValueError, match="leave kept_fraction out"):
         Compressed(RadioNetwork(kept_fraction=0.01), sign())
@@ -292,6 +337,7 @@ def test_the_share_that_the_radio_keeps_is_of_the_largest_entries():
         ("top_k", {"fraction": 0.0}, "in"),
         ("rand_k", {"fraction": 1.5}, "got 1.5"),
         ("none", {"bits": 0}, "at least 1"),
+        ("float16", {"rounding": "up"}, "'nearest' or 'stochastic', got 'up'"),
     ],
 )
 def test_numbers_out_of_range_are_refused(build, options, message):

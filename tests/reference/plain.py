@@ -81,49 +81,103 @@ def average_in_cells(gradients, w0, alpha, cells, step, *, local_steps, every, r
     return models, done
 
 
-def meet(gradients, w0, partners, delay, step, slots):
-    """AD-PSGD where every message takes `delay` slots: return x (slot + 1, node, d).
+def meet(gradients, w0, partners, held, sends, step):
+    """AD-PSGD along a timeline: return x (slot + 1, node, d).
 
-    Even nodes propose, to whom `partners[i]` says in turn; odd ones answer. Each message is told
-    apart by hand: ("asks" or "answers", whom, number, model).
+    Even nodes propose, to whom `partners[i]` says in turn; odd ones answer. `held` (slot, rx, tx)
+    are the stamps of the messages that are held, `sends` (slot, node) who is on the air. Each
+    message is told apart by hand, as are its repetitions.
     """
     nodes = len(gradients)
     x = np.tile(w0, (nodes, 1))
-    path, sent = [x.copy()], [[] for _ in range(nodes)]
-    draws = {i: iter(partners[i]) for i in range(0, nodes, 2)}
-    meeting, met = {}, dict.fromkeys(draws, 0)
-    served = {j: dict.fromkeys(draws, 0) for j in range(1, nodes, 2)}
-    last = dict.fromkeys(served, -1)
-    for t in range(slots):
-        seen = [
-            next((m for s, m in reversed(out) if s + 1 + delay <= t), ("", -1, 0, w0))
-            for out in sent
-        ]
-        for i in draws:
-            if i in meeting:
-                whom, number, frozen = meeting[i]
-                if seen[whom][:3] == ("answers", i, number):
-                    x[i] += (seen[whom][3] - frozen) / 2
-                    del meeting[i]
-        for j, numbers in served.items():
-            turn = [(last[j] + 1 + k) % nodes for k in range(nodes)]
-            asking = [
-                i for i in turn if seen[i][:2] == ("asks", j) and seen[i][2] > numbers.get(i, 0)
-            ]
-            if asking:
-                i = last[j] = asking[0]
-                numbers[i] = seen[i][2]
-                sent[j].append((t, ("answers", i, numbers[i], x[j].copy())))
-                x[j] = (x[j] + seen[i][3]) / 2
+    path = [x.copy()]
+    heard = [{0: {"kind": "", "whom": -1}} for _ in range(nodes)]  # by stamp
+    asking = {i: _calm(iter(partners[i])) for i in range(0, nodes, 2)}
+    answering = {
+        j: {"says": None, "aired": True, "last": -1, "of": {i: _unheard() for i in asking}}
+        for j in range(1, nodes, 2)
+    }
+    for t in range(len(held)):
+        for i, own in asking.items():
+            if own["says"] is not None:
+                _listen(i, own, x, heard[own["says"]["whom"]][held[t, i, own["says"]["whom"]]])
+        for j, own in answering.items():
+            _reply(j, own, x, {i: heard[i][held[t, j, i]] for i in asking})
         x -= step * np.stack([gradient(w)[1] for gradient, w in zip(gradients, x, strict=True)])
-        for i in draws:
-            if i not in meeting:
-                met[i] += 1
-                meeting[i] = (next(draws[i]), met[i], x[i].copy())
-                whom, number, frozen = meeting[i]
-                sent[i].append((t, ("asks", whom, number, frozen)))
+        for i, own in asking.items():
+            if own["says"] is None:
+                own["number"] += 1
+                own.update(aired=False, waited=0, silent=0)
+                own["says"] = {
+                    "kind": "asks", "whom": next(own["draws"]), "number": own["number"],
+                    "model": x[i].copy(), "times": 1, "pleads": own["doubt"] > 0,
+                }  # fmt: skip
+        for node in np.flatnonzero(sends[t]):
+            own = (asking if node % 2 == 0 else answering)[node]
+            heard[node][t + 1] = dict(own["says"])
+            own["aired"] = True
         path.append(x.copy())
     return np.array(path)
+
+
+def _calm(draws):
+    return {
+        "draws": draws, "says": None, "aired": True, "number": 0, "trip": 0, "doubt": 0, "spell": 0,
+        "waited": 0, "silent": 0,
+    }  # fmt: skip
+
+
+def _unheard():
+    return {"asked": 0, "late": 0, "served": 0, "seen": 0, "model": None, "times": 0}
+
+
+def _listen(i, own, x, reply):
+    """Let an active node end its meeting if the answer is there, or ask again if it is late."""
+    says = own["says"]
+    if own["aired"]:
+        own["waited"] += 1
+        own["silent"] += 1
+    if (reply["kind"], reply["whom"]) == ("answers", i) and reply["number"] == says["number"]:
+        x[i] += (reply["model"] - says["model"]) / 2
+        clean, own["says"] = reply["times"] == 1, None
+        if clean:
+            own["trip"] = max(own["waited"], 3 * own["trip"] // 4)
+        if own["doubt"]:
+            own["doubt"] -= 1
+        elif clean:
+            own["spell"] //= 2
+        else:
+            own["doubt"] = own["spell"] = min(max(4 * own["spell"], 1), 64)
+        return
+    patience = 0 if says["pleads"] else int(1.5 * own["trip"]) + 2 if own["trip"] else 16
+    if own["aired"] and own["silent"] > patience:
+        says["pleads"] = own["doubt"] > 0 or own["trip"] > 0 or says["times"] >= 3
+        says["times"] += 1
+        own.update(aired=False, silent=0)
+
+
+def _reply(j, own, x, proposals):
+    """Let a passive node answer one of those who ask, in turn."""
+    mine = {i: m for i, m in proposals.items() if (m["kind"], m["whom"]) == ("asks", j)}
+    for i, m in mine.items():
+        if m["number"] > own["of"][i]["asked"]:
+            own["of"][i].update(asked=m["number"], late=m["times"] - 1)
+    turns = sorted(mine, key=lambda i: (i <= own["last"], i))
+    for i in turns if own["aired"] else []:
+        m, of = mine[i], own["of"][i]
+        if m["number"] > of["served"]:
+            of.update(served=m["number"], model=x[j].copy(), times=0)
+            x[j] = (x[j] + m["model"]) / 2
+        elif m["number"] < of["served"] or not (m["pleads"] or m["times"] > of["seen"]):
+            continue
+        of["seen"] = m["times"]
+        of["times"] += 1
+        own["says"] = {
+            "kind": "answers", "whom": i, "number": m["number"], "model": of["model"],
+            "times": of["late"] + of["times"],
+        }  # fmt: skip
+        own.update(aired=False, last=i)
+        return
 
 
 def adapt(gradients, w0, alpha, step, *, phi, budget, talk, tau_max=100, rounds=8):

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from folkman.packing import bfloat16, int8, qsgd, rand_k, sign, top_k, wire
 from folkman.runtime import control
-from folkman.runtime.codec import SERVER, Message, encode, encode_packed
+from folkman.runtime.codec import SERVER, Base, Message, encode, encode_packed
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
@@ -27,11 +27,14 @@ PACKED = {
 def packed(message):
     """Return name -> bytes of a message of one model of 4 entries and one number more."""
     key = jax.random.key(0)
+    bodies = {name: wire.write(packing, message.params, 4, key) for name, packing in PACKED.items()}
+    on = message._replace(base=Base(message.sequence - 1, 4))
     return {
-        name: encode_packed(
-            message, packing.name, wire.write(packing, message.params, 4, key), KEY.sign
-        )
-        for name, packing in PACKED.items()
+        **{
+            name: encode_packed(message, PACKED[name].name, body, KEY.sign)
+            for name, body in bodies.items()
+        },
+        "change": encode_packed(on, "top_k", bodies["top-k"], KEY.sign),
     }
 
 

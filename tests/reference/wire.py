@@ -64,8 +64,7 @@ def _play_star(nodes, server, timeline):
             assert server.receive(uploads[i])
         server.wake()
         if timeline.down_started[t].any():
-            data = server.send()
-            answers |= dict.fromkeys(np.flatnonzero(timeline.down_started[t]), data)
+            answers |= server.answers(np.flatnonzero(timeline.down_started[t]).tolist())[0]
         for i in np.flatnonzero(timeline.down_arrived[t]):
             assert nodes[i].receive(answers[i])
     return np.asarray(server.server.params(server.state))

@@ -1,7 +1,9 @@
 """Daemons in one process, joined by the twin: life, save, journal, rounds and the replay of what they did."""
 
+import contextlib
 import io
 import json
+import os
 import threading
 import time
 import urllib.request
@@ -23,7 +25,7 @@ from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, ServerNode, Wire
 from folkman.runtime.state import Saver
-from folkman.runtime.telemetry import Logger, MetricsServer, prometheus
+from folkman.runtime.telemetry import MOST_UNREAD, Logger, MetricsServer, prometheus
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
 
@@ -35,8 +37,8 @@ def problem():
     return make_problem(load("digits", train_size=120), "softmax", NODES, batch=8)
 
 
-def build(problem, algorithm, folder, exchange, steps, number):
-    """Return a daemon and its loop."""
+def build(problem, algorithm, folder, exchange, steps, number, log=None):
+    """Return a daemon and its loop; `log` is where it says what it does."""
     shares = np.asarray(problem.share)
     home = folder / f"node-{number}"
     home.mkdir(parents=True, exist_ok=True)
@@ -49,18 +51,19 @@ def build(problem, algorithm, folder, exchange, steps, number):
     config = DaemonConfig(
         home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0
     )
-    logger = Logger(str(number), insecure=True, stream=io.StringIO())
+    logger = Logger(str(number), insecure=True, stream=log or io.StringIO())
     return Daemon(
         node, Local(number, node.neighbours, exchange), config, logger, members=None
     ), loop
 
 
-def live(problem, algorithm, folder, steps, numbers=None):
+def live(problem, algorithm, folder, steps, numbers=None, log=None):
     """Run daemons to their ends; return their codes and nodes."""
     exchange = LocalExchange()
     numbers = numbers or [*range(NODES), *way_of(algorithm).servers()]
     made = {
-        number: build(problem, algorithm, folder, exchange, steps, number) for number in numbers
+        number: build(problem, algorithm, folder, exchange, steps, number, log)
+        for number in numbers
     }
     codes = {}
 
@@ -164,7 +167,7 @@ def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restar
     algorithm = dpsgd(0.1, topology="complete")
     live(problem, algorithm, tmp_path, steps=4)
     kept = saved.read_arrays(tmp_path / "node-1" / "state.safetensors")["sent"].tobytes()
-    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1)
+    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 5, 1)
     pushed = []
     daemon.outbox.push = lambda peer, sequence, data: pushed.append((peer, sequence, data))
 
@@ -465,6 +468,78 @@ def test_every_line_of_an_insecure_node_says_so_and_repeats_are_counted():
 
     assert [line["event"] for line in lines] == ["refused", "end"]
     assert all(line["security"].startswith("NONE") for line in lines)
+
+
+@pytest.fixture
+def full_pipe():
+    """A pipe that takes no more: its end to read, its end to write as a text file."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"\n" * 4096)
+    os.set_blocking(writer, True)
+    with contextlib.suppress(BrokenPipeError), open(writer, "w") as text:
+        yield reader, text
+        os.close(reader)  # whoever waits to write is let go
+
+
+def within(seconds, work):
+    """Do something in a thread; fail if it takes longer."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), f"not within {seconds} s"
+
+
+def read_now(reader):
+    return [line for line in os.read(reader, 1 << 20).decode().splitlines() if line]
+
+
+def test_a_log_that_nobody_reads_makes_nobody_wait_and_comes_whole_when_it_is_read(full_pipe):
+    reader, text = full_pipe
+    logger = Logger("node-0", insecure=False, stream=text)
+    long = "x" * 100_000  # more than the pipe holds
+
+    within(20, lambda: [logger.say("link", number=k) for k in range(MOST_UNREAD + 3)])
+    unread = read_now(reader)
+    logger.flush()
+    kept = [json.loads(line) for line in read_now(reader)]
+    while logger.flush() or len(kept) < MOST_UNREAD:
+        kept += [json.loads(line) for line in read_now(reader)]
+    within(20, lambda: logger.say("fault", text=long))
+    parts = []
+    while not parts or not parts[-1].endswith("\n"):
+        parts.append(os.read(reader, 1 << 20).decode())
+        logger.flush()
+
+    assert unread == []
+    assert [line["number"] for line in kept] == list(range(MOST_UNREAD))
+    assert json.loads("".join(parts))["text"] == long
+    assert json.loads("".join(parts))["unread"] == 3
+
+
+def test_the_last_lines_wait_a_moment_for_their_reader(full_pipe):
+    reader, text = full_pipe
+    logger = Logger("node-0", insecure=False, stream=text)
+    within(20, lambda: logger.say("end"))
+
+    late = threading.Timer(0.05, lambda: os.read(reader, 1 << 20))
+    late.start()
+    within(20, lambda: logger.flush(10.0))
+    late.join()
+
+    assert [json.loads(line)["event"] for line in read_now(reader)] == ["end"]
+
+
+@pytest.mark.process
+def test_nodes_whose_log_nobody_reads_learn_and_hear_to_their_end(problem, tmp_path, full_pipe):
+    codes, daemons = live(problem, async_sharing(0.1), tmp_path, steps=12, log=full_pipe[1])
+
+    assert set(codes.values()) == {0}
+    for daemon in daemons.values():
+        assert daemon.node.steps == 12
+        assert daemon.counts["taken"] > 0
 
 
 def test_metrics_and_health_are_served():

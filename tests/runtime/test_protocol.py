@@ -12,7 +12,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from folkman.runtime import control
-from folkman.runtime.codec import SERVER, decode
+from folkman.runtime.codec import SERVER, Message, decode, encode
+from folkman.runtime.mailbox import Mailbox
 from reference.vectors import PUBLIC, RUN, vectors
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
@@ -117,6 +118,25 @@ def test_a_packed_vector_reads_as_the_document_says(name, code, values):
     np.testing.assert_allclose(found, values, rtol=1e-6, atol=1e-7)
     decoded = decode(data, RUN, 5, verify)
     np.testing.assert_array_equal(decoded.params, np.append(found, 7.0).astype(np.float32))
+
+
+def test_the_vector_of_a_change_reads_as_the_document_says():
+    data = SHOWN["change"]
+    held = np.array([1.0, 1.0, 1.0, 1.0, 3.0], np.float32)
+
+    assert struct.unpack_from("<H", data, 6)[0] == 16 + 10
+    on, dim, kept, rest = struct.unpack_from("<QIII", data, 144)
+    assert (on, dim, kept, rest) == ((2 << 32) + 16, 4, 2, 4)
+    change = read_by_hand(10, data[164:-4], dim, kept)
+    np.testing.assert_array_equal(held[:4] + change, [1.0, 2.0, -1.5, 1.0])
+    assert data[-4:] == struct.pack("<f", 7.0)
+    digest = blake3(data[:48] + data[144:]).digest()
+    assert verify(3, b"folkman parameters 2\0" + digest, data[80:144])
+
+    box = Mailbox(held, 4, RUN)
+    assert box.put(encode(Message(RUN, 3, (2 << 32) + 16, 41, held)))
+    assert box.put(data)
+    np.testing.assert_array_equal(box.payload[3], [1.0, 2.0, -1.5, 1.0, 7.0])
 
 
 def test_the_servers_vector_is_unsigned():

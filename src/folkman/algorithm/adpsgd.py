@@ -13,13 +13,26 @@ wait in a circle: even ones are active, odd ones passive. A meeting is two messa
     active i    when it holds the answer of that number: x_i <- x_i + (f_j - f_i) / 2
 
 So a slow node slows nobody else. Both halves of a meeting are applied once, however slow or lossy
-the network, and sum_i x_i then changes by gradients alone. An active node that has heard nothing
-for longer than its meetings take (`patience`) sends its proposal again, and is answered with the
-same f_j: what a passive node keeps of its last `kept_answers` meetings, those of partners that went
-on given up first. Where an answer was lost and is kept no more, the passive node says so; the
-meeting then ends without its active half, and sum_i x_i has moved by (f_i - f_j) / 2. With as many
-answers as active neighbours this cannot happen. A meeting costs 2 (S + 96) bits where nothing is
-lost.
+the network, and sum_i x_i then changes by gradients alone. A meeting costs 2 (S + 96) bits where
+nothing is lost.
+
+Messages are repeated by what the last meetings took. A message carries how often it was sent, an
+answer the sendings that both directions needed; a meeting in which that is 1 lost nothing, and its
+round trip is known. An active node that has heard nothing for longer than its round trips
+(`patience`) *pleads*: it repeats its proposal on every beat, and its partner repeats the answer on
+every beat, in turn with those of others that plead, until it hears that the active node has gone
+on. It also pleads from the first beat in the meeting after one that lost a message, and then tries
+without; after the next loss it pleads in 4 meetings, then in 16, then in 64, and in half as many
+after one that lost nothing.
+
+A repeated proposal is answered with the same f_j: what a passive node keeps of its last
+`kept_answers` meetings, those of partners that went on given up first. Where an answer was lost and
+is kept no more, the passive node says so; the meeting then ends without its active half, and
+sum_i x_i has moved by (f_i - f_j) / 2. With as many answers as active neighbours this cannot
+happen.
+
+A packing rounds what travels: of one meeting sum_i x_i then moves by half of what it left out of
+f_i and half of what it left out of f_j, once each, however often they were sent.
 
 With `wait` an active node rests until its meeting is over, and there is one averaging for each of
 its gradients, which is applied after it, as in [1].
@@ -61,11 +74,21 @@ BIBTEX = r"""@inproceedings{adpsgd,
 FIRST_PATIENCE = 16
 """Slots without an answer after which a proposal is repeated, before any round trip is known."""
 
+FIRST_WAITS = 3
+"""Waits in vain after which an active node pleads, before any round trip is known; then 1."""
+
+MOST_DOUBT = 64
+"""Meetings that an active node pleads at most before it tries again without."""
+
 SLACK = 2
 """Slots beyond one and a half of the longest round trip: the partner may serve others first."""
 
 HEADER = 3
-"""Entries of a message behind the model: partner, number of the meeting, edition."""
+"""Entries of a message behind the model: partner, number of the meeting, sendings.
+
+The sendings of a proposal are negative while its sender pleads. Those of an answer are its own and
+those of the proposal until it was heard, less 1: with 1 nothing was lost.
+"""
 
 
 class KeptAnswers(NamedTuple):
@@ -75,6 +98,7 @@ class KeptAnswers(NamedTuple):
     partner: Array  # (kept,) whom it answered; -1 for nobody
     number: Array  # (kept,) of the meeting
     edition: Array  # (kept,) of the message in which it went out first: the order of the answers
+    sendings: Array  # (kept,) of the answer so far
 
 
 class MeetingState(NamedTuple):
@@ -86,14 +110,19 @@ class MeetingState(NamedTuple):
     node: Array  # () i: even nodes are active
     partner: Array  # () whom it proposes to, or answers; -1 for nobody yet
     number: Array  # () of the meeting; negative: its answer is kept no more
+    sendings: Array  # () what the message says of them
     edition: Array  # () of the message: another one for every proposal, answer and repetition
     sent: Array  # () edition that went on the air last
     waiting: Array  # () bool, active: for the answer
     waited: Array  # () slots on the air of the proposal and its repetitions
     silent: Array  # () slots on the air of the last of them
     longest: Array  # () slots of the longest round trip, less a quarter for each since; 0: none
+    doubt: Array  # () active: meetings in which it still pleads
+    spell: Array  # () active: meetings that it pleaded after the last loss
+    asked: Array  # (node,) passive: the last number heard of each
+    first: Array  # (node,) passive: the sendings of that proposal when it was heard
     served: Array  # (node,) passive: the last number answered of each
-    seen: Array  # (node,) passive: the edition that it answered
+    seen: Array  # (node,) passive: the sendings of the proposal that it answered
     kept: KeptAnswers
     updates: Array  # () gradients done
 
@@ -115,7 +144,7 @@ def adpsgd(
 
     'ring' needs an even number of nodes. With `wait` there is one averaging for each gradient of an
     active node. `patience` is the slots without an answer after which a proposal is sent again;
-    None: by the round trips so far. On a lossy network a small one meets more often and sends more.
+    None: by the round trips and losses so far.
 
     >>> adpsgd().travel.mixing.weights(jnp.ones((4, 4), bool))[0, 2].item()
     0.0
@@ -180,7 +209,7 @@ def _first(room: Callable[[int], int], *, wait: bool) -> Callable[[Array, Place]
     """Build the start of a node, which has met nobody."""
 
     def init(params: Array, place: Place) -> MeetingState:
-        zero = jnp.zeros((), jnp.int32)
+        zero, none = jnp.zeros((), jnp.int32), jnp.zeros(place.num_nodes, jnp.int32)
         kept = room(place.num_nodes)
         return MeetingState(
             params=params,
@@ -189,19 +218,25 @@ def _first(room: Callable[[int], int], *, wait: bool) -> Callable[[Array, Place]
             node=place.node + zero,
             partner=zero - 1,
             number=zero,
+            sendings=zero,
             edition=zero,
             sent=zero,
             waiting=jnp.asarray(False),
             waited=zero,
             silent=zero,
             longest=zero,
-            served=jnp.zeros(place.num_nodes, jnp.int32),
-            seen=jnp.zeros(place.num_nodes, jnp.int32),
+            doubt=zero,
+            spell=zero,
+            asked=none,
+            first=none,
+            served=none,
+            seen=none,
             kept=KeptAnswers(
                 model=jnp.zeros((kept, len(params)), params.dtype),
                 partner=jnp.full(kept, -1, jnp.int32),
                 number=jnp.zeros(kept, jnp.int32),
                 edition=jnp.zeros(kept, jnp.int32),
+                sendings=jnp.zeros(kept, jnp.int32),
             ),
             updates=zero,
         )
@@ -210,7 +245,7 @@ def _first(room: Callable[[int], int], *, wait: bool) -> Callable[[Array, Place]
 
 
 def _message(state: MeetingState) -> Array:
-    header = jnp.stack([state.partner, state.number, state.edition])
+    header = jnp.stack([state.partner, state.number, state.sendings])
     return jnp.append(state.frozen, header.astype(state.frozen.dtype))
 
 
@@ -231,6 +266,7 @@ def _update(
             frozen=state.params if wait else moved.params,
             partner=jax.random.categorical(key, ticket).astype(jnp.int32),
             number=state.number + 1,
+            sendings=jnp.where(state.doubt > 0, -1, 1).astype(jnp.int32),
             edition=state.edition + 1,
             waiting=jnp.asarray(True),
             waited=jnp.zeros((), jnp.int32),
@@ -240,6 +276,13 @@ def _update(
         return _where(active & ~state.waiting & jnp.any(near), proposes, moved)
 
     return update
+
+
+def _patience(state: MeetingState) -> Array:
+    """Return the slots of silence after which a proposal is repeated."""
+    learnt = state.longest + state.longest // 2 + SLACK
+    calm = jnp.where(state.longest > 0, learnt, FIRST_PATIENCE)
+    return jnp.where(state.sendings < 0, 0, calm)
 
 
 def _conclude(state: MeetingState, inbox: Inbox, patience: int | None) -> MeetingState:
@@ -257,18 +300,36 @@ def _conclude(state: MeetingState, inbox: Inbox, patience: int | None) -> Meetin
         params = params + jnp.where(over, 1.0, 0.0) * state.move  # [1, Alg. 1, lines 5-6]
     on_air = state.waiting & (state.edition == state.sent)
     waited, silent = state.waited + on_air, state.silent + on_air
-    known = state.longest > 0
-    learnt = jnp.where(known, state.longest + state.longest // 2 + SLACK, FIRST_PATIENCE)
-    again = on_air & ~over & (silent > (learnt if patience is None else patience))
-    # the answer to a proposal that was repeated does not tell which of them it answers
-    tells = met & ((waited == silent) | ~known)
-    return state._replace(
+    again = on_air & ~over & (silent > (_patience(state) if patience is None else patience))
+    repeats = jnp.abs(state.sendings)
+    waits = jnp.where(state.longest > 0, 1, FIRST_WAITS)
+    pleads = (state.doubt > 0) | (repeats >= waits)
+    sendings = jnp.where(pleads, -1, 1) * (repeats + 1)
+    whole = met & (answer[-1] == 1)  # nothing was lost: the answer to the first proposal
+    moved = state._replace(
         params=params,
         waiting=state.waiting & ~over,
+        sendings=jnp.where(again, sendings, state.sendings).astype(jnp.int32),
         edition=state.edition + again,
         waited=waited,
         silent=jnp.where(again, 0, silent),
-        longest=jnp.where(tells, jnp.maximum(waited, state.longest * 3 // 4), state.longest),
+        longest=jnp.where(whole, jnp.maximum(waited, state.longest * 3 // 4), state.longest),
+    )
+    return _where(over, _learnt(moved, whole), moved)
+
+
+def _learnt(state: MeetingState, whole: Array) -> MeetingState:
+    """Return the state with what a meeting that is over tells of losses.
+
+    One that pleaded tells nothing: where messages overtake each other, the first is often not the
+    first to arrive.
+    """
+    calm = state.doubt == 0
+    longer = jnp.clip(4 * state.spell, 1, MOST_DOUBT)
+    spell = jnp.where(whole, state.spell // 2, longer)
+    return state._replace(
+        spell=jnp.where(calm, spell, state.spell).astype(jnp.int32),
+        doubt=jnp.where(calm, jnp.where(whole, 0, spell), state.doubt - 1).astype(jnp.int32),
     )
 
 
@@ -277,37 +338,58 @@ def _answer(state: MeetingState, inbox: Inbox) -> MeetingState:
 
     Nobody is answered while the last answer has not gone on the air.
     """
-    partner, number, edition = inbox.store[inbox.row, -HEADER:].T.astype(jnp.int32)
-    asks = (partner == state.node) & (edition > state.seen) & (inbox.weight > 0)
-    asks = asks & (number >= state.served)  # of a message that was overtaken
+    partner, number, sendings = inbox.store[inbox.row, -HEADER:].T.astype(jnp.int32)
+    pleads, sendings = sendings < 0, jnp.abs(sendings)
+    mine = (partner == state.node) & (inbox.weight > 0)
+    state = state._replace(
+        asked=jnp.where(mine, jnp.maximum(number, state.asked), state.asked),
+        first=jnp.where(mine & (number > state.asked), sendings, state.first),
+    )
+    again = (number == state.served) & (pleads | (sendings > state.seen))
+    asks = mine & ((number > state.served) | again)
     # the first who comes after the last one served
     turn = jnp.mod(jnp.arange(len(asks)) - state.partner - 1, len(asks))
     i = jnp.argmin(jnp.where(asks, turn, len(asks))).astype(jnp.int32)
-    new = number[i] > state.served[i]
-    kept, own = state.kept, (state.kept.partner == i) & (state.kept.number == number[i])
+    free = (state.edition == state.sent) & jnp.any(asks)
+    return _where(free, _answered(state, inbox, i, number, sendings[i]), state)
+
+
+def _answered(
+    state: MeetingState, inbox: Inbox, i: Array, numbers: Array, sendings: Array
+) -> MeetingState:
+    """Return the state after node i is answered: for the first time, or with what is kept.
+
+    `numbers` (node,) are those of all proposals, `sendings` those of this one.
+    """
+    kept, number = state.kept, numbers[i]
+    new = number > state.served[i]
+    own = (kept.partner == i) & (kept.number == number)
     known = new | jnp.any(own)
-    frozen = jnp.where(new, state.params, kept.model[jnp.argmax(own)])
+    place = jnp.where(new, _place(kept, i, numbers), jnp.argmax(own))
+    times = jnp.where(new | ~known, 1, kept.sendings[place] + 1)
+    frozen = jnp.where(new, state.params, kept.model[place])
     half = jnp.where(new, 0.5, 0.0) * (inbox.payload(i)[:-HEADER] - state.params)
-    answered = state._replace(
+    edition = state.edition + 1
+    slot = jnp.where(known, place, len(kept.partner))  # what is not kept is not written
+    return state._replace(
         params=state.params + half,
         frozen=frozen,
         partner=i,
-        number=jnp.where(known, number[i], -number[i]),
-        edition=state.edition + 1,
-        served=state.served.at[i].set(number[i]),
-        seen=state.seen.at[i].set(edition[i]),
-    )
-    free = (state.edition == state.sent) & jnp.any(asks)
-    place = jnp.where(free & new, _place(kept, i, number), len(kept.partner))
-    answered = answered._replace(
+        number=jnp.where(known, number, -number),
+        sendings=state.first[i] + times - 1,
+        edition=edition,
+        served=state.served.at[i].set(number),
+        seen=state.seen.at[i].set(sendings),
         kept=KeptAnswers(
-            model=kept.model.at[place].set(frozen, mode="drop"),
-            partner=kept.partner.at[place].set(i, mode="drop"),
-            number=kept.number.at[place].set(number[i], mode="drop"),
-            edition=kept.edition.at[place].set(answered.edition, mode="drop"),
-        )
+            model=kept.model.at[slot].set(frozen, mode="drop"),
+            partner=kept.partner.at[slot].set(i, mode="drop"),
+            number=kept.number.at[slot].set(number, mode="drop"),
+            edition=kept.edition.at[slot].set(
+                jnp.where(new, edition, kept.edition[place]), mode="drop"
+            ),
+            sendings=kept.sendings.at[slot].set(times, mode="drop"),
+        ),
     )
-    return _where(free, answered, state)
 
 
 def _place(kept: KeptAnswers, partner: Array, number: Array) -> Array:

@@ -17,10 +17,11 @@ own gradients, and v_i is the start minus every gradient received so far. A node
 v_i, not w_i.
 
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
-left out of the sum and the other weights are scaled up (C7); a `delay_policy` that lets eta shrink
-with the age of the oldest copy in v_i. The policy looks at the ages of the copies held when a
-gradient ends: those of its start where gradients take one slot. Where it estimates the smoothness L
-it compares gradients at the very points where they were taken.
+left out of the sum and the other weights are scaled up (C7); `own`, how much of the node's own
+progress enters v_i (`pieces/own_part.py`), for which the last `memory` own parameters are kept; a
+`delay_policy` that lets eta shrink with the age of the oldest copy in v_i. The policy looks at the
+ages of the copies held when a gradient ends: those of its start where gradients take one slot.
+Where it estimates the smoothness L it compares gradients at the very points where they were taken.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0)
 by 1/sqrt(I)); a node never waits to receive ("after receiving all parameters", Section IV-A, would
@@ -37,6 +38,7 @@ from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
@@ -49,6 +51,17 @@ from folkman.algorithm.pieces.delay_steps import (
     step_under_delay,
 )
 from folkman.algorithm.pieces.momentum import with_momentum
+from folkman.algorithm.pieces.own_part import (
+    OwnMemory,
+    OwnRule,
+    check_own,
+    first_own,
+    mean_age,
+    own_at,
+    predicted_rho,
+    with_heard,
+    with_update,
+)
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.checks import require
@@ -81,6 +94,7 @@ class SharingState(NamedTuple):
     num_nodes: Array  # () I
     memory: DelayMemory
     work: Work | None  # None where no policy asks for it
+    own: OwnMemory | None = None  # None where the own part is the newest
 
 
 @method
@@ -94,6 +108,8 @@ def async_sharing(
     max_age: int | None = None,
     projection: Callable[[Array, Array], Array] | None = None,
     momentum: float = 0.0,
+    own: OwnRule = "newest",
+    memory: int = 64,
 ) -> Algorithm:
     """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
 
@@ -107,7 +123,9 @@ def async_sharing(
     )
     rule.check()
     check_policy(delay_policy, smoothness)
-    notes_point = estimates(delay_policy, smoothness)
+    check_own(own, memory, rule.rule)
+    predicts = isinstance(own, str) and own == "predicted"
+    notes_point = estimates(delay_policy, smoothness) or (predicts and smoothness is None)
     require(
         max_age is None or max_age >= 0,
         f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
@@ -117,14 +135,20 @@ def async_sharing(
         momentum == 0 or delay_policy == "none",
         f"momentum goes without a delay_policy, which measures gradients; got {delay_policy!r}",
     )
+    require(
+        momentum == 0 or not predicts,
+        "own = 'predicted' is for steps without momentum, whose stable steps are others; "
+        "take own = 'measured' or a number",
+    )
 
     def init(params: Array, place: Place) -> SharingState:
         return SharingState(
             params=params,
             updates=jnp.zeros((), jnp.int32),
             num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
-            memory=first_memory(delay_policy, smoothness, params),
+            memory=first_memory(delay_policy, smoothness, params, notes=notes_point),
             work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
+            own=first_own(own, memory, params),
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -135,9 +159,28 @@ def async_sharing(
         total = inbox.own_weight + jnp.sum(kept)
         return kept / total, inbox.own_weight / total
 
+    def factor(state: SharingState, inbox: Inbox) -> ArrayLike:
+        """Return c_i."""
+        return {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
+
+    def share(state: SharingState, inbox: Inbox) -> Array:
+        """Return rho_i, the share of the own progress in v_i."""
+        copies, own_weight = weights(inbox)
+        if state.own is None:
+            return own_weight
+        if not predicts:
+            return state.own.rho
+        dtype = state.params.dtype
+        eta_t = eta(state.updates, dtype) * jnp.asarray(factor(state, inbox), dtype)
+        return predicted_rho(eta_t, state.memory.smoothness, mean_age(inbox, copies))
+
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
-        copies, own = weights(inbox)
-        return combine(rule, inbox, copies, own=state.params, own_weight=own)  # [1, eq. (9)]
+        copies, own_weight = weights(inbox)
+        if state.own is None:  # [1, eq. (9)]
+            return combine(rule, inbox, copies, own=state.params, own_weight=own_weight)
+        then = own_at(state.own.past, mean_age(inbox, copies))
+        coherent = combine(rule, inbox, copies, own=then, own_weight=own_weight)
+        return coherent + share(state, inbox) * (state.params - then)
 
     def oldest_copy(inbox: Inbox) -> Array:
         """Return the age of the oldest copy that counts."""
@@ -147,6 +190,8 @@ def async_sharing(
 
     def receive(state: SharingState, inbox: Inbox) -> SharingState:
         """Note where the next gradient is taken: what comes while it is in work is not in it."""
+        if state.own is not None:
+            state = state._replace(own=with_heard(state.own, inbox))
         if state.work is None:
             return state
         point = jnp.where(state.work.begun, state.work.point, aggregate(state, inbox))
@@ -156,8 +201,8 @@ def async_sharing(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> SharingState:
         del loss, key
-        scale = {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
-        eta_t, memory = step_under_delay(
+        scale = factor(state, inbox)
+        eta_t, delays = step_under_delay(
             state.memory,
             delay_policy,
             eta=eta(state.updates, grad.dtype),
@@ -165,15 +210,24 @@ def async_sharing(
             num_nodes=state.num_nodes,
             point=state.params if state.work is None else state.work.point,
             grad=grad,
+            scale=scale,
+            rho=share(state, inbox) if delay_policy == "stable" else 0.0,
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]
         return state._replace(
             params=params,
             updates=state.updates + 1,
-            memory=memory,
+            memory=delays,
             work=None if state.work is None else state.work._replace(begun=jnp.asarray(False)),
+            own=None if state.own is None else with_update(state.own, params, state.updates + 1),
         )
+
+    def deployed(state: SharingState, inbox: Inbox) -> Array:
+        """Return v_i of the coming slot."""
+        if state.own is None:
+            return aggregate(state, inbox)
+        return aggregate(state._replace(own=with_heard(state.own, inbox)), inbox)
 
     built = Algorithm(
         name="async_sharing",
@@ -183,7 +237,7 @@ def async_sharing(
         message=lambda state: state.params,  # [1, Alg. 1, line 19]
         params=lambda state: state.params,
         receive=receive,
-        model=aggregate,
+        model=deployed,
         declares=Declares(exact=rule.rule == "mean", sums=rule.rule == "mean" and max_age is None),
     )
     return with_momentum(built, momentum)

@@ -5,8 +5,9 @@
 
 A `method` remembers how its algorithm was built. Options annotated `Number` only enter arithmetic:
 they are arguments of a compiled program, so that a loop over steps compiles once. All other options
-are fixed in it. Inside a program the builder runs again, with traced numbers, so a builder checks
-numbers with functions that let a traced one through (`folkman.checks`).
+are fixed in it, and so is a text in the place of a number, the name of a policy. Inside a program
+the builder runs again, with traced numbers, so a builder checks numbers with functions that let a
+traced one through (`folkman.checks`).
 
 An option whose type is a NamedTuple of options (`Decay`, `Graph`, `Rule`) appears in the signature
 as its fields: `fedavg(decay="cosine", decay_steps=100)`. A group with a function `settled` may
@@ -71,7 +72,8 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
             if hasattr(kind, "settled"):
                 options |= kind.settled({field: options[field] for field in kind._fields})
         built = grouped(**options)
-        numbers = {name: _number(options[name]) for name in named if options[name] is not None}
+        given = [name for name in named if not isinstance(options[name], str | None)]
+        numbers = {name: _number(options[name]) for name in given}
         fixed = tuple((name, value) for name, value in options.items() if name not in numbers)
         return _remembered(built, Recipe(grouped, fixed, tuple(numbers), tuple(numbers.values())))
 

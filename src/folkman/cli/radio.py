@@ -19,6 +19,17 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
         list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")
     ] = None,
     period: Annotated[str, typer.Option(help="epoch or node")] = "epoch",
+    schedule: Annotated[
+        list[str] | None,
+        typer.Option(help="threshold (the paper's rule) or index (fresh air). May be repeated."),
+    ] = None,
+    message: Annotated[
+        list[str] | None,
+        typer.Option(help="Under the index: copy, forward or sum. May be repeated."),
+    ] = None,
+    floor: Annotated[
+        bool, typer.Option("--floor", help="Bound the ages from below; slow, use few drops.")
+    ] = False,
     drops: Annotated[int, typer.Option(help="Independent cells to draw.")] = 600,
     slots: Annotated[
         int, typer.Option(help="Slots that each drop is run for; waiting and ages come from them.")
@@ -60,6 +71,9 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
         parameters,
         objective,
         settings or [],
+        schedule or ["threshold"],
+        message or ["copy"],
+        floor,
     )
     with ending_at_once():
         found = survey(question, say)

@@ -7,6 +7,7 @@ import typer
 
 from folkman.cli import common
 from folkman.cli.common import AsJson, PlotFile, Settings
+from folkman.record.json_file import Json
 
 __all__ = ["theory_app"]
 
@@ -117,11 +118,22 @@ def step(
             f"{_proved(row['proved'])}"
             f"\n  L {row['curvature']:.3g} (F), {row['curvature_nodes']:.3g} (largest F_i); "
             f"ages up to {row['max_age']}, effective {row['effective_age']:.3g}; eta L below "
-            f"{row['limit']:.3g}"
+            f"{row['limit']:.3g}\n  {_own_part(row)}"
         )
         print(text, file=common.stream(quiet=as_json))
     if as_json:
         common.print_json({"rows": rows})
+
+
+def _own_part(row: Json) -> str:
+    """Return how the stable step depends on the share rho of the own newest progress."""
+    steps = ", ".join(
+        f"{each['stable_below']:.3g} at {each['rho']:.2g}" for each in row["own_part"]
+    )
+    return (
+        f"stable below by rho (share of the own newest progress; all copies {row['mean_age']:.1f} "
+        f"slots old): {steps}"
+    )
 
 
 def _proved(step: float | None) -> str:

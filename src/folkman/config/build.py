@@ -174,7 +174,11 @@ def numberless(comparison: Comparison) -> Comparison:
     Comparisons that are alike without them share compiled programs.
     """
     tables = tuple(
-        {key: value for key, value in table.items() if key not in _numbers(table["name"])}
+        {
+            key: value
+            for key, value in table.items()
+            if isinstance(value, str) or key not in _numbers(table["name"])
+        }
         for table in comparison.algorithm
     )
     return comparison.model_copy(update={"algorithm": tables})

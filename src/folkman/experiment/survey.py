@@ -1,4 +1,4 @@
-"""`folkman radio`: a survey of thresholds and allocations on the same drops."""
+"""`folkman radio`: a survey of thresholds, allocations and fresh air on the same drops."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from folkman.checks import require
 from folkman.config.comparison import CHOICES
 from folkman.config.text import override
 from folkman.packing.packing import message_bits
+from folkman.radio.floor import floor_any, floor_direct
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import (
     Drops,
@@ -17,6 +18,7 @@ from folkman.radio.planning import (
     Sawtooth,
     age_means,
     best_threshold,
+    drop_costs,
     forecast,
     least_aged,
     moves_far,
@@ -38,12 +40,17 @@ EPOCHS, SIMULATION = "epochs", "simulation"
 """Planners: a formula for epochs with new positions each, or the simulated drops themselves."""
 
 
+SCHEDULES = ("threshold", "index")
+NEEDS_INDEX = "a message other than a copy needs the schedule 'index'; add --schedule index"
+
 REFUSED = {
     "threshold_db": " would be the same for every row; use --threshold-db",
     "allocation": " would be the same for every row; use --allocation",
     "period": " would be the same for every row; use --period",
     "name": ": this command plans a radio; `folkman run` takes other networks",
     "slot_s": ": use --slot-s",
+    "schedule": " would be the same for every row; use --schedule",
+    "message": " would be the same for every row; use --message",
 }
 """Keys of [radio] that have an option of their own -> what is said instead."""
 
@@ -60,6 +67,9 @@ class Question(NamedTuple):
     parameters: int = PAPER_CNN_PARAMETERS
     objective: str = "duration"  # or "age"
     settings: Sequence[str] = ()  # "key=value" of [radio]
+    schedules: Sequence[str] = ("threshold",)
+    messages: Sequence[str] = ("copy",)  # under the schedule "index"
+    floor: bool = False  # bound the ages of every row from below; takes a second or so a drop
 
 
 class Survey(NamedTuple):
@@ -93,18 +103,15 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
         ask.objective in ("duration", "age"),
         f"objective is 'duration' or 'age', got '{ask.objective}'",
     )
-    networks = [
-        _network(ask, t, a)
-        for a in dict.fromkeys(ask.allocations)
-        for t in dict.fromkeys(ask.thresholds_db)
-    ]
+    networks = _networks(ask)
     bits = message_bits(networks[0].packing, ask.parameters, ask.parameters)
     rows, best, best_rows, notes = [], {}, {}, []
+    floors: dict[bool, float] = {}
     for network in networks:
         found = forecast(network, ask.nodes, bits, ask.drops)
-        rows.append(_row(network, ask, found))
-        tell(f"{network.threshold_db:g} dB, {network.allocation}: done")
-        if ask.nodes > 1 and network.allocation not in best:
+        rows.append(_row(network, ask, found, _floor(network, ask, bits, floors)))
+        tell(f"{_rule(network)}: done")
+        if network.schedule == "threshold" and ask.nodes > 1 and network.allocation not in best:
             search = best_threshold(network, found.sinr, bits, ask.objective, LOW_DB, HIGH_DB)
             best[network.allocation] = search.threshold_db
     planner = SIMULATION if ask.objective == "age" else EPOCHS
@@ -118,7 +125,10 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
             f"a best threshold lies at an end of the range searched, {LOW_DB:g} to {HIGH_DB:g} dB"
         )
     target = next(iter(best.values()), 0.0)
-    shown = min(networks, key=lambda network: abs(network.threshold_db - target))
+    shown = min(
+        networks,
+        key=lambda network: (network.schedule == "index", abs(network.threshold_db - target)),
+    )
     picture = sawtooth(shown, ask.nodes, bits, seed=seed)
     return Survey(rows, best, notes, picture, planner, best_rows)
 
@@ -136,7 +146,11 @@ def _least_aged(
     Where nodes move so far that every epoch has new positions, the formula's `proposed_db` stands
     in for the search.
     """
-    known = {float(row["threshold_db"]): row for row in rows if row["allocation"] == allocation}
+    known = {
+        float(row["threshold_db"]): row
+        for row in rows
+        if row["schedule"] == "threshold" and row["allocation"] == allocation
+    }
     asked_db = list(known)
 
     def age_at(threshold_db: float) -> float:
@@ -152,18 +166,72 @@ def _least_aged(
     return known[least_aged(age_at, asked_db, LOW_DB, HIGH_DB)]
 
 
-def _network(ask: Question, threshold_db: float, allocation: str) -> RadioNetwork:
+def _networks(ask: Question) -> list[RadioNetwork]:
+    """Return the networks of the table: the paper's rule first, fresh air by message."""
+    known = ", ".join(SCHEDULES)
+    for name in ask.schedules:
+        require(name in SCHEDULES, f"there is no schedule '{name}'; known: {known}")
+    require("index" in ask.schedules or set(ask.messages) == {"copy"}, NEEDS_INDEX)
+    networks = []
+    if "threshold" in ask.schedules:
+        networks += [
+            _network(ask, t, a)
+            for a in dict.fromkeys(ask.allocations)
+            for t in dict.fromkeys(ask.thresholds_db)
+        ]
+    if "index" in ask.schedules:
+        networks += [_network(ask, message=message) for message in dict.fromkeys(ask.messages)]
+    require(bool(networks), f"expected a schedule, got none; known: {known}")
+    return networks
+
+
+def _network(
+    ask: Question, threshold_db: float = 0.0, allocation: str = "optimal", message: str = ""
+) -> RadioNetwork:
+    """Return the network of a row; with a message that of fresh air."""
     for setting in ask.settings:
         key = setting.partition("=")[0].strip()
         require(key not in REFUSED, f"--set {key}{REFUSED.get(key)}")
     own = {"name": "radio", "threshold_db": float(threshold_db)}
     own |= {"allocation": allocation, "period": ask.period}
+    own |= {"schedule": "index", "message": message} if message else {}
     settings = [f"network.{setting}" for setting in ask.settings]
     table = override({"network": own}, settings)["network"]
     return CHOICES["network"].build(CHOICES["network"].resolve(table, "radio"), slot_s=ask.slot_s)
 
 
-def _row(network: RadioNetwork, ask: Question, found: Forecast) -> Json:
+def _rule(network: RadioNetwork) -> str:
+    """Return a row in a few words."""
+    if network.schedule == "index":
+        return f"index, {network.message}"
+    return f"{network.threshold_db:g} dB, {network.allocation}"
+
+
+def _floor(
+    network: RadioNetwork, ask: Question, bits: int, known: dict[bool, float]
+) -> float | None:
+    """Return the mean over drops of a floor under the ages of all rules that send alike.
+
+    Copies have that of direct transfers, other messages that of every scheme.
+    """
+    if not ask.floor or ask.nodes == 1:
+        return None
+    copies = network.message == "copy"
+    if copies not in known:
+        bound = floor_direct if copies else floor_any
+        first = ask.drops.slots // 4 + 1  # the first slot after the warm-up
+        known[copies] = float(
+            np.mean(
+                [
+                    bound(cost, first_slot=first).value_slots
+                    for cost in drop_costs(network, ask.nodes, bits, ask.drops)
+                ]
+            )
+        )
+    return known[copies]
+
+
+def _row(network: RadioNetwork, ask: Question, found: Forecast, floor: float | None = None) -> Json:
     """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
     pairs = ~np.eye(ask.nodes, dtype=bool)
     sinr_db = (
@@ -173,12 +241,16 @@ def _row(network: RadioNetwork, ask: Question, found: Forecast) -> Json:
     )
     finite = network.allocation != "random"  # the mean of random shares is infinite (D11)
     gamma_t = found.gamma_t_slots
-    threshold = network.threshold_db
+    threshold, epochs = network.threshold_db, network.schedule == "threshold"
     return {
         "nodes": ask.nodes,
-        "threshold_db": threshold if np.isfinite(threshold) else str(threshold),
-        "allocation": network.allocation,
-        "period": network.period,
+        "schedule": network.schedule,
+        "message": network.message,
+        "threshold_db": (threshold if np.isfinite(threshold) else str(threshold))
+        if epochs
+        else None,
+        "allocation": network.allocation if epochs else None,
+        "period": network.period if epochs else None,
         "slots": ask.drops.slots,
         "sinr_db": {f"p{q}": _percentile(sinr_db, q) for q in (5, 50, 95)},
         "p_link": _mean(found.linked),
@@ -191,6 +263,7 @@ def _row(network: RadioNetwork, ask: Question, found: Forecast) -> Json:
         "gamma_w": {"mean": _mean(found.gamma_w_slots)},
         "age": {"mean": _mean(age_means(found)), "p95": _age_percentile(found, 95)},
         "unheard": _mean(found.unheard),
+        "floor": floor,
         "ci95": {
             "sinr_db": {f"p{q}": _bootstrap(sinr_db, q) for q in (5, 50, 95)},
             "p_link": _half(found.linked),

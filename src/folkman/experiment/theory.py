@@ -28,10 +28,11 @@ from folkman.record.json_file import Json
 from folkman.record.run import DIVERGED, jsonable
 from folkman.theory.convergence import Bound, all_bounds, effective_age, measured, without_running
 from folkman.theory.efficiency import Setting, compare_efficiency
+from folkman.theory.own_part import stable_step_alike
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import ceiling, curvatures
-from folkman.theory.stability import advise, stability_warning
-from folkman.theory.trajectory import METHOD, Trajectory, follow
+from folkman.theory.stability import Advice, advise, stability_warning
+from folkman.theory.trajectory import METHOD, Trajectory, ages_of, follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
 
@@ -83,11 +84,30 @@ def advise_steps(comparison: Comparison) -> tuple[list[Json], str]:
         for part in chosen:
             table = _table_of(comparison, part.run.label)
             problem = analysable(part.simulation.problem, "advice on steps")
-            advice = advise(problem, _first_stamps(part, 300), table["scaling"])
+            stamps = _first_stamps(part, 300)
+            advice = advise(problem, stamps, table["scaling"])
             head = {"label": part.run.label, "step": table["step"]}
             head["beyond_limit"] = bool(table["step"] > advice.stable_below)
-            rows.append(head | advice._asdict())
+            more = own_part_rows(stamps, np.asarray(problem.share, float), advice)
+            rows.append(head | advice._asdict() | more)
     return rows, left_out
+
+
+def own_part_rows(held: NDArray[np.integer], shares: NDArray, advice: Advice) -> Json:
+    """Return what the share rho of the own progress does to the stable step (Theorem F).
+
+    `limit` is of eta L for nodes alike with equal shares, if all copies had the mean age; `steps`
+    are eta. `sufficient` is proved for nodes alike under these very ages.
+    """
+    ages = ages_of(held)
+    late = float((ages @ shares).max())  # the largest sum_j alpha_j a_ij(t)
+    nodes = len(shares)
+    mean = float(ages[len(ages) // 3 :].sum(axis=2).mean()) / max(nodes - 1, 1)
+    per_limit = advice.stable_below / advice.limit
+    limits = {rho: stable_step_alike(round(mean), rho) for rho in (0.0, 1 / nodes, 0.5, 1.0)}
+    found = [{"rho": r, "limit": e, "stable_below": e * per_limit} for r, e in limits.items()]
+    sufficient = min(1.0, 0.5 / late) if late > 0 else 1.0
+    return {"mean_age": mean, "sufficient": sufficient, "own_part": found}
 
 
 def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterator[str]:
@@ -96,7 +116,7 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         return
     for part in first_seed:
         table = _table_of(comparison, part.run.label)
-        if table["name"] != METHOD or table["delay_policy"] != "none":
+        if table["name"] != METHOD or table["delay_policy"] != "none" or table["own"] != "newest":
             continue
         warning = stability_warning(
             part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"]
@@ -148,6 +168,7 @@ def _outside(comparison: Comparison, table: Json) -> str:
     if table["name"] != METHOD:
         return f"the method {table['name']}"
     plain = {"decay": "constant", "rule": "mean", "delay_policy": "none", "max_age": None}
+    plain |= {"own": "newest"}
     found = [
         f"{key} = {table[key]}" for key, value in plain.items() if table.get(key, value) != value
     ]

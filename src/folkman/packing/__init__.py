@@ -1,6 +1,6 @@
 """How a vector is written for the air: what is priced is what is sent.
 
-    float32, float16, bfloat16   every entry rounded to that width
+    float32, float16, bfloat16   every entry rounded to that width, to the nearest or at random
     int8                         every entry a multiple of max|x| / 127
     qsgd                         every entry a level, up or down at random: unbiased [1]
     fixed                        every entry a multiple of one step, the same for all messages

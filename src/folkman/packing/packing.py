@@ -7,6 +7,8 @@
 
 With x of d entries, s = 2^(b-1) - 1 levels and u uniform in [0, 1),
 
+    float16   C(x)_i = the nearest number of that width; or, with c_i the distance of its numbers
+              around x_i, up or down at random: c_i (floor(x_i / c_i) + [u_i < x_i / c_i - floor])
     int8      C(x)_i = c round(x_i / c), c = max|x| / 127
     qsgd      C(x)_i = c sign(x_i) (floor(r_i) + [u_i < r_i - floor(r_i)]), r_i = |x_i| / c,
               c = max|x| / s, or ||x|| / s as [1, eq. (3)] has it
@@ -25,6 +27,8 @@ entries, are packed each by itself. What remains (a push-sum weight, a version) 
 Arithmetic is float32, as the wire's. A block that is not finite is NaN for its receiver.
 
 [1] Alistarh et al. QSGD. NeurIPS 2017. arXiv:1610.02132
+[2] Gupta, Agrawal, Gopalakrishnan, Narayanan. Deep Learning with Limited Numerical Precision.
+    ICML 2015. arXiv:1502.02551
 """
 
 from math import ceil, inf, sqrt
@@ -75,6 +79,7 @@ __all__ = [
 ]
 
 Norm = Literal["max", "two"]
+Rounding = Literal["nearest", "stochastic"]
 
 INT8_LEVELS = 127
 SCALE_BITS = SEED_BITS = VALUE_BITS = 32
@@ -100,7 +105,13 @@ class Packing(NamedTuple):
     norm: Norm = "max"  # what scales qsgd
     feedback: bool = False  # is what was left out remembered and sent later?
     servers: bool = True  # do servers pack what they send?
+    rounding: Rounding = "nearest"  # of float16 and bfloat16
     largest: float = 0.0  # L, of fixed: what exceeds it is cut off
+
+    @property
+    def draws(self) -> bool:
+        """Tell whether a key decides what travels."""
+        return self.name in ("qsgd", "rand_k") or self.rounding == "stochastic"
 
     @property
     def exact(self) -> bool:
@@ -133,14 +144,27 @@ def float32(feedback: bool = False, servers: bool = True) -> Packing:
     return Packing("float32", feedback=feedback, servers=servers)
 
 
-def float16(feedback: bool = False, servers: bool = True) -> Packing:
+def float16(
+    feedback: bool = False, servers: bool = True, rounding: Rounding = "nearest"
+) -> Packing:
     """Build the packing that rounds to 16 bits; what they cannot hold becomes +-65504."""
-    return Packing("float16", feedback=feedback, servers=servers)
+    _check_rounding(rounding)
+    return Packing("float16", feedback=feedback, servers=servers, rounding=rounding)
 
 
-def bfloat16(feedback: bool = False, servers: bool = True) -> Packing:
+def bfloat16(
+    feedback: bool = False, servers: bool = True, rounding: Rounding = "nearest"
+) -> Packing:
     """Build the packing that keeps the upper 16 bits of a float32, rounded."""
-    return Packing("bfloat16", feedback=feedback, servers=servers)
+    _check_rounding(rounding)
+    return Packing("bfloat16", feedback=feedback, servers=servers, rounding=rounding)
+
+
+def _check_rounding(rounding: Rounding) -> None:
+    require(
+        rounding in ("nearest", "stochastic"),
+        f"rounding is 'nearest' or 'stochastic', got {rounding!r}",
+    )
 
 
 def int8(feedback: bool = False, servers: bool = True) -> Packing:
@@ -194,11 +218,16 @@ def _check_fraction(fraction: float) -> None:
 
 
 def implied(bits_per_parameter: int | None) -> Packing:
-    """Return the packing whose entries have so many bits; None: the numbers as computed."""
+    """Return the packing whose entries have so many bits; None: the numbers as computed.
+
+    16 bits round at random: to the nearest number a model whose steps are less than half of a
+    number's distance to the next one stands still (docs/compression.md).
+    """
     bits = bits_per_parameter
     if bits is None:
         return NONE
-    named = {1: sign(), 8: int8(), 16: float16(), 32: float32(), 64: none(64)}
+    sixteen = float16(rounding="stochastic")
+    named = {1: sign(), 8: int8(), 16: sixteen, 32: float32(), 64: none(64)}
     if bits in named:
         return named[bits]
     require(
@@ -272,7 +301,10 @@ def encode(packing: Packing, vector: Float[Array, " d"], key: PRNGKeyArray) -> C
     one = jnp.ones((), jnp.float32)
     if packing.name in CASTS:
         most = CASTS[packing.name][1]
-        held = jnp.where(finite, jnp.clip(x, -most, most), jnp.nan)
+        held = jnp.clip(x, -most, most)
+        if packing.rounding == "stochastic":
+            held = _at_random(packing, held, key)
+        held = jnp.where(finite, held, jnp.nan)
         return Code(held.astype(packing.name), nothing, one, no)
     if packing.name in ("top_k", "rand_k"):
         return _encode_some(packing, x, finite, key)
@@ -280,6 +312,25 @@ def encode(packing: Packing, vector: Float[Array, " d"], key: PRNGKeyArray) -> C
     scale, levels = ways[packing.name](packing, x, key)
     scale = jnp.where(finite, scale, jnp.nan).astype(jnp.float32)
     return Code(levels, nothing, scale, no)
+
+
+def _at_random(packing: Packing, x: Array, key: Array) -> Array:
+    """Return one of the two numbers of a width around each x, so that the mean is x [2].
+
+    A float32 has 16 bits more than a bfloat16: a carry out of them goes up. A float16 has 10 bits
+    behind the first, and numbers below 2^-14 are multiples of 2^-24.
+    """
+    words = lax.bitcast_convert_type(x, jnp.uint32)
+    if packing.name == "bfloat16":
+        drawn = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
+        return lax.bitcast_convert_type((words + drawn) & np.uint32(0xFFFF0000), jnp.float32)
+    exponent = ((words >> np.uint32(23)) & np.uint32(255)).astype(jnp.int32) - 127
+    places = jnp.maximum(exponent, -14) - 10
+    spacing = lax.bitcast_convert_type((places + 127) << 23, jnp.float32)
+    steps = x / spacing
+    low = jnp.floor(steps)
+    up = jax.random.uniform(key, x.shape, jnp.float32) < steps - low
+    return (low + up) * spacing
 
 
 def _over(x: Array, scale: Array) -> Array:

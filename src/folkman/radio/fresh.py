@@ -62,6 +62,7 @@ class Ranked(NamedTuple):
 
     order: Int[Array, "rank tx"]
     cost_slots: Float[Array, "rank tx"]
+    unsorted_slots: Float[Array, "rx tx"]
 
 
 class Offers(NamedTuple):
@@ -86,7 +87,7 @@ def rank(cost_slots: Float[Array, "rx tx"]) -> Ranked:
     """Sort every sender's receivers by cost; a node is no receiver of its own."""
     apart = jnp.where(jnp.eye(len(cost_slots), dtype=bool), jnp.inf, cost_slots)
     order = jnp.argsort(apart, axis=0)
-    return Ranked(order, jnp.take_along_axis(apart, order, axis=0))
+    return Ranked(order, jnp.take_along_axis(apart, order, axis=0), apart)
 
 
 def gains(
@@ -138,15 +139,19 @@ def gains_believed(
 def offers(gain: Float[Array, "rx tx *origin"], ranked: Ranked) -> Offers:
     """Return the best prefix of receivers, and origin, of each sender."""
     nodes = gain.shape[0]
-    order, cost = ranked
-    if gain.ndim == 3:
-        order, cost = order[..., None], cost[..., None]
-    total = jnp.cumsum(jnp.take_along_axis(gain, order, axis=0), axis=0)  # of the first m
-    index = jnp.where(jnp.isfinite(cost), total / cost, 0.0)
-    by_sender = jnp.moveaxis(index, 1, 0).reshape(nodes, -1)
+    senders = jnp.arange(nodes)
+    if gain.ndim == 2:
+        total = jnp.cumsum(
+            jnp.take_along_axis(gain, ranked.order, axis=0), axis=0
+        )  # of the first m
+        total = total.T[..., None]
+    else:  # one product for each sender; sorting its (rx, origin) gains would take far longer
+        hear = ranked.unsorted_slots.T[:, None] <= ranked.cost_slots.T[..., None]  # (tx, rank, rx)
+        total = jnp.einsum("kmi,ikj->kmj", hear.astype(gain.dtype), gain, precision="highest")
+    cost = ranked.cost_slots.T[..., None]
+    by_sender = jnp.where(jnp.isfinite(cost), total / cost, 0.0).reshape(nodes, -1)
     best = jnp.argmax(by_sender, axis=1)
     last, origin = jnp.divmod(best, by_sender.shape[1] // nodes)
-    senders = jnp.arange(nodes)
     return Offers(
         value=by_sender[senders, best],
         slots=ranked.cost_slots[last, senders],

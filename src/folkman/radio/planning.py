@@ -15,10 +15,10 @@ positions in every epoch. `least_aged` asks the simulated drops themselves, whos
 they are; a pair that never meets then counts with the full age of its first copy.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.keys import Stream, make_key
-from folkman.radio import bandwidth, latency, schedule
+from folkman.radio import bandwidth, latency, schedule, serial
 from folkman.radio.network import Air, RadioNetwork, RadioPeers, RadioState, place, rest
 from folkman.units import db_to_linear
 
@@ -37,6 +37,7 @@ __all__ = [
     "Sawtooth",
     "age_means",
     "best_threshold",
+    "drop_costs",
     "forecast",
     "least_aged",
     "moves_far",
@@ -110,6 +111,8 @@ def _forecast(
 
     def of_one(key: Array) -> tuple[Array, ...]:
         air = place(network, num_nodes, key)
+        if network.schedule == "index":
+            return _roll_serial(network, num_nodes, message_bits, slots, key)
         return (
             *_first_block(network, air, message_bits, key),
             *_roll(network, air, message_bits, slots, key),
@@ -178,6 +181,60 @@ def _roll(
     return gamma_w, ages, unheard
 
 
+def _roll_serial(
+    network: RadioNetwork, num_nodes: int, message_bits: int, slots: int, key: Array
+) -> tuple[Array, ...]:
+    """Return what `_first_block` and `_roll` do, of fresh air.
+
+    It has no threshold: who is linked and scheduled has no meaning. Gamma_T is the mean transfer.
+    """
+    others = ~jnp.eye(num_nodes, dtype=bool)
+    offers = jnp.ones(num_nodes, bool)
+    peers = serial.SerialPeers(network)
+
+    def slot(t: Array, carry: tuple[serial.SerialState, Array]) -> tuple[Any, Array]:
+        state, counts = carry
+        state, delivery = peers.step(state, offers, message_bits, jax.random.fold_in(key, t))
+        late = jnp.where(others & (t >= slots // 4), 1, 0)
+        return state, counts.at[t + 1 - delivery.held].add(late)
+
+    begin = peers.init(num_nodes, key)
+    fading_key = jax.random.fold_in(jax.random.fold_in(key, 0), int(Stream.FADING))
+    sinr = network.sinr(begin.air, fading_key)
+    state, ages = lax.fori_loop(0, slots, slot, (begin, jnp.zeros(slots + 1, jnp.int32)))
+    open_slots = jnp.where(others, jnp.maximum(state.slot - state.since, 0), 0)
+    sums = state.sums
+    waits = sums.waits + jnp.sum(open_slots > 0, dtype=jnp.int32)
+    gamma_w = (sums.waited_slots + jnp.sum(open_slots, dtype=jnp.int32)) / waits
+    unheard = jnp.sum(others & (state.held == 0)) / max(num_nodes * (num_nodes - 1), 1)
+    unknown = jnp.full((), jnp.nan)
+    return sinr, unknown, unknown, sums.air_slots / sums.number, gamma_w, ages, unheard
+
+
+def drop_costs(
+    network: RadioNetwork, num_nodes: int, message_bits: int, drops: Drops
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the costs (slot, rx, tx) of each drop that `forecast` meets, slots 0 .. `slots`.
+
+    Those of the payload alone, and of nodes that stay: what `folkman.radio.floor` asks for.
+    """
+    root = make_key(drops.seed, Stream.DELAY)
+
+    @jax.jit
+    def draw(key: Array) -> Array:
+        air = network.open_air(num_nodes, key)
+
+        def block(t: Array) -> Array:
+            fading_key = jax.random.fold_in(jax.random.fold_in(key, t), int(Stream.FADING))
+            return network.cost_slots(air, network.payload_bits(message_bits), fading_key)
+
+        return lax.map(block, jnp.arange(drops.slots))
+
+    for drop in range(drops.number):
+        met = np.asarray(draw(jax.random.fold_in(root, drop)), np.float64)
+        yield np.concatenate([met[:1], met])  # nothing starts in slot 0
+
+
 def best_threshold(
     network: RadioNetwork,
     sinr: NDArray[np.float32],
@@ -243,18 +300,22 @@ def sawtooth(
     sinr = network.sinr(air, jax.random.fold_in(jax.random.fold_in(key, 0), int(Stream.FADING)))
     offers = jnp.ones(num_nodes, bool)
 
-    def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
-        state, delivery = RadioPeers(network).step(
-            state, offers, message_bits, jax.random.fold_in(key, t)
-        )
-        return state, t + 1 - delivery.held
+    peers: Any = network.peers()
 
-    _, ages = jax.jit(lambda state: lax.scan(slot, state, jnp.arange(slots)))(rest(air))
+    def slot(state: Any, t: Array) -> tuple[Any, tuple[Array, Array]]:
+        state, delivery = peers.step(state, offers, message_bits, jax.random.fold_in(key, t))
+        return state, (t + 1 - delivery.held, delivery.linked)
+
+    roll = jax.jit(lambda: lax.scan(slot, peers.init(num_nodes, key), jnp.arange(slots)))
+    _, (ages, started) = roll()
+    linked = schedule.links(sinr, db_to_linear(network.threshold_db))
+    if network.schedule == "index":
+        linked = started[0]
     return Sawtooth(
         np.asarray(ages),
         np.asarray(air.nodes.positions_m),
         np.asarray(air.interferers.positions_m)[np.asarray(air.interferers.present)],
         np.asarray(10 * jnp.log10(sinr)),
-        np.asarray(schedule.links(sinr, db_to_linear(network.threshold_db))),
+        np.asarray(linked),
         network.cell_radius_m,
     )

@@ -58,7 +58,8 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
     console = Console(stderr=quiet, width=None if Console().is_terminal else 150)
     first = survey.rows[0]
     quantiles = "/".join(_cell(first["sinr_db"][q], None) for q in ("p5", "p50", "p95"))
-    heading = f"{first['nodes']} nodes, period by {first['period']}; SINR 5/50/95 %: {quantiles} dB"
+    period = f", period by {first['period']}" if first["period"] else ""
+    heading = f"{first['nodes']} nodes{period}; SINR 5/50/95 %: {quantiles} dB"
     console.print(
         f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop"
     )
@@ -67,6 +68,10 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
     for allocation, threshold_db in survey.best_thresholds_db.items():
         found = f"best threshold for {allocation} shares, {how}: {threshold_db:.1f} dB"
         console.print(found, highlight=False)
+    for row in (row for row in survey.rows if row["floor"] is not None):
+        at = "index" if row["threshold_db"] is None else f"{row['threshold_db']} dB"
+        floor = f"no schedule of such messages has a mean age below {row['floor']:.3g}"
+        console.print(f"{at}, {row['allocation'] or row['message']}: {floor}", highlight=False)
     for note in survey.notes:
         console.print(f"note: {note}", highlight=False)
 
@@ -77,10 +82,11 @@ def _cells(row: Json) -> list[str]:
     Where some pairs have not met, waiting and ages are at least so long.
     """
     half, threshold = row["ci95"], row["threshold_db"]
+    at = threshold if isinstance(threshold, str) else f"{threshold or 0.0:.4g}"
     bound = "≥ " if row["unheard"] and row["unheard"] > 0.01 else ""
     return [
-        f"{threshold if isinstance(threshold, str) else format(threshold, '.4g')} dB",
-        row["allocation"],
+        "index" if threshold is None else f"{at} dB",
+        row["allocation"] or row["message"],
         _cell(row["p_link"], half["p_link"]),
         _cell(row["p_node"], half["p_node"]),
         _cell(row["gamma_t"]["mean"], half["gamma_t"]["mean"]),

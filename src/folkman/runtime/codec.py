@@ -5,7 +5,8 @@ Little-endian, 144 bytes of header and then the parameters (docs/protocol.md has
     offset  size  field
     0       4     magic "FLKM"
     4       2     version, 2
-    6       2     dtype: 1 float32, 2 float16, 3 float64; from 4 on packed (folkman.packing.wire)
+    6       2     dtype: 1 float32, 2 float16, 3 float64; from 4 on packed (folkman.packing.wire);
+                  16 more than a packed one: a change, after 8 bytes with the sequence it builds on
     8       8     run: the same for all nodes of one run
     16      4     node: the sender; 2^32 - 1 is the server
     20      4     round: of methods in lock-step, 0 otherwise
@@ -33,16 +34,19 @@ __all__ = [
     "CONTEXT",
     "HEADER_BYTES",
     "SERVER",
+    "Base",
     "CodecError",
     "Message",
     "Sign",
     "Verify",
+    "base_of",
     "decode",
     "encode",
     "encode_packed",
     "round_of",
     "sender_of",
     "sequence_of",
+    "slot_of",
 ]
 
 MAGIC, VERSION = b"FLKM", 2
@@ -58,6 +62,9 @@ HEADER_BYTES = _DIGEST_END + _SIGNATURE_BYTES
 UNSIGNED = bytes(_SIGNATURE_BYTES)
 _DTYPES = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<f8")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
+CHANGE = 16
+"""What is added to a packing's code where the parameters are a change of an earlier message."""
+_BASE_BYTES = 8
 
 Sign: TypeAlias = Callable[[bytes], bytes]
 """What is to be signed -> 64 bytes."""
@@ -77,6 +84,13 @@ class CodecError(ValueError):
         self.sequence = sequence
 
 
+class Base(NamedTuple):
+    """What a message builds on: its first entries are to be added to those of an earlier one."""
+
+    sequence: int
+    entries: int
+
+
 class Message(NamedTuple):
     """A node's parameters and where they come from."""
 
@@ -86,6 +100,7 @@ class Message(NamedTuple):
     slot: int
     params: NDArray[np.floating]  # (d,)
     round: int = 0
+    base: Base | None = None  # None: the parameters are whole
 
 
 def sender_of(data: bytes) -> int:
@@ -103,6 +118,18 @@ def sequence_of(data: bytes) -> int:
     return int.from_bytes(data[24:32], "little")
 
 
+def slot_of(data: bytes) -> int:
+    """Return the slot that a header names; unchecked."""
+    return int.from_bytes(data[32:40], "little")
+
+
+def base_of(data: bytes) -> int | None:
+    """Return the sequence number that a message builds on, None if it is whole; unchecked."""
+    if int.from_bytes(data[6:8], "little") < CHANGE:
+        return None
+    return int.from_bytes(data[HEADER_BYTES : HEADER_BYTES + _BASE_BYTES], "little")
+
+
 def encode(message: Message, sign: Sign | None = None) -> bytes:
     """Return the bytes of a message; the array's dtype is the wire's."""
     code, body = _plain(message.params)
@@ -110,8 +137,11 @@ def encode(message: Message, sign: Sign | None = None) -> bytes:
 
 
 def encode_packed(message: Message, name: str, body: bytes, sign: Sign | None = None) -> bytes:
-    """Return the bytes of a message whose parameters were packed into `body`."""
-    return _encoded(message, wire.CODES[name], body, sign)
+    """Return the bytes of a message whose parameters, or their change, were packed into `body`."""
+    if message.base is None:
+        return _encoded(message, wire.CODES[name], body, sign)
+    on = message.base.sequence.to_bytes(_BASE_BYTES, "little")
+    return _encoded(message, CHANGE + wire.CODES[name], on + body, sign)
 
 
 def _plain(given: NDArray[np.floating]) -> tuple[int, bytes]:
@@ -128,7 +158,7 @@ def _plain(given: NDArray[np.floating]) -> tuple[int, bytes]:
 
 
 def _encoded(message: Message, code: int, body: bytes, sign: Sign | None) -> bytes:
-    run, node, sequence, slot, params, round_ = message
+    run, node, sequence, slot, params, round_, _ = message
     head = _FIELDS.pack(MAGIC, VERSION, code, run, node, round_, sequence, slot, params.shape[0])
     digest = _digest(head, body)
     return b"".join([head, digest, sign(CONTEXT + digest) if sign else UNSIGNED, body])
@@ -155,13 +185,20 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
         raise CodecError(
             "version", f"expected version {VERSION}, got {version}; update the older side"
         )
-    if code not in _DTYPES and code not in wire.NAMES:
-        raise CodecError("dtype", f"expected dtype code 1 to {max(wire.NAMES)}, got {code}")
+    packed = code - CHANGE if code >= CHANGE else code
+    if code not in _DTYPES and packed not in wire.NAMES:
+        raise CodecError(
+            "dtype",
+            f"expected dtype code 1 to {max(wire.NAMES)}, {CHANGE} more for a change, got {code}",
+        )
     if sender_run != run:
         raise CodecError(
             "run", f"expected run {run:016x}, got {sender_run:016x}; the sender is in another run"
         )
-    layout = None if code in _DTYPES else _layout(code, body, size)
+    digested, base = body, None
+    if code >= CHANGE:
+        base, body = int.from_bytes(body[:_BASE_BYTES], "little"), body[_BASE_BYTES:]
+    layout = None if code in _DTYPES else _layout(packed, body, size)
     expected = size * _DTYPES[code].itemsize if layout is None else layout.total_bytes
     if count != size or len(body) != expected:
         raise CodecError(
@@ -169,7 +206,7 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
             f"expected {size} parameters in {expected} bytes, got {count} in {len(body)}",
         )
     digest = bytes(view[_FIELDS.size : _DIGEST_END])
-    if _digest(head, body) != digest:
+    if _digest(head, digested) != digest:
         raise CodecError(
             "digest", "the digest does not match the content; the message was damaged on its way"
         )
@@ -184,12 +221,15 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
         raise CodecError(
             "range", f"expected slot and round of at most {MOST}, got {slot}, {round_}; {sequence=}"
         )
+    if base is not None and base >= sequence:
+        raise CodecError("range", f"expected a base before {sequence}, got {base}")
     params = np.frombuffer(body, _DTYPES[code]) if layout is None else _unpacked(layout, body)
     if not np.isfinite(params).all():
         raise CodecError(
             "finite", "expected finite parameters; the sender has diverged", node, sequence
         )
-    return Message(run, node, sequence, slot, params, round_)
+    on = None if base is None or layout is None else Base(base, layout.blocks * layout.dim)
+    return Message(run, node, sequence, slot, params, round_, on)
 
 
 def _layout(code: int, body: memoryview, size: int) -> wire.Layout:

@@ -28,7 +28,15 @@ from folkman.record import run as record
 from folkman.record.cluster import DONE, LEARNING, STARTING, NodeFolder
 from folkman.record.json_file import write_json
 from folkman.runtime import control, journal, state
-from folkman.runtime.codec import HEADER_BYTES, CodecError, round_of, sender_of, sequence_of
+from folkman.runtime.codec import (
+    HEADER_BYTES,
+    CodecError,
+    base_of,
+    round_of,
+    sender_of,
+    sequence_of,
+)
+from folkman.runtime.feedback import NOTHING
 from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node, ServerNode
@@ -43,6 +51,8 @@ __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
 FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
+LAST_LINES_S = 1.0
+"""For the reader of the log, at the end."""
 MOST_TOLD = 256
 """Control messages of one neighbour that may wait for the receiver."""
 
@@ -101,6 +111,8 @@ class Daemon:
         self._inbound: dict[int, bytes] = {}
         self._told: dict[int, deque[bytes]] = {}  # a flood of one neighbour pushes out no other's
         self._lives: dict[int, int] = {}  # neighbour -> its incarnation
+        self._holds: dict[int, int] = {}  # neighbour -> our message that it last said it holds
+        self._base: int | None = None  # what our last broadcast builds on
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
         self._pending: dict[int, tuple[int, float, int]] = {}  # receiver -> (sequence, when, bits)
@@ -110,6 +122,7 @@ class Daemon:
             "periods_given_up": 0,
             "taken": 0,
             "control_dropped": 0,
+            "sent_whole": 0,
         }
         self.began_s = time.monotonic()
 
@@ -173,6 +186,8 @@ class Daemon:
         self.incarnation = state.begin_life(self.files.incarnation, spoken)
         if not self.in_rounds:
             self.node.sequence = max(self.node.sequence, self.incarnation << control.LIFE_BITS)
+            if self.incarnation > 1 and isinstance(self.node, Node):
+                self.node.forget_receivers()
         self.saver.steps = self.node.steps
         path = self.files.journal if self.config.timeline else None
         self.journal = journal.Journal(path, self.node.index, len(self.node.mailbox.sequence))
@@ -252,6 +267,7 @@ class Daemon:
         self.transport.close()
         self.journal.close()
         self.logger.say("end", code=self.code, steps=self.node.steps, saved_steps=self.saver.steps)
+        self.logger.flush(LAST_LINES_S)
 
     def guarded(self, work: Callable[[], None]) -> None:
         """Do the work of a thread; what goes wrong in it ends the node."""
@@ -362,11 +378,15 @@ class Daemon:
             message = self.node.take(data)
         except CodecError as error:
             settled = (
-                ("stale", "finite", "absurd") if isinstance(self.node, ServerNode) else ("stale",)
+                ("stale", "finite", "absurd", "base")
+                if isinstance(self.node, ServerNode)
+                else ("stale",)
             )
             settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
+            elif error.reason == "base":
+                self.voice.say(peer, control.Ack(self.node.mailbox.held_of(peer)))
             elif error.reason == "round" and self._repeated(data):
                 self.voice.say(peer, control.Ack(sequence_of(data)))
             self.logger.say(
@@ -416,6 +436,7 @@ class Daemon:
                 self._lives.setdefault(peer, body.incarnation) != body.incarnation
             ):  # it may have lost what it heard
                 self._lives[peer] = body.incarnation
+                self._holds[peer] = NOTHING
                 self.outbox.again(peer)
             if self.state == LEARNING:
                 self.clock.follow(body.clock_s)
@@ -429,11 +450,20 @@ class Daemon:
     def _acknowledged(self, peer: int, sequence: int) -> None:
         self.outbox.acknowledged(peer, sequence)
         self.arrived.set()
+        self._holds[peer] = sequence
         waited = self._pending.get(peer)
         if waited is not None and sequence >= waited[0]:
             self._pending.pop(peer, None)
             self.links.note_arrival(peer, waited[2], time.monotonic() - waited[1])
             self.moved.set()
+        elif waited is not None and self._base is not None and sequence < self._base:
+            self._send_whole(peer)
+
+    def _send_whole(self, peer: int) -> None:
+        """Send the last message to one that lacks what it builds on."""
+        assert isinstance(self.node, Node)  # noqa: S101 - a server sends by the outbox
+        self.transport.publish(peer, self.node.whole())
+        self.counts["sent_whole"] += 1
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -442,9 +472,13 @@ class Daemon:
         data, sequence, slot = self.node.formed(number)
         self.journal.note(journal.SEND, slot, [sequence])
         now, bits = time.monotonic(), 8 * len(data)
+        self._base = base_of(data)
         for peer in receivers:
             self._pending[peer] = (sequence, now, bits)
-            self.transport.publish(peer, data)
+            if self._base is None or self._holds.get(peer, 0) == self._base:
+                self.transport.publish(peer, data)
+            else:
+                self._send_whole(peer)
         self.counts["sent"] += 1
         return bits
 
@@ -486,6 +520,7 @@ class Daemon:
             self._tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.config.retry_s)
         self.journal.flush()
+        self.logger.flush()
         try:
             write_json(self.files.health, health_of(self), indent=None)
         except OSError as error:

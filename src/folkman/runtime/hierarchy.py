@@ -39,6 +39,7 @@ class HierarchyWay(Way):
 
     travel: Hierarchy
     loses_nothing = True
+    remembers = False
 
     def senders(self, num_nodes: int) -> int:
         """Return the station alone."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from folkman.record.cluster import LEARNING
-from folkman.runtime.codec import round_of, sequence_of
+from folkman.runtime.codec import round_of, sequence_of, slot_of
 from folkman.runtime.daemon import DIVERGED, Daemon
 from folkman.runtime.journal import ANSWER, SEND, WAKE
 from folkman.runtime.node import Node, ServerNode
@@ -118,14 +118,17 @@ def in_rounds(daemon: Daemon) -> None:
     """Learn until the node has something to send; then send it, wait for what it needs, and hear.
 
     The state is saved before anything is sent, and with it the message before: a node that begins
-    again repeats itself word for word, and whoever missed that message still gets it.
+    again repeats itself word for word, and whoever missed that message still gets it. After the end
+    of a run the message of the last round is saved too, and is not formed again.
     """
     node, sent_at = daemon.node, None
     assert isinstance(node, Node)  # noqa: S101 - a server has a loop of its own
     if node.last_sent:
         _push(daemon, node.last_sent)
+        if slot_of(node.last_sent) == node.slot:
+            sent_at = _place(node)
     while True:
-        here = (node.steps, node.mailbox.round, int(node.used[0]))
+        here = _place(node)
         if node.offers() and sent_at != here and daemon.saved_now():
             data, sequence, slot = node.formed()
             daemon.journal.note(SEND, slot, [sequence])
@@ -147,6 +150,11 @@ def in_rounds(daemon: Daemon) -> None:
         rest_s = daemon.config.slot_s - (time.monotonic() - begun_s)
         if rest_s > 0:
             daemon.stopping.wait(rest_s)
+
+
+def _place(node: Node) -> tuple[int, int, int]:
+    """Return where a node stands: a message is formed once at each."""
+    return node.steps, node.mailbox.round, int(node.used[0])
 
 
 def _may_end(daemon: Daemon, node: Node) -> bool:
@@ -175,11 +183,11 @@ def serving(daemon: Daemon) -> None:
         offers = np.asarray(node.offers())
         if offers.any() and answered_at != node.slot and daemon.saved_now():
             answered_at = node.slot
-            data, sequence, slot = node.formed()
+            answers, sequence, slot = node.answers([int(peer) for peer in np.flatnonzero(offers)])
             daemon.journal.note(SEND, slot, [sequence])
             daemon.journal.note(ANSWER, slot, offers.astype(np.int64))
-            for peer in np.flatnonzero(offers):
-                daemon.outbox.push(int(peer), sequence, data)
+            for peer, data in answers.items():
+                daemon.outbox.push(peer, sequence, data)
             daemon.counts["sent"] += 1
         while not node.complete() and not daemon.stopping.is_set():
             if set(node.neighbours) <= daemon.done:

@@ -71,12 +71,13 @@ class Mailbox:
             message = self._whole(data, own)
             with self.lock:
                 self._check_new(message)
+                message = self._built(message)
                 self._keep(message)
         except CodecError as error:
             with self.lock:
                 self.refused[error.reason] += 1
                 if (
-                    error.reason in ("finite", "absurd")
+                    error.reason in ("finite", "absurd", "base")
                     and self._note_broken
                     and error.node is not None
                 ):
@@ -100,13 +101,40 @@ class Mailbox:
                 message.node,
                 message.sequence,
             )
-        if np.abs(params).max(initial=0.0) > self.checks.largest:
+        message = message._replace(params=params)
+        self._check_size(message)
+        return message
+
+    def _check_size(self, message: Message) -> None:
+        if not np.abs(message.params).max(initial=0.0) <= self.checks.largest:
             text = (
                 f"expected parameters of at most {self.checks.largest:g}; "
                 f"node {message.node} has gone bad"
             )
             raise CodecError("absurd", text, message.node, message.sequence)
-        return message._replace(params=params)
+
+    def _built(self, message: Message) -> Message:
+        """Return the whole of a message that may be a change of the one held before it."""
+        if message.base is None:
+            return message
+        row = message.node - self._first_sender
+        on, changed = message.base
+        if self.sequence[row] != on or not self.finite[row]:
+            text = (
+                f"message {message.sequence} of node {message.node} builds on {on}, "
+                f"held is {self.sequence[row]}; expected a whole one first"
+            )
+            raise CodecError("base", text, message.node, message.sequence)
+        params = message.params.copy()
+        params[:changed] += self.payload[row, :changed]
+        whole = message._replace(params=params, base=None)
+        self._check_size(whole)
+        return whole
+
+    def held_of(self, node: int) -> int:
+        """Return the number of the message that is held of a node."""
+        with self.lock:
+            return int(self.sequence[node - self._first_sender])
 
     def _check_new(self, message: Message) -> None:
         """Refuse a repeat, a replay, what was overtaken, and in lock-step what is not due."""

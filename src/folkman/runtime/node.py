@@ -11,6 +11,7 @@ reason, and otherwise without effect. `ServerNode` is the other role.
 """
 
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
 from folkman.algorithm.travel import Server, Star
-from folkman.checks import require
 from folkman.keys import Stream, make_key, node_key
 from folkman.packing import wire
 from folkman.packing.packing import NONE, Packing
@@ -31,6 +31,7 @@ from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasised, uneven_emphasis
 from folkman.problem.sampling import batch_keys
 from folkman.runtime.codec import SERVER, Message, Sign, encode, encode_packed
+from folkman.runtime.feedback import NOTHING, Memory, Remembering, first_memory
 from folkman.runtime.mailbox import Checks, Mailbox
 from folkman.runtime.ways import way_of
 
@@ -64,12 +65,6 @@ class Wire(NamedTuple):
 
     def settled(self, algorithm: Algorithm, price: Price | None, entries: int, dim: int) -> Packing:
         """Return the packing of messages of so many entries, or refuse one."""
-        require(
-            not self.packing.remembers,
-            "error feedback needs every message to arrive, and devices lose some: a neighbour that "
-            "restarts no longer knows what the next message builds on; leave feedback out, or "
-            "simulate it with `folkman run`",
-        )
         sums = algorithm.sends_sums
         return settled(self.packing, forms_or_none(price), entries, dim, algorithm.name, sums=sums)
 
@@ -142,6 +137,7 @@ class Node:
         self.state: State = _begin(
             problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key
         )
+        self._seed = seed
         self.way = way_of(algorithm)
         first = self.way.first_message(self.state, problem.initial, len(shares))
         self.mailbox = Mailbox(
@@ -156,6 +152,8 @@ class Node:
         self.packing = self.wire.settled(
             algorithm, algorithm.declares.price, own_entries, problem.dim
         )
+        self.memories = self._first_memories(len(shares))
+        """With error feedback: what this node remembers, one entry; else none."""
         self._own = self.way.own(index)
         self._shares = np.asarray(shares)
         self._fixed = self.way.weights(index, self._shares)
@@ -172,8 +170,9 @@ class Node:
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.sequence = 0
         self.last_sent = b""  # in rounds, until everyone has it: a neighbour may be a round behind
-        self._seed = seed
+        self._held: Message | None = None  # with error feedback: the last one, as receivers hold it
         self._lock = threading.Lock()
+        self._forming = threading.Lock()  # a memory moves in the order of the numbers
         self._slot_lock = threading.Lock()  # where a slot depends on what was sent before it
 
     def receivers(self, round_: int = 1) -> list[int]:
@@ -268,19 +267,55 @@ class Node:
 
         `number` goes into the field of the round, for those who do not live in rounds.
         """
-        with self._between_slots(), self._lock:
-            state, slot, steps = self.state, self.slot, self.steps
-            self._sent_steps = self.steps
-            self.state = self.algorithm.travel.after_sending(state)
-            self.sequence += 1
-            sequence = self.sequence
-        params = np.asarray(self.algorithm.message(state))
-        message = Message(
-            self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number
+        with self._forming:
+            with self._between_slots(), self._lock:
+                state, slot, steps = self.state, self.slot, self.steps
+                self._sent_steps = self.steps
+                self.state = self.algorithm.travel.after_sending(state)
+                self.sequence += 1
+                sequence = self.sequence
+            params = np.asarray(self.algorithm.message(state))
+            message = Message(
+                self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number
+            )
+            key = node_key(make_key(self._seed, Stream.PACKING), self.index, steps)
+            return self._written(message, key), sequence, slot
+
+    def _written(self, message: Message, key: Array) -> bytes:
+        if not self.memories:
+            return self.wire.packed(message, self.packing, self.dim, key)
+        way = Remembering(self.packing, self.dim, self._adds, self.wire.sign)
+        memory, self._held, data = way.write(self.memories[0], message, key)
+        self.memories = [memory]
+        return data
+
+    def whole(self) -> bytes:
+        """Return the last message for one that lacks what it builds on; with error feedback."""
+        with self._forming:
+            assert self._held is not None  # noqa: S101 - only a message that was sent is asked for
+            return encode(self._held, self.wire.sign)
+
+    def forget_receivers(self) -> None:
+        """Send a whole message next: in an earlier life more may have been sent than was saved."""
+        self.memories = [each._replace(base=NOTHING) for each in self.memories]
+
+    @property
+    def _adds(self) -> bool:
+        """Tell whether receivers add messages up."""
+        return self.algorithm.declares.differences and not self.algorithm.sends_sums
+
+    def _first_memories(self, num_nodes: int) -> list[Memory]:
+        if not self.packing.remembers:
+            return []
+        self.way.check_memory()
+        other = (self.index + 1) % num_nodes
+        key = node_key(make_key(self._seed, Stream.START), other, 0)
+        at = jax.device_put(np.int32(other))
+        state = _begin(self.problem.initial, self.algorithm, num_nodes, at, key)
+        first, elsewhere = (
+            np.asarray(self.algorithm.message(each)) for each in (self.state, state)
         )
-        key = node_key(make_key(self._seed, Stream.PACKING), self.index, steps)
-        data = self.wire.packed(message, self.packing, self.dim, key)
-        return data, sequence, slot
+        return [first_memory(first, elsewhere, self.dim, adds=self._adds)]
 
     def warm(self) -> None:
         """Compile everything that a slot needs, without living one."""
@@ -360,6 +395,8 @@ class ServerNode:
         entries = jax.eval_shape(self.server.message, self.state).shape[0]
         own = self.wire.settled(algorithm, self.server.price, entries, self.dim)
         self.packing = own if own.servers else NONE
+        self.memories = self._first_memories()
+        """With error feedback: what the server remembers of each node; else none."""
         self.slot = 0
         self.used = self.mailbox.sequence.copy()
         self.sequence = 0
@@ -427,6 +464,34 @@ class ServerNode:
         data = self._packed(params, self._packing_number)
         return data, self.sequence, self.slot
 
+    def answers(self, peers: Sequence[int]) -> tuple[dict[int, bytes], int, int]:
+        """Return the message for each of some nodes, its sequence number, and its slot.
+
+        With error feedback nodes that have heard different messages get different bytes.
+        """
+        if not self.memories:
+            data, sequence, slot = self.formed()
+            return dict.fromkeys(peers, data), sequence, slot
+        self.sequence += 1
+        message, key = self._message(np.asarray(self.server.message(self.state)))
+        way = Remembering(self.packing, self.dim, adds=False, sign=self.wire.sign)
+        written: dict[int, tuple[Memory, bytes]] = {}  # by the memory that was written from
+        found = {}
+        for peer in peers:
+            before = self.memories[peer - self._first_sender]
+            if id(before) not in written:
+                after, _, data = way.write(before, message, key)
+                written[id(before)] = after, data
+            self.memories[peer - self._first_sender], found[peer] = written[id(before)]
+        return found, self.sequence, self.slot
+
+    def _first_memories(self) -> list[Memory]:
+        if not self.packing.remembers:
+            return []
+        self.way.check_memory()
+        first = np.asarray(self.server.message(self.state))
+        return [first_memory(first, first, self.dim, adds=False)] * len(self.mailbox.payload)
+
     @property
     def _packing_number(self) -> int:
         """Return the number that keys the packing of answers: behind those of the nodes."""
@@ -434,9 +499,14 @@ class ServerNode:
 
     def _packed(self, params: NDArray, number: int) -> bytes:
         """Return the bytes of a message; the aggregations so far and a number key its packing."""
-        message = Message(self.wire.run, self.index, self.sequence, self.slot, params)
-        key = node_key(make_key(self._seed, Stream.PACKING), number, self.steps)
+        message, key = self._message(params, number)
         return self.wire.packed(message, self.packing, self.dim, key)
+
+    def _message(self, params: NDArray, number: int | None = None) -> tuple[Message, Array]:
+        """Return a message, and the key of its packing."""
+        number = self._packing_number if number is None else number
+        key = node_key(make_key(self._seed, Stream.PACKING), number, self.steps)
+        return Message(self.wire.run, self.index, self.sequence, self.slot, params), key
 
     def warm(self) -> None:
         """Do nothing: a server computes little."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.runtime.codec import Message
+from folkman.runtime.feedback import Memory
 from folkman.runtime.node import Node, ServerNode
 from folkman.runtime.telemetry import Logger
 
@@ -65,6 +66,9 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
         arrays[f"ahead.{row}.head"] = np.array(
             [message.node, message.sequence, message.slot, message.round]
         )
+    if memories := node.memories:
+        arrays["memory.kept"] = np.stack([each.kept for each in memories])
+        arrays["memory.base"] = np.array([each.base for each in memories], np.int64)
     if getattr(node, "last_sent", b""):
         arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr]
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
@@ -78,11 +82,13 @@ def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
         for path, leaf in paths
     ]
     box = {name: _fitting(arrays, f"mailbox.{name}", getattr(node.mailbox, name)) for name in _BOX}
+    memories = _memories(node, arrays)
     slot, steps, sequence, round_ = (int(each) for each in arrays["counters"])
     node.state = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
     for name, value in box.items():
         setattr(node.mailbox, name, value.copy())
     node.slot, node.sequence, node.mailbox.round = slot, sequence, round_
+    node.memories = memories
     if isinstance(node, Node):
         node.steps = steps
         node.last_sent = arrays["sent"].tobytes() if "sent" in arrays else b""
@@ -92,6 +98,15 @@ def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
             params = arrays[key.removesuffix(".head")]
             row = int(key.split(".")[1])
             node.mailbox.ahead[row] = Message(node.wire.run, number, seq, formed, params, of_round)
+
+
+def _memories(node: Node | ServerNode, arrays: dict[str, NDArray]) -> list[Memory]:
+    """Return what a sender remembered, with error feedback."""
+    if not node.memories:
+        return []
+    kept = _fitting(arrays, "memory.kept", np.stack([each.kept for each in node.memories]))
+    base = _fitting(arrays, "memory.base", np.zeros(len(kept), np.int64))
+    return [Memory(each.copy(), int(number)) for each, number in zip(kept, base, strict=True)]
 
 
 def _fitting(arrays: dict[str, NDArray], name: str, like: NDArray) -> NDArray:

@@ -1,13 +1,14 @@
 """What a node says of itself: JSON lines, a health file, and metrics in Prometheus' text form."""
 
-import contextlib
 import json
 import math
 import os
 import resource
+import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, TextIO
@@ -25,16 +26,25 @@ __all__ = ["Logger", "MetricsServer", "health_of", "prometheus"]
 REPEAT_S = 5.0
 """An event of one kind and reason is logged at most once in this time; what was left out is
 counted."""
+MOST_UNREAD = 1_000
+"""Lines that are kept for a reader of the log that does not read, beside what a pipe holds."""
 
 
 class Logger:
-    """One JSON object a line. An insecure node says so in every one."""
+    """One JSON object a line. An insecure node says so in every one.
+
+    Whoever says something never waits for the reader of the log: a pipe that is full or a terminal
+    on hold gets its lines later, and what is beyond `MOST_UNREAD` is left out and counted.
+    """
 
     def __init__(self, node: str, *, insecure: bool, stream: TextIO | None = None) -> None:
         self._head = {"node": node} | (
             {"security": "NONE: insecure was asked for"} if insecure else {}
         )
         self._stream = stream or sys.stderr
+        self._descriptor = _descriptor(self._stream)
+        self._unread: deque[bytes] = deque()  # of the first, a part may be written
+        self._unkept = 0  # lines since there was room
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], float] = {}
         self._muted: dict[tuple[str, str], int] = {}
@@ -46,6 +56,7 @@ class Logger:
                 return
             muted = self._muted.pop((event, reason), 0)
             extra = ({"reason": reason} if reason else {}) | ({"left_out": muted} if muted else {})
+            extra |= {"unread": self._unkept} if self._unkept else {}
             stamp = (
                 time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
                 + f".{time.time_ns() // 10**6 % 1000:03d}Z"
@@ -53,8 +64,39 @@ class Logger:
             line = json.dumps(
                 {"time": stamp, "level": level, "event": event, **self._head, **extra, **fields}
             )
-            with contextlib.suppress(OSError, ValueError):
-                print(line, file=self._stream, flush=True)
+            if len(self._unread) >= MOST_UNREAD:
+                self._unkept += 1
+                return
+            self._unkept = 0
+            self._unread.append(line.encode() + b"\n")
+            self._write(0.0)
+
+    def flush(self, patience_s: float = 0.0) -> None:
+        """Write what the reader takes now, or within a time."""
+        with self._lock:
+            self._write(patience_s)
+
+    def _write(self, patience_s: float) -> None:
+        """Write lines until one would have to wait; short ones whole, by one call each."""
+        end_s = time.monotonic() + patience_s
+        while self._unread:
+            line = self._unread[0]
+            try:
+                if self._descriptor is None:
+                    self._stream.write(line.decode())
+                    self._stream.flush()
+                    rest = b""
+                elif _takes(self._descriptor, max(0.0, end_s - time.monotonic())):
+                    rest = line[os.write(self._descriptor, line[: select.PIPE_BUF]) :]
+                else:
+                    return
+            except BlockingIOError:  # another writer was faster
+                return
+            except (OSError, ValueError):
+                rest = b""
+            self._unread[0] = rest
+            if not rest:
+                self._unread.popleft()
 
     def _due(self, kind: tuple[str, str]) -> bool:
         now = time.monotonic()
@@ -63,6 +105,24 @@ class Logger:
             return False
         self._last[kind] = now
         return True
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    """Return the number of an open file; None if a stream has none."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):  # of memory, or closed
+        return None
+
+
+def _takes(descriptor: int, within_s: float) -> bool:
+    """Tell whether a write of at most PIPE_BUF bytes would return at once.
+
+    What is broken says so in the write itself.
+    """
+    asked = select.poll()
+    asked.register(descriptor, select.POLLOUT)
+    return bool(asked.poll(1000.0 * within_s))
 
 
 def health_of(daemon: "Daemon") -> Json:

@@ -34,6 +34,8 @@ class Way(ABC):
     """Does a node hear all its neighbours at once, or nothing?"""
     loses_nothing: ClassVar[bool] = False
     """Must every message arrive, as someone waits for it?"""
+    remembers: ClassVar[bool] = True
+    """Can senders have a memory of error feedback?"""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
@@ -77,6 +79,15 @@ class Way(ABC):
     def check(self, label: str) -> None:
         """Refuse what devices cannot run."""
         del label
+
+    def check_memory(self) -> None:
+        """Refuse error feedback where not everyone hears every message."""
+        require(
+            self.remembers and not self.varies,
+            "error feedback builds each message on the one before, which every receiver must have "
+            "heard; in cells and on a graph that changes with the round they have not: leave "
+            "feedback out, or choose another topology",
+        )
 
     def offers(self, state: State, *, learnt: bool) -> bool:
         """Tell whether a node has something to send.
@@ -169,6 +180,12 @@ class PeerWay(Way):
         """Return the node's view of the simulated channel."""
         from folkman.runtime.emulation import Emulation  # here: few nodes emulate
 
+        require(
+            not network.packing.remembers,
+            "error feedback builds each message on the one before, and on the emulated air a node "
+            "uses the newest that is due and leaves others out; use radio = 'measured', or leave "
+            "feedback out",
+        )
         peers = network.peers()
         return Emulation(peers, num_nodes, me, seed=seed, message_bits=message_bits), None
 

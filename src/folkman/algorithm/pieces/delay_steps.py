@@ -7,11 +7,15 @@
     wu_1          g = max(eta - sum of the last tau steps, 0)                             [4]
     wu_2          g = eta / (tau + 1) if that and the last tau steps sum to at most eta,
                   else 0                                                                  [4]
+    stable        g = min(eta, 0.9 e(rho, tau) / (c L)), where e / L is the largest stable step
+                  for copies of the constant age tau: 2 sin(pi / (2 (2 tau + 1))) / L without own
+                  progress (`stable_steps`; rho is the share of the own progress, c the scaling)
 
-Without delay all of them are eta. The last two keep, at every update, the steps of the window
-within eta. L is given, or estimated as the largest ||grad(v) - grad(v')|| / ||v - v'|| between two
-gradients of a node so far, as AdaFL does; until the second gradient the estimate is 0 and the step
-is eta.
+Ages that vary bear a little less than constant ones, 3/2 in the place of pi/2 for steps times long
+ages; hence the 0.9. Without delay all of them are eta, `stable` at most 1.8 / (c L). `wu_1` and
+`wu_2` keep, at every update, the steps of the window within eta. L is given, or estimated as the
+largest ||grad(v) - grad(v')|| / ||v - v'|| between two gradients of a node so far, as AdaFL does;
+until the second gradient the estimate is 0 and the step is eta.
 
 Differs from [1-4]: recalled, not verified; the constants 1/2 of [3] and a = 1 of [4], whose base
 step h / L is our eta, are our choice; [2] uses a server's concurrency, for which we take the number
@@ -26,11 +30,13 @@ of nodes.
     Asynchronous Learning. ICML 2022. arXiv:2202.08550
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
+from folkman.algorithm.pieces.stable_steps import stable_limit
 from folkman.checks import require
 
 __all__ = [
@@ -42,8 +48,12 @@ __all__ = [
     "step_under_delay",
 ]
 
-DelayPolicy: TypeAlias = Literal["none", "staleness", "koloskova", "mishchenko", "wu_1", "wu_2"]
-POLICIES: tuple[DelayPolicy, ...] = ("none", "staleness", "koloskova", "mishchenko", "wu_1", "wu_2")
+DelayPolicy: TypeAlias = Literal[
+    "none", "staleness", "koloskova", "mishchenko", "wu_1", "wu_2", "stable"
+]
+POLICIES: tuple[DelayPolicy, ...] = get_args(DelayPolicy)
+WITHIN = 0.9
+"""Of the stable step: what `stable` lets a step take."""
 WINDOW = 256
 """Own steps remembered; an older copy counts as this old."""
 
@@ -71,13 +81,16 @@ def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
 
 def estimates(policy: DelayPolicy, smoothness: float | None) -> bool:
     """Tell whether a policy estimates L, and so asks where gradients were taken."""
-    return policy in ("koloskova", "mishchenko") and smoothness is None
+    return policy in ("koloskova", "mishchenko", "stable") and smoothness is None
 
 
-def first_memory(policy: DelayPolicy, smoothness: float | None, params: Array) -> DelayMemory:
-    """Return the memory before the first gradient."""
+def first_memory(
+    policy: DelayPolicy, smoothness: float | None, params: Array, *, notes: bool | None = None
+) -> DelayMemory:
+    """Return the memory before the first gradient; `notes`: estimate L, whatever the policy."""
     window = WINDOW if policy.startswith("wu") else 0
-    kept = jnp.full(params.shape if estimates(policy, smoothness) else (0,), jnp.nan, params.dtype)
+    notes = estimates(policy, smoothness) if notes is None else notes
+    kept = jnp.full(params.shape if notes else (0,), jnp.nan, params.dtype)
     return DelayMemory(
         recent=jnp.zeros(window, params.dtype),
         point=kept,
@@ -95,18 +108,25 @@ def step_under_delay(
     num_nodes: Array,
     point: Array,
     grad: Array,
+    scale: ArrayLike = 1.0,
+    rho: ArrayLike = 0.0,
 ) -> tuple[Array, DelayMemory]:
     """Return the step g for a gradient whose oldest copy has the age `delay`, and the memory.
 
-    `point` is where the gradient was taken; a policy that does not estimate L ignores it.
+    `point` is where the gradient was taken; where L is not estimated it is ignored. `scale` is c
+    and `rho` the share of the own progress: `stable` looks at them.
     """
+    memory = _seen(memory, point, grad)
     if policy == "none":
         return eta, memory
     tau = delay.astype(eta.dtype)
     if policy == "staleness":
         return eta / jnp.maximum(tau, 1.0), memory
+    if policy == "stable":
+        most = WITHIN * stable_limit(jnp.asarray(rho, eta.dtype), tau)
+        curvature = jnp.asarray(scale, eta.dtype) * memory.smoothness.astype(eta.dtype)
+        return jnp.minimum(eta, most / jnp.maximum(curvature, 1e-30)), memory
     if policy in ("koloskova", "mishchenko"):
-        memory = _seen(memory, point, grad)
         constant = jnp.where(policy == "koloskova", 4.0, 2.0)
         bound = 1.0 / (constant * jnp.maximum(memory.smoothness * tau, 1e-30))
         slow = jnp.minimum(eta, bound.astype(eta.dtype))

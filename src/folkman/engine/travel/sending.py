@@ -85,7 +85,7 @@ class Sending(NamedTuple):
 
     def keys(self, senders: Senders, numbers: Array, steps: Array) -> Array:
         """Return a key for each sender; without a draw it is never looked at."""
-        if self.packing.name not in ("qsgd", "rand_k"):
+        if not self.packing.draws:
             return jnp.broadcast_to(senders.key, steps.shape)
         return node_keys(senders.key, numbers, steps)
 

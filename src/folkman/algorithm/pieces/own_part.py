@@ -1,0 +1,197 @@
+"""The own part of Algorithm 1's aggregate: how much of a node's own progress enters it.
+
+    v_i(rho) = [ sum_{j != i} alpha_j w_j(tau_ij) + alpha_i w_i(t - abar_i) ]
+               + rho_i ( w_i(t) - w_i(t - abar_i) )
+    abar_i   = sum_{j != i} alpha_j a_ij / (1 - alpha_i), rounded
+
+In brackets stands a coherent aggregate: all its parts are abar_i slots old in the mean. To it comes
+a share rho_i of what the node itself has done since.
+
+    newest      rho_i = alpha_i: equation (9) of [1] as it is, without memory (default)
+    aligned     rho_i = 0: descent with the delay abar_i, without bias where ages are alike
+    a number    rho_i itself, in [0, 1]; 1 is "the others have moved as I have"
+    predicted   the least rho_i for which the step is at most half the stable one, from the step,
+                the age abar_i and the smoothness L (`stable_steps`)
+    measured    from how far the others have moved as the node itself has
+
+`measured` compares, over windows of at least `WINDOW` slots and abar_i, how the sum of the others'
+copies moved, dy = d sum_{j != i} alpha_j w_j(tau_ij), with how it would have moved if all were as
+the node itself, dx = d sum_{j != i} alpha_j w_i(tau_ij). Both look at the same slots, copy by copy:
+
+    q_i   = <dy, dx> / <dx, dx>     numerator and denominator averaged over windows
+    rho_i = LEAST + (MOST - LEAST) min(1, max(0, GAIN q_i)),   at least alpha_i
+
+q_i is 1 where nodes hold alike data and draw alike, and near 0 where their data differ. The noise
+of mini-batches lies in the denominator alone and lowers q_i; long windows and GAIN make up for it.
+MOST is 1/2: from there on the delay no longer limits the step, and beyond it the nodes' models
+drift apart at steps that descent without delay bears (`stable_steps`). LEAST is a choice, made on
+the seeds for tuning of benchmarks/own_part.py: less bears steps too short where copies are old.
+Until a copy tells something rho_i is START. No bit more is on the air.
+
+Ages are counted in slots, as the copies' are, also where a gradient takes several slots: the own
+parameters of b slots ago are those that were in force then. A slot is a call of `receive`; a node
+that was away knows nothing of the slots in between. The last `memory` own parameters are kept. A
+copy older than all of them is met with the oldest. A node that starts anew starts with the first
+model as its whole past.
+
+[1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
+    IoT Networks. IEEE IoT Journal, 2024.
+"""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int
+
+from folkman.algorithm.base import Inbox
+from folkman.algorithm.method import Number
+from folkman.algorithm.pieces.stable_steps import least_rho
+from folkman.checks import require, within
+
+__all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "mean_age"]
+__all__ += ["own_at", "predicted_rho", "with_heard", "with_update"]
+
+OwnRule: TypeAlias = Literal["newest", "aligned", "predicted", "measured"] | Number
+NAMES = ("newest", "aligned", "predicted", "measured")
+
+LEAST, MOST, GAIN = 0.35, 0.5, 4.0
+"""Of `measured`: the ends of rho, and what q is multiplied by."""
+START = 0.5
+"""Of `measured`: rho until something of the others is known."""
+WINDOW, KEPT = 20, 0.9
+"""Slots of a window at least; what earlier windows count for once it has ended."""
+MARGIN = 0.5
+"""The step as a part of the stable one, of `predicted`."""
+
+
+class OwnPast(NamedTuple):
+    """The node's own parameters after its last updates, in a ring."""
+
+    params: Float[Array, "memory d"]
+    formed: Int[Array, " memory"]  # the slot from which on each was in force
+    clock: Int[Array, ""]  # the slot that is lived, -1 before the first
+
+
+class Likeness(NamedTuple):
+    """How far the others have moved as the node itself has: the open window and those before."""
+
+    others: Float[Array, " d"]  # sum_{j != i} alpha_j w_j(tau_ij) when the window began
+    own: Float[Array, " d"]  # sum_{j != i} alpha_j w_i(tau_ij) then
+    slots: Int[Array, ""]  # of the open window
+    product: Float[Array, ""]  # <dy, dx> of the windows before, averaged
+    square: Float[Array, ""]  # <dx, dx>
+
+
+class OwnMemory(NamedTuple):
+    """What a node remembers for its own part."""
+
+    past: OwnPast
+    likeness: Likeness | None  # None unless `measured`
+    rho: Float[Array, ""]  # that of `measured` now; else the number, 0 where it is aligned
+
+
+def check_own(own: OwnRule, memory: int, rule: str) -> None:
+    """Refuse an own part that does not exist."""
+    named = isinstance(own, str)
+    require(
+        own in NAMES if named else within(own, 0, 1),
+        f"own must be one of {', '.join(NAMES)}, or a number rho in [0, 1], got {own!r}",
+    )
+    require(
+        memory >= 1, f"memory counts own parameters that are kept, at least 1, got {memory}; try 64"
+    )
+    require(
+        not (named and own == "measured") or rule == "mean",
+        f"own = 'measured' looks at the plain sum of all copies, which rule = {rule!r} does not "
+        "trust; give own a number, as 0.5",
+    )
+
+
+def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
+    """Return the memory before the first slot; none where the own part is the newest."""
+    if isinstance(own, str) and own == "newest":
+        return None
+    past = OwnPast(
+        params=jnp.broadcast_to(params[None], (memory, *params.shape)),
+        formed=jnp.zeros(memory, jnp.int32),
+        clock=jnp.full((), -1, jnp.int32),
+    )
+    zero = jnp.zeros((), params.dtype)
+    none = jnp.zeros_like(params)
+    measures = isinstance(own, str) and own == "measured"
+    likeness = Likeness(none, none, jnp.zeros((), jnp.int32), zero, zero) if measures else None
+    rho = START if measures else 0.0 if isinstance(own, str) else own
+    return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype))
+
+
+def mean_age(inbox: Inbox, weights: Array | None) -> Int[Array, ""]:
+    """Return abar, the mean age of the copies by their weights, rounded, halves down."""
+    weights = inbox.weight if weights is None else weights
+    total = jnp.sum(weights)
+    mean = jnp.sum(weights * inbox.age) / jnp.where(total > 0, total, 1.0)
+    # engines add in unlike orders: what is a half in one must not be more than a half in another
+    return jnp.floor(mean + 0.499).astype(jnp.int32)
+
+
+def own_at(past: OwnPast, back: Int[Array, ""]) -> Float[Array, " d"]:
+    """Return w_i(t - back), or the oldest that is kept."""
+    return past.params[_row(past, back)]
+
+
+def _row(past: OwnPast, back: Array) -> Array:
+    """Return where the parameters that were in force `back` slots ago are kept."""
+    then = past.clock - back
+    since = jnp.where(past.formed <= then, past.formed, -1)
+    return jnp.where(jnp.max(since) < 0, jnp.argmin(past.formed), jnp.argmax(since))
+
+
+def with_update(memory: OwnMemory, params: Array, updates: Array) -> OwnMemory:
+    """Return the memory with what the update of this slot, number `updates` from 1, has made."""
+    past = memory.past
+    place = jnp.mod(updates, len(past.formed))
+    newer = past._replace(
+        params=past.params.at[place].set(params),
+        formed=past.formed.at[place].set(past.clock + 1),
+    )
+    return memory._replace(past=newer)
+
+
+def with_heard(memory: OwnMemory, inbox: Inbox) -> OwnMemory:
+    """Return the memory in the coming slot, with what has arrived for it."""
+    past = memory.past._replace(clock=memory.past.clock + 1)
+    if memory.likeness is None:
+        return memory._replace(past=past)
+    likeness, rho = _compared(memory.likeness, past, inbox)
+    return OwnMemory(past, likeness, rho.astype(memory.rho.dtype))
+
+
+def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array]:
+    """Compare how the others and the node itself have moved; return also rho."""
+    others = inbox.mix()[: past.params.shape[1]]
+    rows = jax.vmap(lambda back: _row(past, back))(inbox.age)
+    by_row = jnp.zeros(len(past.formed), others.dtype).at[rows].add(inbox.weight)
+    own = jnp.dot(by_row, past.params, precision="highest")
+    first = past.clock == 0
+    dy = jnp.where(first, 0.0, others - seen.others)
+    dx = jnp.where(first, 0.0, own - seen.own)
+    square = jnp.dot(dx, dx)
+    # one window tells at most that all moved alike, or against each other: a node that started
+    # anew, or lies, moves the sum by far more than anybody learns
+    product = jnp.clip(jnp.dot(dy, dx), -square, square)
+    product, square = seen.product * KEPT + product, seen.square * KEPT + square
+    known = square > 0
+    alike = jnp.clip(GAIN * product / jnp.where(known, square, 1.0), 0.0, 1.0)
+    rho = jnp.maximum(LEAST + (MOST - LEAST) * alike, inbox.own_weight)
+    rho = jnp.where(known, rho, START)
+    slots = seen.slots + 1
+    ends = first | (slots >= jnp.maximum(WINDOW, mean_age(inbox, None)))
+    closed = Likeness(others, own, jnp.zeros_like(slots), product, square)
+    opened = seen._replace(slots=slots)
+    return jax.tree.map(lambda new, old: jnp.where(ends, new, old), closed, opened), rho
+
+
+def predicted_rho(step: Array, smoothness: Array, age: Array) -> Array:
+    """Return the least rho for which eta c_i is at most MARGIN of the stable step."""
+    return least_rho(step * smoothness / MARGIN, age.astype(step.dtype))

@@ -1,0 +1,68 @@
+"""Which steps descent with a delay bears, where a share of the own progress is added.
+
+Nodes alike with F(w) = L/2 w^2, all copies D slots old and a share rho of the own progress follow,
+with e = eta L,
+
+    w(t+1) = w(t) - e [ rho w(t) + (1 - rho) w(t-D) ]
+
+On the boundary of stability w turns by an angle theta a slot. Its two parts give
+
+    e       = 1 - cos theta + sin theta tan(D theta / 2)
+    e rho   = 1 - cos theta - sin theta / tan(D theta),          0 < theta < pi / D
+
+For rho = 0 theta is pi / (2D + 1) and e = 2 sin(pi / (2 (2D + 1))). Both grow with theta, and rho
+nears 1/2 as e grows without end: from rho = 1/2 on the delay no longer limits the step. Two limits
+remain whatever D is. One is e <= 2, that of descent without delay. The other is e rho <= 1: the
+differences u of the nodes' models follow u(t+1) = u(t) - e rho [u(t) - u(t-D)].
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+__all__ = ["least_rho", "stable_limit"]
+
+HALVINGS = 30
+"""Of the interval of angles, beyond the rounding of float32."""
+
+
+def stable_limit(rho: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array, ""]:
+    """Return the largest stable e = eta L for a share rho in [0, 1] and a delay of D slots."""
+    late = jnp.maximum(delay, 1.0)
+    angle = _angle(lambda theta: _share(theta, late) < rho, late)
+    by_delay = jnp.where(rho < 0.5, jnp.minimum(_limit(angle, late), 2.0), 2.0)
+    apart = 1.0 / jnp.maximum(rho, 0.5)
+    return jnp.where(delay < 1, 2.0, jnp.minimum(by_delay, apart))
+
+
+def least_rho(limit: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array, ""]:
+    """Return the least rho for which e = eta L up to `limit` is stable, at most 1/2."""
+    late = jnp.maximum(delay, 1.0)
+    angle = _angle(lambda theta: _limit(theta, late) < limit, late)
+    found = jnp.clip(_share(angle, late), 0.0, 0.5)
+    return jnp.where(delay < 1, 0.0, found).astype(limit.dtype)
+
+
+def _limit(angle: Array, delay: Array) -> Array:
+    return 1.0 - jnp.cos(angle) + jnp.sin(angle) * jnp.tan(0.5 * delay * angle)
+
+
+def _share(angle: Array, delay: Array) -> Array:
+    turned = 1.0 - jnp.cos(angle) - jnp.sin(angle) / jnp.tan(delay * angle)
+    return turned / _limit(angle, delay)
+
+
+def _angle(below: Callable[[Array], Array], delay: Array) -> Array:
+    """Return where `below`, which holds for small angles, ceases to hold."""
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        holds = below(middle)
+        return jnp.where(holds, middle, low), jnp.where(holds, high, middle)
+
+    low = jnp.zeros_like(delay)
+    low, high = lax.fori_loop(0, HALVINGS, halve, (low, jnp.pi / delay))
+    return 0.5 * (low + high)

@@ -1,0 +1,68 @@
+"""Algorithm 1 with a share of the own progress, told again in plain NumPy, slot by slot."""
+
+import numpy as np
+
+
+class Likeness:
+    """What one node measures of the others, by the equations of `measured`."""
+
+    def __init__(self, constants):
+        self.c, self.start, self.window = constants, None, 0
+        self.product = self.square = 0.0
+
+    def rho(self, others, own, age, share):
+        """Return rho in a slot in which the sums are `others` and `own`."""
+        if self.start is None:
+            self.start, self.window = (others, own), 0
+            return self.c["start"]
+        self.window += 1
+        dy, dx = others - self.start[0], own - self.start[1]
+        square = dx @ dx
+        product = self.c["kept"] * self.product + np.clip(dy @ dx, -square, square)
+        square = self.c["kept"] * self.square + square
+        ends = self.window >= max(self.c["window"], age)
+        if ends:
+            self.start, self.window = (others, own), 0
+            self.product, self.square = product, square
+        if square == 0:
+            return self.c["start"]
+        part = np.clip(self.c["gain"] * product / square, 0, 1)
+        return max(self.c["least"] + (self.c["most"] - self.c["least"]) * part, share)
+
+
+def share_with_own_part(
+    gradients, w0, alpha, held, step, rho, *, finished=None, memory=10**9, constants=None
+):
+    """Return w (slot + 1, node, d) along tau = held[t, i, j], every w_i(t) that ever was kept.
+
+    rho is a number, a number for each node, or "measured". A gradient is taken at the v_i of the
+    slot in which it begins, and applied where `finished`. At most the last `memory` different own
+    parameters are looked at.
+    """
+    slots, nodes = len(held), len(alpha)
+    finished = np.ones((slots, nodes), bool) if finished is None else finished
+    history = [np.tile(w0, (nodes, 1))]
+    changes = [[0] for _ in range(nodes)]  # slots from which on a node had other parameters
+    points, seen = [None] * nodes, [Likeness(constants) for _ in range(nodes)]
+    for t in range(slots):
+        new = history[t].copy()
+        for i in range(nodes):
+            oldest = changes[i][-memory:][0]
+            others = [j for j in range(nodes) if j != i]
+            ages = t - held[t, i]
+            mean = sum(alpha[j] * ages[j] for j in others) / sum(alpha[j] for j in others)
+            back = int(np.ceil(mean - 0.5 - 1e-9))  # rounded, halves down
+            then = history[max(t - back, oldest)][i]
+            copies = sum(alpha[j] * history[held[t, i, j]][j] for j in others)
+            share = rho if np.isscalar(rho) else rho[i]
+            if rho == "measured":
+                own = sum(alpha[j] * history[max(held[t, i, j], oldest)][i] for j in others)
+                share = seen[i].rho(copies, own, back, alpha[i])
+            if points[i] is None:
+                points[i] = copies + alpha[i] * then + share * (history[t][i] - then)
+            if finished[t, i]:
+                new[i] -= step * gradients[i](points[i])[1]
+                points[i] = None
+                changes[i].append(t + 1)
+        history.append(new)
+    return np.array(history)
