@@ -263,15 +263,15 @@ def replay(
     return Replay(timeline, recent, at_once, bits_per_parameter, message, waiting)
 
 
-def from_file(path: str, bits_per_parameter: int | None = None) -> Replay:
-    """Build a network that repeats the peer timeline saved at `path`."""
+def from_file(path: str, bits_per_parameter: int | None = None, message: str = "copy") -> Replay:
+    """Build a network that repeats the peer timeline saved at `path`; `message` as for `replay`."""
     timeline = load(path)
     if not isinstance(timeline, PeerTimeline):
         raise ValueError(
             f"expected a timeline between peers, {path} was recorded around a server; "
             "record another"
         )
-    return replay(timeline, bits_per_parameter)
+    return replay(timeline, bits_per_parameter, message)
 
 
 def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> RoundReplay:
