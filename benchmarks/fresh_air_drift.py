@@ -1,7 +1,7 @@
 """Sums that travel: how far rounding lets them drift, and what a slot of them costs.
 
     python benchmarks/fresh_air_drift.py drift --slots 10000   rounding of sums, and own past
-    python benchmarks/fresh_air_drift.py cost                  a slot, against the threshold rule
+    python benchmarks/fresh_air_drift.py cost --slots 256      a slot, against the threshold rule
 
 `drift` records who held what on the radio (index schedule, message = "sum", the paper's cell and
 CNN), lets Algorithm 1 descend quadratics that differ between nodes along it in float64, and carries
@@ -9,7 +9,8 @@ the sums beside it in several number formats, with the same contributions. The e
 aggregate of a node, the largest over nodes and entries, over the root mean square of the exact
 ones. `hops` are those that the sum of a node has behind it.
 
-`cost` runs the same problem on both schedules and prints the time of a slot and the ratio.
+`cost` runs the same problem on both schedules and prints the time of a slot and the ratio; first
+along recorded timelines, where the network costs nothing, then live.
 """
 
 import argparse
@@ -26,8 +27,10 @@ from folkman.engine.simulate import Clock, Recording, Simulation, march, start
 from folkman.packing.packing import fixed, place_bits, step_of
 from folkman.packing.sums import grid_numbers, signed, sum_bits
 from folkman.problem.data import quadratic
-from folkman.problem.problem import make_problem
+from folkman.problem.problem import Problem, make_problem
+from folkman.radio.delivery import Network
 from folkman.radio.network import RadioNetwork
+from folkman.radio.replay import replay
 from folkman.radio.trace import PeerTimeline, record_timeline
 from folkman.radio.transfers import Adoption, adoptions, own_past
 
@@ -160,32 +163,42 @@ def measure_drift(nodes: int, slot_s: float, slots: int, seed: int) -> None:
 def measure_cost(nodes: int, dim: int, slots: int, repeats: int) -> None:
     """Print the time of a slot on both schedules, the best of some runs."""
     problem = make_problem(quadratic(nodes=nodes, dim=dim), "quadratic", nodes)
-    per_slot = {}
     slot_s = 16 * dim / MESSAGE_BITS  # a transfer takes as many slots as the paper's CNN at 1 s
-    for name, options in {
-        "threshold": {},
-        "index, copy": {"schedule": "index"},
-        "index, forward": {"schedule": "index", "message": "forward"},
-        "index, sum": {"schedule": "index", "message": "sum"},
-    }.items():
-        air = RadioNetwork(slot_s=slot_s, **options)
-        simulation = Simulation(
-            problem, air, async_sharing(0.01), Clock(slot_s), Recording(every=slots)
-        )
-        best = np.inf
-        for _ in range(repeats + 1):  # the first compiles
-            mark = start(simulation, 0)
-            *_, (mark, _) = march(simulation, mark, slots)
-            began = perf_counter()
-            for _ in march(simulation, mark, 2 * slots):
-                pass
-            best = min(best, perf_counter() - began)
-        per_slot[name] = 1e6 * best / slots
-        ratio = per_slot[name] / per_slot["threshold"]
-        rows = mark.carry.medium.snapshots.payload.shape[0]
-        print(
-            f"I = {nodes}  {name:16s} {per_slot[name]:8.0f} us a slot   {ratio:5.2f}  rows {rows}"
-        )
+    airs = {
+        "threshold": RadioNetwork(slot_s=slot_s),
+        "index, copy": RadioNetwork(slot_s=slot_s, schedule="index"),
+        "index, sum": RadioNetwork(slot_s=slot_s, schedule="index", message="sum"),
+    }
+    base_us = 1.0
+    for kind in ("recorded", "live"):
+        for name, air in airs.items():
+            network: Network = air
+            if kind == "recorded":
+                timeline = record_timeline(air, nodes, 2 * slots, 0, 16 * dim)
+                network = replay(timeline, 16, air.message)
+            each_us, rows = _slot_us(problem, network, slots, repeats, slot_s)
+            base_us = each_us if name == "threshold" else base_us
+            print(
+                f"I = {nodes}  {kind:9s} {name:12s} {each_us:7.0f} us a slot  "
+                f"{each_us / base_us:5.2f}  rows {rows}",
+                flush=True,
+            )
+
+
+def _slot_us(
+    problem: Problem, network: Network, slots: int, repeats: int, slot_s: float
+) -> tuple[float, int]:
+    """Return the microseconds of a slot, and the rows of the store."""
+    clock, recording = Clock(slot_s), Recording(every=slots)
+    simulation = Simulation(problem, network, async_sharing(0.01), clock, recording)
+    best_s, mark = np.inf, start(simulation, 0)
+    for _ in range(repeats + 1):  # the first compiles
+        *_, (mark, _) = march(simulation, start(simulation, 0), slots)
+        began = perf_counter()
+        for _ in march(simulation, mark, 2 * slots):
+            pass
+        best_s = min(best_s, perf_counter() - began)
+    return 1e6 * best_s / slots, mark.carry.medium.snapshots.payload.shape[0]
 
 
 def main() -> None:
