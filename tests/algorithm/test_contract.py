@@ -114,9 +114,18 @@ def on_unequal_nodes(objective, heterogeneity) -> Any:
     )
 
 
-@pytest.fixture(params=ALGORITHMS, ids=str)
+WITH_MEMORY = {
+    "async_sharing-aligned": {"own": "aligned"},
+    "async_sharing-measured": {"own": "measured"},
+    "async_sharing-predicted": {"own": "predicted", "delay_policy": "stable"},
+}
+"""Options that make another state of a method: they are held to the contract too."""
+
+
+@pytest.fixture(params=[*ALGORITHMS, *WITH_MEMORY], ids=str)
 def algorithm(request):
-    return build(request.param)
+    name, _, _ = request.param.partition("-")
+    return build(name, **WITH_MEMORY.get(request.param, {}))
 
 
 def live(algorithm, state, box, key):
@@ -404,6 +413,61 @@ def test_a_step_warms_up_in_equal_parts_and_follows_a_schedule_of_factors():
     grown = np.array([0.25, 0.75, 1.0, 1.0, 1.0]) / np.sqrt(1 + np.array([0, 2, 3, 9, 10]) / 50)
     np.testing.assert_allclose(found[0], 0.2 * grown, rtol=1e-6)
     np.testing.assert_allclose(found[1], 0.2 * np.array([1.0, 1.0, 0.5, 0.5, 0.0]), rtol=1e-6)
+
+
+def falling(count):
+    return 0.05 / (1 + count)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_step_may_be_a_function_wherever_it_may_decay(name):
+    if "decay" not in options_of(name):
+        with pytest.raises(ValueError, match="step must be a number"):
+            build(name, step=falling)
+        return
+    own, key = build(name, step=falling), jax.random.key(0)
+
+    assert own == build(name, step=falling) != build(name, step=lambda count: 0.05 / (1 + count))
+    assert hash(own) == hash(build(name, step=falling))
+    states = []
+    for algorithm in (own, build(name, decay="inverse_sqrt", decay_steps=1)):
+        state = algorithm.init(jnp.ones(D), PLACE)
+        states.append(live(algorithm, state, inbox(key, algorithm, state), key))
+    for a, b in zip(*map(jax.tree.leaves, states), strict=True):  # both begin with 0.05
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_a_step_that_is_a_function_is_traced_once_and_followed(quadratics):
+    problem, calls = quadratics(nodes=2, heterogeneity=0.0), []
+
+    def step(count):
+        calls.append(count)
+        return 0.1 / (1 + count) ** 2
+
+    algorithm = ALGORITHMS["fedavg"](step=step)
+    run = simulate(problem, ideal(), algorithm, slots=9, recording=Recording(9))
+    before = len(calls)
+    again = simulate(problem, ideal(), algorithm, slots=9, seed=1, recording=Recording(9))
+
+    assert len(calls) == before
+    w, curvature = np.asarray(problem.initial), np.asarray(problem.y)[0, 0]
+    for count in range(9):
+        w = w - 0.1 / (1 + count) ** 2 * curvature * (w - np.asarray(problem.optimum))
+    np.testing.assert_allclose(run.model, w, rtol=1e-10)
+    np.testing.assert_allclose(again.model, w, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("step", "more", "complaint"),
+    [
+        (lambda count: -0.1 - count, {}, "step.0. must be a finite number"),
+        (lambda count: jnp.ones(2) * count, {}, "step.0. must be a finite number"),
+        (lambda count: 0.1 * count, {"decay": "cosine"}, "leave decay out"),
+    ],
+)
+def test_a_function_that_is_no_step_is_refused(step, more, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        build("fedavg", step=step, **more)
 
 
 def test_fedavgs_server_drops_what_is_not_finite_and_renormalises():

@@ -168,7 +168,7 @@ FEDAVG, ATC = (
 FEDAV = {
     "D-PSGD, adapt first": dpsgd(STEP, "adapt_first", "complete"),
     "SGP": sgp(STEP, topology="complete"),
-    "SGP, asynchronous": sgp(STEP, "asynchronous", topology="complete"),
+    "SGP, asynchronous": sgp(STEP, "asynchronous", topology="complete", pushes="whole"),
     "DFedAvgM, K 1, theta 0": dfedavgm(STEP, local_steps=1, momentum=0.0, topology="complete"),
     "DFedAvgM, differences": dfedavgm(
         STEP, local_steps=1, momentum=0.0, exchange="differences", topology="complete"
@@ -248,7 +248,7 @@ def test_momentum_of_the_gossip_methods_is_told_in_numpy(quadratics):
     late = simulate(
         problem,
         ideal(),
-        sgp(STEP, "asynchronous", momentum=beta),
+        sgp(STEP, "asynchronous", momentum=beta, pushes="whole"),
         slots=15,
         recording=Recording(15),
     )
@@ -451,7 +451,8 @@ def test_sgp_on_a_regular_graph_is_dpsgd_adapt_first_with_weight_one(quadratics)
     problem = quadratics(nodes=NODES)
 
     states = steps_of(problem, ideal(), sgp(STEP), 20)
-    waits = simulate(problem, ideal(), sgp(STEP, "asynchronous"), slots=20, recording=Recording(20))
+    asynchronous = sgp(STEP, "asynchronous", pushes="whole")
+    waits = simulate(problem, ideal(), asynchronous, slots=20, recording=Recording(20))
     right = simulate(problem, ideal(), ATC, slots=20, recording=Recording(20))
 
     close(states.memory[..., -1], 1.0)
@@ -519,8 +520,9 @@ def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, netw
 def test_sums_of_each_neighbour_bring_more_where_copies_are_overtaken(quadratics):
     """On a dense graph some copy is older than the one before in almost every slot."""
     problem = quadratics(nodes=NODES)
+    options = {"topology": "complete", "pushes": "whole"}
     total, each = (
-        steps_of(problem, iid(4), sgp(STEP, "asynchronous", sums=sums, topology="complete"), 100)
+        steps_of(problem, iid(4), sgp(STEP, "asynchronous", sums=sums, **options), 100)
         for sums in ("total", "neighbour")
     )
 
@@ -534,12 +536,26 @@ def test_a_run_of_sgp_tells_the_least_weight_and_warns_of_a_small_one(quadratics
     """All push at once and wait for five slots, with the least weight that they may keep."""
     problem, nominal = quadratics(nodes=NODES), []
     for least in (0.1, 0.5):
-        algorithm = sgp(STEP, "asynchronous", least, topology="complete")
+        algorithm = sgp(STEP, "asynchronous", least, topology="complete", pushes="whole")
         run = simulate(problem, constant(5), algorithm, slots=40, recording=Recording(4))
         nominal.append(min(run.column("push_weight")))
         assert ("divided its gradient by a weight of" in run.message) == (least == 0.1)
     close(nominal, [0.1, 0.5])
     assert "push_weight" not in simulate(problem, ideal(), sgp(STEP), slots=2).rows[0]
+
+
+@pytest.mark.parametrize("network", [constant(4), pipelined(5), iid(4)], ids=lambda n: n.name)
+def test_by_age_half_of_the_mass_stays_on_a_dense_graph(quadratics, network):
+    """No gradient is divided by less than a third, from the first slot on, on 20 nodes."""
+    problem = quadratics(nodes=20, dim=2)
+    algorithm = sgp(STEP, "asynchronous", topology="complete", sums="neighbour")
+
+    states = steps_of(problem, network, algorithm, 80)
+
+    assert states.divisor.min() > 1 / 3
+    late = states.divisor[40:]
+    assert 0.4 < late.min() <= late.mean() < 0.8  # and much is on its way
+    close(mass_of(states, Graph("complete").adjacency(20))[:, -1], 20)
 
 
 def test_mass_that_is_dropped_is_noticed(quadratics):
@@ -884,6 +900,7 @@ def test_what_swift_heard_counts_once_and_until_it_averages(x64):
         (sgp, {"mode": "asynchronous", "topology": "schedule"}, "on a fixed graph"),
         (sgp, {"least_weight": 0.0}, "least_weight must be"),
         (sgp, {"sums": "each"}, "sums must be"),
+        (sgp, {"pushes": "half"}, "pushes must be"),
         (sgp, {"topology": "tree"}, "topology must be"),
         (adpsgd, {"topology": "complete"}, "topology must be"),
         (adpsgd, {"kept_answers": 0}, "kept_answers must be"),

@@ -69,6 +69,7 @@ def test_algorithms_of_one_name_are_labelled_by_what_differs():
             r"algorithm.0 .*: step must be a finite number of at least 0, got -1",
         ),
         (["algorithm.0.step=fast"], "'algorithm.0.step' is not right"),
+        (["algorithm.0.step=mine.py:fall"], "algorithm.0.step is a function .mine.py:fall."),
         (["network.gamma=0"], "gamma must be a whole number of slots of at least 1"),
         (["network.gamma=2.5"], "'network.gamma' is not right"),
         (["algorithm.7.step=1"], "algorithm has 3 entries"),

@@ -5,9 +5,10 @@
 
 A `method` remembers how its algorithm was built. Options annotated `Number` only enter arithmetic:
 they are arguments of a compiled program, so that a loop over steps compiles once. All other options
-are fixed in it, and so is a text in the place of a number, the name of a policy. Inside a program
-the builder runs again, with traced numbers, so a builder checks numbers with functions that let a
-traced one through (`folkman.checks`).
+are fixed in it. So is a text in the place of a number, the name of a policy, and a step that is a
+function: two methods with the same function are equal. Inside a program the builder runs again,
+with traced numbers, so a builder checks numbers with functions that let a traced one through
+(`folkman.checks`).
 
 An option whose type is a NamedTuple of options (`Decay`, `Graph`, `Rule`) appears in the signature
 as its fields: `fedavg(decay="cosine", decay_steps=100)`. A group with a function `settled` may
@@ -72,8 +73,7 @@ def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
             if hasattr(kind, "settled"):
                 options |= kind.settled({field: options[field] for field in kind._fields})
         built = grouped(**options)
-        given = [name for name in named if not isinstance(options[name], str | None)]
-        numbers = {name: _number(options[name]) for name in given}
+        numbers = {name: _number(options[name]) for name in named if _is_number(options[name])}
         fixed = tuple((name, value) for name, value in options.items() if name not in numbers)
         return _remembered(built, Recipe(grouped, fixed, tuple(numbers), tuple(numbers.values())))
 
@@ -120,6 +120,11 @@ def _extras(annotation: object) -> tuple[object, ...]:
     """Return what is annotated to a type, or to one of the types of a union."""
     own = getattr(annotation, "__metadata__", ())
     return own + tuple(extra for part in get_args(annotation) for extra in _extras(part))
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether an option has a number to trace: it may be left out, a text or a function."""
+    return not isinstance(value, str | None) and not callable(value)
 
 
 def _number(value: object) -> object:

@@ -15,15 +15,18 @@ than what was taken before; by the `sums` 'neighbour' a node keeps what it took 
 I (d + 1) numbers, and takes each sigma_j that is not older. There x_i counts from y_i w(0) to keep
 sigma small; still it grows with time, and float32 loses digits.
 
-While mass is in flight y_i is small, and a step of z_i is eta / y_i: on a dense graph with delays
-it sits at eta / `least_weight`. The column `push_weight` of a run is the least y_i that a last
-gradient was divided by, and a run in which it is below 0.2 ends with a warning. With a
-`least_weight` of 0.5 no step is more than twice the one asked for; less is in flight then, and mass
-spreads more slowly.
+While mass is in flight y_i is small, and a step of z_i is eta / y_i. A node that pushes
+out_i / (out_i + 1) of its mass after every gradient has almost none left on a dense graph until the
+first of it comes back. So by the `pushes` 'by_age' it pushes the part 1 / (1 + a_i) of that, with
+a_i the mean age in slots of what it holds of its neighbours: about half of all mass is then in
+flight, whatever the delay and the graph. Before it has heard anyone it keeps half of its mass. By
+'whole' it pushes all of that part, as in [1]; where messages take no time that is D-PSGD's model
+exactly, and with delays y_i sits at `least_weight`. The column `push_weight` of a run is the least
+y_i that a last gradient was divided by; a run in which it is below 0.2 ends with a warning.
 
 Differs from [1]: full-batch gradients unless the problem has mini-batches; the asynchronous form
-pushes only as much as leaves y_i >= `least_weight`, as many pushes before the first arrival would
-take y_i to 0 and the step eta / y_i to infinity; z_i = x_i / max(y_i, 1e-3) in both.
+pushes by age, and only as much as leaves y_i >= `least_weight`, as many pushes before the first
+arrival would take y_i to 0 and the step eta / y_i to infinity; z_i = x_i / max(y_i, 1e-3) in both.
 
 [1] M. Assran, N. Loizou, N. Ballas, M. Rabbat. Stochastic Gradient Push. ICML 2019.
     arXiv:1811.10792
@@ -58,6 +61,10 @@ BIBTEX = r"""@inproceedings{sgp,
 }"""
 
 
+UNHEARD_WEIGHT = 0.5
+"""Least weight of a node that pushes by age, before it has heard anyone."""
+
+
 class PushState(NamedTuple):
     """What a node remembers in the asynchronous mode; the last entry of (d + 1,) is the weight."""
 
@@ -79,12 +86,13 @@ def sgp(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     momentum: float = 0.0,
+    pushes: Literal["by_age", "whole"] = "by_age",
 ) -> Algorithm:
     """Build stochastic gradient push.
 
     It runs on directed graphs, and in lock-step on those whose edges change with the round. The
-    topology 'schedule' is for lock-step, where senders learn who heard them. `least_weight` and
-    `sums` are of the mode 'asynchronous'.
+    topology 'schedule' is for lock-step, where senders learn who heard them. `least_weight`, `sums`
+    and `pushes` are of the mode 'asynchronous'.
 
     >>> sgp(topology="star").travel.mixing.weights(jnp.ones((4, 4), bool))[:, 0].sum().item()
     1.0
@@ -104,12 +112,16 @@ def sgp(
         sums in ("total", "neighbour"),
         f"sums must be 'total' or 'neighbour', got {sums!r}",
     )
+    require(
+        pushes in ("by_age", "whole"),
+        f"pushes must be 'by_age' or 'whole', got {pushes!r}",
+    )
 
     mixing = graph.pushing()
     price = Price(lambda dim, bits: (bits * dim + 32,))
     if mode == "lockstep":
         return with_momentum(_in_lockstep(eta, mixing, price), momentum)
-    push = _Push(least_weight, apart=sums == "neighbour")
+    push = _Push(least_weight, apart=sums == "neighbour", by_age=pushes == "by_age")
     return with_momentum(_asynchronous(eta, push, mixing, price), momentum)
 
 
@@ -153,6 +165,19 @@ class _Push(NamedTuple):
 
     least_weight: Number
     apart: bool  # the sums of neighbours are kept apart
+    by_age: bool  # less is pushed where messages take long
+
+    def most(self, weight: Array, inbox: Inbox) -> tuple[Array, Array]:
+        """Return the share of a node's mass for each neighbour, and the least weight it keeps."""
+        least = jnp.asarray(self.least_weight, weight.dtype)
+        if not self.by_age:
+            return inbox.own_weight, least
+        heard = (inbox.weight > 0) & (inbox.store[inbox.row, -1] > 0)
+        number = jnp.sum(heard)
+        age = jnp.sum(jnp.where(heard, inbox.age, 0)) / jnp.maximum(number, 1)
+        pace = 1.0 / (1.0 + age.astype(weight.dtype))
+        least = jnp.where(number > 0, least, jnp.maximum(least, UNHEARD_WEIGHT))
+        return inbox.own_weight * pace, least
 
 
 def _least_weights(states: PushState) -> dict[str, Array]:
@@ -199,8 +224,9 @@ def _asynchronous(eta: StepSize, push: _Push, mixing: Mixing, price: Price) -> A
         move = -eta(state.updates, grad.dtype) * grad
         mass = state.mass.at[:-1].add(move)
         out = jnp.round(1.0 / inbox.own_weight) - 1.0
-        most = jnp.maximum(1.0 - push.least_weight / mass[-1], 0.0) / jnp.maximum(out, 1.0)
-        pushed = state.pushed + jnp.minimum(inbox.own_weight, most) * mass
+        share, least = push.most(mass[-1], inbox)
+        most = jnp.maximum(1.0 - least / mass[-1], 0.0) / jnp.maximum(out, 1.0)
+        pushed = state.pushed + jnp.minimum(share, most) * mass
         return state._replace(
             mass=mass - out * (pushed - state.pushed),  # what was lost in rounding stays here
             pushed=pushed,

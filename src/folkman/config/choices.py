@@ -7,7 +7,7 @@ known one. A name that is not built in is looked up outside the package (`folkma
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 from pydantic import ConfigDict, PydanticUserError, ValidationError, create_model
@@ -55,6 +55,7 @@ class Choice(NamedTuple):
                 if key not in fields:
                     hint = nearest(key, fields) if fields else "it has no options"
                     raise ConfigError(f"unknown key '{where}.{key}' for '{name}'; {hint}")
+                _refuse_functions(f"{where}.{key}", fields[key][0], rest[key], name)
             kind, config = f"{self.table}_{plugins.title(name)}", ConfigDict(extra="forbid")
             schema = create_model(kind, __config__=config, **fields)  # type: ignore[call-overload]
             return {"name": name, **schema(**rest).model_dump()}
@@ -236,3 +237,14 @@ CHECKS: dict[str, Check] = {
     "projection": _check_projection,
 }
 """What a builder from outside the package must return, by its table; built-in ones do."""
+
+
+def _refuse_functions(key: str, kind: object, value: object, name: str) -> None:
+    """Raise `ConfigError` for a function, or the name of one, where an option is a number."""
+    named = isinstance(value, str) and ":" in value and float in (kind, *get_args(kind))
+    if callable(value) or named:
+        raise ConfigError(
+            f"{key} is a function ({value if named else 'in Python'}), and a configuration holds "
+            f"numbers; write a method of your own that builds {name} with it, for example "
+            f"`def mine(): return {name}(step=...)`, and name it as 'mine.py:mine'"
+        )

@@ -1,4 +1,8 @@
-"""Step sizes: a constant or a schedule over a node's own count of updates."""
+"""Step sizes: a constant or a schedule over a node's own count of updates.
+
+In Python a step may be a function of that count, `fedavg(step=lambda count: 0.5 / (1 + count))`. It
+is traced when a program is compiled, so it is written with operations that JAX knows.
+"""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
@@ -10,9 +14,10 @@ from jax.typing import ArrayLike, DTypeLike
 from folkman.algorithm.method import Number
 from folkman.checks import require, within
 
-__all__ = ["Decay", "StepSize", "step_size"]
+__all__ = ["Decay", "OwnStep", "StepSize", "step_size"]
 
 StepSize: TypeAlias = Callable[[Array, DTypeLike], Array]  # (updates done so far, dtype) -> step
+OwnStep: TypeAlias = Callable[[Array], ArrayLike]  # updates done so far -> step
 LARGEST = 3.4e38  # of a float32
 
 
@@ -35,9 +40,17 @@ class Decay(NamedTuple):
     schedule: tuple[tuple[int, float], ...] | None = None
 
 
-def step_size(step: Number, how: Decay = Decay()) -> StepSize:  # noqa: B008 - immutable
-    """Build a schedule from a base step; a count and a step have the dtype of the gradient."""
-    schedule = _schedule(step, how)
+def step_size(step: Number | OwnStep, how: Decay | None = None) -> StepSize:
+    """Build a schedule from a base step or an own function; `how` None: the step must be a number.
+
+    A count and a step have the dtype of the gradient.
+    """
+    require(
+        how is not None or not callable(step),
+        "step must be a number: this method has no schedule, and a function was given",
+    )
+    how = how or Decay()
+    schedule = _own_schedule(step, how) if callable(step) else _schedule(step, how)
     pairs = _pairs(how)
 
     def eta(updates: Array, dtype: DTypeLike) -> Array:
@@ -69,6 +82,21 @@ def _pairs(how: Decay) -> list[tuple[int, float]]:
         f"least 0, got {how.schedule}; try ((0, 1.0), (100, 0.1))",
     )
     return pairs if begins[0] == 0 else [(0, 1.0), *pairs]
+
+
+def _own_schedule(step: OwnStep, how: Decay) -> Callable[[Array], ArrayLike]:
+    """Return a step that is a function, once its first value is one that can be taken."""
+    require(
+        how.decay == "constant",
+        f"a step that is a function falls by itself, and decay = {how.decay!r} was given too; "
+        "leave decay out",
+    )
+    first = step(jnp.zeros(()))
+    require(
+        jnp.shape(first) == () and within(first, 0, LARGEST),
+        f"step(0) must be a finite number of at least 0, got {first}; try lambda count: 0.1",
+    )
+    return step
 
 
 def _schedule(step: Number, how: Decay) -> Callable[[Array], ArrayLike]:
