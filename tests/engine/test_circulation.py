@@ -79,11 +79,14 @@ def test_simulator_replay_and_reference_agree_on_a_live_air(quadratics, message)
     recording = Recording(10, timeline=True)
 
     run = simulate(problem, network, method, slots=slots, recording=recording)
-    again = simulate(problem, replay(run.timeline), method, slots=slots)
+    repeated = replay(run.timeline, message=message)
+    again = simulate(problem, repeated, method, slots=slots)
+    unsaid = simulate(problem, replay(run.timeline), method, slots=slots)
     slow = run_reference(problem, run.timeline, method)
 
     np.testing.assert_array_equal(run.timeline.held, history.held[:-1])
-    assert replay(run.timeline).peers().forwards == (message == "sum")
+    assert repeated.peers().forwards == (message != "copy")
+    np.testing.assert_allclose(unsaid.nodes, run.nodes, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(again.nodes, run.nodes, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(slow.nodes, run.nodes, rtol=1e-12, atol=1e-14)
 
