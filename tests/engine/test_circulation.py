@@ -79,11 +79,14 @@ def test_simulator_replay_and_reference_agree_on_a_live_air(quadratics, message)
     recording = Recording(10, timeline=True)
 
     run = simulate(problem, network, method, slots=slots, recording=recording)
-    again = simulate(problem, replay(run.timeline), method, slots=slots)
+    repeated = replay(run.timeline, message=message)
+    again = simulate(problem, repeated, method, slots=slots)
+    unsaid = simulate(problem, replay(run.timeline), method, slots=slots)
     slow = run_reference(problem, run.timeline, method)
 
     np.testing.assert_array_equal(run.timeline.held, history.held[:-1])
-    assert replay(run.timeline).peers().forwards == (message == "sum")
+    assert repeated.peers().forwards == (message != "copy")
+    np.testing.assert_allclose(unsaid.nodes, run.nodes, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(again.nodes, run.nodes, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(slow.nodes, run.nodes, rtol=1e-12, atol=1e-14)
 
@@ -221,3 +224,31 @@ def test_a_node_that_has_lost_its_own_past_cannot_adopt():
     np.testing.assert_allclose(follow_with(5).others, 3.0)  # all contributions are 1
     with pytest.raises(ValueError, match=r"no longer keeps; keep more than 1 of them"):
         follow_with(1)
+
+
+def test_sums_of_some_bits_are_right_while_only_single_nodes_leave_their_range(quadratics):
+    """Nodes' data differ, so that each w_j drifts away, and their sum does not."""
+    problem, slots, method = small(quadratics), 120, async_sharing(0.1)
+    history = serial_air.draw(np.random.default_rng(2), 4, slots)
+    packing = fixed(16, largest=3.0)
+
+    exact = simulate(problem, TableAir.of(history), method, slots=slots)
+    coarse = simulate(problem, Compressed(TableAir.of(history), packing), method, slots=slots)
+
+    assert np.abs(exact.nodes).max() > 6.0  # twice what a sum can be
+    assert np.abs(exact.model).max() < 3.0
+    assert 0 < np.abs(coarse.nodes - exact.nodes).max() < 1e-2
+
+
+def test_a_sum_beyond_its_range_comes_out_on_the_other_side(quadratics):
+    """Simulator and whole numbers agree there too: what is priced is what is sent."""
+    problem, slots, method = small(quadratics), 30, async_sharing(0.2)
+    history = serial_air.draw(np.random.default_rng(2), 4, slots)
+    packing = fixed(12, largest=0.25)
+
+    fine = simulate(problem, TableAir.of(history), method, slots=slots)
+    run = simulate(problem, Compressed(TableAir.of(history), packing), method, slots=slots)
+    sums = run_reference(problem, history.timeline, method, packing=packing, carry="sums")
+
+    assert np.abs(run.nodes - fine.nodes).max() > 0.1
+    np.testing.assert_allclose(sums.nodes, run.nodes, rtol=1e-9, atol=1e-9)

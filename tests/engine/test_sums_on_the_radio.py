@@ -8,6 +8,7 @@ from folkman import reference as run_reference
 from folkman.faults import NO_FAULTS, Faults
 from folkman.packing import fixed
 from folkman.radio.transfers import own_past
+from folkman.runtime.emulation import Emulation
 
 SLOT_S = 2e-5  # of one message of 30 numbers, some slots
 AIR = RadioNetwork(schedule="index", message="sum", slot_s=SLOT_S)
@@ -49,3 +50,8 @@ def test_sums_end_where_copies_end(quadratics, network, faults, compute):
     np.testing.assert_allclose(again.nodes, run.nodes, rtol=1e-12, atol=1e-12)
     most, _ = own_past(run.timeline)
     assert (most <= 5).all()  # I + 1
+
+
+def test_devices_refuse_what_they_do_not_pass_on():
+    with pytest.raises(ValueError, match="devices send copies of their own parameters"):
+        Emulation(AIR.peers(), 4, 0, seed=0, message_bits=100)

@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from folkman.packing import (
     PACKINGS,
     bfloat16,
+    fixed,
     float16,
     float32,
     implied,
@@ -26,6 +27,7 @@ from folkman.packing import (
 )
 from folkman.packing.memory import first_memory, send
 from folkman.packing.packing import bits_of, message_bits, pack, pack_message, places, variance_of
+from folkman.packing.sums import signed
 from folkman.radio.compressed import Compressed
 from folkman.radio.delay import snapshot
 from folkman.radio.network import RadioNetwork
@@ -40,6 +42,7 @@ ALL = [
     int8(),
     qsgd(4),
     qsgd(3, "two"),
+    fixed(9, largest=50.0),
     sign(),
     top_k(0.3),
     rand_k(0.3),
@@ -72,6 +75,7 @@ def many(packing, x, draws):
         (bfloat16(), 16 * 650),
         (int8(), 8 * 650 + 32),
         (qsgd(4), 4 * 650 + 32),
+        (fixed(12), 12 * 650 + 32),
         (sign(), 650 + 32),
         (top_k(0.01), 7 * (32 + 10)),  # 6.5 entries are 7; 2^9 < 650 <= 2^10
         (rand_k(0.01), 7 * 32 + 32),
@@ -343,3 +347,23 @@ def test_the_share_that_the_radio_keeps_is_of_the_largest_entries():
 def test_numbers_out_of_range_are_refused(build, options, message):
     with pytest.raises(ValueError, match=message):
         PACKINGS[build](**options)
+
+
+@settings(max_examples=30, deadline=None)
+@given(VECTORS, st.sampled_from([2, 9, 16]))
+def test_fixed_is_the_nearest_point_of_one_grid_for_all(x, bits):
+    packing = fixed(bits, largest=50.0)
+    step = 50.0 / 2 ** (bits - 1)
+    most = 50.0 - step
+    seen = np.asarray(PACK(packing, x, key()), np.float64)
+
+    np.testing.assert_allclose(seen / step, np.round(seen / step), atol=1e-6)
+    assert (np.abs(seen - np.clip(x, -most, most)) <= step / 2 * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("bits", [5, 19])
+def test_numbers_are_read_from_their_lowest_bits(bits):
+    numbers = np.arange(-(2**bits), 2**bits, 7)
+    whole = 2**bits
+    expected = [n % whole - whole * (n % whole >= whole // 2) for n in numbers.tolist()]
+    np.testing.assert_array_equal(signed(numbers, bits), expected)

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, Inbox
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
 from folkman.engine.snapshots import SummedInbox
-from folkman.packing.packing import step_of
-from folkman.packing.sums import contributions, grid_numbers, on_grid, settled_sums
+from folkman.packing.packing import place_bits, step_of
+from folkman.packing.sums import contributions, grid_numbers, on_grid, settled_sums, signed
 from folkman.problem.objective import model_weights
 from folkman.radio.trace import PeerTimeline
 from folkman.radio.transfers import Adoption, adoptions
@@ -140,7 +140,10 @@ def follow_sums(
     def mixed(node: int, others: NDArray) -> NDArray:
         if not whole:
             return others
-        return (1 - share[node]) * initial + others * (step_of(packing) / number)
+        own = contribution(node, nodes[node].message())
+        bits = (packing.bits or 0) + place_bits(number)
+        read = signed(others + own, bits) - own  # what is known is the sum, in its lowest bits
+        return (1 - share[node]) * initial + read * (step_of(packing) / number)
 
     first = np.stack([contribution(i, node.message()) for i, node in enumerate(nodes)])
     sums = CarriedSums(adoptions(timeline), first)

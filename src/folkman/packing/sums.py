@@ -6,11 +6,15 @@ once, at its origin, onto a grid that all nodes share, and sums of whole numbers
 often they are sent. With b bits, the step c = L / 2^(b-1) of `fixed`, I nodes, shares alpha_j that
 sum to 1 and w(0), the first model, which all nodes know,
 
-    q_j = round( I alpha_j (w_j - w(0)) / c ),   |w_j - w(0)| cut off at L - c
+    q_j = round( I alpha_j (w_j - w(0)) / c )
     sum_j alpha_j w_j  =  w(0) + (c / I) sum_j q_j   up to c / 2, at most
 
-and since sum_j |q_j| < I 2^(b-1), the sum takes b + ceil(log2 I) bits an entry. With equal shares
-q_j is the copy of b bits that node j would send. The stamps cost 32 bits each.
+Numbers are kept modulo 2^B, B = b + ceil(log2 I), and read as signed ones. So a single q_j may be
+as large as it likes, which it does where data differ: each w_j then drifts without end, and only
+their sum stays. The sum is right while |sum_j alpha_j w_j - w(0)| < L in every entry; what exceeds
+L comes out on the other side of the range, here as on the air (`wrapped`). B bits an entry are the
+price. With equal shares q_j is the copy of b bits that node j would send. The stamps cost 32 bits
+each.
 
 The packings float16 and bfloat16 of a network stand for `fixed` of 16 bits here: their steps depend
 on the number, and sums of such numbers are on no grid. Sums in 32 bits (`float32`) or as computed
@@ -25,7 +29,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from folkman.checks import require
-from folkman.packing.packing import CASTS, Packing, fixed, levels_of, place_bits, step_of
+from folkman.packing.packing import CASTS, Packing, fixed, place_bits, step_of
 
 __all__ = [
     "STAMP_BITS",
@@ -33,8 +37,11 @@ __all__ = [
     "forward_bits",
     "grid_numbers",
     "on_grid",
+    "range_of",
     "settled_sums",
+    "signed",
     "sum_bits",
+    "wrapped",
 ]
 
 STAMP_BITS = 32
@@ -66,11 +73,30 @@ def contributions(
         return jnp.clip(messages, -most, most).astype(packing.name).astype(messages.dtype)
     if packing.exact:
         return messages
-    step, most = step_of(packing), levels_of(packing) * step_of(packing)
-    factor = (share * len(share) / step)[:, None]  # I alpha_j / c
-    moved = jnp.clip(messages - initial[None], -most, most)
-    seen = initial[None] + jnp.round(moved * factor) / factor
-    return jnp.where(jnp.isfinite(messages), seen, messages)
+    factor = (share * len(share) / step_of(packing))[:, None]  # I alpha_j / c
+    return initial[None] + jnp.round((messages - initial[None]) * factor) / factor
+
+
+def wrapped(
+    packing: Packing,
+    mixed: Float[Array, "node d"],
+    own: Float[Array, "node d"],
+    initial: Float[Array, " d"],
+    num_nodes: int,
+) -> Float[Array, "node d"]:
+    """Return the sums of the others' contributions as nodes read them off sums of B bits.
+
+    `own` are the nodes' own parts, alpha_i w_i. Sums within the range come back as they are.
+    """
+    if not on_grid(packing):
+        return mixed
+    whole = range_of(packing, num_nodes)
+    return mixed - whole * jnp.round((mixed + own - initial[None]) / whole)
+
+
+def range_of(packing: Packing, num_nodes: int) -> float:
+    """Return 2^B steps of c / I: from the least to the largest number that a sum can be."""
+    return 2.0 ** (place_bits(num_nodes) + (packing.bits or 0)) * step_of(packing) / num_nodes
 
 
 def on_grid(packing: Packing) -> bool:
@@ -82,9 +108,13 @@ def grid_numbers(
     packing: Packing, message: NDArray, initial: NDArray, factor: float
 ) -> NDArray[np.int64]:
     """Return q_j, the contribution of one node; `factor` is I alpha_j."""
-    step, most = step_of(packing), levels_of(packing) * step_of(packing)
-    moved = np.clip(message - initial, -most, most)
-    return np.round(moved * (factor / step)).astype(np.int64)
+    return np.round((message - initial) * (factor / step_of(packing))).astype(np.int64)
+
+
+def signed(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Return numbers as they are read from their lowest bits."""
+    half = 1 << (bits - 1)
+    return ((numbers + half) & ((1 << bits) - 1)) - half
 
 
 def sum_bits(packing: Packing, dim: int, num_nodes: int, width: int = 32) -> int:

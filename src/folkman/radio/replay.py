@@ -248,8 +248,8 @@ def replay(
 
     Payloads that are in use at once are kept, where they are few: copies of a delay law then stand
     in the rows that they had when it was recorded, and sum to the same bits. Where nodes have
-    passed on what they hold (a pair goes back to an older copy, or is brought one that its sender
-    froze long ago) a payload is kept exactly as long as somebody will hold it.
+    passed on what they hold (`message` says so, or old copies come that are many) a payload is kept
+    exactly as long as somebody will hold it.
 
     `message` is what the messages held: "copy", "forward" or "sum". It decides what they cost and
     how they are rounded, not who holds what.
@@ -258,20 +258,20 @@ def replay(
     needed = _versions(timeline)
     recent = needed if needed <= FEW else _recent(timeline)
     at_once = min(needed, MOST_AT_FIRST)
-    travels_on = recent > FEW or _goes_back(timeline)
+    travels_on = message != "copy" or recent > FEW or (needed > FEW and _goes_back(timeline))
     waiting = _waiting(timeline) if travels_on else None
     return Replay(timeline, recent, at_once, bits_per_parameter, message, waiting)
 
 
-def from_file(path: str, bits_per_parameter: int | None = None) -> Replay:
-    """Build a network that repeats the peer timeline saved at `path`."""
+def from_file(path: str, bits_per_parameter: int | None = None, message: str = "copy") -> Replay:
+    """Build a network that repeats the peer timeline saved at `path`; `message` as for `replay`."""
     timeline = load(path)
     if not isinstance(timeline, PeerTimeline):
         raise ValueError(
             f"expected a timeline between peers, {path} was recorded around a server; "
             "record another"
         )
-    return replay(timeline, bits_per_parameter)
+    return replay(timeline, bits_per_parameter, message)
 
 
 def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> RoundReplay:

@@ -24,6 +24,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import NetworkState, PeerNetwork, RoundNetwork, StarNetwork
 
@@ -49,6 +50,11 @@ class Emulation:
     def __init__(
         self, network: PeerNetwork, num_nodes: int, me: int, *, seed: int, message_bits: int
     ) -> None:
+        require(
+            not getattr(network, "forwards", False),
+            "on this network nodes pass on what they hold of others, and devices send copies of "
+            "their own parameters; use message = 'copy', or the simulator",
+        )
         self._network, self._nodes, self._me, self._bits = network, num_nodes, me, message_bits
         self._key = make_key(seed, Stream.DELAY)
         self._state = network.init(num_nodes, self._key)

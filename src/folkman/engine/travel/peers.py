@@ -17,12 +17,13 @@ from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
 from folkman.engine.travel.sending import Links, Senders, Sending
 from folkman.packing.packing import width_of
-from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits
+from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits, wrapped
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
 from folkman.radio.delivery import NetworkState, below
 from folkman.radio.network import RadioState
 from folkman.radio.replay import Replay
+from folkman.radio.serial import SerialState
 from folkman.radio.trace import PeerTimeline, last_slots
 
 __all__ = ["PeerMedium", "PeerState", "SnapshotMedium", "beside", "by_hand", "by_share"]
@@ -162,6 +163,9 @@ class SnapshotMedium(Medium):
         if isinstance(state, RadioState):
             on_air = np.asarray(state.left) > 0
             stamps = np.where(on_air, np.asarray(state.stamp), -1).astype(np.int32)
+        elif isinstance(state, SerialState):
+            sending = np.arange(len(ages)) == int(state.flight.sender)
+            stamps = np.where(sending, int(state.flight.began), -1).astype(np.int32)
         return View(ages, stamps, servers=0)
 
 
@@ -326,11 +330,23 @@ class PeerMedium(SnapshotMedium):
             arrived = jnp.any(stamps != held.snapshots.held)
             shares = by_share(problem)
             mixed = lax.cond(arrived, lambda: snapshots.mixture(store, shares), lambda: mixed)
+            mixed = self._as_read(problem, mixed, messages)
         traffic = broadcasts(self, problem, delivery.linked, form)
+        if delivery.transfers is not None and delivery.copies is not None:
+            forms = len(traffic.sent)
+            sent = count(delivery.transfers, form, forms)
+            traffic = traffic._replace(sent=sent, sent_copies=count(delivery.copies, form, forms))
         if sent_steps is not None:
             sent_steps = jnp.where(delivery.sends, steps, sent_steps)
         moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
         return moved, traffic, delivery._replace(held=stamps)
+
+    def _as_read(self, problem: Learnable, mixed: Array, messages: Array) -> Array:
+        """Return the sums as nodes read them: those of some bits come back to their range."""
+        if self.network.message != "sum":
+            return mixed
+        own, nodes = problem.share[:, None] * messages, problem.num_nodes
+        return wrapped(self.sending(problem).packing, mixed, own, problem.initial, nodes)
 
     def noted(self, states: State, events: Events) -> State:
         """Let the senders of this slot know, where the method notes it."""
