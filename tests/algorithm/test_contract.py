@@ -127,7 +127,17 @@ def build_case(case, **more):
     return build(name, **WITH_MEMORY.get(case, {}), **more)
 
 
-@pytest.fixture(params=[*ALGORITHMS, *WITH_MEMORY], scope="module")
+EACH_WAY = ("async_sharing", "dpsgd", "fedavg", "hierfavg")
+"""A method for each way in which messages travel."""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(each, marks=() if each in EACH_WAY else pytest.mark.broad)
+        for each in (*ALGORITHMS, *WITH_MEMORY)
+    ],
+    scope="module",
+)
 def case(request):
     """One method after the other through all of this file: its tests share compiled programs."""
     return request.param
