@@ -81,10 +81,10 @@ def test_they_agree_with_unequal_compute_times_and_mini_batches(x64, algorithm):
         problem,
         snapshot(4),
         algorithm,
-        slots=20,
+        slots=19,
         seed=2,
         clock=clock,
-        recording=Recording(timeline=True),
+        recording=Recording(19, timeline=True),
     )
     slow = run_reference(problem, run.timeline, algorithm, seed=2)
 
