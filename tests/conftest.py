@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where tests that start processes are left out, let none start one: it would go unseen."""
-    file: Path | None = config.option.cpu_times
+    file: Path | None = config.getoption("--cpu-times", None)
     if file is not None:
         worker = hasattr(config, "workerinput")
         config.pluginmanager.register(CpuTimes(None if worker else file.absolute()))
