@@ -90,10 +90,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 programs.MOST_KEPT = 12
 """Of each function: tests of one method follow each other, and few come back to a program."""
 
-MOST_MAPS = 16_000
+MOST_MAPS = 10_000
 """A process may have 65,530 memory maps; compiled programs exhaust them, and XLA crashes.
 
-To give all of them back is dear: the next tests compile JAX's own small ones again.
+So many are two to three gigabytes. To give all back is dear: the next tests compile JAX's own small
+ones again.
 """
 
 _TESTS = count(1)
