@@ -1,5 +1,6 @@
 """Shared by all tests: a strict JAX, float64 on request, and small problems with known answers."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ os.environ.setdefault(
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
 )
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # One thread a process: those of OpenMP spin while they wait, and the workers share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -35,8 +36,10 @@ CHECKED += ["folkman.radio.schedule", "folkman.problem.projection"]
 if os.environ.get("FOLKMAN_SHAPES") != "0":
     install_import_hook(CHECKED, "beartype.beartype")
 
+from folkman.engine import programs  # noqa: E402
 from folkman.problem import data  # noqa: E402
 from folkman.problem.problem import Problem, make_problem  # noqa: E402
+from tests.cpu_times import CpuTimes  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
 
@@ -48,8 +51,17 @@ PROCESS = {
 """Tests that start processes and do not say so themselves."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--cpu-times FILE`."""
+    parser.addoption("--cpu-times", type=Path, help="write the CPU seconds of each test to a file")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Where tests that start processes are left out, let none start one: it would go unseen."""
+    file: Path | None = config.getoption("--cpu-times", None)
+    if file is not None:
+        worker = hasattr(config, "workerinput")
+        config.pluginmanager.register(CpuTimes(None if worker else file.absolute()))
     if "not process" in config.option.markexpr:
         sys.addaudithook(_refuse_python)
 
@@ -60,6 +72,14 @@ def _refuse_python(event: str, arguments: tuple[object, ...]) -> None:
         pytest.fail(f"a test that starts Python is marked `process`: {arguments[1]}")
 
 
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at what is new alone, and seldom: the rest was imported, and
+    JAX makes many small objects while it traces."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 50)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `PROCESS`."""
     for item in items:
@@ -67,10 +87,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("process")
 
 
-MOST_MAPS = 4_000
+programs.MOST_KEPT = 12
+"""Of each function: tests of one method follow each other, and few come back to a program."""
+
+MOST_MAPS = 10_000
 """A process may have 65,530 memory maps; compiled programs exhaust them, and XLA crashes.
 
-So many are a few hundred programs, and two to three gigabytes.
+So many are two to three gigabytes. To give all back is dear: the next tests compile JAX's own small
+ones again.
 """
 
 _TESTS = count(1)

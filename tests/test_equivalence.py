@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from folkman import (
-    ALGORITHMS,
     async_sharing,
     constant,
     dpsgd,
@@ -164,16 +163,6 @@ def test_uniform_shares_are_optimal_where_all_rates_are_equal():
     np.testing.assert_allclose(
         bandwidth.optimal(rate, sending, 1e7), bandwidth.uniform(rate, sending, 1e7), rtol=1e-6
     )
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_step_of_zero_leaves_every_model_where_it_was(digits, name):
-    options = {"density": 1.0} if name == "dispfl" else {}
-
-    run = simulate(digits, iid(3), ALGORITHMS[name](step=0.0, **options), slots=17)
-
-    np.testing.assert_allclose(run.model, digits.initial, atol=1e-14)
-    np.testing.assert_allclose(run.nodes, np.tile(digits.initial, (5, 1)), atol=1e-14)
 
 
 @pytest.mark.parametrize(

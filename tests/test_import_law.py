@@ -2,6 +2,7 @@
 simulator."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import folkman
@@ -92,3 +93,10 @@ def test_the_law_catches_a_breach():
         "runtime",
         "engine",
     }
+
+
+def test_every_file_of_tests_has_a_name_of_its_own():
+    """Without packages pytest imports files by their names: of two alike it refuses the second."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+
+    assert [name for name, count in names.items() if count > 1] == []

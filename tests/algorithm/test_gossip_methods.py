@@ -127,30 +127,38 @@ def spread_of(models):
 
 
 PARITY = {
-    "dpsgd": (dpsgd(0.3), constant(2)),
-    "dfedavgm": (dfedavgm(0.1, local_steps=2), ideal()),
+    "dpsgd": (dpsgd, constant(2)),
+    "dfedavgm": (partial(dfedavgm, local_steps=2), ideal()),
     "dfedavgm, rounded": (
-        dfedavgm(0.1, local_steps=2, exchange="differences", bits=4),
+        partial(dfedavgm, local_steps=2, exchange="differences", bits=4),
         Lossy(iid(2), 0.3),
     ),
-    "sgp": (sgp(0.3, topology="star"), constant(1)),
-    "sgp, schedule": (sgp(0.3, topology="schedule"), Lossy(ideal(), 0.3)),
-    "sgp, asynchronous": (sgp(0.3, "asynchronous"), LOSSY),
-    "adpsgd": (adpsgd(0.3), LOSSY),
-    "swift": (swift(0.3, every=2, missing="scale", topology="complete"), snapshot(3)),
+    "sgp": (partial(sgp, topology="star"), constant(1)),
+    "sgp, schedule": (partial(sgp, topology="schedule"), Lossy(ideal(), 0.3)),
+    "sgp, asynchronous": (partial(sgp, mode="asynchronous"), LOSSY),
+    "adpsgd": (adpsgd, LOSSY),
+    "swift": (partial(swift, every=2, missing="scale", topology="complete"), snapshot(3)),
 }
 
 
-@pytest.mark.parametrize("name", PARITY)
-def test_simulator_and_reference_agree(x64, name):
-    algorithm, network = PARITY[name]
+@pytest.fixture(params=PARITY, scope="module")
+def parity(request):
+    """One method after the other: the tests of each share a compiled program."""
+    return PARITY[request.param]
+
+
+def run_on_uneven_digits(algorithm, network):
     samples = load("digits", train_size=120)
     parts = split("dirichlet", samples.y_train, 4, concentration=1.0, seed=3)
     problem = make_problem(samples, "softmax", parts, dtype="float64")
+    recording = Recording(9, timeline=True)
+    return problem, simulate(problem, network, algorithm, slots=9, seed=5, recording=recording)
 
-    run = simulate(
-        problem, network, algorithm, slots=9, seed=5, recording=Recording(9, timeline=True)
-    )
+
+def test_simulator_and_reference_agree(x64, parity):
+    build, network = parity
+    algorithm = build(step=0.3)
+    problem, run = run_on_uneven_digits(algorithm, network)
     compiled = {
         part: jax.jit(getattr(algorithm, part))
         for part in ("receive", "point", "update", "message")
@@ -185,22 +193,12 @@ def test_on_the_complete_graph_it_is_fedavg(quadratics, name):
     close(run.model, simulate(problem, ideal(), FEDAVG, slots=40, recording=Recording(40)).model)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        dpsgd(0.0),
-        adpsgd(0.0),
-        sgp(0.0),
-        sgp(0.0, "asynchronous"),
-        swift(0.0),
-        dfedavgm(0.0, exchange="differences", bits=4),
-    ],
-    ids=lambda a: a.name,
-)
-def test_a_step_of_zero_changes_nothing(digits, algorithm):
-    run = simulate(digits, iid(3), algorithm, slots=11, recording=Recording(11))
+def test_a_step_of_zero_changes_nothing(x64, parity):
+    build, network = parity
 
-    close(run.nodes, np.tile(digits.initial, (5, 1)))
+    problem, run = run_on_uneven_digits(build(step=0.0), network)
+
+    close(run.nodes, np.tile(problem.initial, (4, 1)))
 
 
 # --- D-PSGD ---

@@ -105,13 +105,22 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("build", EVERY.values(), ids=EVERY)
+@pytest.fixture(params=EVERY, scope="module")
+def build(request):
+    """One method after the other: the tests of each share a compiled program."""
+    return EVERY[request.param]
+
+
+def run_unevenly(problem, algorithm):
+    clock, recording = Clock(compute_slots=(1, 2, 1, 3)), Recording(SLOTS, timeline=True)
+    return simulate(problem, iid(3), algorithm, slots=SLOTS, clock=clock, recording=recording)
+
+
 def test_simulator_and_reference_agree_on_uneven_nodes(quadratics, build):
     problem = quadratics(nodes=NODES, heterogeneity=1.0)
 
     algorithm = build(step=STEP)
-    clock, recording = Clock(compute_slots=(1, 2, 1, 3)), Recording(SLOTS, timeline=True)
-    run = simulate(problem, iid(3), algorithm, slots=SLOTS, clock=clock, recording=recording)
+    run = run_unevenly(problem, algorithm)
     outcome = reference(problem, run.timeline, compiled(algorithm))
 
     assert run.last("rounds") >= 2
@@ -119,12 +128,11 @@ def test_simulator_and_reference_agree_on_uneven_nodes(quadratics, build):
     np.testing.assert_allclose(run.nodes, outcome.nodes, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("build", EVERY.values(), ids=EVERY)
 def test_a_step_of_zero_changes_nothing(quadratics, build):
     problem = quadratics(nodes=NODES)
     start = replace(problem, initial=jnp.arange(1.0, 11.0))
 
-    run = simulate(start, iid(2), build(step=0.0), slots=12, recording=Recording(12))
+    run = run_unevenly(start, build(step=0.0))
 
     np.testing.assert_allclose(run.model, np.arange(1.0, 11.0), rtol=1e-14)
     np.testing.assert_allclose(run.nodes, np.tile(np.arange(1.0, 11.0), (NODES, 1)), rtol=1e-14)

@@ -66,9 +66,9 @@ def start_key():
 
 def test_sums_of_ages_agree_with_the_timeline_and_with_its_scene(bowls, tmp_path):
     recording = Recording(every=7, timeline=True)
-    run = simulate(bowls, pipelined(3), dpsgd(0.01), slots=50, recording=recording)
+    run = simulate(bowls, pipelined(3), dpsgd(0.01), slots=49, recording=recording)
     simulation = Simulation(bowls, pipelined(3), dpsgd(0.01), recording=Recording(every=7))
-    scene = scene_at_end(simulation, 50)
+    scene = scene_at_end(simulation, 49)
     off = ~np.eye(NODES, dtype=bool)
     by_hand = np.mean([slot - held for slot, held in enumerate(run.timeline.held)], axis=0)
     np.testing.assert_allclose(scene.mean_ages[off], by_hand[off], rtol=1e-12)

@@ -18,6 +18,7 @@ from folkman.problem.field import make_field
 from folkman.radio.network import RadioNetwork
 from folkman.radio.replay import replay
 from folkman.radio.trace import record_timeline
+from shell import python
 
 SLOTS = 12
 METHODS = {
@@ -180,13 +181,16 @@ def test_a_cell_that_does_not_fit_runs_alone():
     assert cells._portions(large, None) == [range(1), range(1, 2), range(2, 3)]
 
 
-TWO_CORES = """
-import folkman as fm
+AS_TWO = """
 from folkman.problem import cores
-cores.use_cores({cores})
+cores.use_cores(2)
 cores.WORTH = 0
-import jax, numpy as np
-assert len(jax.devices()) == {cores}
+import jax
+assert len(jax.devices()) == 2
+"""
+ON_ANY = """
+import folkman as fm
+import numpy as np
 problem = fm.make_problem(fm.load("digits", train_size=200, test_size=50), "softmax", 4, batch=5)
 field = fm.make_field(fm.load("digits", train_size=200, test_size=50), "softmax", cells=4, nodes=4, samples=20, batch=5)
 run = fm.simulate_cells(field, fm.ideal(), fm.fedavg(step=0.5), slots=20)
@@ -197,16 +201,17 @@ for network, algorithm in ((fm.snapshot(gamma=3), fm.async_sharing(step=0.5)), (
 """
 
 
-def test_two_cores_compute_what_one_does():
-    """Devices are made before JAX starts, so each count runs in a process of its own."""
+def test_two_cores_compute_what_one_does(tmp_path):
+    """Devices are made before JAX starts, so two are of another process; one is of this one."""
+    command = [sys.executable, "-c", AS_TWO + ON_ANY]
+    other = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    own = python("-c", ON_ANY, cwd=tmp_path)
+    assert own.returncode == 0, own.stderr
     found = []
-    for cores in (1, 2):
-        code = TWO_CORES.format(cores=cores)
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
-        )
+    for done in (own, other):
         lines = [line.split() for line in done.stdout.splitlines()]
         found.append([(np.frombuffer(bytes.fromhex(nodes)), float(loss)) for nodes, loss in lines])
+    assert len(found[0]) == 3
 
     for (one, loss_one), (two, loss_two) in zip(*found, strict=True):
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-7)

@@ -157,7 +157,7 @@ REMEMBERED += [(METHODS[1], qsgd(5, feedback=True)), (METHODS[4], sign(feedback=
 def test_simulator_reference_and_bytes_agree(problem, method, packing):
     algorithm, law = method
     network = Compressed(law, packing)
-    run = end(problem, network, algorithm, recording=Recording(timeline=True))
+    run = end(problem, network, algorithm, recording=Recording(12, timeline=True))
     slow = run_reference(problem, run.timeline, algorithm, seed=3, packing=packing)
     exact = end(problem, law, algorithm)
 

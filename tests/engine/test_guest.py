@@ -100,8 +100,8 @@ def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins: Twi
     guest: Learnable = by_hand
     record = Recording(4, timeline=True)
 
-    expected = simulate(ours, snapshot(3), algorithm, slots=15, seed=2, recording=record)
-    run = simulate(guest, snapshot(3), algorithm, slots=15, seed=2, recording=record)
+    expected = simulate(ours, snapshot(3), algorithm, slots=16, seed=2, recording=record)
+    run = simulate(guest, snapshot(3), algorithm, slots=16, seed=2, recording=record)
     slow = reference(guest, run.timeline, algorithm, seed=2)
     nodes, _ = wire.play(guest, run.timeline, algorithm, seed=2)
 

@@ -62,7 +62,7 @@ def test_simulator_and_reference_agree(x64, algorithm, network):
     problem = uneven()
 
     run = simulate(
-        problem, network, algorithm, slots=19, seed=5, recording=Recording(7, timeline=True)
+        problem, network, algorithm, slots=21, seed=5, recording=Recording(7, timeline=True)
     )
     slow = run_reference(problem, run.timeline, algorithm, seed=5)
 
@@ -84,7 +84,7 @@ def test_they_agree_with_unequal_compute_times_and_mini_batches(x64, algorithm):
         slots=19,
         seed=2,
         clock=clock,
-        recording=Recording(timeline=True),
+        recording=Recording(19, timeline=True),
     )
     slow = run_reference(problem, run.timeline, algorithm, seed=2)
 
