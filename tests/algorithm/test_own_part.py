@@ -63,11 +63,18 @@ def run_of(problem, network, algorithm, slots, **more):
     return simulate(problem, network, algorithm, slots=slots, recording=recording, **more)
 
 
-def equal_nodes(nodes, centres=1.0):
+def equal_nodes(nodes, centres=(1.0,)):
     """Return 0.5 (w - centre_i)^2 with centres of mean 1, start 0."""
     ones = np.ones((nodes, 1), np.float32)
     samples = DataSet(
-        "equal", centres * ones, ones, ones[:1], ones[:1], 0, np.arange(nodes), np.ones(1)
+        "equal",
+        np.array(centres, np.float32)[:, None] * ones,
+        ones,
+        ones[:1],
+        ones[:1],
+        0,
+        np.arange(nodes),
+        np.ones(1),
     )
     parts = [np.array([i]) for i in range(nodes)]
     return make_problem(samples, "quadratic", parts, dtype="float64")
@@ -174,7 +181,7 @@ def test_the_least_share_gives_back_the_limit(rho, delay):
 )
 def test_runs_grow_just_beyond_the_limit(x64, own, limit):
     """Copies four slots old; a little off the common start, so that differences can grow too."""
-    problem = equal_nodes(3, np.array([[0.0], [1.0], [2.0]], np.float32))
+    problem = equal_nodes(3, (0.0, 1.0, 2.0))
 
     def late_over_early(e):
         algorithm = async_sharing(e, own=own, memory=8)
@@ -286,6 +293,7 @@ def test_a_node_deploys_the_point_of_the_coming_slot(x64, own):
     state = algorithm.init(jnp.ones(3), Place(jnp.asarray(0), 3, jax.random.key(0)))
     for slot in range(6):
         box = boxed(jnp.full((3, 3), 1.0 - 0.01 * slot), ages=(0, 2, 3))
+        assert algorithm.model is not None
         expected = algorithm.model(state, box)
         state = algorithm.receive(state, box)
         np.testing.assert_array_equal(expected, algorithm.point(state, box))

@@ -35,7 +35,7 @@ def share_with_own_part(
 ):
     """Return w (slot + 1, node, d) along tau = held[t, i, j], every w_i(t) that ever was kept.
 
-    rho is a number, a number for each node, or "measured". A gradient is taken at the v_i of the
+    rho is a number or "measured". A gradient is taken at the v_i of the
     slot in which it begins, and applied where `finished`. At most the last `memory` different own
     parameters are looked at.
     """
@@ -54,7 +54,7 @@ def share_with_own_part(
             back = int(np.ceil(mean - 0.5 - 1e-9))  # rounded, halves down
             then = history[max(t - back, oldest)][i]
             copies = sum(alpha[j] * history[held[t, i, j]][j] for j in others)
-            share = rho if np.isscalar(rho) else rho[i]
+            share = rho
             if rho == "measured":
                 own = sum(alpha[j] * history[max(held[t, i, j], oldest)][i] for j in others)
                 share = seen[i].rho(copies, own, back, alpha[i])

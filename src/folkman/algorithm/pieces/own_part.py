@@ -23,9 +23,10 @@ the node itself, dx = d sum_{j != i} alpha_j w_i(tau_ij). Both look at the same 
 
 q_i is 1 where nodes hold alike data and draw alike, and near 0 where their data differ. The noise
 of mini-batches lies in the denominator alone and lowers q_i; long windows and GAIN make up for it.
-MOST is 1/2: from there on the delay no longer limits the step, and beyond it the nodes' models
-drift apart at steps that descent without delay bears (`stable_steps`). LEAST is a choice, made on
-the seeds for tuning of benchmarks/own_part.py: less bears steps too short where copies are old.
+MOST is a little above 1/2. From 1/2 on the delay no longer limits the step; more lets the nodes'
+models drift apart at steps that descent without delay bears (`stable_steps`). LEAST and GAIN are
+choices, made on the seeds for tuning of benchmarks/own_part.py: less bears only short steps where
+copies are old.
 Until a copy tells something rho_i is START. No bit more is on the air.
 
 Ages are counted in slots, as the copies' are, also where a gradient takes several slots: the own
@@ -56,7 +57,7 @@ __all__ += ["own_at", "predicted_rho", "with_heard", "with_update"]
 OwnRule: TypeAlias = Literal["newest", "aligned", "predicted", "measured"] | Number
 NAMES = ("newest", "aligned", "predicted", "measured")
 
-LEAST, MOST, GAIN = 0.35, 0.5, 4.0
+LEAST, MOST, GAIN = 0.35, 0.55, 4.0
 """Of `measured`: the ends of rho, and what q is multiplied by."""
 START = 0.5
 """Of `measured`: rho until something of the others is known."""
