@@ -99,6 +99,11 @@ def test_every_stamp_is_that_of_the_re_telling(message, control):
             np.asarray(delivery.held)[:, OTHERS], again.held[1:SLOTS][:, OTHERS]
         )
         np.testing.assert_array_equal(delivery.sends, again.sends[1:SLOTS])
+        begun = np.zeros((2, SLOTS - 1, NODES), int)  # transfers, and their receivers
+        for each in again.messages:
+            begun[:, each.began - 1, each.sender] += [1, each.addressed]
+        np.testing.assert_array_equal(delivery.transfers, begun[0])
+        np.testing.assert_array_equal(delivery.copies, begun[1])
         assert int(state.sums.number) == len(again.messages) > 10
         air = sum(each.end - each.start for each in again.messages)
         assert float(state.sums.air_slots) == pytest.approx(air, rel=1e-3)
@@ -292,6 +297,8 @@ def test_wrong_settings_are_refused_with_the_remedy():
         RadioNetwork(schedule="index", control_bits=-1)
     with pytest.raises(ValueError, match="one number per node, got 2 for 3 nodes"):
         record_timeline(shared(weights=(1.0, 2.0)), 3, 5)
+    with pytest.raises(ValueError, match="in Python give them"):
+        record_timeline(shared(weights="shares"), 3, 5)
     with pytest.raises(ValueError, match="slots must be above 0"):
         shared(0.0)
     with pytest.raises(ValueError, match="'threshold' or 'index'"):

@@ -20,6 +20,8 @@ class Message(NamedTuple):
     stamps: dict[int, int]  # origin -> stamp
     start: float
     end: float
+    began: int  # the slot in which it was decided about
+    addressed: int  # how many receivers it had then
 
 
 class Told(NamedTuple):
@@ -105,7 +107,7 @@ def tell(costs, message, offers, present, omega, *, heard=False, contention=0.0)
             start, free = free + wait, free + wait + length
             if abs(free - round(free)) < EDGE:
                 free = float(round(free))
-            flight = Message(k, receivers, stamps, start, free)
+            flight = Message(k, receivers, stamps, start, free, s, len(receivers))
             messages.append(flight)
         reported = np.where(absent, reported, costs[s])
     history.append(held.copy())

@@ -129,7 +129,7 @@ def pair(
     given["shapes"] = tuple(shape for _, shape in problem.layout.shapes)
     try:
         projection = CHOICES["projection"].build(comparison.projection, **given)
-        network = CHOICES["network"].build(table["network"] or comparison.network, **given)
+        network = _network(table["network"] or comparison.network, problem, given)
         check_horizon(network, comparison.slots)
         compression = table["compression"] or comparison.compression
         packing = CHOICES["compression"].build(compression, **given)
@@ -138,6 +138,13 @@ def pair(
     except ValueError as error:
         raise ConfigError(f"algorithm.{number} ({table['label']}): {error}") from None
     return algorithm, _with_losses(network, comparison.faults.loss)
+
+
+def _network(table: Json, problem: Learnable, given: Json) -> Network:
+    """Build a network; `weights = "shares"` are the nodes' shares of the data."""
+    if table.get("weights") == "shares":
+        table = {**table, "weights": tuple(map(float, problem.share))}
+    return CHOICES["network"].build(table, **given)
 
 
 def _compressed(network: Network, packing: Packing) -> Network:

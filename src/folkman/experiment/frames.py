@@ -18,6 +18,7 @@ from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import NetworkState, below
 from folkman.radio.network import Air, LockstepRadio, RadioNetwork, RadioState
+from folkman.radio.serial import SerialState
 from folkman.radio.star import StarRadio
 from folkman.record.scene import MOST_NODES, STATIC, Scene
 from folkman.units import db_to_linear
@@ -39,6 +40,7 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
     network = below(simulation.network)
     radio = network if isinstance(network, RadioNetwork) else None
     air = getattr(state, "air", None)
+    air = air if isinstance(air, Air) else None  # a shared channel has no places
     pairs = size if size <= MOST_NODES else 0
     centre, models = node_models(simulation, mark)
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so itself
@@ -117,6 +119,11 @@ def _on_air(
     if isinstance(state, RadioState):
         left = np.asarray(state.left, np.int32)
         on_air = np.asarray(state.linked) & (left > 0)[None]
+    elif isinstance(state, SerialState):
+        sending = np.arange(nodes) == int(state.flight.sender)
+        left = np.where(sending, np.ceil(np.asarray(state.busy)), 0).astype(np.int32)
+        on_air = np.asarray(state.flight.receivers)[:, None] & sending[None]
+        share = sending.astype(np.float32)  # one at a time has the whole band
     elif servers == 1 and hasattr(state, "up_left"):
         up, down = np.asarray(state.up_left), np.asarray(state.down_left)
         on_air[nodes, :nodes], on_air[:nodes, nodes] = up > 0, down > 0
@@ -144,9 +151,13 @@ def _sinr_db(
 ) -> NDArray[np.float64]:
     """Return the SINR of what is on the air, redrawn for each block in which a broadcast began."""
     found = np.full(on_air.shape, np.nan)
-    if radio is None or not isinstance(state, RadioState):
+    if radio is None or not isinstance(state, RadioState | SerialState):
         return found
-    stamps, sending = np.asarray(state.stamp), on_air.any(axis=0)
+    sending = on_air.any(axis=0)
+    if isinstance(state, SerialState):  # no threshold: all who are addressed hear
+        stamps, least_db = np.full(on_air.shape[1], int(state.flight.began)), -np.inf
+    else:
+        stamps = np.asarray(state.stamp)
     for stamp in np.unique(stamps[sending]):
         block = np.asarray(_draw(radio, state.air, seed, jnp.int32(stamp - 1)), float)
         columns = sending & (stamps == stamp)

@@ -56,6 +56,10 @@ class Delivery(NamedTuple):
     # for senders not on the air (a sender's own newest stamp may stand on the diagonal); None where
     # every message is one of its sender's `recent` newest payloads
     carried: Int[Array, "tx origin"] | None = None
+    # broadcasts that start now, and the receivers of all of them, where a sender may start several
+    # within a slot; None: one at most, as `linked` says
+    transfers: Int[Array, " tx"] | None = None
+    copies: Int[Array, " tx"] | None = None
 
 
 class Transfer(NamedTuple):

@@ -167,6 +167,8 @@ class _Slot(NamedTuple):
     known: Array | None
     sends: Array  # (tx,)
     linked: Array  # (rx, tx)
+    transfers: Array  # (tx,) begun
+    copies: Array  # (tx,) their receivers
     quiet: Array  # () nobody gains: wait for the next slot
 
 
@@ -209,6 +211,11 @@ class SerialPeers:
     def versions(self, num_nodes: int) -> int:
         """Return a first guess: held, on the air, and two for pairs that have waited."""
         weights = self.band.weights
+        require(
+            weights != "shares",
+            "weights = 'shares' is for a configuration, which knows the data; in Python give them: "
+            "weights=tuple(map(float, problem.share))",
+        )
         require(
             isinstance(weights, str) or len(weights) == num_nodes,
             f"weights must be one number per node, got {len(weights)} for {num_nodes} nodes; "
@@ -263,6 +270,8 @@ class SerialPeers:
             state.known,
             none[0],
             none,
+            jnp.zeros(nodes, jnp.int32),
+            jnp.zeros(nodes, jnp.int32),
             jnp.asarray(False),
         )
 
@@ -284,7 +293,9 @@ class SerialPeers:
             reported_slots=reported,
         )
         carried = _carried(state) if self.forwards else None
-        return new, Delivery(state.held, done.sends, done.linked, carried)
+        return new, Delivery(
+            state.held, done.sends, done.linked, carried, done.transfers, done.copies
+        )
 
     def measures(self, state: SerialState) -> dict[str, Array]:
         """Return the mean slots of a transfer, and those that a pair waited for one to start."""
@@ -381,6 +392,8 @@ class SerialPeers:
             sums=sums._replace(air_slots=sums.air_slots + choice.slots, number=sums.number + 1),
             sends=at.sends | (own_part & now.offers),
             linked=at.linked | (choice.receivers[:, None] & is_sender[None]),
+            transfers=at.transfers + is_sender,
+            copies=at.copies + is_sender * jnp.sum(choice.receivers, dtype=jnp.int32),
         )
 
     def _end(self, at: _Slot, now: _Now) -> _Slot:

@@ -23,6 +23,7 @@ from folkman.problem.objective import model_weights
 from folkman.radio.delivery import NetworkState, below
 from folkman.radio.network import RadioState
 from folkman.radio.replay import Replay
+from folkman.radio.serial import SerialState
 from folkman.radio.trace import PeerTimeline, last_slots
 
 __all__ = ["PeerMedium", "PeerState", "SnapshotMedium", "beside", "by_hand", "by_share"]
@@ -162,6 +163,9 @@ class SnapshotMedium(Medium):
         if isinstance(state, RadioState):
             on_air = np.asarray(state.left) > 0
             stamps = np.where(on_air, np.asarray(state.stamp), -1).astype(np.int32)
+        elif isinstance(state, SerialState):
+            sending = np.arange(len(ages)) == int(state.flight.sender)
+            stamps = np.where(sending, int(state.flight.began), -1).astype(np.int32)
         return View(ages, stamps, servers=0)
 
 
@@ -327,6 +331,10 @@ class PeerMedium(SnapshotMedium):
             shares = by_share(problem)
             mixed = lax.cond(arrived, lambda: snapshots.mixture(store, shares), lambda: mixed)
         traffic = broadcasts(self, problem, delivery.linked, form)
+        if delivery.transfers is not None and delivery.copies is not None:
+            forms = len(traffic.sent)
+            sent = count(delivery.transfers, form, forms)
+            traffic = traffic._replace(sent=sent, sent_copies=count(delivery.copies, form, forms))
         if sent_steps is not None:
             sent_steps = jnp.where(delivery.sends, steps, sent_steps)
         moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
