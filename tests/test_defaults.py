@@ -29,7 +29,15 @@ TABLE_3 = {  # of the paper, and docs/guide.md
     "speed_m_per_s": 0.0,
     "answers": "broadcast",
     "least_sinr_db": -20.0,
+    "schedule": "threshold",
+    "message": "copy",
+    "control": "ideal",
+    "control_bits": None,
+    "contention_s": 1e-3,
+    "weights": "alike",
 }
+CHANNEL = {"slots": 1.0, "message": "copy", "control": "ideal"}
+CHANNEL |= {"contention_slots": 0.0, "weights": "alike"}
 BITS = {"bits_per_parameter": None}  # as they are computed
 SEED = {"seed": 0}
 NOBODY = {"run": 0, "seed": 0, "wire": None}
@@ -41,6 +49,7 @@ DEFAULTS = [
     (NETWORKS["snapshot"], {"gamma": 5} | BITS),
     (NETWORKS["iid"], {"gamma": 5} | BITS),
     (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
+    (NETWORKS["shared"], CHANNEL | BITS),
     (NETWORKS["radio"], TABLE_3),
     (NETWORKS["trace"], BITS),
     (replay.replay, BITS),

@@ -2,10 +2,11 @@
 
 import tomllib
 
+import jax
 import numpy as np
 import pytest
 
-from folkman.config.build import build_problem
+from folkman.config.build import build_problem, pairs
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison, resolve, to_toml
 from folkman.config.text import DEFAULT, override, read
@@ -158,6 +159,30 @@ def test_a_radio_table_is_the_network_and_an_algorithms_own_starts_from_it():
     assert resolve(tomllib.loads(to_toml(config))) == config
     with pytest.raises(ConfigError, match="give one of the two"):
         resolve({"radio": {}, "network": {"name": "ideal"}})
+
+
+def test_fresh_air_is_a_choice_of_the_radio_and_a_law_of_its_own():
+    raw = {"nodes": 3, "data": {"name": "quadratic"}, "slots": 4}
+    raw |= {"algorithm": [{"name": "async_sharing"}]}
+    radio = {"name": "radio", "schedule": "index", "message": "sum", "weights": "shares"}
+    config = resolve({**raw, "network": radio})
+    assert resolve(tomllib.loads(to_toml(config))) == config
+    problem = build_problem(config, 0)
+    ((_, network),) = pairs(config, problem)
+    assert (network.schedule, network.message) == ("index", "sum")  # type: ignore[attr-defined]
+    assert network.weights == pytest.approx(tuple(map(float, problem.share)))  # type: ignore[attr-defined]
+    assert "one message at a time" in network.in_words()
+    assert "weighted sum" in network.in_words()
+
+    channel = resolve({**raw, "network": {"name": "shared", "slots": 0.5, "message": "forward"}})
+    ((_, network),) = pairs(channel, problem)
+    assert (network.slots, network.message) == (0.5, "forward")  # type: ignore[attr-defined]
+    assert jax.jit(lambda n: n.slots * 2)(network) == 1.0  # an argument of a compiled program
+
+    with pytest.raises(ConfigError, match="needs schedule = 'index'"):
+        pairs(resolve({**raw, "network": {"name": "radio", "message": "sum"}}), problem)
+    with pytest.raises(ConfigError, match="message"):
+        resolve({**raw, "network": {"name": "shared", "message": "rumour"}})
 
 
 def test_greek_labels_are_told_apart():

@@ -17,6 +17,8 @@ from folkman.keys import Stream, make_key
 from folkman.problem.data import quadratic
 from folkman.problem.problem import make_problem
 from folkman.radio.delay import constant, pipelined, snapshot
+from folkman.radio.network import RadioNetwork
+from folkman.radio.shared import shared
 from folkman.record.scene import from_timeline, join, load_scene, save_scene
 from folkman.report.run_page import node_rows
 
@@ -182,3 +184,30 @@ def test_pairs_that_never_met_are_counted(bowls):
     # around a server there and back
     run = simulate(bowls, constant(4), fedavg(0.01), slots=20, recording=Recording(every=5))
     assert run.column("pairs_unheard") == [4, 4, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "network", [RadioNetwork(schedule="index", bandwidth_hz=200.0, message="sum"), shared(2.5)]
+)
+def test_a_scene_shows_the_one_message_on_the_air(bowls, network):
+    simulation = Simulation(bowls, network, async_sharing(0.01), recording=Recording(every=1))
+    scene = scene_at_end(simulation, 12)
+
+    senders = scene.on_air.any(axis=1)  # (frame, tx)
+    assert (senders.sum(axis=1) <= 1).all()
+    assert senders.any()
+    np.testing.assert_array_equal(scene.left_slots > 0, senders)
+    np.testing.assert_array_equal(scene.stamp >= 0, senders)
+    np.testing.assert_array_equal(scene.share > 0, senders)
+    on_radio = isinstance(network, RadioNetwork)
+    assert np.isfinite(scene.positions_m).all() == on_radio
+    assert np.isfinite(scene.sinr_db[scene.on_air]).all() == on_radio
+
+
+def test_every_transfer_of_a_slot_is_counted(bowls):
+    # Copies of four nodes, a quarter of a slot each: all four send in every slot but the first.
+    run = simulate(bowls, shared(0.25), async_sharing(0.01), slots=11)
+    one = run.last("bits") / (11 * NODES)
+    assert run.last("bits_unicast") == run.last("bits") * (NODES - 1)
+    fewer = simulate(bowls, shared(0.5), async_sharing(0.01), slots=11)
+    assert fewer.last("bits") == 11 * 2 * one

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from folkman.radio.planning import (
     least_aged,
     sawtooth,
 )
-from folkman.report.cells import draw_ages, draw_map
+from folkman.report.cells import draw_ages, draw_map, print_survey
 
 # I = 5, one interferer a cell and band, T = 1 s, the paper's CNN: an independent program's figures
 TABLE = {
@@ -349,7 +350,11 @@ def test_the_command_prints_the_promised_object(tmp_path):
         "unheard",
         "slots",
         "ci95",
+        "schedule",
+        "message",
+        "floor",
     } <= set(row)
+    assert (row["schedule"], row["message"], row["floor"]) == ("threshold", "copy", None)
     assert set(row["sinr_db"]) == {"p5", "p50", "p95"}
     assert {"mean", "p95"} <= set(row["gamma_t"])
     assert set(row["age"]) == {"mean", "p95"}
@@ -367,6 +372,10 @@ def test_the_command_prints_the_promised_object(tmp_path):
         (["--period", "week"], "period"),
         (["--nodes", "0"], "nodes must be at least 1"),
         (["--drops", "1"], "drops must be at least 2"),
+        (["--message", "sum"], "add --schedule index"),
+        (["--schedule", "whim"], "there is no schedule 'whim'"),
+        (["--schedule", "index", "--message", "rumour"], "rumour"),
+        (["--set", "message=sum"], "use --message"),
     ],
 )
 def test_wrong_input_is_answered_in_one_sentence(monkeypatch, capsys, arguments, complaint):
@@ -386,3 +395,43 @@ def test_one_node_has_nobody_to_hear():
     assert found.rows[0]["gamma_t"]["mean"] is None
     draw_map(found.picture)
     draw_ages(found.picture)
+
+
+def test_fresh_air_meets_the_drops_of_the_papers_rule(capsys):
+    slots, nodes = 24, 3
+    question = SMALL._replace(
+        allocations=("optimal",),
+        drops=Drops(2, slots, 5),
+        schedules=("threshold", "index"),
+        messages=("copy", "sum"),
+        floor=True,
+    )
+    found = survey(question)
+
+    paper, copies, sums = found.rows
+    assert [row["schedule"] for row in found.rows] == ["threshold", "index", "index"]
+    assert paper["sinr_db"] == copies["sinr_db"] == sums["sinr_db"]
+    assert sums["threshold_db"] is sums["allocation"] is sums["p_link"] is None
+    assert list(found.best_thresholds_db) == ["optimal"]
+    # One drop by hand: ages after the warm-up, over all pairs.
+    network = RadioNetwork(schedule="index", message="sum", bandwidth_hz=6e3)
+    peers: Any = network.peers()
+    root = make_key(5, Stream.DELAY)
+    step, means = jax.jit(peers.step), []
+    for drop in range(2):
+        key, ages = jax.random.fold_in(root, drop), []
+        state = peers.init(nodes, key)
+        for t in range(slots):
+            offers = jnp.ones(nodes, bool)
+            state, delivery = step(state, offers, 650 * 16, jax.random.fold_in(key, t))
+            ages.append((t + 1 - np.asarray(delivery.held))[~np.eye(nodes, dtype=bool)])
+        means.append(np.mean(ages[slots // 4 :]))
+    assert sums["age"]["mean"] == pytest.approx(np.mean(means), rel=1e-6)
+    # Floors are of all schedules, so they are the same for both rules of copies.
+    assert 0 < sums["floor"] <= paper["floor"] == copies["floor"]
+    assert all(row["floor"] <= row["age"]["mean"] for row in found.rows)
+    print_survey(found, quiet=False)
+    shown = capsys.readouterr().out
+    assert "index" in shown
+    assert "no schedule of such messages" in shown
+    draw_map(found.picture)

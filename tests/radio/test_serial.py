@@ -242,47 +242,41 @@ def test_a_recorded_sum_may_come_out_of_order():
     assert (np.diff(held, axis=0) < 0).any()
 
 
+def after_a_slot(network, nodes, bits, slots=1) -> Any:
+    """Return the state of a network after its first slots."""
+    peers: Any = network.peers()
+    key = jax.random.key(8)
+    state, step = peers.init(nodes, key), jax.jit(peers.step)
+    for t in range(slots):
+        state, _ = step(state, jnp.ones(nodes, bool), bits, jax.random.fold_in(key, t))
+    return state
+
+
 def test_the_fading_is_that_of_the_threshold_rule():
-    bits, key = 16 * 430_698, jax.random.key(8)
-    paper = RadioNetwork(threshold_db=-np.inf)
-    index = RadioNetwork(schedule="index", control="heard", control_bits=0)
-    offers = jnp.ones(4, bool)
-
-    def first(network) -> Any:
-        peers = network.peers()
-        return jax.jit(lambda: peers.step(peers.init(4, key), offers, bits, key)[0])()
-
-    worst = np.where(~np.eye(4, dtype=bool), first(index).reported_slots, 0).max(axis=0)
-    rate = bits / (index.slot_s * index.bandwidth_hz * worst)
-    np.testing.assert_allclose(first(paper).se_min, rate, rtol=1e-5)
+    bits = 16 * 430_698
+    rates = after_a_slot(RadioNetwork(threshold_db=-np.inf), 2, bits).se_min
+    index = RadioNetwork(schedule="index", control_bits=0, slot_s=1e-3)  # one transfer, long
+    state = after_a_slot(index, 2, bits)
+    rate = bits / (index.slot_s * index.bandwidth_hz * float(state.sums.air_slots))
+    assert rate == pytest.approx(float(np.max(rates)), rel=1e-5)  # the better of two
 
 
 def test_a_message_pays_for_its_control_traffic():
-    key, offers = jax.random.key(1), jnp.ones(3, bool)
-
     def slots(control_bits):
-        network = RadioNetwork(schedule="index", control="heard", control_bits=control_bits)
-        peers: Any = network.peers()
-        state, _ = jax.jit(peers.step)(peers.init(3, key), offers, 1_000_000, key)
-        return np.asarray(state.reported_slots)
+        network = RadioNetwork(schedule="index", control_bits=control_bits, slot_s=1e-3)
+        return float(after_a_slot(network, 2, 1_000_000).sums.air_slots)
 
-    np.testing.assert_allclose(slots(1_000_000), 2 * slots(0), rtol=1e-5)
-    np.testing.assert_allclose(slots(None) / slots(0), 1 + 24 * 3**2 / 1e6, rtol=1e-6)
+    assert slots(1_000_000) == pytest.approx(2 * slots(0), rel=1e-5)
+    assert slots(None) / slots(0) == pytest.approx(1 + 24 * 2**2 / 1e6, rel=1e-6)
 
 
 def test_nodes_that_move_meet_other_rates():
-    def costs(speed):
-        network = RadioNetwork(schedule="index", control="heard", speed_m_per_s=speed)
-        peers: Any = network.peers()
-        key = jax.random.key(2)
-        state, step = peers.init(3, key), jax.jit(peers.step)
-        for t in range(4):
-            state, _ = step(state, jnp.ones(3, bool), 1e5, jax.random.fold_in(key, t))
-        return np.asarray(state.reported_slots), np.asarray(state.air.nodes.positions_m)
-
-    (still, here), (moving, there) = costs(0.0), costs(20.0)
-    assert not np.array_equal(still, moving)
-    moved_m = np.linalg.norm(here - there, axis=1)
+    still, moving = (
+        after_a_slot(RadioNetwork(schedule="index", speed_m_per_s=speed), 3, 1e5, slots=4).air
+        for speed in (0.0, 20.0)
+    )
+    assert not np.array_equal(still.link, moving.link)
+    moved_m = np.linalg.norm(still.nodes.positions_m - moving.nodes.positions_m, axis=1)
     assert ((moved_m > 0) & (moved_m <= 80 + 1e-3)).all()
 
 

@@ -67,7 +67,7 @@ def tell(costs, message, offers, present, omega, *, heard=False, contention=0.0)
     held = np.zeros((nodes, nodes), int)
     known = np.zeros((nodes, nodes, nodes), int)  # what the first believes of the second
     history, messages, sends = [held.copy()], [], np.zeros((slots + 1, nodes), bool)
-    flight, free, reported = None, 1.0, np.full((nodes, nodes), np.nan)
+    flight, free = None, 1.0
     for s in range(1, slots):
         history.append(held.copy())
         there = present[s]
@@ -79,7 +79,6 @@ def tell(costs, message, offers, present, omega, *, heard=False, contention=0.0)
         own = [s if offers[s][k] and there[k] else held[k][k] for k in range(nodes)]
         absent = ~(there[:, None] & there[None])
         cost = np.where(absent, np.inf, costs[s])
-        before = np.where(absent, np.inf, np.where(np.isnan(reported), costs[s], reported))
         while True:
             if flight is not None and free <= s + 1:
                 _hand_over(held, known, flight, omega, message)
@@ -90,8 +89,7 @@ def tell(costs, message, offers, present, omega, *, heard=False, contention=0.0)
             ages = s - np.array(rows)
 
             seen = s - known if heard else [ages] * nodes  # by each sender, of each node
-            assumed = before if heard else cost
-            index = [best_of(k, seen[k], ages[k], assumed, omega, message)[0] for k in range(nodes)]
+            index = [best_of(k, seen[k], ages[k], cost, omega, message)[0] for k in range(nodes)]
             k = int(np.argmax(index))
             if index[k] <= 0:
                 free = s + 1.0
@@ -109,7 +107,6 @@ def tell(costs, message, offers, present, omega, *, heard=False, contention=0.0)
                 free = float(round(free))
             flight = Message(k, receivers, stamps, start, free, s, len(receivers))
             messages.append(flight)
-        reported = np.where(absent, reported, costs[s])
     history.append(held.copy())
     return Told(np.array(history), messages, sends)
 

@@ -159,12 +159,9 @@ def offers(gain: Float[Array, "rx tx *origin"], ranked: Ranked) -> Offers:
     )
 
 
-def pick(
-    offered: Offers, cost_slots: Float[Array, "rx tx"], sender: Int[Array, ""] | None = None
-) -> Choice:
-    """Return what a sender does, by default that of the largest index, and all who can hear it."""
-    if sender is None:
-        sender = jnp.argmax(offered.value).astype(jnp.int32)
+def pick(offered: Offers, cost_slots: Float[Array, "rx tx"]) -> Choice:
+    """Return the sender of the largest index, and all who can hear it."""
+    sender = jnp.argmax(offered.value).astype(jnp.int32)
     slots = offered.slots[sender]
     others = jnp.arange(len(cost_slots)) != sender
     receivers = others & (cost_slots[:, sender] <= slots)

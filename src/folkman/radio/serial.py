@@ -21,12 +21,11 @@ says who knows what:
 
     ideal      All nodes know all stamps and the rates of the present block.
     heard      A node knows its own stamps, and of others what it heard: those who take part in a
-               message (its sender and all who hear it) know each other's stamps when it ends. The
-               rates known are those of the last slot in which the band was free. Each node works
-               out its own index alone; nodes contend, the larger index by a shorter back-off. Nodes
-               within a tenth of the largest index collide. Each of them costs one contention, and
-               the largest wins. The winner asks who hears it, and chooses its receivers by the
-               rates of the present block. Who is away is known to all: the away do not answer.
+               message (its sender and all who hear it) know each other's stamps when it ends. In
+               each block a node asks who hears it at which rate: it knows its own present rates,
+               and who is away. Each node works out its own index alone; nodes contend, the larger
+               index by a shorter back-off. Nodes within a tenth of the largest index collide. Each
+               of them costs one contention, and the largest wins.
 
 Differs from the paper: it prices no control traffic and lets nodes send and receive at once (D5).
 """
@@ -151,9 +150,8 @@ class SerialState(NamedTuple):
     present: Bool[Array, " node"]  # in the coming slot
     since: Int[Array, "rx origin"]  # slot of the pair's last news
     sums: Transfers
-    # what a node believes that another holds, and the rates it believes; None where all know all
+    # what a node believes that another holds; None where all know all
     known: Int[Array, "node rx origin"] | None
-    reported_slots: Float[Array, "rx tx"] | None
 
 
 class _Slot(NamedTuple):
@@ -181,8 +179,6 @@ class _Now(NamedTuple):
     present: Array
     cost_slots: Array  # (rx, tx)
     ranked: fresh.Ranked
-    ranked_before: fresh.Ranked | None  # by the rates that nodes know, if these are not true
-    reported_slots: Array | None  # (rx, tx) rates that nodes will know
     omega: Array
     key: Array
 
@@ -239,7 +235,6 @@ class SerialPeers:
             since=pair + 1,  # the first transfer starts at the end of slot 0 (C2)
             sums=Transfers(jnp.zeros((), jnp.float32), zero, zero, zero),
             known=jnp.zeros((num_nodes,) * 3, jnp.int32) if heard else None,
-            reported_slots=jnp.full((num_nodes, num_nodes), jnp.nan) if heard else None,
         )
 
     def attend(self, state: SerialState, present: Bool[Array, " node"]) -> SerialState:
@@ -275,13 +270,11 @@ class SerialPeers:
             jnp.asarray(False),
         )
 
-        def transmit() -> tuple[_Slot, Any, Array | None]:
+        def transmit() -> tuple[_Slot, Any]:
             air, now = self._look(state, offers, message_bits, key)
-            return self._fill(begin, now), air, now.reported_slots
+            return self._fill(begin, now), air
 
-        done, air, reported = lax.cond(
-            state.busy <= 1, transmit, lambda: (begin, state.air, state.reported_slots)
-        )
+        done, air = lax.cond(state.busy <= 1, transmit, lambda: (begin, state.air))
         new = state._replace(
             air=air,
             held=done.held,
@@ -290,7 +283,6 @@ class SerialPeers:
             since=done.since,
             sums=done.sums,
             known=done.known,
-            reported_slots=reported,
         )
         carried = _carried(state) if self.forwards else None
         return new, Delivery(
@@ -321,11 +313,6 @@ class SerialPeers:
         bits = jnp.asarray(message_bits, jnp.float32) + more_bits
         there = state.present[:, None] & state.present[None]
         slots = jnp.maximum(band.cost_slots(air, bits, fading_key), LEAST_SLOTS)
-        before, reported = None, state.reported_slots
-        if reported is not None:
-            known = jnp.where(jnp.isnan(reported), slots, reported)
-            before = fresh.rank(jnp.where(there, known, jnp.inf))
-            reported = jnp.where(there, slots, reported)  # the away report nothing
         slots = jnp.where(there, slots, jnp.inf)
         fresh_own = offers & state.present
         own = jnp.where(fresh_own, state.slot, jnp.diagonal(state.held))
@@ -336,8 +323,6 @@ class SerialPeers:
             state.present,
             slots,
             fresh.rank(slots),
-            before,
-            reported,
             pair_weights(band.weights, nodes),
             loss_key,
         )
@@ -369,11 +354,9 @@ class SerialPeers:
             return choice, jnp.zeros_like(at.busy)
         gain = fresh.gains_believed(now.slot - at.known, ages, now.omega, message)
         offered = fresh.offers(gain, now.ranked)
-        contend = offered if now.ranked_before is None else fresh.offers(gain, now.ranked_before)
-        winner = jnp.argmax(contend.value).astype(jnp.int32)
-        rivals = jnp.sum(contend.value > RIVAL * contend.value[winner], dtype=jnp.int32)
-        wait = self.band.contention_slots * rivals.astype(at.busy.dtype)
-        return fresh.pick(offered, now.cost_slots, winner), wait
+        choice = fresh.pick(offered, now.cost_slots)
+        rivals = jnp.sum(offered.value > RIVAL * choice.value, dtype=jnp.int32)
+        return choice, self.band.contention_slots * rivals.astype(at.busy.dtype)
 
     def _start(self, at: _Slot, now: _Now, choice: fresh.Choice, wait: Array) -> _Slot:
         """Put a message on the air."""
