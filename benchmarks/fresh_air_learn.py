@@ -4,6 +4,7 @@
     python benchmarks/fresh_air_learn.py --out runs/fresh.jsonl --part 1/3    every third run
     python benchmarks/fresh_air_learn.py --out runs/quick.jsonl --quick       digits, minutes
     python benchmarks/fresh_air_learn.py --table runs/fresh*.jsonl            what came out
+    python benchmarks/fresh_air_learn.py --table FILES --draw fresh.png       the same, drawn
 
 Slots of 1 s, 500 of them, full gradients, step 0.016, one first model; a drop is a draw of
 positions, interferers and fading. All arms of a drop meet the same drop. A message is priced at 16
@@ -178,11 +179,43 @@ def table(files: list[Path]) -> None:
         )
 
 
+def draw(files: list[Path], target: Path) -> None:
+    """Draw the training loss over slots, data by label on five nodes: all drops, and medians."""
+    import matplotlib.pyplot as plt
+
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    looks = {
+        "paper": ("the paper's rule", "#d55e00"),
+        "fresh": ("fresh air", "#0072b2"),
+        "free": ("free links", "#000000"),
+    }
+    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    for arm, (name, colour) in looks.items():
+        mine = [e for e in lines if (e["split"], e["nodes"], e["arm"]) == ("label", 5, arm)]
+        slots = [row["slots"] for row in mine[0]["rows"]]
+        loss = np.array([[row["train_loss"] for row in each["rows"]] for each in mine])
+        if len(mine) > 1:
+            axes.plot(slots, loss.T, color=colour, alpha=0.25, linewidth=0.7)
+        middle = np.median(loss, axis=0)
+        dashed = "--" if arm == "free" else "-"
+        axes.plot(slots, middle, color=colour, linewidth=2, linestyle=dashed)
+        end = {"paper": 0, "fresh": 7, "free": -7}[arm]  # two of the labels would meet
+        place = {"xytext": (6, end), "textcoords": "offset points", "va": "center"}
+        axes.annotate(name, (slots[-1], middle[-1]), color=colour, **place)
+    axes.set(yscale="log", xlabel="slots of 1 s", ylabel="training loss F(w)", xlim=(0, slots[-1]))
+    ticks = (0.2, 0.5, 1, 2, 5)
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(target, dpi=150)
+
+
 def main() -> None:
     """Run what is not there yet, or print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, nargs="+")
+    parser.add_argument("--draw", type=Path, help="with --table: a figure as well")
     parser.add_argument("--folder", type=Path, help="where mnist.npz is; default the user's cache")
     parser.add_argument("--drops", type=int, default=20)
     parser.add_argument("--part", default="1/1", help="K/N: every N-th run")
@@ -191,6 +224,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.table:
         table(asked.table)
+        if asked.draw:
+            draw(asked.table, asked.draw)
         return
     begun, size = time.monotonic(), QUICK if asked.quick else FULL
     which, of = map(int, asked.part.split("/"))

