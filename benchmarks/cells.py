@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from folkman.radio import geometry
-from folkman.radio.network import RadioNetwork, RadioState, place_cells, rest
+from folkman.radio.delivery import NetworkState, PeerNetwork
+from folkman.radio.network import RadioNetwork, place_cells, rest
 
 PAPER_CNN_BITS = 430_698 * 16
 
@@ -29,15 +30,17 @@ def main() -> None:
     state = jax.vmap(rest)(place_cells(network, geometry.placement(stations_m, nodes_m)))
     laid_s = time.perf_counter() - begun_s
 
+    peers: PeerNetwork = network.peers()
+
     @jax.jit
-    def roll(state: RadioState) -> tuple[RadioState, Array]:
+    def roll(state: NetworkState) -> tuple[NetworkState, Array]:
         offers = jnp.ones((cells, nodes), bool)
 
-        def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
+        def slot(state: NetworkState, t: Array) -> tuple[NetworkState, Array]:
             keys = jax.random.split(jax.random.fold_in(key, t), cells)
-            state, delivery = jax.vmap(
-                lambda s, o, k: network.peers().step(s, o, PAPER_CNN_BITS, k)
-            )(state, offers, keys)
+            state, delivery = jax.vmap(lambda s, o, k: peers.step(s, o, PAPER_CNN_BITS, k))(
+                state, offers, keys
+            )
             return state, jnp.mean(t + 1.0 - delivery.held)
 
         return lax.scan(slot, state, jnp.arange(slots))

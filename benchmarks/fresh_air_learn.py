@@ -46,8 +46,8 @@ from folkman.problem.partition import iid, sorted_labels
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio.compressed import Compressed
 from folkman.radio.delay import ideal
-from folkman.radio.delivery import Network
-from folkman.radio.network import RadioNetwork, RadioState
+from folkman.radio.delivery import Network, NetworkState, PeerNetwork
+from folkman.radio.network import RadioNetwork
 
 THRESHOLDS_DB = (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
 BITS = 16
@@ -116,9 +116,10 @@ def problem_of(size: Size, data: DataSet, split: str, nodes: int) -> Problem:
 @partial(jax.jit, static_argnums=(1, 2))
 def mean_age(radio: RadioNetwork, nodes: int, slots: int, bits: Array, key: Array) -> Array:
     """Return the mean age on a drop, over all pairs, after a quarter of the slots."""
-    peers, offers = radio.peers(), jnp.ones(nodes, bool)
+    peers: PeerNetwork = radio.peers()
+    offers = jnp.ones(nodes, bool)
 
-    def slot(state: RadioState, t: Array) -> tuple[RadioState, Array]:
+    def slot(state: NetworkState, t: Array) -> tuple[NetworkState, Array]:
         state, delivery = peers.step(state, offers, bits, jax.random.fold_in(key, t))
         apart = ~jnp.eye(nodes, dtype=bool)
         return state, jnp.mean(t + 1 - delivery.held, where=apart)
@@ -189,6 +190,7 @@ def draw(files: list[Path], target: Path) -> None:
         "fresh": ("fresh air", "#0072b2"),
         "free": ("free links", "#000000"),
     }
+    last = lines[0]["rows"][-1]["slots"]
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     for arm, (name, colour) in looks.items():
         mine = [e for e in lines if (e["split"], e["nodes"], e["arm"]) == ("label", 5, arm)]
@@ -202,7 +204,7 @@ def draw(files: list[Path], target: Path) -> None:
         end = {"paper": 0, "fresh": 7, "free": -7}[arm]  # two of the labels would meet
         place = {"xytext": (6, end), "textcoords": "offset points", "va": "center"}
         axes.annotate(name, (slots[-1], middle[-1]), color=colour, **place)
-    axes.set(yscale="log", xlabel="slots of 1 s", ylabel="training loss F(w)", xlim=(0, slots[-1]))
+    axes.set(yscale="log", xlabel="slots of 1 s", ylabel="training loss F(w)", xlim=(0, last))
     ticks = (0.2, 0.5, 1, 2, 5)
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()

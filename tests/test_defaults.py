@@ -10,7 +10,7 @@ from folkman.engine import cells
 from folkman.packing import NONE
 from folkman.problem import data, field, partition, problem
 from folkman.radio import channel, geometry, latency, planning, replay, schedule, trace
-from folkman.runtime import codec, mailbox, node
+from folkman.runtime import codec, mailbox, node, server_node
 
 TABLE_3 = {  # of the paper, and docs/guide.md
     "threshold_db": 0.0,
@@ -51,8 +51,8 @@ DEFAULTS = [
     (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
     (NETWORKS["shared"], CHANNEL | BITS),
     (NETWORKS["radio"], TABLE_3),
-    (NETWORKS["trace"], BITS),
-    (replay.replay, BITS),
+    (NETWORKS["trace"], BITS | {"message": "copy"}),
+    (replay.replay, BITS | {"message": "copy"}),
     (replay.replay_rounds, BITS),
     (replay.replay_star, BITS),
     (trace.record_timeline, SEED | {"message_bits": 16}),
@@ -90,11 +90,11 @@ DEFAULTS = [
     (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),
     (Hierarchy, {"backhaul_slots": 0}),
     (node.Node, NOBODY),
-    (node.ServerNode, NOBODY),
+    (server_node.ServerNode, NOBODY),
     (node.Wire, {"run": 0, "sign": None, "dtype": None, "packing": NONE}),
     (mailbox.Checks, {"verify": None, "largest": 1e6}),  # docs/protocol.md
     (mailbox.Mailbox, {"first_sender": 0, "note_broken": False, "in_rounds": False}),
-    (codec.Message, {"round": 0}),
+    (codec.Message, {"round": 0, "base": None}),
 ]
 
 

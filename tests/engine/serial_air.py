@@ -70,6 +70,7 @@ def draw(
         return new if (gains or rng.random() < eager) and (new != rows[i]).any() else None
 
     def arrive(now):
+        assert on_air is not None
         start, sender, stamps, receivers, _ = on_air
         taken = [(i, new) for i in receivers if (new := adopts(i, stamps, now)) is not None]
         for i, new in taken:

@@ -60,6 +60,7 @@ def test_every_node_holds_what_the_history_says(seed, message, eager):
 
     for t, store in follow(history, messages):
         assert not store.missing
+        assert store.circulation is not None
         assert not store.circulation.unfound
         found = np.asarray(store.payload)[np.asarray(store.row), 0]
         expected = messages[history.held[t], np.arange(nodes)[None], 0]
@@ -216,7 +217,7 @@ def test_a_node_that_has_lost_its_own_past_cannot_adopt():
         sums = CarriedSums(adoptions(history.timeline), first, room=room)
         for t in range(40):
             for node in np.flatnonzero(history.sends[t]):
-                sums.freeze(node, t + 1, first[node])
+                sums.freeze(int(node), t + 1, first[node])
             sums.end_slot(t)
         return sums
 

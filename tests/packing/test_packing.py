@@ -156,7 +156,9 @@ def test_rounding_at_random_takes_one_of_the_two_numbers_around_by_its_distance(
     """By NumPy's neighbours of a float16, and the bits of a float32; below 2^-14 too."""
     scales = np.float32(10.0) ** np.arange(-8, 4)
     x = np.concatenate([SOME * scale for scale in scales]).astype(np.float32)
-    x = np.concatenate([x, np.float32([0.0, 65504.0, -65504.0, 1.5, 2.0**-24, -(2.0**-14)])])
+    x = np.concatenate(
+        [x, np.array([0.0, 65504.0, -65504.0, 1.5, 2.0**-24, -(2.0**-14)], np.float32)]
+    )
     if packing.name == "float16":
         near = x.astype(np.float16)
         step = np.where(near.astype(np.float32) <= x, np.float16(np.inf), -np.float16(np.inf))

@@ -112,7 +112,7 @@ def meet(gradients, w0, partners, held, sends, step):
                     "kind": "asks", "whom": next(own["draws"]), "number": own["number"],
                     "model": x[i].copy(), "times": 1, "pleads": own["doubt"] > 0,
                 }  # fmt: skip
-        for node in np.flatnonzero(sends[t]):
+        for node in map(int, np.flatnonzero(sends[t])):
             own = (asking if node % 2 == 0 else answering)[node]
             heard[node][t + 1] = dict(own["says"])
             own["aired"] = True
