@@ -8,9 +8,9 @@ Each method is tuned in each cell by the search of `folkman tune` (`experiment.h
 budget for all) on the seeds 1000 and 1001, and then judged on others. All runs are those of
 `folkman run`: `experiment.parts`, `engine.simulate.march`. A cell of a method is one line of
 `results.jsonl`, written when it ends. Lines that are there, in --out or in --done, are not made
-again, so that the same command goes on after --budget-s or Ctrl-C. Data of the network are read
-from --data (mnist.npz as `folkman data fetch mnist` writes it, digits.npz where scikit-learn is
-not installed), else as always.
+again, so that the same command goes on after --budget-s or Ctrl-C. MNIST is needed: `folkman data
+fetch mnist`. `--prepare DIR` writes the data of all cells as small files, and `--data DIR` reads
+them: faster, and without scikit-learn.
 """
 
 import argparse
@@ -101,12 +101,28 @@ def settled(cell: Cell, method: Json, data: Path | None) -> Json:
     own = table.get("network", {})
     if own.get("name") == config["network"]["name"]:
         table["network"] = {**config["network"], **own}
-    here = config["data"]["name"]
-    if data is not None and here == "mnist":
-        config["data"]["folder"] = str(data)
-    elif data is not None and (data / f"{here}.npz").is_file():
-        config["data"] = {"name": "npz", "path": str(data / f"{here}.npz")}
+    if data is not None:
+        config["data"] = {"name": "npz", "path": str(data / _file_of(config["data"]))}
     return {**config, "name": "cell", "seeds": list(cell.judge_seeds), "algorithm": [table]}
+
+
+def _file_of(table: Json) -> str:
+    return "-".join(str(value) for value in table.values()) + ".npz"
+
+
+def prepare(plan: Plan, folder: Path) -> None:
+    """Write the data of all cells as small files, for --data: nothing else is then needed."""
+    import numpy as np
+
+    from folkman.problem.data import load, shorten
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in {
+        _file_of(cell.config["data"]): cell.config["data"] for cell in plan.cells
+    }.values():
+        found = shorten(load(table["name"]), table.get("train_size"), table.get("test_size"))
+        arrays = {name: getattr(found, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+        np.savez_compressed(folder / _file_of(table), **arrays)
 
 
 def concerned(cell: Cell, method: Json) -> bool:
@@ -124,7 +140,9 @@ class OutOfTime(Exception):  # noqa: N818 - the budget of time is spent
 class Bench:
     """Runs of one group of cells: its problems are built once, and padded to one length."""
 
-    def __init__(self, cells: tuple[Cell, ...], plan: Plan, data: Path | None, until: float):
+    def __init__(
+        self, cells: tuple[Cell, ...], plan: Plan, data: Path | None, until: float
+    ) -> None:
         self._cells, self._plan, self._data, self._until = cells, plan, data, until
         self._problems: dict[tuple[str, int], Any] = {}
 
@@ -249,6 +267,8 @@ def lines_of(*places: Path) -> list[Json]:
 def work(orders: Any, told: Any, settings: Json) -> None:
     """Do jobs until there are none: a worker process."""
     os.environ.update(settings["environment"])
+    if settings["core"] is not None:  # one core each: JAX then starts no more threads than that
+        os.sched_setaffinity(0, {settings["core"]})
     from folkman.experiment.jobs import set_up_worker
 
     set_up_worker()
@@ -269,7 +289,7 @@ def work(orders: Any, told: Any, settings: Json) -> None:
                 return
             except ValueError as error:  # a method that does not fit, in its own words
                 told.put({**line, "error": str(error), "refused": True})
-            except Exception:  # noqa: BLE001 - one line, and the others go on
+            except Exception:  # one line, and the others go on
                 told.put({**line, "error": traceback.format_exc(limit=4)})
 
 
@@ -303,15 +323,23 @@ def run_all(plan: Plan, asked: argparse.Namespace) -> None:
             "until": until,
             "known": known,
         }
-        workers += [
-            context.Process(target=work, args=(orders, told, settings), daemon=True)
-            for _ in range(number)
-        ]
+        for each in range(number):
+            core = _core(each) if platform == "cpu" else None
+            given = (orders, told, {**settings, "core": core})
+            workers.append(context.Process(target=work, args=given, daemon=True))
     for worker in workers:
         worker.start()
     _gather(told, workers, target, until, in_all)
     for orders in kept:
         orders.cancel_join_thread()
+
+
+def _core(number: int) -> int | None:
+    """Return the core of a worker; None where a process cannot be bound to one."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[number % len(cores)]
 
 
 def _gather(told: Any, workers: list[Any], target: Path, until: float, in_all: int) -> None:
@@ -331,6 +359,8 @@ def _gather(told: Any, workers: list[Any], target: Path, until: float, in_all: i
             how = line.get("error", f"{line.get('score', math.nan):.4g} {line.get('options')}")
             head = f"{time.time() - begun_s:5.0f} s  {made}/{in_all}"
             print(f"{head}  {line['cell']}  {line['label']}: {how[-300:]}", flush=True)
+    died = [worker.exitcode for worker in workers if worker.exitcode not in (0, None)]
+    print(f"{made} of {in_all} lines; workers that died: {died or 'none'}", flush=True)
     for worker in workers:
         worker.terminate()
 
@@ -340,9 +370,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder of results.jsonl")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/comparison"), help="folder of results.jsonl"
+    )
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="more results to skip")
-    parser.add_argument("--data", type=Path, help="folder of mnist.npz, digits.npz")
+    parser.add_argument("--prepare", type=Path, help="write the data of all cells and stop")
+    parser.add_argument("--data", type=Path, help="folder that --prepare wrote")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes on cores")
     parser.add_argument("--gpu-workers", type=int, default=0, help="processes on the GPU (the CNN)")
     parser.add_argument("--budget-s", type=float, default=math.inf, help="seconds, then stop")
@@ -353,12 +386,14 @@ def main() -> None:
     plan = read_plan(quick=asked.quick)
     if asked.only:
         plan = plan._replace(cells=tuple(cell for cell in plan.cells if cell.group in asked.only))
-    if asked.draw:
+    if asked.prepare:
+        prepare(plan, asked.prepare)
+    elif asked.draw:
         from benchmarks.comparison_page import draw
 
         draw(plan, lines_of(asked.out, *asked.done), asked.draw)
-        return
-    run_all(plan, asked)
+    else:
+        run_all(plan, asked)
 
 
 if __name__ == "__main__":
