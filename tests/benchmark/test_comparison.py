@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,7 +55,7 @@ def test_padding_changes_no_measure() -> None:
     config = resolve({"model": {"name": "softmax"}, "algorithm": [{"name": "fedavg"}]})
     problem = build_problem(config, 3)
     wide = padded(problem, problem.x.shape[1] + 13)
-    w = np.random.default_rng(0).normal(size=problem.dim).astype(np.float32)
+    w = jnp.asarray(np.random.default_rng(0).normal(size=problem.dim), jnp.float32)
     for one, other in zip(problem.evaluate(w), wide.evaluate(w), strict=True):
         assert float(one) == pytest.approx(float(other), rel=1e-5, nan_ok=True)
 
