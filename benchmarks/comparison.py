@@ -15,6 +15,7 @@ them: faster, and without scikit-learn.
 
 import argparse
 import json
+import lzma
 import math
 import multiprocessing as mp
 import os
@@ -24,10 +25,11 @@ import time
 import tomllib
 import traceback
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["COLUMNS", "Cell", "Plan", "lines_of", "read_plan", "settled", "unit"]
+__all__ = ["COLUMNS", "Cell", "Plan", "lines_of", "packed", "read_plan", "settled", "unit"]
 
 PLAN = Path(__file__).with_suffix(".toml")
 RESULTS = "results.jsonl"
@@ -252,9 +254,9 @@ def lines_of(*places: Path) -> list[Json]:
     """Return the results in files or folders, the first of each cell and method."""
     found: dict[tuple[str, str], Json] = {}
     for place in places:
-        files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
-        for file in files:
-            for text in file.read_text(encoding="utf-8").splitlines():
+        files = sorted((*place.glob("*.jsonl"), *place.glob("*.jsonl.xz")))
+        for file in files if place.is_dir() else [place]:
+            for text in _text(file).splitlines():
                 try:
                     line = json.loads(text)
                 except json.JSONDecodeError:  # cut off when the program was killed
@@ -262,6 +264,24 @@ def lines_of(*places: Path) -> list[Json]:
                 if "error" not in line or "refused" in line:
                     found.setdefault((line["cell"], line["label"]), line)
     return list(found.values())
+
+
+def _text(file: Path) -> str:
+    """Return the text of a file, which is packed if its name ends in .xz."""
+    raw = file.read_bytes()
+    return (lzma.decompress(raw) if file.suffix == ".xz" else raw).decode("utf-8")
+
+
+def packed(lines: list[Json], plan: Plan, file: Path) -> None:
+    """Write results in the order of the plan: docs/data/comparison."""
+    order = {
+        (cell.name, method["label"]): place
+        for place, (cell, method) in enumerate(product(plan.cells, plan.methods))
+    }
+    ordered = sorted(lines, key=lambda line: order[line["cell"], line["label"]])
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in ordered)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(lzma.compress(text.encode("utf-8"), preset=9))
 
 
 def work(orders: Any, told: Any, settings: Json) -> None:
@@ -381,6 +401,7 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=math.inf, help="seconds, then stop")
     parser.add_argument("--quick", action="store_true", help="two small cells, six methods")
     parser.add_argument("--only", nargs="*", help="groups of cells by name")
+    parser.add_argument("--pack", type=Path, help="write all results as one .jsonl.xz")
     parser.add_argument("--draw", type=Path, help="write tables and figures under this folder")
     asked = parser.parse_args()
     plan = read_plan(quick=asked.quick)
@@ -388,6 +409,8 @@ def main() -> None:
         plan = plan._replace(cells=tuple(cell for cell in plan.cells if cell.group in asked.only))
     if asked.prepare:
         prepare(plan, asked.prepare)
+    elif asked.pack:
+        packed(lines_of(asked.out, *asked.done), plan, asked.pack)
     elif asked.draw:
         from benchmarks.comparison_page import draw
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from benchmarks.comparison import Cell, Plan
 from benchmarks.comparison_expected import expected
+from benchmarks.comparison_figures import against_fedavg, group_figure
 from benchmarks.comparison_judge import (
     AXES,
     NEVER_WAITS,
@@ -29,17 +28,10 @@ from benchmarks.comparison_judge import (
     ranked,
     sides_of,
 )
-from folkman.report.figures import COLOURS
 
 __all__ = ["draw"]
 
 PAGES = ("comparison.md", "which-method.md")
-CURVES = 6
-"""Curves of a figure that have a colour and a name, references included."""
-GREY = "#C8C8C8"
-PALETTE = (*(each for each in COLOURS if each != "#000000"), "#8B5A2B", "#6A3D9A", "#B2182B")
-"""Black is of the references."""
-
 Json = dict[str, Any]
 Cells = Mapping[str, list[Side]]
 
@@ -58,11 +50,12 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     blocks["not-run"] = _not_run(plan, lines, all_sides)
     figures = docs / "figures" / "comparison"
     figures.mkdir(parents=True, exist_ok=True)
+    against_fedavg(plan.cells, judged).savefig(figures / "against-fedavg.png", dpi=150)
     for group in dict.fromkeys(cell.group for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.group == group and all_sides[cell.name]]
         if not cells:
             continue
-        _figure(cells, all_sides, references).savefig(figures / f"{group}.png", dpi=150)
+        group_figure(cells, all_sides, references).savefig(figures / f"{group}.png", dpi=150)
         tables = [_cell(cell, all_sides[cell.name], references) for cell in cells]
         link = f"![{cells[0].title}: training loss against time](figures/comparison/{group}.png)"
         blocks[f"group-{group}"] = "\n\n".join([link, *tables])
@@ -128,7 +121,9 @@ def _cell(cell: Cell, sides: Sequence[Side], references: set[str]) -> str:
         rows.append(cells)
     head = ["method", "step", "loss, equal time", "rank", "times FedAvg's", "loss, equal bits"]
     head += ["rank", "loss, equal gradients", "rank", "accuracy", "kappa"]
-    return f"**`{cell.name}`**\n\n{_markdown(head, rows)}"
+    first = by_loss[0].label if own else "nobody"
+    summary = f"<summary><code>{cell.name}</code>: all methods, {first} first</summary>"
+    return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
 
 
 def _against(side: Side, yardstick: Side) -> str:
@@ -188,76 +183,3 @@ def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
             why = refused.get((cell.name, label), "not run")
             missing.append([f"`{cell.name}`", label, why.replace("|", "/")[:160]])
     return _markdown(["cell", "method", "why"], missing) if missing else "Nothing is missing."
-
-
-def _figure(cells: Sequence[Cell], all_sides: Cells, references: set[str]) -> Figure:
-    """Return a panel for each cell: loss against time, the best and the references named."""
-    columns = min(2, len(cells))
-    height = -(-len(cells) // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.1 * height), layout="constrained")
-    panels = figure.subplots(height, columns, squeeze=False).flat
-    colours: dict[str, str] = {}  # a method has one colour in all panels
-    for axes, cell in zip(panels, cells, strict=False):
-        _panel(axes, all_sides[cell.name], references, colours)
-        axes.set_title(cell.name, fontsize="small")
-    return figure
-
-
-def _panel(
-    axes: Axes, sides: Sequence[Side], references: set[str], colours: dict[str, str]
-) -> None:
-    """Draw one cell; methods that are new to the figure are given the next colour."""
-    own = sorted(
-        (side for side in sides if side.label not in references),
-        key=lambda side: side.measure["time"].mean(),
-    )
-    shown = [side for side in sides if side.label in references]
-    named = own[: CURVES - len(shown)]
-    for side in own[len(named) :]:
-        axes.plot(*_curve(side), color=GREY, linewidth=0.8, zorder=1)
-    ends = []
-    for side in [*named, *shown]:
-        is_reference = side.label in references
-        colour = "black"
-        if not is_reference:
-            colour = colours.setdefault(side.label, PALETTE[len(colours) % len(PALETTE)])
-        style = ("--" if side.label.startswith("FedAvg") else ":") if is_reference else "-"
-        slots, loss = _curve(side)
-        axes.plot(slots, loss, color=colour, linestyle=style, linewidth=1.5, zorder=2)
-        ends.append((float(loss[-1]), side.label, colour))
-    axes.set_yscale("log")
-    first = max(_curve(side)[1][0] for side in sides)
-    axes.set_ylim(min(end[0] for end in ends) / 1.3, 1.5 * first)
-    _name(axes, ends)
-    axes.set_xlabel("seconds (slots of 1 s)", fontsize="small")
-    axes.set_ylabel("training loss", fontsize="small")
-    axes.tick_params(labelsize="small")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, alpha=0.3, linewidth=0.5)
-
-
-def _curve(side: Side) -> tuple[np.ndarray, np.ndarray]:
-    """Return slots and the geometric mean of the loss over the seeds that have it."""
-    runs = [side.line["judged"][seed] for seed in side.seeds]
-    length = min(len(run["slots"]) for run in runs)
-    rows = np.array([[value or np.nan for value in run["train_loss"][:length]] for run in runs])
-    return np.array(runs[0]["slots"][:length]), np.exp(np.nanmean(np.log(rows), axis=0))
-
-
-def _name(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Write each name beside the end of its curve, moved apart where they would meet."""
-    low, high = (math.log(limit) for limit in axes.get_ylim())
-    gap, heights = 0.065, []
-    for loss, label, colour in sorted(ends):
-        height = (math.log(loss) - low) / (high - low)
-        height = max(height, heights[-1] + gap if heights else 0.0)
-        heights.append(height)
-        axes.annotate(
-            label,
-            (1.01, height),
-            xycoords="axes fraction",
-            color=colour,
-            fontsize="x-small",
-            va="center",
-            annotation_clip=False,
-        )
