@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 from scipy.stats import t
 
@@ -34,13 +35,18 @@ COLOURS = {
     "HierFAVG": "#7A8B00",
     "FedAP": "#C2185B",
     "AdaFL": "#3B3B98",
+    "TWAFL": "#E0218A",
+    "SGP, asynchronous": "#A0522D",
+    "SWIFT": "#2E7D32",
+    "D-PSGD": "#5C6BC0",
+    "FedSA": "#795548",
+    "CompCGA": "#607D8B",
 }
 """One colour for a method in all figures; black is of the references."""
 GAP = 0.075
 """Least distance of two names, as a share of the panel's height."""
-WIDEST = (0.08, 16.0)
+WIDEST = (0.07, 30.0)
 """Ratios that the figure of all cells has room for; intervals go on beyond."""
-
 Cells = Mapping[str, list[Side]]
 Values = NDArray[np.float64]
 
@@ -73,19 +79,24 @@ def _panel(axes: Axes, sides: Sequence[Side], references: set[str]) -> None:
         if side not in named:
             slots, loss, _ = _curve(side)
             axes.plot(slots, loss, color=GREY, linewidth=0.6, zorder=1)
-    ends = []
+    ends, lowest = [], math.inf
     for side in named:
         is_reference = side.label in references
-        colour = "black" if is_reference else COLOURS.get(side.label, "#555555")
+        colour = "black" if is_reference else COLOURS[side.label]
         style = ("--" if side.label.startswith("FedAvg") else ":") if is_reference else "-"
         slots, loss, spread = _curve(side)
         axes.plot(slots, loss, color=colour, linestyle=style, linewidth=1.5, zorder=3)
-        low, high = loss / spread, loss * spread
-        axes.fill_between(slots, low, high, color=colour, alpha=0.12, linewidth=0, zorder=2)
+        if not is_reference:
+            low, high = loss / spread, loss * spread
+            axes.fill_between(slots, low, high, color=colour, alpha=0.12, linewidth=0, zorder=2)
+        lowest = min(lowest, float(loss.min()))
         ends.append((float(loss[-1]), side.label, colour))
     axes.set_yscale("log")
     first = max(_curve(side)[1][0] for side in sides)
-    axes.set_ylim(min(end[0] for end in ends) / 1.4, 1.5 * first)
+    axes.set_ylim(lowest / 1.4, 1.5 * first)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
     _write_names(axes, ends)
     axes.set_xlabel("seconds (slots of 1 s)", fontsize="small")
     axes.set_ylabel("training loss", fontsize="small")
@@ -118,7 +129,7 @@ def apart(heights: Sequence[float], gap: float, low: float = 0.0, high: float = 
             mean, size = (before * count + mean * size) / (count + size), count + size
         blocks.append((mean, size))
     flat = np.concatenate([np.full(size, mean) for mean, size in blocks])
-    return np.clip(flat, low, high - room[-1]) + room
+    return np.asarray(np.clip(flat, low, high - room[-1]) + room, dtype=np.float64)
 
 
 def _write_names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
@@ -144,32 +155,60 @@ def _write_names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
         )
 
 
+def _section(cell: Cell) -> str:
+    """Return the heading under which the figure of all cells has a cell."""
+    if cell.config["network"]["name"] != "pipelined":
+        return "on the radio"
+    data = "even data" if "-even" in cell.name else "skewed data"
+    return f"{data}, {'unequal' if 'unequal' in cell.name else 'equal'} compute times"
+
+
+def _rows(cells: Sequence[Cell]) -> list[tuple[str, bool]]:
+    """Return the rows of the figure of all cells, top first; a heading is marked True."""
+    sections = sorted(
+        dict.fromkeys(_section(cell) for cell in cells), key=lambda name: (name[0] == "o", name)
+    )
+    found = []
+    for section in sections:
+        found += [(section, True)]
+        found += [(cell.name, False) for cell in cells if _section(cell) == section]
+    return found
+
+
 def against_fedavg(cells: Sequence[Cell], judged: Cells) -> Figure:
     """Return a column for each method of SHOWN: its loss over FedAvg's in every cell."""
-    known = [cell for cell in cells if judged[cell.name]]
-    figure = Figure(figsize=(10, 0.6 + 0.235 * len(known)), layout="constrained")
-    panels = figure.subplots(1, len(SHOWN), sharey=True, squeeze=False).flat
-    rows = {cell.name: len(known) - place for place, cell in enumerate(known)}
+    rows = _rows([cell for cell in cells if judged[cell.name]])
+    figure = Figure(figsize=(10, 0.6 + 0.225 * len(rows)), layout="constrained")
+    panels = list(figure.subplots(1, len(SHOWN), sharey=True, squeeze=False).flat)
     for axes, label in zip(panels, SHOWN, strict=True):
-        colour = COLOURS[label]
-        for cell in known:
-            by_label = {side.label: side for side in judged[cell.name]}
-            if label not in by_label or YARDSTICK not in by_label:
-                continue
-            found, row = compared(by_label[label], by_label[YARDSTICK]), rows[cell.name]
-            axes.plot([found.low, found.high], [row, row], color=colour, linewidth=1.2)
-            face = "white" if found.verdict == "level" else colour
-            axes.plot(found.ratio, row, "o", color=colour, markerfacecolor=face, markersize=5)
-        axes.axvline(1.0, color="black", linewidth=0.8)
+        for row, (name, is_heading) in enumerate(rows):
+            if is_heading:
+                axes.axhspan(row - 0.45, row + 0.45, color="#F0F0F0", linewidth=0, zorder=0)
+            else:
+                _mark(axes, row, judged[name], label)
+        axes.axvline(1.0, color="black", linewidth=0.8, zorder=1)
         axes.set_xscale("log")
         axes.set_xlim(*WIDEST)
         axes.set_xticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
         axes.minorticks_off()
-        axes.set_yticks(list(rows.values()), list(rows))
-        axes.set_ylim(0.3, len(known) + 0.7)
+        axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+        axes.set_ylim(len(rows) - 0.3, -0.7)
         axes.tick_params(labelsize="x-small", left=False)
-        axes.set_title(label, color=colour, fontsize="small")
+        axes.set_title(label, color=COLOURS[label], fontsize="small")
         axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.grid(visible=True, alpha=0.25, linewidth=0.5)
+        axes.grid(visible=True, axis="x", alpha=0.25, linewidth=0.5)
+    for text, (_, is_heading) in zip(panels[0].get_yticklabels(), rows, strict=True):
+        text.set_fontweight("bold" if is_heading else "normal")
     figure.supxlabel("loss / FedAvg's loss: left of 1 is better than FedAvg", fontsize="small")
     return figure
+
+
+def _mark(axes: Axes, row: int, sides: Sequence[Side], label: str) -> None:
+    """Draw one ratio with its interval; hollow where the two are level."""
+    by_label = {side.label: side for side in sides}
+    if label not in by_label or YARDSTICK not in by_label:
+        return
+    found, colour = compared(by_label[label], by_label[YARDSTICK]), COLOURS[label]
+    axes.plot([found.low, found.high], [row, row], color=colour, linewidth=1.2)
+    face = "white" if found.verdict == "level" else colour
+    axes.plot(found.ratio, row, "o", color=colour, markerfacecolor=face, markersize=4.5)

@@ -117,13 +117,20 @@ def _cell(cell: Cell, sides: Sequence[Side], references: set[str]) -> str:
             place = "" if is_reference else _place(standings[axis][side.label])
             cells += [_loss(side, axis), place]
             cells += [against] if axis == "time" else []
-        cells += [f"{np.nanmean(side.accuracy):.3f}", f"{last['kappa']:.2f}"]
+        cells += [f"{np.nanmean(side.accuracy):.3f}", f"{last['kappa']:.2f}", _messages(cell, side)]
         rows.append(cells)
     head = ["method", "step", "loss, equal time", "rank", "times FedAvg's", "loss, equal bits"]
-    head += ["rank", "loss, equal gradients", "rank", "accuracy", "kappa"]
+    head += ["rank", "loss, equal gradients", "rank", "accuracy", "kappa", "messages"]
     first = by_loss[0].label if own else "nobody"
     summary = f"<summary><code>{cell.name}</code>: all methods, {first} first</summary>"
     return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
+
+
+def _messages(cell: Cell, side: Side) -> str:
+    """Return the bits of a run as messages of one model per node, mean over seeds."""
+    runs = side.line["judged"].values()
+    sent = np.mean([run["bits"][-1] for run in runs]) / side.line["message_bits"]
+    return f"{sent / cell.config['nodes']:.3g}"
 
 
 def _against(side: Side, yardstick: Side) -> str:
