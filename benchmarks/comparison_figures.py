@@ -13,7 +13,7 @@ from scipy.stats import t
 from benchmarks.comparison import Cell
 from benchmarks.comparison_judge import YARDSTICK, Side, compared
 
-__all__ = ["against_fedavg", "apart", "group_figure"]
+__all__ = ["against_fedavg", "apart", "group_figure", "section", "sections_of"]
 
 CURVES = 6
 """Curves of a panel that have a colour and a name, references included."""
@@ -47,6 +47,8 @@ GAP = 0.075
 """Least distance of two names, as a share of the panel's height."""
 WIDEST = (0.07, 30.0)
 """Ratios that the figure of all cells has room for; intervals go on beyond."""
+RADIO = "on the radio"
+
 Cells = Mapping[str, list[Side]]
 Values = NDArray[np.float64]
 
@@ -155,24 +157,26 @@ def _write_names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
         )
 
 
-def _section(cell: Cell) -> str:
+def section(cell: Cell) -> str:
     """Return the heading under which the figure of all cells has a cell."""
     if cell.config["network"]["name"] != "pipelined":
-        return "on the radio"
+        return RADIO
     data = "even data" if "-even" in cell.name else "skewed data"
     return f"{data}, {'unequal' if 'unequal' in cell.name else 'equal'} compute times"
 
 
 def _rows(cells: Sequence[Cell]) -> list[tuple[str, bool]]:
     """Return the rows of the figure of all cells, top first; a heading is marked True."""
-    sections = sorted(
-        dict.fromkeys(_section(cell) for cell in cells), key=lambda name: (name[0] == "o", name)
-    )
     found = []
-    for section in sections:
-        found += [(section, True)]
-        found += [(cell.name, False) for cell in cells if _section(cell) == section]
+    for heading in sections_of(cells):
+        found += [(heading, True)]
+        found += [(cell.name, False) for cell in cells if section(cell) == heading]
     return found
+
+
+def sections_of(cells: Sequence[Cell]) -> list[str]:
+    """Return the headings of cells, the radio last."""
+    return sorted({section(cell) for cell in cells}, key=lambda name: (name == RADIO, name))
 
 
 def against_fedavg(cells: Sequence[Cell], judged: Cells) -> Figure:

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.comparison import Cell, Plan
 from benchmarks.comparison_expected import expected
-from benchmarks.comparison_figures import against_fedavg, group_figure
+from benchmarks.comparison_figures import against_fedavg, group_figure, section, sections_of
 from benchmarks.comparison_judge import (
     AXES,
     NEVER_WAITS,
@@ -46,6 +46,7 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
         for name, sides in all_sides.items()
     }
     blocks = {"ranks": _ranks(judged), "factors": _factors(plan, judged)}
+    blocks["sections"] = _sections(plan, judged)
     blocks["expected"] = expected(all_sides)
     blocks["not-run"] = _not_run(plan, lines, all_sides)
     figures = docs / "figures" / "comparison"
@@ -176,6 +177,27 @@ def _factors(plan: Plan, cells: Cells) -> str:
         rows.append([*row, _against(algorithm1, yardstick)])
     head = ["cell", "first", "best that never waits", "its loss / FedAvg's"]
     return _markdown([*head, "Algorithm 1's loss / FedAvg's"], rows)
+
+
+def _sections(plan: Plan, cells: Cells) -> str:
+    """Return the mean rank at equal time of each method by kind of cell, best first over all."""
+    known = [cell for cell in plan.cells if cells[cell.name]]
+    headings = sections_of(known)
+    overall = mean_ranks([cells[cell.name] for cell in known], "time")
+    by_heading = {
+        heading: mean_ranks(
+            [cells[cell.name] for cell in known if section(cell) == heading], "time"
+        )
+        for heading in headings
+    }
+    if not all(found.keys() == overall.keys() for found in by_heading.values()):
+        return "No table: a kind of cell has no cell with all methods."
+    rows = [
+        [label, *(f"{by_heading[heading][label][0]:.1f}" for heading in headings)]
+        for label in sorted(overall, key=lambda label: overall[label])
+    ]
+    number = [str(next(iter(by_heading[heading].values()))[3]) for heading in headings]
+    return _markdown(["mean rank", *headings], [*rows, ["*cells*", *number]])
 
 
 def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:

@@ -1,13 +1,15 @@
 """The comparison of all methods: its plan is whole, and its arithmetic is that of the plan."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.comparison import concerned, padded, read_plan, settled
+from benchmarks.comparison import concerned, lines_of, packed, padded, read_plan, settled
 from benchmarks.comparison_expected import expected
+from benchmarks.comparison_figures import apart
 from benchmarks.comparison_judge import Side, compared, mean_ranks, ranked, sides_of
 from folkman.algorithm import ALGORITHMS
 from folkman.config.build import build_problem
@@ -15,6 +17,7 @@ from folkman.config.comparison import resolve
 from folkman.experiment.tunable import GRIDS
 
 PLAN = read_plan()
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_method_is_a_side_of_the_plan() -> None:
@@ -131,3 +134,38 @@ def test_expectations_tell_refuted_from_open() -> None:
     assert table[2].endswith("| refuted |")
     assert "Algorithm 1 ahead" in table[2]
     assert all("open" in row for row in table[3:])
+
+
+def test_names_are_moved_apart_by_as_little_as_needed() -> None:
+    np.testing.assert_allclose(apart([0.1, 0.5, 0.9], 0.1), [0.1, 0.5, 0.9])
+    np.testing.assert_allclose(apart([0.5, 0.5, 0.9], 0.1), [0.45, 0.55, 0.9])
+    low = apart([0.0, 0.01, 0.02], 0.1)  # the panel ends at 0
+    np.testing.assert_allclose(low, [0.0, 0.1, 0.2])
+    many = apart(sorted(np.random.default_rng(0).random(9)), 0.08)
+    assert np.diff(many).min() > 0.08 - 1e-9
+
+
+def test_results_are_packed_and_read_in_the_order_of_the_plan(tmp_path) -> None:
+    late, early = _line("Algorithm 1", [0.5]), _line("FedAvg", [0.25])
+    packed([late, early], PLAN, tmp_path / "results.jsonl.xz")
+    assert lines_of(tmp_path) == [early, late]
+    assert lines_of(tmp_path / "results.jsonl.xz") == [early, late]
+
+
+def test_the_pages_show_the_results_that_are_kept() -> None:
+    kept = lines_of(ROOT / "docs" / "data" / "comparison")
+    fixed = (PLAN.bits_in_messages, PLAN.gradients)
+    sides = {cell.name: sides_of(kept, cell.name, *fixed) for cell in PLAN.cells}
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    assert expected(sides) in page
+    references = {method["label"] for method in PLAN.methods if method.get("reference")}
+    judged = [[s for s in each if s.label not in references] for each in sides.values()]
+    for label, (middle, low, high, _) in mean_ranks(judged, "time").items():
+        assert f"| {label} | {middle:.1f} ({low:.1f} to {high:.1f}) |" in page
+
+
+def test_every_judged_seed_of_the_kept_results_is_there() -> None:
+    seeds = {cell.name: {str(seed) for seed in cell.judge_seeds} for cell in PLAN.cells}
+    for line in lines_of(ROOT / "docs" / "data" / "comparison"):
+        assert set(line["judged"]) == seeds[line["cell"]]
+        assert line["runs"] <= line["budget"]
