@@ -160,8 +160,10 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
     assert expected(sides) in page
     references = {method["label"] for method in PLAN.methods if method.get("reference")}
     judged = [[s for s in each if s.label not in references] for each in sides.values()]
-    for label, (middle, low, high, _) in mean_ranks(judged, "time").items():
-        assert f"| {label} | {middle:.1f} ({low:.1f} to {high:.1f}) |" in page
+    ranks = [mean_ranks(judged, axis) for axis in ("time", "bits", "gradients")]
+    for label in ranks[0]:
+        row = ["{:.1f} ({:.1f} to {:.1f})".format(*found[label]) for found in ranks]
+        assert f"| {label} | {' | '.join(row)} |" in page
 
 
 def test_every_judged_seed_of_the_kept_results_is_there() -> None:
