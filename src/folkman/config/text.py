@@ -11,17 +11,7 @@ from folkman.config.choices import ConfigError
 from folkman.config.plugins import anchored
 from folkman.record.json_file import Json, Table, quoted
 
-__all__ = [
-    "DEFAULT",
-    "TUNED",
-    "dump",
-    "gather",
-    "literal",
-    "override",
-    "parse_value",
-    "put",
-    "read",
-]
+__all__ = ["DEFAULT", "dump", "gather", "literal", "override", "parse_value", "put", "read"]
 
 
 DEFAULT: Json = {
@@ -32,66 +22,19 @@ DEFAULT: Json = {
     "network": {"name": "pipelined"},
     "compression": {"name": "by_bits"},
     "algorithm": [
-        {"name": "async_sharing", "label": "Algorithm 1", "step": 0.187},
-        {"name": "fedavg", "label": "FedAvg", "step": 1.33, "local_steps": 20},
+        {"name": "async_sharing", "label": "Algorithm 1", "step": 0.25},
+        {"name": "fedavg", "label": "FedAvg", "step": 1.0, "local_steps": 20},
         {
             "name": "fedavg",
             "label": "FedAvg, free links",
-            "step": 1.78,
-            "local_steps": 1,
+            "step": 1.0,
             "network": {"name": "ideal"},
         },
     ],
 }
 """What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits.
 
-Each side has the options that `folkman tune --over step --over local_steps` finds; see TUNED.
-"""
-
-TUNED: Json = {
-    "version": "0.1.0",
-    "commit": "7b7adf4ccb31dde9c83bf6b487f2a494fb87e314-dirty",
-    "made": "2026-11-17T04:25:23+00:00",
-    "score": "train_loss",
-    "seeds": [1000, 1001],
-    "budget": 57,
-    "over": ["step", "local_steps"],
-    "grid": {
-        "step": [0.001, 0.00316, 0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0],
-        "local_steps": [1, 3, 10],
-    },
-    "skipped": {"local_steps": ["Algorithm 1"]},
-    "algorithm": {
-        "Algorithm 1": {
-            "score": 0.18334782123565674,
-            "runs": 23,
-            "score_before": 0.20919515192508698,
-            "setting": "53b1396ba1be2559",
-            "options": {"step": 0.187},
-            "before": {"step": 0.25},
-        },
-        "FedAvg": {
-            "score": 0.04338088259100914,
-            "runs": 55,
-            "score_before": 0.05369341000914574,
-            "setting": "614b267086af41dd",
-            "options": {"step": 1.33, "local_steps": 20},
-            "before": {"step": 1.0, "local_steps": 20},
-        },
-        "FedAvg, free links": {
-            "score": 0.017116361297667027,
-            "runs": 49,
-            "score_before": 0.029029525816440582,
-            "setting": "a89506ff3b5cafb6",
-            "options": {"step": 1.78, "local_steps": 1},
-            "before": {"step": 1.0, "local_steps": 1},
-        },
-    },
-}
-"""The table [tuned] that the search wrote for the algorithms of DEFAULT.
-
-`setting` is a digest of all options: that of Algorithm 1 was formed anew when it got `own` and
-`memory`, whose defaults give the same scores to the last digit.
+Each side has its own best step of a coarse search on other seeds: `python benchmarks/laws.py demo`.
 """
 
 
