@@ -1,13 +1,11 @@
 """Algorithm 1 beside FedAvg under three laws of delay, every side at its own best step.
 
     python benchmarks/laws.py          the table of docs/comparison.md: softmax on digits
-    python benchmarks/laws.py demo     how the steps of `folkman run` without a file were chosen
 
 Of each side the step (and FedAvg's local steps) with the lowest mean training loss after 300 slots
-is taken, from a grid of powers of two. The demo's seeds, 0 to 4, are not among the seeds here.
+is taken, from a grid of powers of two.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -25,7 +23,7 @@ from folkman.engine.travel import medium_of
 from folkman.faults import NO_FAULTS
 from folkman.problem.data import load
 from folkman.problem.problem import Problem, make_problem
-from folkman.radio.delay import ideal, pipelined, snapshot
+from folkman.radio.delay import pipelined, snapshot
 from folkman.radio.delivery import Network
 
 NODES, SLOTS = 5, 300
@@ -107,26 +105,5 @@ def table() -> None:
             print(f"| {name} | {gamma} | {' | '.join(cells)} |", flush=True)
 
 
-def demo() -> None:
-    """Print the best of each side of the demo."""
-    for label, network, side, local_steps in (
-        ("Algorithm 1", pipelined(), "async_sharing", (1,)),
-        ("FedAvg", pipelined(), "fedavg", LOCAL_STEPS),
-        ("FedAvg, free links", ideal(), "fedavg", (1,)),
-    ):
-        found = best("mlp", network, side, local_steps)
-        told = f"step {found.step:g}, local steps {found.local_steps}, loss {found.loss:.4f}"
-        print(f"{label}: {told}", flush=True)
-
-
-def main() -> None:
-    """Print what is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("what", nargs="?", choices=("table", "demo"), default="table")
-    {"table": table, "demo": demo}[parser.parse_args().what]()
-
-
 if __name__ == "__main__":
-    main()
+    table()

@@ -45,6 +45,7 @@ PARSED_ONLY = {
     "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
     "folkman theory gap --model worst --plot": "takes half a minute; run without the plot in "
     "tests/test_examples.py::test_the_command_line_of_the_readme_prints_what_it_shows",
+    "python -m benchmarks.comparison": "takes hours, and is of the repository, not of the package",
     "python benchmarks/laws.py": "takes minutes, and is of the repository, not of the package",
     "folkman reproduce all --size smoke": SMOKE,
     "folkman reproduce all --size laptop": "needs MNIST and half an hour",
@@ -62,10 +63,8 @@ PARSED_ONLY = {
 
 FEW = "--set slots=20 --set 'seeds=[0]'"
 ONE = """--set 'algorithm=[{name="async_sharing"}]'"""
-TWO = """--set 'algorithm=[{name="async_sharing"}, {name="fedavg"}]'"""
 ADDED = {
     "folkman run": FEW,
-    "folkman run examples/comparison": f"{FEW} {TWO}",
     "folkman sweep --grid": f"{FEW} {ONE} --set data.train_size=60 --set model.name=softmax"
     " --engine here",
     "folkman tune": "--set slots=6 --set data.train_size=60 --seeds 1000 --engine here",

@@ -8,8 +8,9 @@ import pytest
 
 from folkman.config.build import build_problem, pairs
 from folkman.config.choices import ConfigError
-from folkman.config.comparison import CHOICES, Comparison, resolve, to_toml
+from folkman.config.comparison import CHOICES, Comparison, resolve, to_toml, told
 from folkman.config.text import DEFAULT, override, read
+from folkman.record.tuned import SAME_SEEDS, TUNED, sides_of, standings
 
 
 def test_a_resolved_configuration_resolves_to_itself():
@@ -211,3 +212,15 @@ def test_objective_and_sampling_reach_the_problem_and_are_told_where_they_matter
     assert resolve(tomllib.loads(to_toml(changed))) == changed
     with pytest.raises(ConfigError, match="'objective' is not right"):
         resolve({**raw, "objective": "users"})
+
+
+def test_the_demo_is_tuned_and_says_so_only_where_the_search_was_made():
+    """If a method got an option, search anew: `folkman.config.text.TUNED` says how."""
+    found = standings(sides_of(told(resolve({}))))
+    assert set(found.values()) == {TUNED}
+    assert len(found) == 3
+    tuned_on = standings(sides_of(told(resolve({"seeds": [1000]}))))
+    assert set(tuned_on.values()) == {SAME_SEEDS}
+    assert resolve({"slots": 20}).tuned is None  # another setting
+    assert resolve(override({}, ["algorithm.0.step=0.3"])).tuned is None
+    assert resolve(tomllib.loads(to_toml(resolve({})))) == resolve({})

@@ -28,7 +28,7 @@ from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
 from folkman.config.choices import Choice, ConfigError, describe
 from folkman.config.plugins import Plugin, anchored, title
-from folkman.config.text import DEFAULT, dump
+from folkman.config.text import DEFAULT, TUNED, dump
 from folkman.faults import Faults
 from folkman.packing import PACKINGS
 from folkman.problem.data import BUILDERS
@@ -41,6 +41,8 @@ from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
 from folkman.record.run import METRICS, slug
+from folkman.record.tuned import SAME_SEEDS, sides_of, standings
+from folkman.record.tuned import TUNED as SEARCHED
 
 __all__ = [
     "CHOICES",
@@ -191,7 +193,14 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
     _check(comparison)
     if try_builders:
         _try_builders(comparison)
-    return comparison
+    return comparison if {"algorithm", "tuned"} & raw.keys() else _with_note(comparison)
+
+
+def _with_note(comparison: Comparison) -> Comparison:
+    """Return the usual algorithms with the note of their search, where it was made for this."""
+    noted = comparison.model_copy(update={"tuned": TUNED})
+    found = standings(sides_of(told(noted))).values()
+    return noted if {SEARCHED, SAME_SEEDS}.issuperset(found) else comparison
 
 
 def _fitting(raw: Table) -> Json:

@@ -1,0 +1,214 @@
+"""Tables and figures of docs/comparison.md and docs/which-method.md, from the lines of results.
+
+    python -m benchmarks.comparison --out docs/data/comparison --draw docs
+
+A page has pairs of comments `<!-- begin NAME -->` and `<!-- end NAME -->`; what stands between them
+is written here, and all else is left alone.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.comparison import Cell, Plan
+from benchmarks.comparison_expected import expected
+from benchmarks.comparison_figures import against_fedavg, group_figure, section, sections_of
+from benchmarks.comparison_judge import (
+    AXES,
+    NEVER_WAITS,
+    YARDSTICK,
+    Side,
+    Standing,
+    best_of,
+    compared,
+    mean_ranks,
+    ranked,
+    sides_of,
+)
+
+__all__ = ["draw"]
+
+PAGES = ("comparison.md", "which-method.md")
+Json = dict[str, Any]
+Cells = Mapping[str, list[Side]]
+
+
+def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
+    """Write the figures, and the parts of the pages that are made from results."""
+    references = {method["label"] for method in plan.methods if method.get("reference")}
+    fixed = (plan.bits_in_messages, plan.gradients)
+    all_sides = {cell.name: sides_of(lines, cell.name, *fixed) for cell in plan.cells}
+    judged = {
+        name: [side for side in sides if side.label not in references]
+        for name, sides in all_sides.items()
+    }
+    blocks = {"ranks": _ranks(judged), "factors": _factors(plan, judged)}
+    blocks["sections"] = _sections(plan, judged)
+    blocks["expected"] = expected(all_sides)
+    blocks["not-run"] = _not_run(plan, lines, all_sides)
+    figures = docs / "figures" / "comparison"
+    figures.mkdir(parents=True, exist_ok=True)
+    against_fedavg(plan.cells, judged).savefig(figures / "against-fedavg.png", dpi=150)
+    for group in dict.fromkeys(cell.group for cell in plan.cells):
+        cells = [cell for cell in plan.cells if cell.group == group and all_sides[cell.name]]
+        if not cells:
+            continue
+        group_figure(cells, all_sides, references).savefig(figures / f"{group}.png", dpi=150)
+        tables = [_cell(cell, all_sides[cell.name], references) for cell in cells]
+        link = f"![{cells[0].title}: training loss against time](figures/comparison/{group}.png)"
+        blocks[f"group-{group}"] = "\n\n".join([link, *tables])
+    for page in PAGES:
+        _fill(docs / page, blocks)
+
+
+def _fill(page: Path, blocks: Mapping[str, str]) -> None:
+    """Put each block between its comments."""
+    if not page.is_file():
+        return
+    text = page.read_text(encoding="utf-8")
+    for name, block in blocks.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        if begin in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}\n{block}\n\n{end}{rest.partition(end)[2]}"
+    page.write_text(text, encoding="utf-8")
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _place(standing: Standing) -> str:
+    own = f"{standing.rank}"
+    return own if standing.low == standing.high else f"{own} ({standing.low} to {standing.high})"
+
+
+def _options(line: Json) -> str:
+    options = dict(line["options"])
+    step = f"{options.pop('step'):g}"
+    more = ", ".join(f"{value:g} local" for value in options.values())
+    edge = "; at the edge" if line["at_edge"] else ""
+    return f"{step}{', ' + more if more else ''}{edge}"
+
+
+def _loss(side: Side, axis: str) -> str:
+    """Return the geometric mean of the loss over seeds."""
+    return f"{math.exp(side.measure[axis].mean()):.3g}"
+
+
+def _cell(cell: Cell, sides: Sequence[Side], references: set[str]) -> str:
+    """Return the table of one cell, best first, references last."""
+    own = [side for side in sides if side.label not in references]
+    standings = {axis: ranked(own, axis) for axis in AXES} if own else {}
+    yardstick = next((side for side in own if side.label == YARDSTICK), None)
+    rows = []
+    by_loss = sorted(
+        sides, key=lambda side: (side.label in references, side.measure["time"].mean())
+    )
+    for side in by_loss:
+        line, is_reference = side.line, side.label in references
+        last = line["judged"][side.seeds[0]]
+        against = "" if yardstick is None or side is yardstick else _against(side, yardstick)
+        cells = [side.label if not is_reference else f"*{side.label}*", _options(line)]
+        for axis in AXES:
+            place = "" if is_reference else _place(standings[axis][side.label])
+            cells += [_loss(side, axis), place]
+            cells += [against] if axis == "time" else []
+        cells += [f"{np.nanmean(side.accuracy):.3f}", f"{last['kappa']:.2f}", _messages(cell, side)]
+        rows.append(cells)
+    head = ["method", "step", "loss, equal time", "rank", "times FedAvg's", "loss, equal bits"]
+    head += ["rank", "loss, equal gradients", "rank", "accuracy", "kappa", "messages"]
+    first = by_loss[0].label if own else "nobody"
+    summary = f"<summary><code>{cell.name}</code>: all methods, {first} first</summary>"
+    return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
+
+
+def _messages(cell: Cell, side: Side) -> str:
+    """Return the bits of a run as messages of one model per node, mean over seeds."""
+    runs = side.line["judged"].values()
+    sent = np.mean([run["bits"][-1] for run in runs]) / side.line["message_bits"]
+    return f"{sent / cell.config['nodes']:.3g}"
+
+
+def _against(side: Side, yardstick: Side) -> str:
+    found = compared(side, yardstick)
+    return f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f}), {found.verdict}"
+
+
+def _ranks(cells: Cells) -> str:
+    """Return the mean rank of each method over all complete cells, on each axis."""
+    known = [sides for sides in cells.values() if sides]
+    found = {axis: mean_ranks(known, axis) for axis in AXES}
+    if not found["time"]:
+        return "No cell has all methods yet."
+    rows = []
+    for label, (middle, low, high, _) in sorted(found["time"].items(), key=lambda each: each[1]):
+        row = [label, f"{middle:.1f} ({low:.1f} to {high:.1f})"]
+        row += ["{:.1f} ({:.1f} to {:.1f})".format(*found[axis][label]) for axis in AXES[1:]]
+        firsts = sum(
+            ranked(sides, "time")[label].rank == 1 for sides in known if _has(sides, label)
+        )
+        rows.append([*row, str(firsts)])
+    number = next(iter(found["time"].values()))[3]
+    head = ["method", "mean rank, equal time", "equal bits", "equal gradients", "cells won (time)"]
+    return f"{_markdown(head, rows)}\n\nMean ranks over the {number} cells in which all ran."
+
+
+def _has(sides: Sequence[Side], label: str) -> bool:
+    return any(side.label == label for side in sides)
+
+
+def _factors(plan: Plan, cells: Cells) -> str:
+    """Return one row for each cell: who won, and how those who never wait compare with FedAvg."""
+    rows = []
+    for cell in plan.cells:
+        sides = cells[cell.name]
+        yardstick = next((side for side in sides if side.label == YARDSTICK), None)
+        never = best_of(sides, NEVER_WAITS)
+        algorithm1 = next((side for side in sides if side.label == "Algorithm 1"), None)
+        if yardstick is None or never is None or algorithm1 is None:
+            continue
+        first = min(sides, key=lambda side: side.measure["time"].mean())
+        row = [f"`{cell.name}`", first.label, never.label, _against(never, yardstick)]
+        rows.append([*row, _against(algorithm1, yardstick)])
+    head = ["cell", "first", "best that never waits", "its loss / FedAvg's"]
+    return _markdown([*head, "Algorithm 1's loss / FedAvg's"], rows)
+
+
+def _sections(plan: Plan, cells: Cells) -> str:
+    """Return the mean rank at equal time of each method by kind of cell, best first over all."""
+    known = [cell for cell in plan.cells if cells[cell.name]]
+    headings = sections_of(known)
+    overall = mean_ranks([cells[cell.name] for cell in known], "time")
+    by_heading = {
+        heading: mean_ranks(
+            [cells[cell.name] for cell in known if section(cell) == heading], "time"
+        )
+        for heading in headings
+    }
+    if not all(found.keys() == overall.keys() for found in by_heading.values()):
+        return "No table: a kind of cell has no cell with all methods."
+    rows = [
+        [label, *(f"{by_heading[heading][label][0]:.1f}" for heading in headings)]
+        for label in sorted(overall, key=lambda label: overall[label])
+    ]
+    number = [str(next(iter(by_heading[heading].values()))[3]) for heading in headings]
+    return _markdown(["mean rank", *headings], [*rows, ["*cells*", *number]])
+
+
+def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
+    """Return what is missing, and why."""
+    from benchmarks.comparison import concerned
+
+    refused = {(line["cell"], line["label"]): line["error"] for line in lines if "error" in line}
+    missing = []
+    for cell in plan.cells:
+        labels = {method["label"] for method in plan.methods if concerned(cell, method)}
+        for label in sorted(labels - {side.label for side in cells[cell.name]}):
+            why = refused.get((cell.name, label), "not run")
+            missing.append([f"`{cell.name}`", label, why.replace("|", "/")[:160]])
+    return _markdown(["cell", "method", "why"], missing) if missing else "Nothing is missing."

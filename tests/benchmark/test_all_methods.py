@@ -1,0 +1,173 @@
+"""The comparison of all methods: its plan is whole, and its arithmetic is that of the plan."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks.comparison import concerned, lines_of, packed, padded, read_plan, settled
+from benchmarks.comparison_expected import expected
+from benchmarks.comparison_figures import apart
+from benchmarks.comparison_judge import Side, compared, mean_ranks, ranked, sides_of
+from folkman.algorithm import ALGORITHMS
+from folkman.config.build import build_problem
+from folkman.config.comparison import resolve
+from folkman.experiment.tunable import GRIDS
+
+PLAN = read_plan()
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_method_is_a_side_of_the_plan() -> None:
+    assert {method["name"] for method in PLAN.methods} == set(ALGORITHMS)
+
+
+def test_nobody_is_tuned_on_seeds_that_are_judged() -> None:
+    for cell in PLAN.cells:
+        assert not set(cell.judge_seeds) & set(PLAN.tune_seeds)
+
+
+def test_the_cells_of_the_factors_are_all_there() -> None:
+    names = {cell.name for cell in PLAN.cells}
+    for gamma in (5, 15):
+        for data in ("even", "label"):
+            for batch in ("", "-batch"):
+                for compute in ("", "-unequal"):
+                    assert f"digits-{gamma}-{data}{batch}{compute}" in names
+
+
+@pytest.mark.parametrize("cell", PLAN.cells, ids=lambda cell: cell.name)
+def test_every_cell_is_a_configuration(cell) -> None:
+    for method in PLAN.methods[:4]:
+        if concerned(cell, method):
+            config = resolve(settled(cell, method, None))
+            assert config.algorithm[0]["label"] == method["label"]
+            assert set(cell.over) <= set(GRIDS)
+
+
+def test_the_line_has_the_transfer_time_of_its_cell() -> None:
+    cell = next(cell for cell in PLAN.cells if cell.name == "digits-15-even")
+    line = next(method for method in PLAN.methods if method["label"] == "one step per traversal")
+    network = settled(cell, line, None)["algorithm"][0]["network"]
+    assert network == {"name": "pipelined", "gamma": 15, "download_slots": 0}
+
+
+def test_padding_changes_no_measure() -> None:
+    config = resolve({"model": {"name": "softmax"}, "algorithm": [{"name": "fedavg"}]})
+    problem = build_problem(config, 3)
+    wide = padded(problem, problem.x.shape[1] + 13)
+    w = jnp.asarray(np.random.default_rng(0).normal(size=problem.dim), jnp.float32)
+    for one, other in zip(problem.evaluate(w), wide.evaluate(w), strict=True):
+        assert float(one) == pytest.approx(float(other), rel=1e-5, nan_ok=True)
+
+
+def _line(label: str, losses: Sequence[float | None], score: float = 1.0) -> dict:
+    """Return a line of two records per seed: the first loss is 2."""
+    judged = {
+        str(seed): {
+            "status": "finished" if loss is not None else "diverged",
+            "slots": [0, 150, 300],
+            "gradients": [0, 50, 300],
+            "bits": [0, 61 * 32, 90 * 32],
+            "train_loss": [2.0, 1.5, loss],
+            "test_accuracy": [0.1, 0.5, 0.9],
+            "kappa": 1.0,
+        }
+        for seed, loss in enumerate(losses)
+    }
+    line = {"cell": "digits-5-even", "label": label, "score": score, "message_bits": 32}
+    return {**line, "judged": judged, "options": {"step": 0.1}, "at_edge": []}
+
+
+def _sides(*lines: dict) -> list[Side]:
+    return sides_of(lines, "digits-5-even", 60, 50)
+
+
+def test_a_run_is_read_at_the_last_record_that_is_not_beyond_the_point() -> None:
+    (side,) = _sides(_line("FedAvg", [0.5, 0.25]))
+    np.testing.assert_allclose(side.measure["time"], np.log([0.5, 0.25]))
+    np.testing.assert_allclose(side.measure["gradients"], np.log([1.5, 1.5]))
+    np.testing.assert_allclose(side.measure["bits"], np.log([2.0, 2.0]))  # 61 messages are beyond
+
+
+def test_a_run_that_diverged_counts_as_ten_times_its_first_loss() -> None:
+    (side,) = _sides(_line("FedAvg", [None, 1e9]))
+    np.testing.assert_allclose(side.measure["time"], np.log([20.0, 20.0]))
+
+
+def test_ranks_and_their_intervals() -> None:
+    sides = _sides(
+        _line("best", [0.1, 0.1, 0.1]),
+        _line("FedAvg", [0.2, 0.9, 0.2]),  # one bad seed
+        _line("third", [0.4, 0.4, 0.4]),
+    )
+    places = ranked(sides, "time")
+    assert places["best"] == (1, 1, 1)
+    assert places["FedAvg"] == (2, 2, 3)
+    assert places["third"][0] == 3
+    assert mean_ranks([sides, sides], "time")["best"] == (1.0, 1.0, 1.0, 2)
+
+
+def test_ahead_needs_an_interval_and_a_margin() -> None:
+    even = [0.50, 0.52, 0.51, 0.49, 0.50]
+    fedavg, near, half, wild = _sides(
+        _line("FedAvg", even),
+        _line("near", [0.97 * loss for loss in even]),
+        _line("half", [0.50 * loss for loss in even]),
+        _line("wild", [0.01, 2.0, 0.3, 1.0, 0.2]),
+    )
+    assert compared(half, fedavg).verdict == "ahead"
+    assert compared(fedavg, half).verdict == "behind"
+    assert compared(near, fedavg).verdict == "level"
+    assert compared(wild, fedavg).verdict == "level"
+    assert compared(half, fedavg).ratio == pytest.approx(0.5)
+
+
+def test_expectations_tell_refuted_from_open() -> None:
+    sides = _sides(
+        _line("FedAvg", [0.5, 0.5, 0.5]),
+        _line("Algorithm 1", [0.1, 0.1, 0.1]),
+    )
+    table = expected({"digits-5-even": sides}).splitlines()
+    assert table[2].endswith("| refuted |")
+    assert "Algorithm 1 ahead" in table[2]
+    assert all("open" in row for row in table[3:])
+
+
+def test_names_are_moved_apart_by_as_little_as_needed() -> None:
+    np.testing.assert_allclose(apart([0.1, 0.5, 0.9], 0.1), [0.1, 0.5, 0.9])
+    np.testing.assert_allclose(apart([0.5, 0.5, 0.9], 0.1), [0.45, 0.55, 0.9])
+    low = apart([0.0, 0.01, 0.02], 0.1)  # the panel ends at 0
+    np.testing.assert_allclose(low, [0.0, 0.1, 0.2])
+    many = apart(sorted(np.random.default_rng(0).random(9)), 0.08)
+    assert np.diff(many).min() > 0.08 - 1e-9
+
+
+def test_results_are_packed_and_read_in_the_order_of_the_plan(tmp_path) -> None:
+    late, early = _line("Algorithm 1", [0.5]), _line("FedAvg", [0.25])
+    packed([late, early], PLAN, tmp_path / "results.jsonl.xz")
+    assert lines_of(tmp_path) == [early, late]
+    assert lines_of(tmp_path / "results.jsonl.xz") == [early, late]
+
+
+def test_the_pages_show_the_results_that_are_kept() -> None:
+    kept = lines_of(ROOT / "docs" / "data" / "comparison")
+    fixed = (PLAN.bits_in_messages, PLAN.gradients)
+    sides = {cell.name: sides_of(kept, cell.name, *fixed) for cell in PLAN.cells}
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    assert expected(sides) in page
+    references = {method["label"] for method in PLAN.methods if method.get("reference")}
+    judged = [[s for s in each if s.label not in references] for each in sides.values()]
+    ranks = [mean_ranks(judged, axis) for axis in ("time", "bits", "gradients")]
+    for label in ranks[0]:
+        row = ["{:.1f} ({:.1f} to {:.1f})".format(*found[label]) for found in ranks]
+        assert f"| {label} | {' | '.join(row)} |" in page
+
+
+def test_every_judged_seed_of_the_kept_results_is_there() -> None:
+    seeds = {cell.name: {str(seed) for seed in cell.judge_seeds} for cell in PLAN.cells}
+    for line in lines_of(ROOT / "docs" / "data" / "comparison"):
+        assert set(line["judged"]) == seeds[line["cell"]]
+        assert line["runs"] <= line["budget"]
