@@ -48,6 +48,7 @@ OTHER_MEANINGS = {
     ("dash/run.py", "done"): "a key of the page's JSON: slots done",
     ("engine/checkpoint.py", "busy"): "a count of the engine's carry",
     ("experiment/engines/dask.py", "finished"): "the status of a future of dask",
+    ("radio/replay.py", "waiting"): "a field of a recording: payloads still to be held",
     ("report/sweep_page.py", "finished"): "a key of provenance: when it ended",
     ("runtime/causal.py", "finished"): "a column of a timeline",
     ("runtime/daemon.py", "disk"): "a reason in the log",
