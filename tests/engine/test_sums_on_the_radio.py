@@ -52,6 +52,28 @@ def test_sums_end_where_copies_end(quadratics, network, faults, compute):
     assert (most <= 5).all()  # I + 1
 
 
+@pytest.mark.parametrize("message", ["copy", "forward", "sum"])
+def test_the_band_is_not_spent_on_a_node_that_is_away(quadratics, message):
+    slot_s = 10 * SLOT_S
+    air = RadioNetwork(schedule="index", message=message, slot_s=slot_s)
+
+    run = simulate(
+        quadratics(nodes=2, dim=30, heterogeneity=1.0),
+        air,
+        async_sharing(0.05),
+        slots=120,
+        clock=Clock(slot_s),
+        recording=Recording(20, timeline=True),
+        faults=Faults(away=((0, 30, 60),)),
+    )
+
+    held, sends = run.timeline.held, run.timeline.sends
+    assert sends[:30, 1].any()
+    assert not sends[31:59].any()  # nobody is there to hear the other
+    assert sends[60:, 1].any()
+    assert held[-1, 0, 1] > 60
+
+
 def test_devices_refuse_what_they_do_not_pass_on():
     with pytest.raises(ValueError, match="devices send copies of their own parameters"):
         Emulation(AIR.peers(), 4, 0, seed=0, message_bits=100)

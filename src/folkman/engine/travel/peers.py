@@ -312,7 +312,7 @@ class PeerMedium(SnapshotMedium):
             sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
             offers = offers & (steps != sent_steps)
         before = held.network
-        if self._forwards and hasattr(peers, "attend"):
+        if hasattr(peers, "attend"):
             before = peers.attend(before, faults.receives(nodes, slot + 1))  # type: ignore[attr-defined]
         network, delivery = peers.step(before, offers, bits, key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
