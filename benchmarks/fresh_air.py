@@ -30,10 +30,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from folkman.keys import Stream, make_key
+from folkman.packing.sums import forward_bits, settled_sums, sum_bits
 from folkman.radio import fresh
 from folkman.radio.network import RadioNetwork
 
-BITS = 16 * 430_698
+DIM, BITS = 430_698, 16 * 430_698
+
+
+def bits_of(network: RadioNetwork, nodes: int) -> int:
+    """Return what a message costs, as a run prices it: sums stay exact, stamps are sent."""
+    if network.message == "sum":
+        return sum_bits(settled_sums(network.packing, "a sum"), DIM, nodes)
+    return forward_bits(BITS, nodes) if network.message == "forward" else BITS
+
+
 THRESHOLDS_DB = (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
 
 
@@ -42,11 +52,11 @@ def roll(network: RadioNetwork, nodes: int, slots: int, key: Array) -> tuple[Arr
     """Return the mean age of one drop after the warm-up, and the share of pairs that never met."""
     peers: Any = network.peers()
     others = ~jnp.eye(nodes, dtype=bool)
-    offers = jnp.ones(nodes, bool)
+    offers, bits = jnp.ones(nodes, bool), bits_of(network, nodes)
 
     def slot(carry: tuple[Any, Array], t: Array) -> tuple[tuple[Any, Array], Array]:
         state, _ = carry
-        state, delivery = peers.step(state, offers, BITS, jax.random.fold_in(key, t))
+        state, delivery = peers.step(state, offers, bits, jax.random.fold_in(key, t))
         age = jnp.where(others, t + 1 - delivery.held, 0)
         return (state, delivery.held), jnp.sum(age)
 

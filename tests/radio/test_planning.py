@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from folkman.cli import main
-from folkman.experiment.survey import Question, _network, survey
+from folkman.experiment.survey import Question, _bits_of, _network, survey
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import (
     Drops,
     age_means,
     best_threshold,
+    drop_costs,
     forecast,
     least_aged,
     sawtooth,
@@ -417,13 +418,13 @@ def test_fresh_air_meets_the_drops_of_the_papers_rule(capsys):
     network = RadioNetwork(schedule="index", message="sum", bandwidth_hz=6e3)
     peers: Any = network.peers()
     root = make_key(5, Stream.DELAY)
-    step, means = jax.jit(peers.step), []
+    step, means, bits = jax.jit(peers.step), [], 650 * 18 + 32 * nodes
     for drop in range(2):
         key, ages = jax.random.fold_in(root, drop), []
         state = peers.init(nodes, key)
         for t in range(slots):
             offers = jnp.ones(nodes, bool)
-            state, delivery = step(state, offers, 650 * 16, jax.random.fold_in(key, t))
+            state, delivery = step(state, offers, bits, jax.random.fold_in(key, t))
             ages.append((t + 1 - np.asarray(delivery.held))[~np.eye(nodes, dtype=bool)])
         means.append(np.mean(ages[slots // 4 :]))
     assert sums["age"]["mean"] == pytest.approx(np.mean(means), rel=1e-6)
@@ -435,3 +436,20 @@ def test_fresh_air_meets_the_drops_of_the_papers_rule(capsys):
     assert "index" in shown
     assert "no schedule of such messages" in shown
     draw_map(found.picture)
+
+
+def test_a_floor_is_for_nodes_that_stay():
+    moving = RadioNetwork(schedule="index", speed_m_per_s=10.0)
+
+    with pytest.raises(ValueError, match="nodes that stay, got a speed of 10 m/s"):
+        next(drop_costs(moving, 3, 1_000, Drops(2, 8, 0)))
+
+
+def test_a_message_is_priced_as_in_a_run():
+    """A sum of 16-bit contributions of three nodes has 18 bits an entry, and three stamps."""
+    ask = SMALL._replace(parameters=650)
+    radio = RadioNetwork(schedule="index", message="sum")
+
+    assert _bits_of(radio, ask, 16 * 650) == 650 * 18 + 3 * 32
+    assert _bits_of(replace(radio, message="forward"), ask, 16 * 650) == 16 * 650 + 32 + 2
+    assert _bits_of(RadioNetwork(), ask, 16 * 650) == 16 * 650

@@ -10,6 +10,7 @@ from folkman.checks import require
 from folkman.config.comparison import CHOICES
 from folkman.config.text import override
 from folkman.packing.packing import message_bits
+from folkman.packing.sums import forward_bits, settled_sums, sum_bits
 from folkman.radio.floor import floor_any, floor_direct
 from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import (
@@ -108,7 +109,7 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
     rows, best, best_rows, notes = [], {}, {}, []
     floors: dict[bool, float] = {}
     for network in networks:
-        found = forecast(network, ask.nodes, bits, ask.drops)
+        found = forecast(network, ask.nodes, _bits_of(network, ask, bits), ask.drops)
         rows.append(_row(network, ask, found, _floor(network, ask, bits, floors)))
         tell(f"{_rule(network)}: done")
         if network.schedule == "threshold" and ask.nodes > 1 and network.allocation not in best:
@@ -207,12 +208,20 @@ def _rule(network: RadioNetwork) -> str:
     return f"{network.threshold_db:g} dB, {network.allocation}"
 
 
+def _bits_of(network: RadioNetwork, ask: Question, copy_bits: int) -> int:
+    """Return what a message of this network costs, as a run prices it."""
+    if network.message == "sum":
+        return sum_bits(settled_sums(network.packing, "a sum"), ask.parameters, ask.nodes)
+    return forward_bits(copy_bits, ask.nodes) if network.message == "forward" else copy_bits
+
+
 def _floor(
     network: RadioNetwork, ask: Question, bits: int, known: dict[bool, float]
 ) -> float | None:
     """Return the mean over drops of a floor under the ages of all rules that send alike.
 
-    Copies have that of direct transfers, other messages that of every scheme.
+    Copies have that of direct transfers, other messages that of every scheme; none is taken to be
+    shorter than a copy.
     """
     if not ask.floor or ask.nodes == 1:
         return None

@@ -26,6 +26,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio import bandwidth, latency, schedule, serial
 from folkman.radio.network import Air, RadioNetwork, RadioPeers, RadioState, place, rest
@@ -218,6 +219,12 @@ def drop_costs(
 
     Those of the payload alone, and of nodes that stay: what `folkman.radio.floor` asks for.
     """
+    speed = network.speed_m_per_s
+    require(
+        speed == 0,
+        f"a floor is for nodes that stay, got a speed of {speed:g} m/s; set speed_m_per_s to 0, or "
+        "leave the floor out",
+    )
     root = make_key(drops.seed, Stream.DELAY)
 
     @jax.jit
