@@ -297,6 +297,8 @@ def test_wrong_settings_are_refused_with_the_remedy():
         shared(0.0)
     with pytest.raises(ValueError, match="'threshold' or 'index'"):
         RadioNetwork(schedule="whim")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="control_bits and weights are for schedule = 'index'"):
+        RadioNetwork(control_bits=100)
 
 
 def test_waits_and_transfers_are_measured():

@@ -218,6 +218,11 @@ class RadioNetwork(Network):
             f"got '{self.schedule}'; the threshold rule sends copies",
         )
         require(
+            self.schedule == "index" or (self.control_bits, self.weights) == (None, "alike"),
+            f"control_bits and weights are for schedule = 'index', got '{self.schedule}'; the "
+            "threshold rule prices no control traffic and weighs all nodes alike",
+        )
+        require(
             self.interferer_radius_m > self.cell_radius_m,
             f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got "
             f"{self.interferer_radius_m}",
@@ -246,7 +251,7 @@ class RadioNetwork(Network):
         if self.schedule == "index":
             return (
                 "radio: one message at a time on the whole band, chosen by its index; a message is "
-                f"{serial.HOLDS[self.message]}"
+                f"{serial.HOLDS[self.message]}. Rounds, and a server, keep the paper's rule"
             )
         return (
             f"radio: a transfer takes as long as its bits at the rate of its worst link, "
