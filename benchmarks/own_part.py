@@ -1,7 +1,7 @@
 """One knob for the own part of Algorithm 1, beside FedAvg, every side at its own best step.
 
     python benchmarks/own_part.py --quick                 four small cells, a few minutes
-    python benchmarks/own_part.py --jobs 16               all sixteen, the table of docs/own-part.md
+    python benchmarks/own_part.py --jobs 16               all sixteen, as in docs/own-part.md
     python benchmarks/own_part.py --write-data digits.npz  the digits, for a machine without
                                                            scikit-learn: then --data digits.npz
 
@@ -9,7 +9,8 @@ A cell is a model, a split of the digits over five nodes, a mini-batch and a Gam
 Every side's step is tuned on seeds 100 to 102: powers of two, extended while the best is at an end,
 then by half powers around the best. It is judged on seeds 0 to 4 by the training loss of the
 network's model after 300 slots. Intervals are of 95 %, by Student's t over the seeds. The tuning
-takes a process a cell; it needs JAX, NumPy and SciPy and no other package.
+takes a process a cell. A seed changes the first model, the mini-batches and the phases of the
+network; the split of the data stays.
 """
 
 import argparse
@@ -19,10 +20,8 @@ import os
 import subprocess
 import sys
 import time
-import types
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,32 +32,6 @@ if __name__ == "__main__":
     one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", one)
 
-
-def _stand_ins() -> None:
-    """Stand in for two packages that a bare machine may lack, as far as they are used here."""
-
-    class Shape:
-        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
-            return item[0]
-
-    class Identity(NamedTuple):
-        init: Callable[..., Any] = lambda params: ()  # noqa: ARG005
-        update: Callable[..., Any] = lambda grad, state, *rest: (grad, state)  # noqa: ARG005
-
-    if find_spec("jaxtyping") is None:  # shapes in annotations; nothing here looks at them
-        shapes = types.ModuleType("jaxtyping")
-        for name in ("Bool", "Complex", "Float", "Int", "Integer", "Num", "Shaped", "UInt"):
-            setattr(shapes, name, Shape)
-        shapes.__dict__["PRNGKeyArray"] = Any
-        sys.modules["jaxtyping"] = shapes
-    if find_spec("optax") is None:  # FedAvg's plain local steps
-        steps = types.ModuleType("optax")
-        steps.__dict__.update(identity=Identity, trace=lambda _: None, scale_by_adam=lambda: None)
-        sys.modules["optax"] = steps
-
-
-if __name__ == "__main__":
-    _stand_ins()
 
 NODES, SLOTS = 5, 300
 TUNING, JUDGED = (100, 101, 102), (0, 1, 2, 3, 4)

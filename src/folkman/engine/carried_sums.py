@@ -31,7 +31,7 @@ from folkman.packing.packing import place_bits, step_of
 from folkman.packing.sums import contributions, grid_numbers, on_grid, settled_sums, signed
 from folkman.problem.objective import model_weights
 from folkman.radio.trace import PeerTimeline
-from folkman.radio.transfers import Adoption, adoptions
+from folkman.radio.transfers import AT_THE_START, Adoption, adoptions
 
 __all__ = ["CarriedSums", "follow_sums"]
 
@@ -90,7 +90,8 @@ class CarriedSums:
                 del past[stamp]
 
     def _adopt(self, number: int, event: Adoption) -> None:
-        others, hops = self._after.get(event.after, (self._at_start[event.sender], 0))
+        first = (self._at_start[event.sender], 0)
+        others, hops = first if event.after == AT_THE_START else self._after[event.after]
         value = self.hop(others + self._own(event.sender, int(event.stamps[event.sender])))
         left = value - self._own(event.receiver, int(event.stamps[event.receiver]))
         self._after[number] = (left, hops + 1)

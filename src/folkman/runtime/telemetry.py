@@ -54,6 +54,9 @@ class Logger:
         with self._lock:
             if reason and not self._due((event, reason)):
                 return
+            if len(self._unread) >= MOST_UNREAD:
+                self._unkept += 1
+                return
             muted = self._muted.pop((event, reason), 0)
             extra = ({"reason": reason} if reason else {}) | ({"left_out": muted} if muted else {})
             extra |= {"unread": self._unkept} if self._unkept else {}
@@ -64,9 +67,6 @@ class Logger:
             line = json.dumps(
                 {"time": stamp, "level": level, "event": event, **self._head, **extra, **fields}
             )
-            if len(self._unread) >= MOST_UNREAD:
-                self._unkept += 1
-                return
             self._unkept = 0
             self._unread.append(line.encode() + b"\n")
             self._write(0.0)

@@ -3,15 +3,17 @@
     H(s) = sum_k max_i c_ik(s)      slots that one round takes in which every node sends to all
 
 Theorem D: with messages `copy`, `forward` or `sum`, the root of the mean square age over all pairs
-is at most 2 H + 1 slots whenever the band is free, if H(s) <= H in every slot. A transfer of c <= H
-slots adds at most c until it ends. Whatever the channel, the mean over time of rms age / H(s),
-with 0 while the band waits, is at most 2 in the long run.
+is at most 2 H + 1 slots whenever the band is free, if H(s) <= H in every slot. It is proved for
+nodes that have something new in every slot, and for sums that are adopted where they lower the sum
+of *squares*; for the rule of `folkman.radio.fresh.younger`, by ages, it is measured. A transfer of
+c <= H slots adds at most c until it ends. Whatever the channel, the mean over time of rms age over
+H(s), with 0 while the band waits, is at most 2 in the long run.
 
 Corollary: Theorem C with these ages bounds the mean of ||grad F(w)||^2 over J slots by
 
     2 (F(w(0)) - F*) / (eta J)  +  ( eta L G (1 - 1/I) A )^2        for eta L <= 1
 
-with A the largest rms age and equal shares. The best eta makes it
+with A the largest rms age, 3 H + 1 at any time, and equal shares. The best eta makes it
 3 ((F(w(0)) - F*) L G (1 - 1/I) A / J)^(2/3).
 """
 
@@ -37,7 +39,11 @@ def round_slots(cost_slots: Float[ndarray, "slot rx tx"]) -> Float[ndarray, " sl
 
 
 def guaranteed_age_slots(cost_slots: Float[ndarray, "slot rx tx"]) -> float:
-    """Return 2 H + 1, the largest rms age at decisions of the index schedule (Theorem D)."""
+    """Return 2 H + 1, the largest rms age at decisions of the index schedule (Theorem D).
+
+    Between decisions it is at most 3 H + 1: a transfer of at most H slots is on its way. That is
+    the age to give to `loss_bound`.
+    """
     return 2.0 * float(round_slots(cost_slots).max()) + 1.0
 
 

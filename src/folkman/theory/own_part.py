@@ -96,7 +96,8 @@ def setting(
     )
     others = shares * (1 - np.eye(nodes))
     mean = (others * ages).sum(axis=1) / np.maximum(others.sum(axis=1), 1e-300)
-    own = np.rint(mean).astype(int) if own_age is None else np.asarray(own_age)
+    # halves down, as `algorithm.pieces.own_part.mean_age` rounds
+    own = np.floor(mean + 0.499).astype(int) if own_age is None else np.asarray(own_age)
     return Setting(ages, own, np.broadcast_to(np.asarray(rho, float), (nodes,)))
 
 
