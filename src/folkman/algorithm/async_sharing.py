@@ -58,6 +58,7 @@ from folkman.algorithm.pieces.own_part import (
     first_own,
     mean_age,
     own_at,
+    own_share,
     predicted_rho,
     with_heard,
     with_update,
@@ -178,9 +179,10 @@ def async_sharing(
         copies, own_weight = weights(inbox)
         if state.own is None:  # [1, eq. (9)]
             return combine(rule, inbox, copies, own=state.params, own_weight=own_weight)
-        then = own_at(state.own.past, mean_age(inbox, copies))
+        back = mean_age(inbox, copies)
+        then = own_at(state.own.past, back)
         coherent = combine(rule, inbox, copies, own=then, own_weight=own_weight)
-        return coherent + share(state, inbox) * (state.params - then)
+        return coherent + own_share(state.own, state.params, share(state, inbox), back)
 
     def oldest_copy(inbox: Inbox) -> Array:
         """Return the age of the oldest copy that counts."""

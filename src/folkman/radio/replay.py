@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, PRNGKeyArray
 from numpy.typing import NDArray
 
+from folkman.checks import require
 from folkman.radio.delivery import Delivery, Network, Transfer, as_value
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, last_slots, load
 
@@ -31,6 +32,8 @@ FEW = 64
 MOST_AT_FIRST = 4
 """Payloads of a sender that a replay has room for at first; a pair that never hears the other keeps
 one for ever."""
+MOST_ALIKE = 8
+"""The same for replays that share a program: growing would compile another one."""
 
 
 class ReplayState(NamedTuple):
@@ -242,7 +245,11 @@ class ReplayedStar:
 
 
 def replay(
-    timeline: PeerTimeline, bits_per_parameter: int | None = None, message: str = "copy"
+    timeline: PeerTimeline,
+    bits_per_parameter: int | None = None,
+    message: str = "copy",
+    *,
+    alike: bool = False,
 ) -> Replay:
     """Build a network that repeats `timeline`, after checking that it can have happened.
 
@@ -253,8 +260,19 @@ def replay(
 
     `message` is what the messages held: "copy", "forward" or "sum". It decides what they cost and
     how they are rounded, not who holds what.
+
+    With `alike` all timelines of as many slots and nodes have the same shapes, so that a loop over
+    many of them compiles one program. It has room for more payloads than most of them need.
     """
     check_timeline(timeline)
+    if alike:
+        waiting = _waiting(timeline)
+        require(
+            waiting is not None,
+            "alike is for timelines in which few payloads of one sender are on their way at once; "
+            "this one has more than there are nodes: leave `alike` out",
+        )
+        return Replay(timeline, 1, MOST_ALIKE, bits_per_parameter, message, waiting)
     needed = _versions(timeline)
     recent = needed if needed <= FEW else _recent(timeline)
     at_once = min(needed, MOST_AT_FIRST)
@@ -263,7 +281,9 @@ def replay(
     return Replay(timeline, recent, at_once, bits_per_parameter, message, waiting)
 
 
-def from_file(path: str, bits_per_parameter: int | None = None, message: str = "copy") -> Replay:
+def from_file(
+    path: str, bits_per_parameter: int | None = None, message: str = "copy", alike: bool = False
+) -> Replay:
     """Build a network that repeats the peer timeline saved at `path`; `message` as for `replay`."""
     timeline = load(path)
     if not isinstance(timeline, PeerTimeline):
@@ -271,7 +291,7 @@ def from_file(path: str, bits_per_parameter: int | None = None, message: str = "
             f"expected a timeline between peers, {path} was recorded around a server; "
             "record another"
         )
-    return replay(timeline, bits_per_parameter, message)
+    return replay(timeline, bits_per_parameter, message, alike=alike)
 
 
 def replay_rounds(timeline: PeerTimeline, bits_per_parameter: int | None = None) -> RoundReplay:
