@@ -68,7 +68,7 @@ def test_momentum_is_the_only_thing_that_differs_in_a_pair() -> None:
     for none, heavy in PAIRS.values():
         without, with_it = ({**tables[label], "label": ""} for label in (none, heavy))
         told = [
-            table.get("momentum", momentum.get(table.get("optimizer")))
+            table.get("momentum", momentum.get(table.get("optimizer", "")))
             for table in (without, with_it)
         ]
         assert told == [0.0, 0.9]
