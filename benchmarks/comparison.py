@@ -35,6 +35,8 @@ PLAN = Path(__file__).with_suffix(".toml")
 RESULTS = "results.jsonl"
 COLUMNS = ("slots", "gradients", "bits", "train_loss", "test_accuracy")
 """What is kept of every record of a judged run."""
+OF_THE_PLAN = ("tune", "reference", "added", "part")
+"""What a side's table has for the plan alone, not for the method."""
 RECORDS = 4
 """Records of a run of the search, as in `folkman tune`: one that diverges ends at the next."""
 
@@ -51,6 +53,8 @@ class Cell(NamedTuple):
     over: Json
     judge_seeds: tuple[int, ...]
     gpu: bool
+    part: int = 1  # of its group: runs are made part by part
+    added: bool = False  # after the first results were known
 
 
 class Plan(NamedTuple):
@@ -63,11 +67,19 @@ class Plan(NamedTuple):
     gradients: int
 
     def jobs(self) -> Iterator[tuple[tuple[Cell, ...], Json]]:
-        """Yield the cells of a group, which share programs, with each method in turn."""
-        for group in dict.fromkeys(cell.group for cell in self.cells):
-            cells = tuple(cell for cell in self.cells if cell.group == group)
-            for method in self.methods:
-                yield cells, method
+        """Yield the cells of a group, which share programs, with each method; parts in order."""
+        groups = dict.fromkeys(cell.group for cell in self.cells)
+        by_group = [tuple(cell for cell in self.cells if cell.group == group) for group in groups]
+        pairs = product(by_group, self.methods)
+        yield from sorted(pairs, key=lambda pair: max(pair[0][0].part, pair[1].get("part", 1)))
+
+    def unranked(self) -> set[str]:
+        """Return the labels that have no rank among the eighteen."""
+        return {
+            method["label"]
+            for method in self.methods
+            if method.get("reference") or method.get("added")
+        }
 
 
 def read_plan(path: Path = PLAN, *, quick: bool = False) -> Plan:
@@ -80,9 +92,9 @@ def read_plan(path: Path = PLAN, *, quick: bool = False) -> Plan:
         seeds = tuple(group.get("judge_seeds", raw["judge_seeds"]))
         about = (group["name"], group["title"])
         for cell in group["cell"]:
-            own = {key: value for key, value in cell.items() if key != "name"}
-            gpu = group.get("gpu", False)
-            cells.append(Cell(cell["name"], *about, {**base, **own}, over, seeds, gpu))
+            own = {key: value for key, value in cell.items() if key not in ("name", "added")}
+            how = (group.get("gpu", False), group.get("part", 1), cell.get("added", False))
+            cells.append(Cell(cell["name"], *about, {**base, **own}, over, seeds, *how))
     methods = tuple(raw["method"])
     if quick:
         small = {"slots": 60, "model": {"name": "softmax"}}
@@ -99,7 +111,7 @@ def read_plan(path: Path = PLAN, *, quick: bool = False) -> Plan:
 def settled(cell: Cell, method: Json, data: Path | None) -> Json:
     """Return the configuration of one method in one cell."""
     config = json.loads(json.dumps(cell.config))  # a copy: tables are changed below
-    table = {key: value for key, value in method.items() if key not in ("tune", "reference")}
+    table = {key: value for key, value in method.items() if key not in OF_THE_PLAN}
     own = table.get("network", {})
     if own.get("name") == config["network"]["name"]:
         table["network"] = {**config["network"], **own}

@@ -6,7 +6,7 @@ from itertools import product
 
 from benchmarks.comparison_judge import MARGIN, NEVER_WAITS, YARDSTICK, Side, best_of, compared
 
-__all__ = ["expected"]
+__all__ = ["expected", "verdict_of"]
 
 Cells = Mapping[str, list[Side]]
 FLOOR = "one step per traversal"
@@ -71,7 +71,7 @@ def _nobody_ahead(cells: Cells) -> tuple[str, str]:
         ahead = [side.label for side in known if compared(side, yardstick).verdict == "ahead"]
         refuted |= bool(ahead)
         told.append(f"Gamma {gamma}: {', '.join(ahead) or 'nobody'} ahead")
-    return "; ".join(told), _verdict(refuted, complete)
+    return "; ".join(told), verdict_of(refuted, complete)
 
 
 def _ahead_by_label(cells: Cells) -> tuple[str, str]:
@@ -86,7 +86,7 @@ def _ahead_by_label(cells: Cells) -> tuple[str, str]:
         found = compared(side, yardstick)
         refuted |= found.verdict != "ahead"
         told.append(f"`{cell}`: {side.label} {found.verdict}, ratio {found.ratio:.2f}")
-    return "; ".join(told), _verdict(refuted, complete)
+    return "; ".join(told), verdict_of(refuted, complete)
 
 
 def _pairs(
@@ -103,7 +103,7 @@ def _pairs(
     against = down if rises else up
     found = f"up in {up}, down in {down} of {len(steps)} pairs"
     complete = len(steps) == len(pairs)
-    return found, _verdict(against > MOST_AGAINST, complete)
+    return found, verdict_of(against > MOST_AGAINST, complete)
 
 
 def _above_the_line(cells: Cells) -> tuple[str, str]:
@@ -120,10 +120,11 @@ def _above_the_line(cells: Cells) -> tuple[str, str]:
         below = [side.label for side in known if compared(side, line).verdict == "ahead"]
         refuted |= bool(below)
         told.append(f"Gamma {gamma}, {data}: {', '.join(below) or 'nobody'} below")
-    return "; ".join(told), _verdict(refuted, complete)
+    return "; ".join(told), verdict_of(refuted, complete)
 
 
-def _verdict(refuted: bool, complete: bool) -> str:
+def verdict_of(refuted: bool, complete: bool) -> str:
+    """Return the verdict of one expectation."""
     if refuted:
         return "refuted"
     return "not refuted" if complete else "open: cells are missing"

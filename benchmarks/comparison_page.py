@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.comparison import Cell, Plan
 from benchmarks.comparison_expected import expected
+from benchmarks.comparison_expected_added import expected_of_added
 from benchmarks.comparison_figures import against_fedavg, group_figure, section, sections_of
 from benchmarks.comparison_judge import (
     AXES,
@@ -28,6 +29,7 @@ from benchmarks.comparison_judge import (
     ranked,
     sides_of,
 )
+from benchmarks.comparison_momentum import NOT_RUN, momentum_by_cell, momentum_table
 
 __all__ = ["draw"]
 
@@ -39,15 +41,25 @@ Cells = Mapping[str, list[Side]]
 def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     """Write the figures, and the parts of the pages that are made from results."""
     references = {method["label"] for method in plan.methods if method.get("reference")}
+    unranked = plan.unranked()
     fixed = (plan.bits_in_messages, plan.gradients)
     all_sides = {cell.name: sides_of(lines, cell.name, *fixed) for cell in plan.cells}
     judged = {
-        name: [side for side in sides if side.label not in references]
+        name: [side for side in sides if side.label not in unranked]
         for name, sides in all_sides.items()
     }
-    blocks = {"ranks": _ranks(judged), "factors": _factors(plan, judged)}
+    drawn = {
+        name: [side for side in sides if side.label not in unranked - references]
+        for name, sides in all_sides.items()
+    }
+    first = {cell.name: judged[cell.name] for cell in plan.cells if not cell.added}
+    blocks = {"ranks": _ranks(first), "factors": _factors(plan, judged)}
+    blocks["ranks-all"] = _ranks(judged) if len(_known(judged)) > len(_known(first)) else NOT_RUN
     blocks["sections"] = _sections(plan, judged)
     blocks["expected"] = expected(all_sides)
+    blocks["expected-added"] = expected_of_added(plan.cells, all_sides, unranked)
+    blocks["momentum"] = momentum_table(all_sides)
+    blocks["momentum-cells"] = momentum_by_cell(all_sides)
     blocks["not-run"] = _not_run(plan, lines, all_sides)
     figures = docs / "figures" / "comparison"
     figures.mkdir(parents=True, exist_ok=True)
@@ -55,9 +67,10 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     for group in dict.fromkeys(cell.group for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.group == group and all_sides[cell.name]]
         if not cells:
+            blocks[f"group-{group}"] = NOT_RUN
             continue
-        group_figure(cells, all_sides, references).savefig(figures / f"{group}.png", dpi=150)
-        tables = [_cell(cell, all_sides[cell.name], references) for cell in cells]
+        group_figure(cells, drawn, references).savefig(figures / f"{group}.png", dpi=150)
+        tables = [_cell(cell, all_sides[cell.name], references, unranked) for cell in cells]
         link = f"![{cells[0].title}: training loss against time](figures/comparison/{group}.png)"
         blocks[f"group-{group}"] = "\n\n".join([link, *tables])
     for page in PAGES:
@@ -100,22 +113,25 @@ def _loss(side: Side, axis: str) -> str:
     return f"{math.exp(side.measure[axis].mean()):.3g}"
 
 
-def _cell(cell: Cell, sides: Sequence[Side], references: set[str]) -> str:
-    """Return the table of one cell, best first, references last."""
-    own = [side for side in sides if side.label not in references]
+def _cell(cell: Cell, sides: Sequence[Side], references: set[str], unranked: set[str]) -> str:
+    """Return the table of one cell, best first, then added sides, references last."""
+    own = [side for side in sides if side.label not in unranked]
     standings = {axis: ranked(own, axis) for axis in AXES} if own else {}
     yardstick = next((side for side in own if side.label == YARDSTICK), None)
     rows = []
-    by_loss = sorted(
-        sides, key=lambda side: (side.label in references, side.measure["time"].mean())
-    )
+
+    def order(side: Side) -> tuple[bool, bool, float]:
+        kind = (side.label in references, side.label in unranked)
+        return (*kind, float(side.measure["time"].mean()))
+
+    by_loss = sorted(sides, key=order)
     for side in by_loss:
         line, is_reference = side.line, side.label in references
         last = line["judged"][side.seeds[0]]
         against = "" if yardstick is None or side is yardstick else _against(side, yardstick)
         cells = [side.label if not is_reference else f"*{side.label}*", _options(line)]
         for axis in AXES:
-            place = "" if is_reference else _place(standings[axis][side.label])
+            place = "" if side.label in unranked else _place(standings[axis][side.label])
             cells += [_loss(side, axis), place]
             cells += [against] if axis == "time" else []
         cells += [f"{np.nanmean(side.accuracy):.3f}", f"{last['kappa']:.2f}", _messages(cell, side)]
@@ -141,7 +157,7 @@ def _against(side: Side, yardstick: Side) -> str:
 
 def _ranks(cells: Cells) -> str:
     """Return the mean rank of each method over all complete cells, on each axis."""
-    known = [sides for sides in cells.values() if sides]
+    known = _known(cells)
     found = {axis: mean_ranks(known, axis) for axis in AXES}
     if not found["time"]:
         return "No cell has all methods yet."
@@ -156,6 +172,10 @@ def _ranks(cells: Cells) -> str:
     number = next(iter(found["time"].values()))[3]
     head = ["method", "mean rank, equal time", "equal bits", "equal gradients", "cells won (time)"]
     return f"{_markdown(head, rows)}\n\nMean ranks over the {number} cells in which all ran."
+
+
+def _known(cells: Cells) -> list[list[Side]]:
+    return [sides for sides in cells.values() if sides]
 
 
 def _has(sides: Sequence[Side], label: str) -> bool:
@@ -205,10 +225,22 @@ def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
     from benchmarks.comparison import concerned
 
     refused = {(line["cell"], line["label"]): line["error"] for line in lines if "error" in line}
-    missing = []
-    for cell in plan.cells:
-        labels = {method["label"] for method in plan.methods if concerned(cell, method)}
-        for label in sorted(labels - {side.label for side in cells[cell.name]}):
-            why = refused.get((cell.name, label), "not run")
-            missing.append([f"`{cell.name}`", label, why.replace("|", "/")[:160]])
+    missing = [
+        [f"`{cell.name}`", "all", "not run yet"] for cell in plan.cells if not cells[cell.name]
+    ]
+    known = [cell for cell in plan.cells if cells[cell.name]]
+    for method in plan.methods:
+        label = method["label"]
+        lacking = [
+            cell.name
+            for cell in known
+            if concerned(cell, method) and not _has(cells[cell.name], label)
+        ]
+        for name in (each for each in lacking if (each, label) in refused):
+            missing.append([f"`{name}`", label, refused[name, label].replace("|", "/")[:160]])
+        unasked = [f"`{each}`" for each in lacking if (each, label) not in refused]
+        if len(unasked) == sum(concerned(cell, method) for cell in known):
+            unasked = ["all"]
+        if unasked:
+            missing.append([", ".join(unasked), label, "not run yet"])
     return _markdown(["cell", "method", "why"], missing) if missing else "Nothing is missing."

@@ -1,0 +1,179 @@
+"""The expectations E7 to E15 of docs/comparison-plan.md, each judged by its own rule."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.comparison import Cell
+from benchmarks.comparison_expected import verdict_of
+from benchmarks.comparison_judge import (
+    MARGIN,
+    NEVER_WAITS,
+    YARDSTICK,
+    Compared,
+    Side,
+    compared,
+    mean_ranks,
+)
+from benchmarks.comparison_momentum import (
+    MEASURED,
+    PAIRS,
+    found_in,
+    geometric_mean,
+    ratios,
+    verdicts,
+)
+
+__all__ = ["expected_of_added"]
+
+Cells = Mapping[str, list[Side]]
+Found = tuple[str, str]
+UNEVEN = {"mnist-softmax": "dirichlet", "mnist-mlp": "dirichlet", "cnn": "label"}
+FRESH = tuple(str(seed) for seed in range(5, 10))
+"""Seeds of digits on which nobody had looked at the measured own part."""
+
+
+def expected_of_added(plan: Sequence[Cell], cells: Cells, unranked: set[str]) -> str:
+    """Return the table of expectations of the added cells and sides, with verdicts."""
+    lines = ["| # | found | verdict |", "|---|---|---|"]
+    for number, (found, verdict) in enumerate(_all(plan, cells, unranked), start=7):
+        lines.append(f"| E{number} | {found or 'nothing yet'} | {verdict} |")
+    return "\n".join(lines)
+
+
+def _all(plan: Sequence[Cell], cells: Cells, unranked: set[str]) -> Iterator[Found]:
+    yield _somebody_ahead(cells)
+    yield _further_apart(cells)
+    yield _above_on_the_radio(cells)
+    yield _first_again(plan, cells, unranked)
+    yield _part_of_the_lead(cells)
+    yield _rest_of_the_lead(cells)
+    yield _no_help_over_long_transfers(plan, cells)
+    yield from _measured(plan, cells)
+
+
+def _somebody_ahead(cells: Cells) -> Found:
+    """E7: MNIST, even data, Gamma 5 and 15."""
+    told, nobody, complete = [], 0, True
+    for cell in (f"{model}-{gamma}-even" for model in UNEVEN for gamma in (5, 15)):
+        own = {cell: cells.get(cell, [])}
+        by_label = {label: ratios(own, label, YARDSTICK) for label in NEVER_WAITS}
+        complete &= all(by_label.values())
+        if not any(by_label.values()):
+            continue
+        ahead = [label for label, found in by_label.items() if verdicts(found)[0]]
+        nobody += not ahead
+        told.append(f"`{cell}`: {', '.join(ahead) or 'nobody'}")
+    return "; ".join(told), verdict_of(nobody > 1, complete)
+
+
+def _settings() -> list[tuple[str, str]]:
+    """Return the models of MNIST with even and with uneven data."""
+    return [(model, data) for model, uneven in UNEVEN.items() for data in ("even", uneven)]
+
+
+def _further_apart(cells: Cells) -> Found:
+    """E8: Algorithm 1 over FedAvg from Gamma 5 to 15."""
+    found = ratios(cells, "Algorithm 1", YARDSTICK)
+    told, falls = [], 0
+    for model, data in _settings():
+        before, after = (found.get(f"{model}-{gamma}-{data}") for gamma in (5, 15))
+        if before is not None and after is not None:
+            falls += math.log(after.ratio / before.ratio) < -MARGIN
+            told.append(f"{model}, {data}: {before.ratio:.2f} to {after.ratio:.2f}")
+    return "; ".join(told), verdict_of(falls > 1, len(told) == 2 * len(UNEVEN))
+
+
+def _above_on_the_radio(cells: Cells) -> Found:
+    """E9: Algorithm 1 over FedAvg on the radio."""
+    found = ratios(cells, "Algorithm 1", YARDSTICK)
+    names = [f"{model}-radio-{data}" for model, data in _settings()]
+    known = {name: found[name].ratio for name in names if name in found}
+    told = "; ".join(f"`{name}`: {ratio:.2f}" for name, ratio in known.items())
+    below = any(ratio < 1 for ratio in known.values())
+    return told, verdict_of(below, len(known) == len(names))
+
+
+def _first_again(plan: Sequence[Cell], cells: Cells, unranked: set[str]) -> Found:
+    """E10: mean ranks of the eighteen over the added cells."""
+    added = [cell.name for cell in plan if cell.added]
+    everybody = {side.label for sides in cells.values() for side in sides} - unranked
+    own = [[side for side in cells.get(name, []) if side.label not in unranked] for name in added]
+    whole = [sides for sides in own if sides and {side.label for side in sides} == everybody]
+    if not whole:
+        return "", verdict_of(refuted=False, complete=False)
+    found = mean_ranks(whole, "time")
+    best = sorted(found, key=lambda label: found[label])[:3]
+    told = ", ".join(f"{label} {found[label][0]:.1f}" for label in best)
+    complete = len(whole) == len(added)
+    refuted = complete and best[0] != "DFedAvgM"
+    return f"{told} over {len(whole)} cells", verdict_of(refuted, complete)
+
+
+def _part_of_the_lead(cells: Cells) -> Found:
+    """E11: DFedAvgM over FedAvg, with its momentum and without."""
+    none, heavy = (ratios(cells, label, YARDSTICK) for label in PAIRS["DFedAvgM"])
+    both = [name for name in none if name in heavy]
+    if not both:
+        return "", verdict_of(refuted=False, complete=False)
+    means = [geometric_mean({name: found[name] for name in both}) for found in (heavy, none)]
+    told = f"with 0.9 {means[0]:.2f}, with none {means[1]:.2f}, over {len(both)} cells"
+    complete = len(both) == len(cells)
+    return told, verdict_of(complete and math.log(means[1] / means[0]) < MARGIN, complete)
+
+
+def _rest_of_the_lead(cells: Cells) -> Found:
+    """E12: DFedAvgM against FedAvg at equal momentum."""
+    told, complete, refuted = [], True, False
+    for which, name in enumerate(("none", "0.9")):
+        found = ratios(cells, PAIRS["DFedAvgM"][which], PAIRS["FedAvg"][which])
+        own = len(found) == len(cells)
+        complete &= own
+        if found:
+            ahead, level, behind = verdicts(found)
+            refuted |= own and ahead <= behind
+            told.append(f"{name}: ahead in {ahead}, level in {level}, behind in {behind}")
+    return "; ".join(told), verdict_of(refuted, complete)
+
+
+def _no_help_over_long_transfers(plan: Sequence[Cell], cells: Cells) -> Found:
+    """E13: Algorithm 1 with momentum against itself without, Gamma 15."""
+    names = [cell.name for cell in plan if cell.config["network"].get("gamma") == 15]
+    none, heavy = PAIRS["Algorithm 1"]
+    found = ratios({name: cells.get(name, []) for name in names}, heavy, none)
+    ahead, level, behind = verdicts(found)
+    told = f"ahead in {ahead}, level in {level}, behind in {behind}" if found else ""
+    return told, verdict_of(3 * ahead > len(names), len(found) == len(names))
+
+
+def _measured(plan: Sequence[Cell], cells: Cells) -> Iterator[Found]:
+    """E14 and E15: the measured own part, on seeds at which nobody had looked."""
+    wired = [cell for cell in plan if cell.config["network"]["name"] == "pipelined"]
+    even = [c for c in wired if "-even" in c.name and "compute_slots" not in c.config]
+    found = _on_fresh_seeds(even, cells, "Algorithm 1")
+    ahead, level, behind = verdicts(found)
+    told = f"ahead in {ahead}, level in {level}, behind in {behind} of {len(even)}"
+    complete = len(found) == len(even)
+    yield told if found else "", verdict_of(level + behind > 2, complete)
+    found = _on_fresh_seeds(wired, cells, YARDSTICK)
+    ahead, level, behind = verdicts(found)
+    told = f"ahead in {ahead}, level in {level}, behind in {behind} of {len(wired)}"
+    complete = len(found) == len(wired)
+    yield told if found else "", verdict_of(complete and ahead <= behind, complete)
+
+
+def _on_fresh_seeds(plan: Sequence[Cell], cells: Cells, other: str) -> dict[str, Compared]:
+    found = {}
+    for cell in plan:
+        sides = cells.get(cell.name, [])
+        one, two = found_in(sides, MEASURED), found_in(sides, other)
+        if one is not None and two is not None:
+            fresh = FRESH if cell.config["data"]["name"] == "digits" else one.seeds
+            found[cell.name] = compared(_of_seeds(one, fresh), _of_seeds(two, fresh))
+    return found
+
+
+def _of_seeds(side: Side, seeds: Sequence[str]) -> Side:
+    """Return a side on some of its seeds."""
+    places = [side.seeds.index(seed) for seed in seeds]
+    measure = {axis: values[places] for axis, values in side.measure.items()}
+    return side._replace(seeds=tuple(seeds), measure=measure, accuracy=side.accuracy[places])
