@@ -1,6 +1,7 @@
-"""Fresh air beside the paper's rule on the radio: how old copies are, and what a slot costs.
+r"""Fresh air beside the paper's rule on the radio: how old copies are, and what a slot costs.
 
     python benchmarks/fresh_air.py ages --drops 8 --slots 300     mean ages, paired by drop
+    python benchmarks/fresh_air.py trouble --drops 20             the same in trouble
     python benchmarks/fresh_air.py cost                           time of a slot, as a ratio
 
 `ages`: the paper's cell and message, every rule on the same fresh drops and fading. Of the paper's
@@ -8,7 +9,21 @@ rule the threshold with the least mean age over these drops is taken, of seven. 
 quarter of the slots. The age of a pair that has never met is that of the first model, and grows
 with the slots: read the share of such pairs beside it. The ratio is the mean over drops of (the
 paper's age / fresh air's), in logarithms, with its 95 % interval by Student's t; the worst drop is
-the least ratio.
+the least ratio. The last columns are the mean over drops of the age over floors that no schedule of
+direct copies, and no scheme at all, can be below; in brackets at the length of a sum.
+
+`trouble`: the same where nodes know what they heard alone, lose a fifth of all messages, are away
+for a third of the time, or walk at 10 m/s (`fresh_air_drops.TROUBLES`); the paper's rule is at its
+best threshold in the same trouble, and knows all. The floors of loss are those without.
+
+Both need nothing but NumPy and JAX, and folkman need not be installed. With --out every drop is a
+JSON line, and drops that are there are not made again: a run that was cut off goes on. With
+--workers 16 as many processes share the work. The first command takes about 1,500 core-seconds
+for the ages and 1,400 for the floors (`--skip-floors` leaves these out), the second 1,000:
+
+    python benchmarks/fresh_air.py ages --drops 50 --slots 500 --nodes 5 10 15 30 --slot-s 0.2 1 \
+        --workers 16 --out ages.jsonl
+    python benchmarks/fresh_air.py trouble --drops 20 --slots 500 --workers 16 --out trouble.jsonl
 
 `cost`: both rules in one process, in turn, many slots in one compiled loop; the median of the
 ratios of each pass. The paper's rule draws the fading once an epoch, which lasts for many slots;
@@ -17,64 +32,37 @@ of a slot.
 """
 
 import argparse
+import json
+import multiprocessing
+import os
+import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import benchmarks.bare  # noqa: F401 - makes the rest importable where little is installed
+
+os.environ["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS") or "cpu"
+
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from numpy.typing import NDArray
 from scipy import stats
 
+from benchmarks import fresh_air_drops as drops_of
+from benchmarks.fresh_air_drops import FLOORS, PAPER, RULES, TROUBLES, Job
 from folkman.keys import Stream, make_key
-from folkman.packing.sums import forward_bits, settled_sums, sum_bits
 from folkman.radio import fresh
 from folkman.radio.network import RadioNetwork
 
-DIM, BITS = 430_698, 16 * 430_698
+AT_ONCE = 10
+"""Drops of a job: a program is compiled once for all of them."""
 
-
-def bits_of(network: RadioNetwork, nodes: int) -> int:
-    """Return what a message costs, as a run prices it: sums stay exact, stamps are sent."""
-    if network.message == "sum":
-        return sum_bits(settled_sums(network.packing, "a sum"), DIM, nodes)
-    return forward_bits(BITS, nodes) if network.message == "forward" else BITS
-
-
-THRESHOLDS_DB = (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def roll(network: RadioNetwork, nodes: int, slots: int, key: Array) -> tuple[Array, Array]:
-    """Return the mean age of one drop after the warm-up, and the share of pairs that never met."""
-    peers: Any = network.peers()
-    others = ~jnp.eye(nodes, dtype=bool)
-    offers, bits = jnp.ones(nodes, bool), bits_of(network, nodes)
-
-    def slot(carry: tuple[Any, Array], t: Array) -> tuple[tuple[Any, Array], Array]:
-        state, _ = carry
-        state, delivery = peers.step(state, offers, bits, jax.random.fold_in(key, t))
-        age = jnp.where(others, t + 1 - delivery.held, 0)
-        return (state, delivery.held), jnp.sum(age)
-
-    begin = (peers.init(nodes, key), jnp.zeros((nodes, nodes), jnp.int32))
-    (_, held), ages = lax.scan(slot, begin, jnp.arange(slots))
-    pairs = nodes * (nodes - 1)
-    unheard = jnp.sum((held == 0) & others) / pairs
-    return jnp.mean(ages[slots // 4 :].astype(jnp.float32)) / pairs, unheard
-
-
-def drops_of(
-    network: RadioNetwork, nodes: int, slots: int, drops: int, seed: int
-) -> tuple[NDArray[np.float64], float]:
-    """Return the mean age of each drop, (drop,), and the share of pairs that never met."""
-    key = make_key(seed, Stream.DELAY)
-    found = [roll(network, nodes, slots, jax.random.fold_in(key, d)) for d in range(drops)]
-    ages, unheard = (np.array(part, np.float64) for part in zip(*found, strict=True))
-    return ages, float(unheard.mean())
+Values = dict[str, NDArray[np.float64]]
 
 
 def interval(ratios: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -84,42 +72,130 @@ def interval(ratios: NDArray[np.float64]) -> tuple[float, float, float]:
     return tuple(np.exp(logs.mean() + half * sign) for sign in (0, -1, 1))
 
 
-def ages(asked: argparse.Namespace) -> None:
-    """Print a table of mean ages."""
+def jobs(asked: argparse.Namespace, done: set[tuple[Any, ...]]) -> list[Job]:
+    """Return what is left to do, the longest first."""
+    found = []
+    for trouble in asked.troubles:
+        for nodes in asked.nodes:
+            for slot_s in asked.slot_s:
+                for rule in asked.rules:
+                    if rule in FLOORS and trouble != "none":
+                        continue
+                    setting = (nodes, slot_s, asked.slots, asked.seed, trouble, rule)
+                    left = [d for d in range(asked.drops) if (*setting, d) not in done]
+                    size = 2 if rule in FLOORS else AT_ONCE
+                    found += [
+                        Job(*setting, tuple(left[at : at + size]))
+                        for at in range(0, len(left), size)
+                    ]
+    return sorted(found, key=lambda job: (job.rule not in FLOORS, -job.nodes))
+
+
+def records(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the records that are there, then those that are made now and kept."""
+    done: set[tuple[Any, ...]] = set()
+    if asked.out is not None and asked.out.exists():
+        for line in asked.out.read_text().splitlines():
+            record = json.loads(line)
+            done.add(tuple(record[name] for name in (*Job._fields[:-1], "drop")))
+            yield record
+    left = jobs(asked, done)
+    if asked.workers == 1:
+        made = map(drops_of.measure, left)
+        yield from keep(made, asked.out, len(left))
+        return
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    with multiprocessing.get_context("spawn").Pool(asked.workers) as pool:
+        yield from keep(pool.imap_unordered(drops_of.measure, left), asked.out, len(left))
+
+
+def keep(
+    made: Iterator[list[dict[str, Any]]], out: Path | None, number: int
+) -> Iterator[dict[str, Any]]:
+    """Append records to a file as they come, and pass them on."""
+    begun = time.perf_counter()
+    for at, some in enumerate(made):
+        if out is not None:
+            with out.open("a") as file:
+                file.writelines(json.dumps(record) + "\n" for record in some)
+        print(f"{at + 1} of {number} jobs, {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+        yield from some
+
+
+def table(found: list[dict[str, Any]], asked: argparse.Namespace) -> None:
+    """Print the table of what is there."""
+    several = asked.what == "trouble"
     print(
-        "| I, T | paper's rule (threshold, never heard) | message | age (never heard) | ratio | "
-        "worst drop |"
+        f"| I, T {'| trouble ' * several}| paper's rule (threshold, never heard) | message | age "
+        "(never heard) | ratio | worst drop | over floor, direct | any |"
     )
-    print("|---|---|---|---|---|---|")
-    for nodes in asked.nodes:
-        for slot_s in asked.slot_s:
-            amount = (nodes, asked.slots, asked.drops, asked.seed)
-            tried = {
-                threshold: drops_of(RadioNetwork(threshold, slot_s=slot_s), *amount)
-                for threshold in THRESHOLDS_DB
-            }
-            best = min(tried, key=lambda threshold: tried[threshold][0].mean())
-            paper, unheard = tried[best]
-            for message in fresh.MESSAGES:
-                network = RadioNetwork(
-                    schedule="index", message=message, slot_s=slot_s, control=asked.control
-                )
-                found, never = drops_of(network, *amount)
-                ratio, low, high = interval(paper / found)
-                print(
-                    f"| {nodes}, {slot_s:g} s | {paper.mean():.1f} ({best:g} dB, {unheard:.0%}) | "
-                    f"{message} | {found.mean():.1f} ({never:.0%}) | "
-                    f"{ratio:.2f} [{low:.2f}, {high:.2f}] | {(paper / found).min():.2f} |",
-                    flush=True,
-                )
+    print("|---" * (8 + several) + "|")
+    for trouble in asked.troubles:
+        for nodes in asked.nodes:
+            for slot_s in asked.slot_s:
+                here = [
+                    record
+                    for record in found
+                    if (record["nodes"], record["slot_s"], record["slots"], record["seed"])
+                    == (nodes, slot_s, asked.slots, asked.seed)
+                    and record["drop"] < asked.drops
+                ]
+                floors_hold = not (TROUBLES[trouble].away or TROUBLES[trouble].speed_m_per_s)
+                floors = [r for r in here if r["rule"] in FLOORS and floors_hold]
+                ages, unheard = columns([r for r in here if r["trouble"] == trouble] + floors)
+                head = f"| {nodes}, {slot_s:g} s {f'| {trouble} ' * several}"
+                for line in lines(ages, unheard):
+                    print(head + line, flush=True)
+
+
+def columns(found: list[dict[str, Any]]) -> tuple[Values, Values]:
+    """Return the ages and the shares never heard (drop,) of each rule."""
+    by_rule: dict[str, dict[int, dict[str, Any]]] = {}
+    for record in found:
+        by_rule.setdefault(record["rule"], {})[record["drop"]] = record
+
+    def column(name: str) -> Values:
+        return {
+            rule: np.array([of[drop].get(name, 0.0) for drop in sorted(of)])
+            for rule, of in by_rule.items()
+        }
+
+    return column("age"), column("unheard")
+
+
+def lines(ages: Values, unheard: Values) -> Iterator[str]:
+    """Yield the cells of each message."""
+    tried = [rule for rule in PAPER if rule in ages]
+    if not tried:
+        return
+    best = min(tried, key=lambda rule: ages[rule].mean())
+    paper = ages[best]
+    for message in fresh.MESSAGES:
+        if message not in ages or len(ages[message]) != len(paper):
+            continue
+        age = ages[message]
+        ratio, low, high = interval(paper / age)
+        over = [
+            f"{(age / ages[name]).mean():.2f}" if len(ages.get(name, ())) == len(age) else "-"
+            for name in FLOORS
+        ]
+        over[1] += f" ({over[2]})" if message == "sum" else ""
+        yield (
+            f"| {paper.mean():.1f} ({best.removeprefix('paper@')} dB, {unheard[best].mean():.0%}) "
+            f"| {message} | {age.mean():.1f} ({unheard[message].mean():.0%}) | "
+            f"{ratio:.2f} [{low:.2f}, {high:.2f}] | {(paper / age).min():.2f} | "
+            f"{over[0]} | {over[1]} |"
+        )
 
 
 def timed(network: RadioNetwork, nodes: int, slots: int, key: Array) -> Callable[[], float]:
     """Return a function that runs a compiled loop of slots, and tells the seconds of one."""
+    bits = drops_of.bits_of(network, nodes)
 
     def run() -> float:
         begun = time.perf_counter()
-        jax.block_until_ready(roll(network, nodes, slots, key))
+        jax.block_until_ready(drops_of.roll(network, nodes, slots, bits, False, key))
         return (time.perf_counter() - begun) / slots
 
     run()  # compile
@@ -157,27 +233,49 @@ def cost(asked: argparse.Namespace) -> None:
             )
 
 
-def main() -> None:
-    """Read what is asked for."""
+def read() -> argparse.Namespace:
+    """Read what is asked for, and fill in what depends on it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", choices=("ages", "cost"))
+    parser.add_argument("what", choices=("ages", "trouble", "cost"))
     parser.add_argument("--nodes", type=int, nargs="+")
     parser.add_argument("--slot-s", type=float, nargs="+")
     parser.add_argument("--drops", type=int, default=16)
-    parser.add_argument("--slots", type=int, default=600)
+    parser.add_argument("--slots", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--out", type=Path, help="JSON lines, one for each rule and drop")
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
+    parser.add_argument("--troubles", nargs="+", choices=tuple(TROUBLES))
+    parser.add_argument("--skip-floors", action="store_true")
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--control", choices=("ideal", "heard"), default="ideal")
     parser.add_argument("--least-without-forward", type=int, default=1000)
     asked = parser.parse_args()
-    if asked.what == "ages":
-        asked.nodes, asked.slot_s = asked.nodes or [5, 10, 15], asked.slot_s or [0.2, 1.0]
-        ages(asked)
-    else:
-        asked.nodes, asked.slot_s = asked.nodes or [15, 50, 200], asked.slot_s or [1.0]
+    usual: dict[str, tuple[list[int], list[float], int]] = {
+        "ages": ([5, 10, 15], [0.2, 1.0], 600),
+        "trouble": ([5, 15], [1.0], 500),
+        "cost": ([15, 50, 200], [1.0], 600),
+    }
+    nodes, slot_s, slots = usual[asked.what]
+    asked.nodes, asked.slot_s = asked.nodes or nodes, asked.slot_s or slot_s
+    asked.slots = asked.slots or slots
+    alone = "none" if asked.control == "ideal" else "stale control"
+    asked.troubles = asked.troubles or (list(TROUBLES) if asked.what == "trouble" else [alone])
+    asked.rules = [rule for rule in asked.rules if not (asked.skip_floors and rule in FLOORS)]
+    return asked
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    asked = read()
+    if asked.what == "cost":
         cost(asked)
+    else:
+        if asked.out is not None:
+            asked.out.parent.mkdir(parents=True, exist_ok=True)
+        table(list(records(asked)), asked)
 
 
 if __name__ == "__main__":
