@@ -169,6 +169,8 @@ def async_sharing(
         copies, own_weight = weights(inbox)
         if state.own is None:
             return own_weight
+        if state.own.pace is not None:
+            return jnp.minimum(state.own.rho * own_weight, 0.5)
         if not predicts:
             return state.own.rho
         dtype = state.params.dtype

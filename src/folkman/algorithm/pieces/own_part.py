@@ -33,7 +33,8 @@ Until a copy tells something rho_i is START. No bit more is on the air.
 `centred` takes away what the node makes in the mean, m_i for each slot, a running mean over about
 LONG abar_i slots:
 
-    v_i = [ ... ] + CENTRED ( w_i(t) - w_i(t - abar_i) - abar_i m_i )
+    v_i   = [ ... ] + rho_i ( w_i(t) - w_i(t - abar_i) - abar_i m_i )
+    rho_i = min(1/2, CENTRED alpha_i)
 
 At rest w_i moves evenly, by - eta grad F_i, so that nothing is added: no bias, whatever the data
 are. A swing of the network is no even movement: it enters at once, not abar_i slots late, and is
@@ -75,8 +76,9 @@ WINDOW, KEPT = 20, 0.9
 """Slots of a window at least; what earlier windows count for once it has ended."""
 MARGIN = 0.5
 """The step as a part of the stable one, of `predicted`."""
-CENTRED, LONG = 0.5, 4.0
-"""Of `centred`: the share of uneven progress, and how many ages its mean looks back."""
+CENTRED, LONG = 2.0, 4.0
+"""Of `centred`: the share of uneven progress in weights of the node, and how many ages its mean
+looks back."""
 
 
 class OwnPast(NamedTuple):
@@ -154,9 +156,9 @@ def mean_age(inbox: Inbox, weights: Array | None) -> Int[Array, ""]:
 def own_share(memory: OwnMemory, params: Array, rho: Array, back: Int[Array, ""]) -> Array:
     """Return what comes to the coherent aggregate: a share of the own progress of `back` slots."""
     progress = params - own_at(memory.past, back)
-    if memory.pace is not None:
-        progress = progress - back.astype(params.dtype) * memory.pace
-    return rho * progress
+    if memory.pace is None:
+        return rho * progress
+    return rho * (progress - back.astype(params.dtype) * memory.pace)
 
 
 def own_at(past: OwnPast, back: Int[Array, ""]) -> Float[Array, " d"]:
