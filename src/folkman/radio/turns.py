@@ -9,8 +9,8 @@ this, wherever `schedule = "index"` carries rounds, an all-reduce or uploads to 
     patience   The fading of a link is drawn anew in every slot. So a transfer of c slots is worth
                starting only if waiting for the next slot, which is u slots away, costs more:
                c <= u + V. V is what the link costs for who waits well, V = E[min(c, 1 + V)]. Its
-               two ends learn it from the rates that they measure, a step a block:
-               V <- V + g (min(c, 1 + V) - V), with g = 1/k in the k-th block, 1/10 at least.
+               two ends know it from the costs of the last 16 blocks, over which the mean is taken;
+               before, the blocks that are missing count, together, as one of a slot at most.
 
 Without patience the worst link in its worst block would decide about a whole round.
 """
@@ -18,16 +18,28 @@ Without patience the worst link in its worst block would decide about a whole ro
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from folkman.radio import fresh
 
-__all__ = ["EDGE_SLOTS", "LEAST_RATE", "Patience", "Turn", "at_edge", "broadcast", "no_patience"]
+__all__ = [
+    "BLOCKS",
+    "EDGE_SLOTS",
+    "Patience",
+    "Turn",
+    "at_edge",
+    "broadcast",
+    "no_patience",
+    "worth_waiting",
+]
 
-LEAST_RATE = 0.1
-"""Of learning what a link costs, once ten blocks were seen."""
+BLOCKS = 16
+"""Whose costs the ends of a link remember."""
+
+HALVINGS = 30
+"""Steps of the search for V: it is then right to a billionth of the largest cost."""
 
 EDGE_SLOTS = 1e-5
 """A transfer that ends so near the end of a slot ends with it: ten tenths are a slot."""
@@ -36,28 +48,53 @@ EDGE_SLOTS = 1e-5
 class Patience(NamedTuple):
     """What links cost for who waits well, learnt so far."""
 
-    slots: Float[Array, "..."]  # V of each link, inf before its first block
+    slots: Float[Array, "..."]  # V of each link
+    costs: Float[Array, "block ..."]  # of the last blocks, inf where there was none
     blocks: Int[Array, ""]  # seen so far
 
     def after(self, cost_slots: Float[Array, "..."]) -> "Patience":
         """Return what is known after a block; a link that cannot be used in it teaches nothing."""
-        rate = jnp.maximum(LEAST_RATE, 1.0 / (self.blocks + 1))
-        known = jnp.isfinite(self.slots)
-        before = jnp.where(known, self.slots, 0.0)
-        met = jnp.where(jnp.isfinite(cost_slots), cost_slots, 0.0)
-        learnt = before + rate * (jnp.minimum(met, 1.0 + before) - before)
-        learnt = jnp.where(known, learnt, met)
-        slots = jnp.where(jnp.isfinite(cost_slots), learnt, self.slots)
-        return Patience(slots, self.blocks + 1)
+        place = self.blocks % BLOCKS
+        met = jnp.where(jnp.isfinite(cost_slots), cost_slots, self.costs[place])
+        costs = self.costs.at[place].set(met)
+        return Patience(worth_waiting(costs), costs, self.blocks + 1)
 
     def now(self, cost_slots: Float[Array, "..."], left_slots: ArrayLike) -> Float[Array, "..."]:
         """Return the costs of links that are worth using in this block, inf for the others."""
         return jnp.where(cost_slots <= left_slots + self.slots, cost_slots, jnp.inf)
 
 
+def worth_waiting(costs: Float[Array, "block ..."]) -> Float[Array, "..."]:
+    """Return V = mean of min(c, 1 + V) over the blocks in which a link could be used.
+
+    By halving: the mean less V is 1 or less at V = 0, falls with V, and is not above 0 at the
+    largest cost. As long as k blocks of n are missing, a cost of one slot has the weight k/n of a
+    block: otherwise the first block, however bad, would be taken for the usual one.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(worth_waiting(jnp.array([0.5, 100.0]))), 6)  # half of the slots are good
+    1.5
+    """
+    known = jnp.isfinite(costs)
+    missing = 1.0 - jnp.mean(known, axis=0)
+    met = jnp.where(known, costs, 0.0)
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        rest = jnp.where(known, jnp.minimum(met, 1.0 + middle) - middle, 0.0)
+        above = jnp.sum(rest, axis=0) + missing * (1.0 - middle) > 0
+        return jnp.where(above, middle, low), jnp.where(above, high, middle)
+
+    largest = jnp.maximum(jnp.max(met, axis=0), 1.0)
+    _, found = lax.fori_loop(0, HALVINGS, halve, (jnp.zeros_like(largest), largest))
+    return found
+
+
 def no_patience(*shape: int) -> Patience:
-    """Return the state before the first block, in which everything is worth starting."""
-    return Patience(jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros((), jnp.int32))
+    """Return the state before the first block."""
+    none = jnp.full((BLOCKS, *shape), jnp.inf, jnp.float32)
+    return Patience(worth_waiting(none), none, jnp.zeros((), jnp.int32))
 
 
 class Turn(NamedTuple):
