@@ -11,6 +11,11 @@ below 1 the server draws ceil(P I) nodes after each round, sends its model to th
 averages what they upload; the first round takes all. `server` is what it makes of the mean
 (`pieces/server_steps.py`).
 
+With `through` "devices" there is no server: when all have taken their steps, the sum of all models
+by data share goes round between the devices, as an all-reduce, and everyone waits until it has it
+(`pieces/between_devices.py`). The models are those of the form with a server; only the time of a
+round differs, and how it follows from the network.
+
 Differs from [1]: full participation by default, and full-batch gradients unless the problem has
 mini-batches; alpha_i are the data shares over all nodes. An upload that is not finite is dropped
 and the other shares are renormalised. Xie et al. (2024) plot it as "FedAv" and cite something else
@@ -31,6 +36,7 @@ from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.between_devices import between_devices
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.server_steps import ServerRule, ServerStep
@@ -83,11 +89,13 @@ def fedavg(
     participation: float = 1.0,
     server: ServerRule = "sgd",
     server_step: float = 1.0,
+    through: Literal["station", "devices"] = "station",
 ) -> Algorithm:
     """Build FedAvg with E = `local_steps`.
 
     The `optimizer` 'sgd' is the paper's; the others restart in every round. `mu` is FedProx's,
-    `participation` the part of the nodes in a round, `server` and `server_step` the server's step.
+    `participation` the part of the nodes in a round, `server` and `server_step` the server's step;
+    `through` says what carries the average.
 
     >>> fedavg(step=0.1, local_steps=5).travel.server is not None
     True
@@ -117,6 +125,18 @@ def fedavg(
         f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}",
     )
     local = optimizers[optimizer]
+    require(
+        through in ("station", "devices"),
+        f"through is 'station' or 'devices', got {through!r}",
+    )
+    if through == "devices":
+        require(
+            rule.rule == "mean" and participation == 1 and serving.plain,
+            "through = 'devices' carries the plain sum of all models, and this FedAvg asks for "
+            "more; leave out rule, participation, server and server_step, or take "
+            "through = 'station'",
+        )
+        return between_devices("fedavg", eta, local, local_steps=local_steps, mu=mu)
 
     def init(params: Array, place: Place) -> FedAvgState:
         del place

@@ -1,10 +1,12 @@
-"""How messages reach others: four ways, each a type. An engine finds its half of a way by the type.
+"""How messages reach others: five ways, each a type. An engine finds its half of a way by the type.
 
     Broadcast   between peers on their own beat: of each neighbour only the freshest message is
                 seen, so losing, repeating or delaying one must be harmless
     Rounds      between peers in lock-step: when all nodes are ready, the messages of this moment
                 reach all neighbours, and `inbox.heard` is True at once for all of them and for the
                 node itself
+    AllReduce   rounds in which a node uses the sum of all messages by data share, and no single
+                one: they may travel as partial sums
     Star        around a server: a node's only neighbour is the server
     Hierarchy   in cells, each around its station, and the stations around a root
 
@@ -21,7 +23,7 @@ from jax import Array
 if TYPE_CHECKING:
     from folkman.algorithm.base import Inbox, Price
 
-__all__ = ["Broadcast", "Mixing", "Rounds", "Server", "Star", "State", "Travel"]
+__all__ = ["AllReduce", "Broadcast", "Mixing", "Rounds", "Server", "Star", "State", "Travel"]
 
 State: TypeAlias = Any  # a NamedTuple of arrays
 
@@ -162,6 +164,13 @@ class Rounds(Travel):
     def offers(self, state: State) -> Array:
         """Tell whether the node's part of the round is done."""
         return self.ready(state)
+
+
+@dataclass(frozen=True)
+class AllReduce(Rounds):
+    """Between all peers in lock-step: a node uses the sum of all messages by data share alone."""
+
+    role = "peers, in lock-step, all-reduce"
 
 
 @dataclass(frozen=True)

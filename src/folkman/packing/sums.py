@@ -37,6 +37,7 @@ __all__ = [
     "forward_bits",
     "grid_numbers",
     "on_grid",
+    "partial_sum_bits",
     "range_of",
     "settled_sums",
     "signed",
@@ -126,6 +127,11 @@ def sum_bits(packing: Packing, dim: int, num_nodes: int, width: int = 32) -> int
     else:
         entry = (packing.bits or 0) + place_bits(num_nodes)
     return dim * entry + STAMP_BITS * num_nodes
+
+
+def partial_sum_bits(packing: Packing, dim: int, num_nodes: int, width: int = 32) -> int:
+    """Return the bits of a sum of some contributions, with one bit a node for whose they are."""
+    return sum_bits(packing, dim, num_nodes, width) - (STAMP_BITS - 1) * num_nodes
 
 
 def forward_bits(message_bits: int, num_nodes: int) -> int:

@@ -106,6 +106,10 @@ class Compressed(Network):
         """Return the network between peers in lock-step."""
         return self.network.rounds()
 
+    def all_reduce(self) -> RoundNetwork:
+        """Return the network in lock-step where all wait for the sum of all messages."""
+        return self.network.all_reduce()
+
     def star(self) -> StarNetwork:
         """Return the network around a server."""
         return self.network.star()

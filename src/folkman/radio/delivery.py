@@ -6,6 +6,7 @@ A network is a frozen value with pure functions, and has a face for each way tha
                tau_ij(t+1) of [1, eq. (8)]: the slot whose parameters of node j node i holds when
                slot t+1 begins. All the rest (ages, mixing, mailboxes) follows from tau
     rounds()   between peers in lock-step: the same answer, but tau moves at the end of a round
+    all_reduce()   the same where nodes wait for the sum of all messages, and for nothing else
     star()     between nodes and a server: the transfers that started and arrived
 
 A network that lacks one refuses it with what to do. Index order is [receiver, sender] everywhere.
@@ -214,6 +215,14 @@ class Network:
     def rounds(self) -> RoundNetwork:
         """Return the network between peers in lock-step."""
         raise ValueError(self._lacks("rounds in lock-step, which wait for everyone"))
+
+    def all_reduce(self) -> RoundNetwork:
+        """Return the network in lock-step where all wait for the sum of all messages.
+
+        A network that knows nothing better brings everyone's message to everyone. One that carries
+        partial sums says so by `sums`: then messages are priced and rounded as sums.
+        """
+        return self.rounds()
 
     def star(self) -> StarNetwork:
         """Return the network around a server."""

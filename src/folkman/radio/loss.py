@@ -10,7 +10,7 @@ heard once; an upload or an answer, until it arrives.
 
 from dataclasses import dataclass
 from math import nextafter
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +39,9 @@ ALMOST_ONE = nextafter(1.0, 0.0)
 
 @runtime_checkable
 class Losing(Protocol):
-    """A network between peers that loses messages by itself."""
+    """A network between peers, on their own beat or in rounds, that loses messages by itself."""
 
-    def losing(self, loss: ArrayLike) -> PeerNetwork:
+    def losing(self, loss: ArrayLike) -> Any:
         """Return the same, each receiver losing each message with this probability."""
         ...
 
@@ -123,9 +123,21 @@ class Lossy(Network):
             return beneath.losing(self.loss)
         return LossyPeers(beneath, self.loss)
 
-    def rounds(self) -> "LossyRounds":
-        """Return the network in lock-step: a round is repeated until all have heard."""
-        return LossyRounds(self.network.rounds(), self.loss)
+    def rounds(self) -> RoundNetwork:
+        """Return the network in lock-step: a round is repeated until all have heard.
+
+        A network that knows who lacks what repeats only what was lost.
+        """
+        return self._losing(self.network.rounds())
+
+    def all_reduce(self) -> RoundNetwork:
+        """Return the network where all wait for the sum of all messages, with losses."""
+        return self._losing(self.network.all_reduce())
+
+    def _losing(self, beneath: RoundNetwork) -> RoundNetwork:
+        if isinstance(beneath, Losing):
+            return beneath.losing(self.loss)
+        return LossyRounds(beneath, self.loss)
 
     def star(self) -> "LossyStar":
         """Return the network around a server: what is lost is sent again."""

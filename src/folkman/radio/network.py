@@ -19,7 +19,8 @@ keeps the last copy delivered. Two rules say when a period is over (`period`):
             bandwidth in use never exceeds B.
 
 With `schedule = "index"` there are neither thresholds nor periods: one message at a time has the
-whole band (`folkman.radio.serial`).
+whole band (`folkman.radio.serial`), in lock-step (`folkman.radio.serial_rounds`) and around a
+server (`folkman.radio.serial_star`) too.
 
 A period in which nobody hears a node lasts one slot. Methods in lock-step wait for everyone: their
 threshold is `least_sinr_db`, and nodes are on the air again, block after block, until all who must
@@ -45,8 +46,11 @@ from folkman.checks import require
 from folkman.keys import Stream
 from folkman.packing.packing import Packing, implied, top_k
 from folkman.radio import bandwidth, channel, geometry, latency, schedule, serial, star
+from folkman.radio.all_reduce import AllReduce
 from folkman.radio.delivery import Delivery, Network, as_value
 from folkman.radio.geometry import Points, Waypoint
+from folkman.radio.serial_rounds import SerialRounds
+from folkman.radio.serial_star import SerialStar
 from folkman.units import db_to_linear, dbm_to_watt
 
 __all__ = [
@@ -251,7 +255,8 @@ class RadioNetwork(Network):
         if self.schedule == "index":
             return (
                 "radio: one message at a time on the whole band, chosen by its index; a message is "
-                f"{serial.HOLDS[self.message]}. Rounds, and a server, keep the paper's rule"
+                f"{serial.HOLDS[self.message]}. In rounds copies, and around a server uploads, "
+                "follow each other on the whole band too, each waiting for a good slot"
             )
         return (
             f"radio: a transfer takes as long as its bits at the rate of its worst link, "
@@ -262,13 +267,17 @@ class RadioNetwork(Network):
         """Return the radio between peers on their own beat."""
         return serial.SerialPeers(self) if self.schedule == "index" else RadioPeers(self)
 
-    def rounds(self) -> "RadioRounds":
+    def rounds(self) -> "RadioRounds | SerialRounds":
         """Return the radio between peers in lock-step."""
-        return RadioRounds(self)
+        return SerialRounds(self) if self.schedule == "index" else RadioRounds(self)
 
-    def star(self) -> star.RadioStar:
+    def all_reduce(self) -> "RadioRounds | SerialRounds":
+        """Return the radio between peers that wait for the sum of all messages."""
+        return SerialRounds(self, AllReduce()) if self.schedule == "index" else RadioRounds(self)
+
+    def star(self) -> star.RadioStar | SerialStar:
         """Return the radio around a base station at the centre."""
-        return star.RadioStar(self)
+        return SerialStar(self) if self.schedule == "index" else star.RadioStar(self)
 
     @property
     def contention_slots(self) -> float:

@@ -17,7 +17,9 @@ from jaxtyping import Float
 
 from folkman.checks import require
 from folkman.radio import serial
+from folkman.radio.all_reduce import AllReduce
 from folkman.radio.delivery import Network, as_value
+from folkman.radio.serial_rounds import SerialRounds
 
 __all__ = ["SharedNetwork", "shared"]
 
@@ -65,6 +67,14 @@ class SharedNetwork(Network):
     def peers(self) -> serial.SerialPeers:
         """Return the channel between peers on their own beat."""
         return serial.SerialPeers(self)
+
+    def rounds(self) -> SerialRounds:
+        """Return the channel between peers in lock-step: n messages a round of n nodes."""
+        return SerialRounds(self)
+
+    def all_reduce(self) -> SerialRounds:
+        """Return the channel where all wait for the sum of all messages: n of them too."""
+        return SerialRounds(self, AllReduce())
 
     def open_air(self, num_nodes: int, key: Array) -> Float[Array, "rx tx"]:
         """Return what a message takes between any two nodes, (rx, tx)."""

@@ -36,7 +36,7 @@ from folkman.units import db_to_linear, dbm_to_watt
 if TYPE_CHECKING:
     from folkman.radio.network import Air, RadioNetwork
 
-__all__ = ["RadioStar", "StarRadio"]
+__all__ = ["RadioStar", "StarRadio", "sinr_at_station", "sinr_of_station"]
 
 
 class StarRadio(NamedTuple):
@@ -103,6 +103,21 @@ def _at_rest(air: "Air") -> StarRadio:
     )
 
 
+def sinr_at_station(network: "RadioNetwork", air: "Air", key: Array) -> Array:
+    """Draw one block's SINR of each node's upload at the base station, in the node's band."""
+    origin = jnp.zeros((1, 2), air.link.dtype)
+    link = channel.link_gain(origin, air.nodes.positions_m, network.path_loss_exponent)[0]
+    interferer = channel.interferer_gain(origin, air.interferers, network.path_loss_exponent)[0]
+    return _sinr(network, link, interferer, 0.0, key)
+
+
+def sinr_of_station(network: "RadioNetwork", air: "Air", key: Array) -> Array:
+    """Draw one block's SINR of the base station's broadcast at each node, in band 0."""
+    origin = jnp.zeros((1, 2), air.link.dtype)
+    link = channel.link_gain(origin, air.nodes.positions_m, network.path_loss_exponent)[0]
+    return _sinr(network, link, air.interferer[:, 0], air.background[:, 0], key)
+
+
 def _sinr(
     network: "RadioNetwork", link: Array, interferer: Array, background: ArrayLike, key: Array
 ) -> Array:
@@ -124,10 +139,7 @@ def _uplink(
     left = jnp.maximum(state.up_left - 1, 0)
     arrived = (state.up_left > 0) & (left == 0)
     in_use_hz = jnp.where(left > 0, state.in_use_hz, 0.0)
-    origin = jnp.zeros((1, 2), air.link.dtype)
-    station = channel.link_gain(origin, air.nodes.positions_m, network.path_loss_exponent)[0]
-    at_station = channel.interferer_gain(origin, air.interferers, network.path_loss_exponent)[0]
-    sinr = _sinr(network, station, at_station, 0.0, fading_key)
+    sinr = sinr_at_station(network, air, fading_key)
     wants = offers & ~state.waiting & (sinr >= db_to_linear(network.least_sinr_db))
     free_hz = jnp.maximum(network.bandwidth_hz - jnp.sum(in_use_hz), 0.0)
     starts = wants & (
@@ -156,12 +168,7 @@ def _downlink(
         )
     left = jnp.maximum(state.down_left - 1, 0)
     arrived = (state.down_left > 0) & (left == 0)
-    origin = jnp.zeros((1, 2), state.air.link.dtype)
-    station = channel.link_gain(origin, state.air.nodes.positions_m, network.path_loss_exponent)[0]
-    fading_key = jax.random.fold_in(key, int(Stream.FADING))
-    sinr = _sinr(
-        network, station, state.air.interferer[:, 0], state.air.background[:, 0], fading_key
-    )
+    sinr = sinr_of_station(network, state.air, jax.random.fold_in(key, int(Stream.FADING)))
     starts = offers & jnp.all(left == 0) & (sinr >= db_to_linear(network.least_sinr_db))
     rate = jnp.min(jnp.where(starts, schedule.spectral_efficiency(sinr), jnp.inf))
     band_hz = jnp.asarray(network.bandwidth_hz, sinr.dtype)

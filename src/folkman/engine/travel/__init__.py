@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm
 from folkman.algorithm.pieces.hierarchy import Hierarchy
-from folkman.algorithm.travel import Broadcast, Rounds, Star, Travel
+from folkman.algorithm.travel import AllReduce, Broadcast, Rounds, Star, Travel
 from folkman.engine.learner import FinalParameters
-from folkman.engine.travel import hierarchy, peers, rounds, star
+from folkman.engine.travel import all_reduce, hierarchy, peers, rounds, star
 from folkman.engine.travel.medium import Medium
 from folkman.radio.delivery import Network
 from folkman.radio.trace import PeerTimeline, StarTimeline, Timeline
@@ -26,6 +26,7 @@ class Way(NamedTuple):
 WAYS: dict[type[Travel], Way] = {
     Broadcast: Way(peers.PeerMedium, peers.by_hand, PeerTimeline),
     Rounds: Way(rounds.RoundMedium, rounds.by_hand, PeerTimeline),
+    AllReduce: Way(all_reduce.AllReduceMedium, all_reduce.by_hand, PeerTimeline),
     Star: Way(star.StarMedium, star.by_hand, StarTimeline),
     Hierarchy: Way(hierarchy.HierarchyMedium, hierarchy.by_hand, hierarchy.HierarchyTimeline),
 }

@@ -1,5 +1,6 @@
 """Between peers on their own beat: each node holds of each neighbour the freshest that arrived."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,13 +21,13 @@ from folkman.packing.packing import width_of
 from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits, wrapped
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
-from folkman.radio.delivery import NetworkState, below
+from folkman.radio.delivery import Delivery, NetworkState, below
 from folkman.radio.network import RadioState
 from folkman.radio.replay import Replay
 from folkman.radio.serial import SerialState
 from folkman.radio.trace import PeerTimeline, last_slots
 
-__all__ = ["PeerMedium", "PeerState", "SnapshotMedium", "beside", "by_hand", "by_share"]
+__all__ = ["PeerMedium", "PeerState", "SnapshotMedium", "beside", "by_hand", "by_share", "counted"]
 
 MESSAGES = ("copy", "forward", "sum")
 """What a message between peers may hold."""
@@ -331,11 +332,7 @@ class PeerMedium(SnapshotMedium):
             shares = by_share(problem)
             mixed = lax.cond(arrived, lambda: snapshots.mixture(store, shares), lambda: mixed)
             mixed = self._as_read(problem, mixed, messages)
-        traffic = broadcasts(self, problem, delivery.linked, form)
-        if delivery.transfers is not None and delivery.copies is not None:
-            forms = len(traffic.sent)
-            sent = count(delivery.transfers, form, forms)
-            traffic = traffic._replace(sent=sent, sent_copies=count(delivery.copies, form, forms))
+        traffic = counted(broadcasts(self, problem, delivery.linked, form), delivery, form)
         if sent_steps is not None:
             sent_steps = jnp.where(delivery.sends, steps, sent_steps)
         moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
@@ -407,6 +404,15 @@ def broadcasts(
     return Traffic(sent, count(receivers, form, forms), none, none)
 
 
+def counted(traffic: Traffic, delivery: Delivery, form: Array) -> Traffic:
+    """Return the traffic of a network that says how many broadcasts of a sender start in a slot."""
+    if delivery.transfers is None or delivery.copies is None:
+        return traffic
+    forms = len(traffic.sent)
+    sent = count(delivery.transfers, form, forms)
+    return traffic._replace(sent=sent, sent_copies=count(delivery.copies, form, forms))
+
+
 def by_hand(
     world: World,
     timeline: PeerTimeline,
@@ -414,8 +420,12 @@ def by_hand(
     nodes: list[Learner],
     *,
     in_rounds: bool = False,
+    contribute: Callable[[NDArray], NDArray] | None = None,
 ) -> FinalParameters:
-    """Follow a timeline between peers, one node at a time; in rounds a node hears itself too."""
+    """Follow a timeline between peers, one node at a time; in rounds a node hears itself too.
+
+    `contribute` says how all messages of a moment (node, message) enter sums, where they do.
+    """
     share, number = world.shares(), len(nodes)
     mixing = algorithm.travel.mixing  # type: ignore[attr-defined] - both ways of peers have one
     heard = np.zeros((number, number), bool)
@@ -452,8 +462,11 @@ def by_hand(
             nodes[i].slot(inbox, finishes=bool(timeline.finished[t, i]))
         if timeline.sends[t].any():
             messages = world.sent(nodes, t)
+            if contribute is not None:
+                messages = contribute(messages)
             for j in np.flatnonzero(timeline.sends[t]):
-                frozen[j][t + 1] = senders[j].take(messages[j], j, nodes[j].steps)
+                taken = senders[j].take(messages[j], j, nodes[j].steps)
+                frozen[j][t + 1] = taken if contribute is None else messages[j]
                 senders[j].arrived()
                 nodes[j].note_sent()
         _forget(frozen, last_held, t)

@@ -14,10 +14,11 @@ from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
 from folkman.engine.travel.medium import Axes, Events, Traffic, mean_model
-from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts
+from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts, counted
 from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
+from folkman.radio.delivery import RoundNetwork
 
 __all__ = ["RoundMedium", "by_hand"]
 
@@ -29,6 +30,10 @@ class RoundMedium(SnapshotMedium):
 
     travel: Rounds
 
+    def air(self) -> RoundNetwork:
+        """Return the network's face for rounds."""
+        return self.network.rounds()
+
     def check(self, num_nodes: int, faults: Presence) -> None:
         """Refuse a network without rounds, and rounds that need who is away."""
         mixing = self.travel.mixing
@@ -39,7 +44,7 @@ class RoundMedium(SnapshotMedium):
             "and some are away or crash; use another topology, or no such faults",
         )
         key = make_key(0, Stream.DELAY)
-        rounds = self.network.rounds()
+        rounds = self.air()
         jax.eval_shape(lambda: rounds.init(num_nodes, key))
         varies = mixing is not None and mixing.in_round is not None
         self.check_memory(faults, all_hear=not follows and not varies)
@@ -48,7 +53,7 @@ class RoundMedium(SnapshotMedium):
         """Let everyone hold everyone's first message."""
         nodes = problem.num_nodes
         messages = jax.vmap(self.algorithm.message)(states)
-        rounds = self.network.rounds()
+        rounds = self.air()
         recent = getattr(rounds, "recent", 2)  # in a recording one may be a round ahead, or more
         store = snapshots.start(messages, recent, recent)
         none = jnp.zeros((nodes, nodes), jnp.int32)
@@ -80,12 +85,18 @@ class RoundMedium(SnapshotMedium):
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
         wanted = beside(mixing, problem.num_nodes, held.rounds) if waits else None
-        network, delivery = self.network.rounds().step(held.network, offers, wanted, bits, key)
+        air, before = self.air(), held.network
+        if hasattr(air, "attend"):
+            there = faults.receives(problem.num_nodes, slot + 1)
+            before = air.attend(before, there)  # type: ignore[attr-defined]
+        network, delivery = air.step(before, offers, wanted, bits, key)
         seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
         store = snapshots.put(
             held.snapshots, seen, slot + 1, delivery.sends, delivery.held, present
         )
-        traffic = broadcasts(self, problem, delivery.linked, form, held.rounds)
+        traffic = counted(
+            broadcasts(self, problem, delivery.linked, form, held.rounds), delivery, form
+        )
         rounds = held.rounds
         if rounds is not None:
             ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)
@@ -100,4 +111,4 @@ class RoundMedium(SnapshotMedium):
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""
-        return self.network.rounds().measures(held.network)
+        return self.air().measures(held.network)
