@@ -28,6 +28,7 @@ order of importance, and none starts after --budget-s.
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Iterator
 from functools import cache, partial
@@ -297,7 +298,10 @@ def main() -> None:
     parser.add_argument("--draw", type=Path, help="with --table: a figure as well")
     parser.add_argument("--folder", type=Path, help="where the data are; default the user's cache")
     parser.add_argument("--drops", type=int, default=20)
-    parser.add_argument("--only", default="", help="runs whose name begins so")
+    parser.add_argument("--only", default="", help="a regular expression: runs with such names")
+    parser.add_argument(
+        "--done", type=Path, help="folder of runs that are not made again"
+    )
     parser.add_argument("--part", default="1/1", help="K/N: every N-th run")
     parser.add_argument("--budget-s", type=float, default=float("inf"))
     parser.add_argument("--quick", action="store_true")
@@ -307,7 +311,7 @@ def main() -> None:
         if asked.draw:
             draw(asked.table, asked.draw)
         return
-    mine = [job for job in jobs(asked.drops) if job.name.startswith(asked.only)]
+    mine = [job for job in jobs(asked.drops) if re.search(asked.only, job.name)]
     if asked.quick:
         mine = [job._replace(data="digits") for job in mine if job.data == "mnist"]
     which, of = map(int, asked.part.split("/"))
@@ -317,9 +321,10 @@ def main() -> None:
                 drawn(asked.timelines, job, make=True)
         return
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    done = asked.out.read_text().splitlines() if asked.out.exists() else []
-    known = {json.loads(line)["name"] for line in done}
-    learn([job for job in mine[which - 1 :: of] if job.name not in known], asked)
+    there = [asked.out] if asked.out.exists() else []
+    there += sorted(asked.done.glob("*.jsonl")) if asked.done else []
+    known = {json.loads(line).get("name") for file in there for line in file.open()}
+    learn([job for job in mine if job.name not in known][which - 1 :: of], asked)
 
 
 def learn(mine: list[Job], asked: argparse.Namespace) -> None:
