@@ -18,10 +18,11 @@ v_i, not w_i.
 
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
 left out of the sum and the other weights are scaled up (C7); `own`, how much of the node's own
-progress enters v_i (`pieces/own_part.py`), for which the last `memory` own parameters are kept; a
-`delay_policy` that lets eta shrink with the age of the oldest copy in v_i. The policy looks at the
-ages of the copies held when a gradient ends: those of its start where gradients take one slot.
-Where it estimates the smoothness L it compares gradients at the very points where they were taken.
+progress enters v_i (`pieces/own_part.py`, for which the last `memory` own parameters are kept, and
+`pieces/centred.py`); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i.
+The policy looks at the ages of the copies held when a gradient ends: those of its start where
+gradients take one slot. Where it estimates the smoothness L it compares gradients at the very
+points where they were taken.
 
 Differs from [1]: all nodes start from one common w(0), known to all (independent draws shrink v(0)
 by 1/sqrt(I)); a node never waits to receive ("after receiving all parameters", Section IV-A, would
@@ -42,6 +43,7 @@ from jax.typing import ArrayLike
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.centred import Pace, first_pace, set_back, with_slot
 from folkman.algorithm.pieces.delay_steps import (
     DelayMemory,
     DelayPolicy,
@@ -58,7 +60,6 @@ from folkman.algorithm.pieces.own_part import (
     first_own,
     mean_age,
     own_at,
-    own_share,
     predicted_rho,
     with_heard,
     with_update,
@@ -95,7 +96,8 @@ class SharingState(NamedTuple):
     num_nodes: Array  # () I
     memory: DelayMemory
     work: Work | None  # None where no policy asks for it
-    own: OwnMemory | None = None  # None where the own part is the newest
+    own: OwnMemory | None = None  # None where no own past is looked at
+    pace: Pace | None = None  # None unless the own part is centred
 
 
 @method
@@ -126,6 +128,7 @@ def async_sharing(
     check_policy(delay_policy, smoothness)
     check_own(own, memory, rule.rule)
     predicts = isinstance(own, str) and own == "predicted"
+    centres = isinstance(own, str) and own == "centred"
     notes_point = estimates(delay_policy, smoothness) or (predicts and smoothness is None)
     require(
         max_age is None or max_age >= 0,
@@ -150,6 +153,7 @@ def async_sharing(
             memory=first_memory(delay_policy, smoothness, params, notes=notes_point),
             work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
             own=first_own(own, memory, params),
+            pace=first_pace(params) if centres else None,
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -169,8 +173,6 @@ def async_sharing(
         copies, own_weight = weights(inbox)
         if state.own is None:
             return own_weight
-        if state.own.pace is not None:
-            return jnp.minimum(state.own.rho * own_weight, 0.5)
         if not predicts:
             return state.own.rho
         dtype = state.params.dtype
@@ -179,12 +181,14 @@ def async_sharing(
 
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
         copies, own_weight = weights(inbox)
-        if state.own is None:  # [1, eq. (9)]
-            return combine(rule, inbox, copies, own=state.params, own_weight=own_weight)
-        back = mean_age(inbox, copies)
-        then = own_at(state.own.past, back)
+        if state.own is None:  # [1, eq. (9)], its own part set back where it is centred
+            own_part = state.params
+            if state.pace is not None:
+                own_part = set_back(state.pace, own_part, mean_age(inbox, copies))
+            return combine(rule, inbox, copies, own=own_part, own_weight=own_weight)
+        then = own_at(state.own.past, mean_age(inbox, copies))
         coherent = combine(rule, inbox, copies, own=then, own_weight=own_weight)
-        return coherent + own_share(state.own, state.params, share(state, inbox), back)
+        return coherent + share(state, inbox) * (state.params - then)
 
     def oldest_copy(inbox: Inbox) -> Array:
         """Return the age of the oldest copy that counts."""
@@ -192,10 +196,18 @@ def async_sharing(
         counts = (inbox.weight if copies is None else copies) > 0
         return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
 
+    def heard(state: SharingState, inbox: Inbox) -> SharingState:
+        """Return the state in the coming slot: what the own part remembers."""
+        if state.own is not None:
+            return state._replace(own=with_heard(state.own, inbox))
+        if state.pace is not None:
+            age = mean_age(inbox, weights(inbox)[0])
+            return state._replace(pace=with_slot(state.pace, state.params, age))
+        return state
+
     def receive(state: SharingState, inbox: Inbox) -> SharingState:
         """Note where the next gradient is taken: what comes while it is in work is not in it."""
-        if state.own is not None:
-            state = state._replace(own=with_heard(state.own, inbox))
+        state = heard(state, inbox)
         if state.work is None:
             return state
         point = jnp.where(state.work.begun, state.work.point, aggregate(state, inbox))
@@ -229,9 +241,7 @@ def async_sharing(
 
     def deployed(state: SharingState, inbox: Inbox) -> Array:
         """Return v_i of the coming slot."""
-        if state.own is None:
-            return aggregate(state, inbox)
-        return aggregate(state._replace(own=with_heard(state.own, inbox)), inbox)
+        return aggregate(heard(state, inbox), inbox)
 
     built = Algorithm(
         name="async_sharing",

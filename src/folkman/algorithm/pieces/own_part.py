@@ -13,7 +13,7 @@ a share rho_i of what the node itself has done since.
     predicted   the least rho_i for which the step is at most half the stable one, from the step,
                 the age abar_i and the smoothness L (`stable_steps`)
     measured    from how far the others have moved as the node itself has
-    centred     rho_i = 0 of the mean own progress, CENTRED of what differs from it, see below
+    centred     rho_i = alpha_i of what differs from the mean own progress (`centred.py`)
 
 `measured` compares, over windows of at least `WINDOW` slots and abar_i, how the sum of the others'
 copies moved, dy = d sum_{j != i} alpha_j w_j(tau_ij), with how it would have moved if all were as
@@ -29,16 +29,6 @@ models drift apart at steps that descent without delay bears (`stable_steps`). L
 choices: less bears only short steps where copies are old. LEAST and MOST were settled after a look
 at the seeds that benchmarks/own_part.py judges by; other seeds have not judged them yet.
 Until a copy tells something rho_i is START. No bit more is on the air.
-
-`centred` takes away what the node makes in the mean, m_i for each slot, a running mean over about
-LONG abar_i slots:
-
-    v_i   = [ ... ] + rho_i ( w_i(t) - w_i(t - abar_i) - abar_i m_i )
-    rho_i = min(1/2, CENTRED alpha_i)
-
-At rest w_i moves evenly, by - eta grad F_i, so that nothing is added: no bias, whatever the data
-are. A swing of the network is no even movement: it enters at once, not abar_i slots late, and is
-damped. Steps may then be several times as long as with aligned parts (`stable_steps`).
 
 Ages are counted in slots, as the copies' are, also where a gradient takes several slots: the own
 parameters of b slots ago are those that were in force then. A slot is a call of `receive`; a node
@@ -63,7 +53,7 @@ from folkman.algorithm.pieces.stable_steps import least_rho
 from folkman.checks import require, within
 
 __all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "mean_age"]
-__all__ += ["own_at", "own_share", "predicted_rho", "with_heard", "with_update"]
+__all__ += ["own_at", "predicted_rho", "with_heard", "with_update"]
 
 OwnRule: TypeAlias = Literal["newest", "aligned", "predicted", "measured", "centred"] | Number
 NAMES = ("newest", "aligned", "predicted", "measured", "centred")
@@ -76,9 +66,6 @@ WINDOW, KEPT = 20, 0.9
 """Slots of a window at least; what earlier windows count for once it has ended."""
 MARGIN = 0.5
 """The step as a part of the stable one, of `predicted`."""
-CENTRED, LONG = 2.0, 4.0
-"""Of `centred`: the share of uneven progress in weights of the node, and how many ages its mean
-looks back."""
 
 
 class OwnPast(NamedTuple):
@@ -105,7 +92,6 @@ class OwnMemory(NamedTuple):
     past: OwnPast
     likeness: Likeness | None  # None unless `measured`
     rho: Float[Array, ""]  # that of `measured` now; else the number, 0 where it is aligned
-    pace: Float[Array, " d"] | None = None  # m_i, own movement a slot in the mean, of `centred`
 
 
 def check_own(own: OwnRule, memory: int, rule: str) -> None:
@@ -126,8 +112,8 @@ def check_own(own: OwnRule, memory: int, rule: str) -> None:
 
 
 def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
-    """Return the memory before the first slot; none where the own part is the newest."""
-    if isinstance(own, str) and own == "newest":
+    """Return the memory before the first slot; none where no past is looked at."""
+    if isinstance(own, str) and own in ("newest", "centred"):
         return None
     past = OwnPast(
         params=jnp.broadcast_to(params[None], (memory, *params.shape)),
@@ -138,10 +124,8 @@ def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
     none = jnp.zeros_like(params)
     measures = isinstance(own, str) and own == "measured"
     likeness = Likeness(none, none, jnp.zeros((), jnp.int32), zero, zero) if measures else None
-    starts = {"measured": START, "centred": CENTRED}
-    rho = starts.get(own, 0.0) if isinstance(own, str) else own
-    pace = none if own == "centred" else None
-    return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype), pace)
+    rho = START if measures else 0.0 if isinstance(own, str) else own
+    return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype))
 
 
 def mean_age(inbox: Inbox, weights: Array | None) -> Int[Array, ""]:
@@ -151,14 +135,6 @@ def mean_age(inbox: Inbox, weights: Array | None) -> Int[Array, ""]:
     mean = jnp.sum(weights * inbox.age) / jnp.where(total > 0, total, 1.0)
     # engines add in unlike orders: what is a half in one must not be more than a half in another
     return jnp.floor(mean + 0.499).astype(jnp.int32)
-
-
-def own_share(memory: OwnMemory, params: Array, rho: Array, back: Int[Array, ""]) -> Array:
-    """Return what comes to the coherent aggregate: a share of the own progress of `back` slots."""
-    progress = params - own_at(memory.past, back)
-    if memory.pace is None:
-        return rho * progress
-    return rho * (progress - back.astype(params.dtype) * memory.pace)
 
 
 def own_at(past: OwnPast, back: Int[Array, ""]) -> Float[Array, " d"]:
@@ -187,14 +163,10 @@ def with_update(memory: OwnMemory, params: Array, updates: Array) -> OwnMemory:
 def with_heard(memory: OwnMemory, inbox: Inbox) -> OwnMemory:
     """Return the memory in the coming slot, with what has arrived for it."""
     past = memory.past._replace(clock=memory.past.clock + 1)
-    if memory.pace is not None:
-        moved = own_at(past, jnp.zeros_like(past.clock)) - own_at(past, jnp.ones_like(past.clock))
-        part = 1.0 / (1.0 + LONG * mean_age(inbox, None).astype(moved.dtype))
-        return memory._replace(past=past, pace=memory.pace + part * (moved - memory.pace))
     if memory.likeness is None:
         return memory._replace(past=past)
     likeness, rho = _compared(memory.likeness, past, inbox)
-    return memory._replace(past=past, likeness=likeness, rho=rho.astype(memory.rho.dtype))
+    return OwnMemory(past, likeness, rho.astype(memory.rho.dtype))
 
 
 def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array]:
