@@ -63,8 +63,8 @@ SLOTS = 500
 OWN: dict[str, Any] = {"own": "centred"}
 """How the own part enters in fresh air. It was chosen on the digits and, among shares of 0, 1 and 2
 times alpha_i, with this network on the drops 100 to 102, 105, 111 and 117. On the drops 0 to 19 two
-others had been seen before: aligned parts, with sums priced at 16 bits, and centred ones with a share
-of one half, which failed with 15 nodes."""
+others had been seen before: aligned parts, with sums priced at 16 bits, and centred ones with a
+share of one half, which failed with 15 nodes."""
 
 OTHERS: dict[str, dict[str, Any]] = {
     "aligned": {"own": "aligned"},

@@ -35,7 +35,7 @@ def share_with_own_part(
 ):
     """Return w (slot + 1, node, d) along tau = held[t, i, j], every w_i(t) that ever was kept.
 
-    rho is a number or "measured". A gradient is taken at the v_i of the
+    rho is a number, "measured" or "centred". A gradient is taken at the v_i of the
     slot in which it begins, and applied where `finished`. At most the last `memory` different own
     parameters are looked at.
     """
@@ -44,6 +44,7 @@ def share_with_own_part(
     history = [np.tile(w0, (nodes, 1))]
     changes = [[0] for _ in range(nodes)]  # slots from which on a node had other parameters
     points, seen = [None] * nodes, [Likeness(constants) for _ in range(nodes)]
+    pace = np.zeros_like(history[0])  # of "centred": the mean own movement in a slot
     for t in range(slots):
         new = history[t].copy()
         for i in range(nodes):
@@ -58,6 +59,10 @@ def share_with_own_part(
             if rho == "measured":
                 own = sum(alpha[j] * history[max(held[t, i, j], oldest)][i] for j in others)
                 share = seen[i].rho(copies, own, back, alpha[i])
+            if rho == "centred":
+                moved = history[t][i] - history[max(t - 1, 0)][i]
+                pace[i] += (moved - pace[i]) / (1 + constants["long"] * back)
+                share, then = 0.0, history[t][i] - back * pace[i]
             if points[i] is None:
                 points[i] = copies + alpha[i] * then + share * (history[t][i] - then)
             if finished[t, i]:
