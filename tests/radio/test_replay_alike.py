@@ -8,15 +8,15 @@ from folkman.radio.trace import PeerTimeline
 
 
 def test_they_end_with_the_same_parameters_and_share_a_program(quadratics):
-    recording, algorithm = Recording(40, timeline=True), async_sharing(0.1)
+    recording, algorithm, problem = Recording(40, timeline=True), async_sharing(0.1), quadratics()
     timelines = [
-        simulate(quadratics, network, algorithm, slots=40, recording=recording).timeline
+        simulate(problem, network, algorithm, slots=40, recording=recording).timeline
         for network in (constant(3), iid(6))
     ]
     alike = [replay(timeline, alike=True) for timeline in timelines]
     for timeline, network in zip(timelines, alike, strict=True):
         plain, shared = (
-            simulate(quadratics, each, algorithm, slots=40, recording=Recording(40)).nodes
+            simulate(problem, each, algorithm, slots=40, recording=Recording(40)).nodes
             for each in (replay(timeline), network)
         )
         np.testing.assert_allclose(plain, shared, rtol=1e-5, atol=1e-6)
