@@ -48,7 +48,7 @@ def test_a_glance_is_a_bound_and_a_closer_look_is_the_cost():
         np.testing.assert_allclose(column, cost[:, sender], rtol=2e-6)
 
 
-def played(message: fresh.Message, key: jax.Array) -> tuple[jax.Array, ...]:
+def played(message: fresh.Message, thrift: float, key: jax.Array) -> tuple[jax.Array, ...]:
     """Return the choices of a few messages within a block, by the contest and by looking at all."""
     ages_key, cost_key, low_key, weight_key = jax.random.split(key, 4)
     ages = jax.random.randint(ages_key, (NODES, NODES), 1, 12)
@@ -58,13 +58,15 @@ def played(message: fresh.Message, key: jax.Array) -> tuple[jax.Array, ...]:
     weights = jax.random.uniform(weight_key, (NODES,), minval=0.5, maxval=2.0)
     known = message == "forward"
     below = jnp.ones(()) if known else jax.random.uniform(low_key, cost.shape, minval=0.4)
-    standing = contest.enter(ages, weights, message, cost * below, jnp.full(NODES, known))
+    rates = (cost * below, jnp.full(NODES, known))
+    standing = contest.enter(ages, weights, message, *rates, thrift)
 
     def one(carry: tuple, _: None) -> tuple:
         ages, standing = carry
         asked = (ages, weights, message)
-        choice, standing = contest.choose(standing, *asked, lambda sender: cost[:, sender])
-        whole = fresh.choose(ages, cost, weights[:, None] * weights[None], message)
+        look = (lambda sender: cost[:, sender], thrift)
+        choice, standing = contest.choose(standing, *asked, *look)
+        whole = fresh.choose(ages, cost, weights[:, None] * weights[None], message, thrift)
         row = ages[choice.sender]
         taken = choice.receivers[:, None] & ~jnp.eye(NODES, dtype=bool)
         if message == "sum":
@@ -74,16 +76,18 @@ def played(message: fresh.Message, key: jax.Array) -> tuple[jax.Array, ...]:
             taken = taken & (jnp.arange(NODES) == choice.origin)[None]
         new = row[None] if message == "sum" else jnp.minimum(ages, row[None])
         ages = jnp.where(taken, new, ages)
-        standing = contest.renew(standing, ages, weights, message, choice)
+        standing = contest.renew(standing, ages, weights, message, choice, thrift)
         return (ages, standing), (choice, whole, jnp.sum(standing.drawn))
 
     return jax.lax.scan(one, (ages, standing), None, length=4)[1]
 
 
-@pytest.mark.parametrize("message", fresh.MESSAGES)
-def test_the_choice_is_that_of_all_rates(message: fresh.Message):
+@pytest.mark.parametrize(
+    ("message", "thrift"), [("copy", 1.0), ("forward", 1.5), ("sum", 1.0), ("sum", 1.5)]
+)
+def test_the_choice_is_that_of_all_rates(message: fresh.Message, thrift: float):
     keys = jax.random.split(jax.random.key(1), 300)
-    found, whole, drawn = jax.jit(jax.vmap(partial(played, message)))(keys)
+    found, whole, drawn = jax.jit(jax.vmap(partial(played, message, thrift)))(keys)
     np.testing.assert_array_equal(found.sender, whole.sender)
     np.testing.assert_array_equal(found.origin, whole.origin)
     np.testing.assert_array_equal(found.receivers, whole.receivers)
@@ -111,3 +115,31 @@ def test_a_sum_that_repeats_what_is_held_gains_nothing_however_old_the_rest():
     ages = jnp.array([[0, 3, 5], [4001, 3, 5], [0, 0, 0]])
     weights = jnp.array([0.7, 1.3, 0.37])
     assert float(fresh.gains(ages, weights, "sum")[0, 1]) == 0.0
+
+
+def test_thrift_divides_by_a_power_of_the_time_of_the_message():
+    """All sets of receivers of all senders, one by one."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        cost, ages = rng.uniform(0.2, 6.0, (4, 4)), rng.integers(1, 9, (4, 4))
+        np.fill_diagonal(ages, 0)
+        best = (0.0, 0, frozenset())
+        for k in range(4):
+            others = [i for i in range(4) if i != k]
+            for number in range(1, 8):
+                some = [i for bit, i in enumerate(others) if number >> bit & 1]
+                value = (ages[some, k] ** 2).sum() / cost[some, k].max() ** 1.5
+                best = max(best, (value, k, frozenset(some)), key=lambda found: found[0])
+        found = fresh.choose(
+            jnp.asarray(ages), jnp.asarray(cost, jnp.float32), jnp.ones((4, 4)), "copy", 1.5
+        )
+        assert float(found.value) == pytest.approx(best[0], rel=1e-5)
+        assert int(found.sender) == best[1]
+        assert frozenset(np.flatnonzero(found.receivers)) == best[2]
+
+
+def test_thrift_is_for_the_index_and_in_bounds():
+    with pytest.raises(ValueError, match="thrift are for schedule = 'index'"):
+        RadioNetwork(thrift=1.5)
+    with pytest.raises(ValueError, match="thrift must be above 0"):
+        RadioNetwork(schedule="index", thrift=0.0)

@@ -47,20 +47,21 @@ def enter(
     message: fresh.Message,
     cost_slots: Float[Array, "rx tx"],
     drawn: Bool[Array, " tx"],
+    thrift: float = 1.0,
 ) -> Contest:
     """Return the contest as a block begins; costs of a node to itself are infinite."""
     nodes = len(ages)
     if message != "forward":
         gain = fresh.gains(ages, omega, message)
-        value, slots = fresh.best_prefix(gain, cost_slots)
+        value, slots = fresh.best_prefix(gain, cost_slots, thrift)
         return Contest(cost_slots, drawn, value[None], slots[None], jnp.ones(1, bool), gain)
     x = ages.astype(omega.dtype)
-    square = x * x
+    square, divisor = x * x, fresh.powered(cost_slots, thrift)
 
     def add(i: Array, total: Array) -> Array:  # (origin, tx)
         weight = jnp.where(jnp.arange(nodes) == i, 0.0, omega * omega[i])
         gain = jnp.maximum(weight[None] * (square[i][None] - square), 0.0)  # (tx, origin)
-        return total + (gain / cost_slots[i][:, None]).T
+        return total + (gain / divisor[i][:, None]).T
 
     bound = lax.fori_loop(0, nodes, add, jnp.zeros((nodes, nodes), omega.dtype))
     none = jnp.zeros((0, 0), omega.dtype)
@@ -73,15 +74,16 @@ def choose(
     omega: Float[Array, " node"],
     message: fresh.Message,
     draw: Draw,
+    thrift: float = 1.0,
 ) -> tuple[fresh.Choice, Contest]:
     """Return who sends now, and what had to be found out for it."""
     if message == "forward":
-        contest = _settle(contest, ages, omega)
+        contest = _settle(contest, ages, omega, thrift)
         offered = fresh.over_origins(
             jnp.where(contest.settled[:, None], contest.value, 0.0), contest.slots
         )
     else:
-        contest = _draw(contest, draw)
+        contest = _draw(contest, draw, thrift)
         senders = jnp.arange(len(ages), dtype=jnp.int32)
         offered = fresh.Offers(contest.value[0], contest.slots[0], senders)
     return fresh.pick(offered, contest.cost_slots), contest
@@ -93,19 +95,20 @@ def renew(
     omega: Float[Array, " node"],
     message: fresh.Message,
     choice: fresh.Choice,
+    thrift: float = 1.0,
 ) -> Contest:
     """Return the contest after the ages have changed by a message that was chosen."""
     if message == "forward":
-        return _settle_one(contest, ages, omega, choice.origin)
+        return _settle_one(contest, ages, omega, choice.origin, thrift)
     gain = fresh.gains(ages, omega, message)
     contest = contest._replace(gain=gain)
     if message == "copy":
-        return _renew_one(contest, choice.sender)
-    value, slots = fresh.best_prefix(gain, contest.cost_slots)
+        return _renew_one(contest, choice.sender, thrift)
+    value, slots = fresh.best_prefix(gain, contest.cost_slots, thrift)
     return contest._replace(value=value[None], slots=slots[None])
 
 
-def _draw(contest: Contest, draw: Draw) -> Contest:
+def _draw(contest: Contest, draw: Draw, thrift: float) -> Contest:
     """Draw senders in full until the largest index is one of theirs."""
 
     def rival(at: Contest) -> tuple[Array, Array]:
@@ -120,20 +123,21 @@ def _draw(contest: Contest, draw: Draw) -> Contest:
             cost_slots=at.cost_slots.at[:, sender].set(draw(sender)),
             drawn=at.drawn.at[sender].set(True),
         )
-        return _renew_one(at, sender)
+        return _renew_one(at, sender, thrift)
 
     return lax.while_loop(lambda at: rival(at)[1], body, contest)
 
 
-def _renew_one(contest: Contest, sender: Array) -> Contest:
+def _renew_one(contest: Contest, sender: Array, thrift: float) -> Contest:
     """Return the contest with the index of one sender worked out anew."""
-    value, slots = fresh.prefix_of_one(contest.gain[:, sender], contest.cost_slots[:, sender])
+    of_one = (contest.gain[:, sender], contest.cost_slots[:, sender])
+    value, slots = fresh.prefix_of_one(*of_one, thrift)
     return contest._replace(
         value=contest.value.at[0, sender].set(value), slots=contest.slots.at[0, sender].set(slots)
     )
 
 
-def _settle(contest: Contest, ages: Array, omega: Array) -> Contest:
+def _settle(contest: Contest, ages: Array, omega: Array, thrift: float) -> Contest:
     """Settle origins until no bound is above the largest index."""
 
     def rival(at: Contest) -> tuple[Array, Array]:
@@ -144,14 +148,16 @@ def _settle(contest: Contest, ages: Array, omega: Array) -> Contest:
         return origin, (bound[origin] > 0) & (bound[origin] >= most * ROUNDED)
 
     def body(at: Contest) -> Contest:
-        return _settle_one(at, ages, omega, rival(at)[0])
+        return _settle_one(at, ages, omega, rival(at)[0], thrift)
 
     return lax.while_loop(lambda at: rival(at)[1], body, contest)
 
 
-def _settle_one(contest: Contest, ages: Array, omega: Array, origin: Array) -> Contest:
+def _settle_one(
+    contest: Contest, ages: Array, omega: Array, origin: Array, thrift: float
+) -> Contest:
     gain = fresh.gains_of_origin(ages, omega, origin)
-    value, slots = fresh.best_prefix(gain, contest.cost_slots)
+    value, slots = fresh.best_prefix(gain, contest.cost_slots, thrift)
     return contest._replace(
         value=contest.value.at[origin].set(value),
         slots=contest.slots.at[origin].set(slots),

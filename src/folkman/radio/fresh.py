@@ -9,7 +9,9 @@ the largest index
     V_k = max_m  sum over the first m receivers i of (gain of i)  /  c_(m)k
 
 send. This is a Whittle-type index: a pair that is refreshed every D slots costs D/2 + lambda c / D,
-so that one sends when x^2 / (2 c) >= lambda [1]. What a receiver gains depends on the message:
+so that one sends when x^2 / (2 c) >= lambda [1]. A `thrift` above 1 divides by its power of c
+instead: where rates change from slot to slot, a message that would take long had better wait for a
+good one. What a receiver gains depends on the message:
 
     copy      the sender's own parameters       gain_i = omega_ik (x_ik^2 - x_kk^2)
     forward   what it holds of any node j       gain_i = omega_ij (x_ij^2 - x_kj^2), the best j
@@ -46,6 +48,7 @@ __all__ = [
     "offers",
     "over_origins",
     "pick",
+    "powered",
     "prefix_of_one",
     "younger",
 ]
@@ -140,7 +143,7 @@ def gains_believed(
 
 
 def best_prefix(
-    gain: Float[Array, "rx tx"], cost_slots: Float[Array, "rx tx"]
+    gain: Float[Array, "rx tx"], cost_slots: Float[Array, "rx tx"], thrift: float = 1.0
 ) -> tuple[Float[Array, " tx"], Float[Array, " tx"]]:
     """Return the index of each sender, and what its best message takes; costs to itself infinite.
 
@@ -151,23 +154,26 @@ def best_prefix(
         return total + jnp.where(cost_slots[i][None] <= cost_slots, gain[i][None], 0.0)
 
     total = lax.fori_loop(0, len(gain), add, jnp.zeros_like(gain))
-    return _best(total, cost_slots)
+    return _best(total, cost_slots, thrift)
 
 
 def prefix_of_one(
-    gain: Float[Array, " rx"], cost_slots: Float[Array, " rx"]
+    gain: Float[Array, " rx"], cost_slots: Float[Array, " rx"], thrift: float = 1.0
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return `best_prefix` of a single sender."""
     within = cost_slots[:, None] <= cost_slots[None]
-    return _best(jnp.sum(jnp.where(within, gain[:, None], 0.0), axis=0), cost_slots)
+    return _best(jnp.sum(jnp.where(within, gain[:, None], 0.0), axis=0), cost_slots, thrift)
 
 
-def offers(gain: Float[Array, "rx tx *origin"], cost_slots: Float[Array, "rx tx"]) -> Offers:
+def offers(
+    gain: Float[Array, "rx tx *origin"], cost_slots: Float[Array, "rx tx"], thrift: float = 1.0
+) -> Offers:
     """Return the best prefix of receivers, and origin, of each sender; no node hears itself."""
     cost = jnp.where(jnp.eye(len(cost_slots), dtype=bool), jnp.inf, cost_slots)
     if gain.ndim == 2:
-        return Offers(*best_prefix(gain, cost), jnp.arange(len(gain), dtype=jnp.int32))
-    return over_origins(*lax.map(lambda one: best_prefix(one, cost), jnp.moveaxis(gain, 2, 0)))
+        return Offers(*best_prefix(gain, cost, thrift), jnp.arange(len(gain), dtype=jnp.int32))
+    by_origin = jnp.moveaxis(gain, 2, 0)
+    return over_origins(*lax.map(lambda one: best_prefix(one, cost, thrift), by_origin))
 
 
 def over_origins(value: Float[Array, "origin tx"], slots: Float[Array, "origin tx"]) -> Offers:
@@ -192,6 +198,7 @@ def choose(
     cost_slots: Float[Array, "rx tx"],
     omega: Float[Array, "rx origin"],
     message: Message = "copy",
+    thrift: float = 1.0,
 ) -> Choice:
     """Return who is to send now, to whom, and which origin, where everybody knows all ages.
 
@@ -202,7 +209,7 @@ def choose(
     >>> int(found.sender), int(found.origin), found.receivers.tolist(), float(found.value)
     (2, 1, [True, True, False], 40.0)
     """
-    return pick(offers(gains(ages, omega, message), cost_slots), cost_slots)
+    return pick(offers(gains(ages, omega, message), cost_slots, thrift), cost_slots)
 
 
 def younger(
@@ -213,6 +220,11 @@ def younger(
     """Tell whose weighted sum of ages a sum with these stamps lowers, its own stamp left out."""
     steps = (stamps[None] - held).astype(omega.dtype)
     return jnp.sum(_apart(omega) * steps, axis=1) > 0
+
+
+def powered(cost_slots: Array, thrift: float) -> Array:
+    """Return what the gain of a message is divided by."""
+    return cost_slots if thrift == 1 else cost_slots**thrift
 
 
 def _apart(omega: Array) -> Array:
@@ -243,8 +255,8 @@ def _sum_gains(x: Array, weight: Array) -> Array:
     return jnp.where(less(x) > 0, less(x * x), 0.0)
 
 
-def _best(total: Array, cost: Array) -> tuple[Array, Array]:
-    """Return the largest total / cost over the first axis, and the least cost that has it."""
-    ratio = jnp.where(jnp.isfinite(cost), total / cost, 0.0)
+def _best(total: Array, cost: Array, thrift: float) -> tuple[Array, Array]:
+    """Return the largest total / cost^thrift over the first axis, and the least such cost."""
+    ratio = jnp.where(jnp.isfinite(cost), total / powered(cost, thrift), 0.0)
     most = jnp.max(ratio, axis=0)
     return most, jnp.min(jnp.where(ratio == most[None], cost, jnp.inf), axis=0)

@@ -166,6 +166,7 @@ class RadioNetwork(Network):
     control_bits: int | None = None  # beyond the payload; None: 24 for each pair of nodes
     contention_s: float = 1e-3  # of one contention for the band, with control = "heard"
     weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"  # of nodes, in the index
+    thrift: float = 1.0  # the index divides by the time of a message to this power
     name = "radio"
     reliable = True  # an outage delays; nothing sent is lost
 
@@ -225,9 +226,15 @@ class RadioNetwork(Network):
             f"got '{self.schedule}'; the threshold rule sends copies",
         )
         require(
-            self.schedule == "index" or (self.control_bits, self.weights) == (None, "alike"),
-            f"control_bits and weights are for schedule = 'index', got '{self.schedule}'; the "
-            "threshold rule prices no control traffic and weighs all nodes alike",
+            self.schedule == "index"
+            or (self.control_bits, self.weights, self.thrift) == (None, "alike", 1.0),
+            f"control_bits, weights and thrift are for schedule = 'index', got '{self.schedule}'; "
+            "the threshold rule prices no control traffic, weighs all nodes alike and has no index",
+        )
+        require(
+            0 < self.thrift <= 4,
+            f"thrift must be above 0 and at most 4, got {self.thrift}; 1 is the index of the "
+            "theory, 1.5 waits for good rates",
         )
         require(
             self.interferer_radius_m > self.cell_radius_m,

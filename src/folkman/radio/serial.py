@@ -377,14 +377,17 @@ class SerialPeers:
             at = self._over(jax.tree.map(lambda n, o: jnp.where(go, n, o), started, at), now)
             if standing is not None:
                 ages = now.slot - _with_own(at.held, now.own)
-                standing = contest.renew(standing, ages, now.weights, self._message, choice)
+                asked = (ages, now.weights, self._message)
+                standing = contest.renew(standing, *asked, choice, self._thrift)
             return at, standing
 
         begin = self._over(begin, now)
         standing = None
         if begin.known is None:
             ages = now.slot - _with_own(begin.held, now.own)
-            standing = contest.enter(ages, now.weights, self._message, now.cost_slots, now.drawn)
+            asked = (ages, now.weights, self._message)
+            rates = (now.cost_slots, now.drawn)
+            standing = contest.enter(*asked, *rates, self._thrift)
         return lax.while_loop(
             lambda carry: (carry[0].busy < 1) & ~carry[0].quiet, body, (begin, standing)
         )[0]
@@ -398,6 +401,10 @@ class SerialPeers:
     def _message(self) -> fresh.Message:
         return self.band.message  # type: ignore[return-value] - `check_fresh` has seen to it
 
+    @property
+    def _thrift(self) -> float:
+        return getattr(self.band, "thrift", 1.0)  # a band whose rates stay has none
+
     def _decide(
         self, at: _Slot, now: _Now, standing: contest.Contest | None
     ) -> tuple[fresh.Choice, Array, contest.Contest | None]:
@@ -405,11 +412,11 @@ class SerialPeers:
         ages = now.slot - _with_own(at.held, now.own)
         if standing is not None:
             asked = (ages, now.weights, self._message, now.draw)
-            choice, standing = contest.choose(standing, *asked)
+            choice, standing = contest.choose(standing, *asked, self._thrift)
             return choice, jnp.zeros_like(at.busy), standing
         believed = now.slot - jnp.asarray(at.known)
         gain = fresh.gains_believed(believed, ages, now.omega, self._message)
-        offered = fresh.offers(gain, now.cost_slots)
+        offered = fresh.offers(gain, now.cost_slots, self._thrift)
         choice = fresh.pick(offered, now.cost_slots)
         rivals = jnp.sum(offered.value > RIVAL * choice.value, dtype=jnp.int32)
         return choice, self.band.contention_slots * rivals.astype(at.busy.dtype), None
