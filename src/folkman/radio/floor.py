@@ -236,9 +236,11 @@ def maximise(
                 ceiling = value
                 break
             trial = trial / stride if trial > 1e-3 else 0.0
+            stride = 2 * stride
             continue
         if above is None:
             trial = trial * stride or 1.0
+            stride = stride if start == 0 else 2 * stride
             continue
         (p, v, up), (q, u, down) = below, above
         meet = (u - v + p * up - q * down) / (up - down) if up > down else (p + q) / 2
