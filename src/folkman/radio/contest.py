@@ -64,8 +64,8 @@ def enter(
         return total + (gain / divisor[i][:, None]).T
 
     bound = lax.fori_loop(0, nodes, add, jnp.zeros((nodes, nodes), omega.dtype))
-    none = jnp.zeros((0, 0), omega.dtype)
-    return Contest(cost_slots, drawn, bound, jnp.zeros_like(bound), jnp.zeros(nodes, bool), none)
+    slots, none = jnp.zeros_like(cost_slots), jnp.zeros((0, 0), omega.dtype)
+    return Contest(cost_slots, drawn, bound, slots, jnp.zeros(nodes, bool), none)
 
 
 def choose(
