@@ -1,7 +1,8 @@
 """Mean ages of single drops on the radio, with and without trouble, and floors under them.
 
 A job is one rule in one setting on a few drops; `measure` answers with a record for each drop. The
-rules: `paper@-5` is the paper's rule at -5 dB; `copy`, `forward` and `sum` are the index schedule;
+rules: `paper@-5` is the paper's rule at -5 dB; `copy`, `forward` and `sum` are the index schedule,
+`sum@1.5` the same with a thrift of 1.5;
 `floor_direct` and `floor_any` are ages that no scheme with messages of 16 bits per parameter can be
 below, `floor_sum` the same of any scheme whose messages are as long as a sum.
 """
@@ -26,7 +27,8 @@ DIM, BITS = 430_698, 16 * 430_698
 THRESHOLDS_DB = (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
 PAPER = tuple(f"paper@{threshold:g}" for threshold in THRESHOLDS_DB)
 FLOORS = ("floor_direct", "floor_any", "floor_sum")
-RULES = (*PAPER, *fresh.MESSAGES, *FLOORS)
+MESSAGES = (*fresh.MESSAGES, *(f"{message}@1.5" for message in fresh.MESSAGES))
+RULES = (*PAPER, *MESSAGES, *FLOORS)
 
 
 class Trouble(NamedTuple):
@@ -72,7 +74,9 @@ def network_of(rule: str, slot_s: float, trouble: Trouble) -> RadioNetwork:
     common: dict[str, Any] = {"slot_s": slot_s, "speed_m_per_s": trouble.speed_m_per_s}
     if rule.startswith("paper@"):
         return RadioNetwork(float(rule.removeprefix("paper@")), **common)
-    return RadioNetwork(schedule="index", message=rule, control=trouble.control, **common)  # type: ignore[arg-type]
+    message, _, thrift = rule.partition("@")
+    common |= {"message": message, "control": trouble.control, "thrift": float(thrift or 1)}
+    return RadioNetwork(schedule="index", **common)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3, 4))

@@ -35,6 +35,7 @@ TABLE_3 = {  # of the paper, and docs/guide.md
     "control_bits": None,
     "contention_s": 1e-3,
     "weights": "alike",
+    "thrift": 1.0,
 }
 CHANNEL = {"slots": 1.0, "message": "copy", "control": "ideal"}
 CHANNEL |= {"contention_slots": 0.0, "weights": "alike"}

@@ -161,6 +161,19 @@ def test_a_concave_function_is_climbed_by_tangents():
     assert len(calls) < 12
 
 
+@pytest.mark.parametrize("start", [0.01, 2.0, 3.3, 9.0])
+def test_a_search_may_start_on_either_side_and_at_a_band_that_is_not_short(start):
+    def dual(price):
+        return 7.0 - (price - 3.3) ** 2 / 10, -(price - 3.3) / 5
+
+    found = fl.maximise(dual, start=start)
+
+    assert 7.0 * (1 - 5e-3) <= found.value_slots <= 7.0 <= found.best_slots
+    ample = fl.maximise(lambda price: (2.0 - price, -1.0), start=start)
+    assert ample.value_slots == pytest.approx(2.0) == ample.best_slots
+    assert ample.price == 0
+
+
 @pytest.mark.parametrize("nodes", [2, 3])
 def test_round_robin_meets_the_floor_of_a_symmetric_static_channel(nodes):
     lasts = 3

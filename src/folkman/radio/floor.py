@@ -64,6 +64,10 @@ MOST_DRAWS = 128
 """Blocks, evenly spread over the draws, whose law `knowledge="now"` takes."""
 
 
+SOUGHT_SLOTS = 64
+"""Of long runs the price of the band is first sought on so many slots, at least a longest gap."""
+
+
 class Floor(NamedTuple):
     """A certified lower bound on the mean age over all pairs and the slots asked about."""
 
@@ -107,7 +111,7 @@ def floor_direct(
         draws = np.unique(np.linspace(1, len(cost) - 1, MOST_DRAWS).astype(int))
         return maximise(_average_dual(lasting[:, draws], prices[:, draws], longest_gap))
     require(knowledge == "future", f"knowledge is 'future' or 'now', got {knowledge!r}")
-    return maximise(_path_dual(lasting, prices, slots, longest_gap))
+    return _best_price(lasting, prices, slots, longest_gap)
 
 
 def floor_any(
@@ -129,7 +133,7 @@ def floor_any(
     leaving = cost.min(axis=1)  # (slot, tx): at the best receiver
     prices = leaving[:, tx].T / (cost.shape[1] - 1)
     lasting = _whole(earliest_arrival(cost)[:, rx, tx].T)
-    return maximise(_path_dual(lasting, prices, len(cost_slots) - first_slot, longest_gap))
+    return _best_price(lasting, prices, len(cost_slots) - first_slot, longest_gap)
 
 
 def cost_draws(
@@ -204,21 +208,22 @@ def earliest_arrival(
 
 
 def maximise(
-    dual: Callable[[float], tuple[float, float]], *, most: int = 24, within: float = 5e-3
+    dual: Callable[[float], tuple[float, float]],
+    *,
+    start: float = 0.0,
+    most: int = 24,
+    within: float = 5e-3,
 ) -> Floor:
     """Maximise a concave `dual`: price -> (value, slope); slope + 1 is the airtime.
 
     Every value is a floor. Tangents bound the maximum from above; the next price is where the two
-    nearest meet, until the best value is within a share `within` of that bound.
+    nearest meet, until the best value is within a share `within` of that bound. A good `start`
+    spares most of the steps.
     """
-    value, slope = dual(0.0)
-    below, above = (0.0, value, slope), None  # the tangents on both sides of the maximum
-    best, price, ceiling = (value, slope), 0.0, np.inf
-    trial = 1.0
+    below = above = None  # the tangents on both sides of the maximum
+    best, price, ceiling = (-np.inf, 0.0), 0.0, np.inf
+    trial, stride = start, 4.0 if start == 0 else 1.3
     for _ in range(most):
-        if below[2] <= 0:
-            ceiling = below[1]
-            break
         value, slope = dual(trial)
         if value > best[0]:
             best, price = (value, slope), trial
@@ -226,8 +231,16 @@ def maximise(
             below = (trial, value, slope)
         else:
             above = (trial, value, slope)
+        if below is None:
+            if trial == 0:  # the band is not short
+                ceiling = value
+                break
+            trial = trial / stride if trial > 1e-3 else 0.0
+            stride = 2 * stride
+            continue
         if above is None:
-            trial *= 4.0
+            trial = trial * stride or 1.0
+            stride = stride if start == 0 else 2 * stride
             continue
         (p, v, up), (q, u, down) = below, above
         meet = (u - v + p * up - q * down) / (up - down) if up > down else (p + q) / 2
@@ -236,6 +249,21 @@ def maximise(
             break
         trial = float(np.clip(meet, p + 0.02 * (q - p), q - 0.02 * (q - p)))
     return Floor(float(best[0] * (1 - 1e-9)), float(price), float(best[1] + 1.0), float(ceiling))
+
+
+def _best_price(
+    lasting: Int[ndarray, "problem slot"],
+    prices: Float[ndarray, "problem slot"],
+    slots: int,
+    longest_gap: int,
+) -> Floor:
+    """Return the floor of the draws themselves, at a price that was sought on a part of them."""
+    part = max(SOUGHT_SLOTS, longest_gap)
+    start = 0.0
+    if lasting.shape[1] > 2 * part:
+        short = _path_dual(lasting[:, :part], prices[:, :part], part, longest_gap)
+        start = maximise(short, within=5e-2).price
+    return maximise(_path_dual(lasting, prices, slots, longest_gap), start=start)
 
 
 def best_refreshes(

@@ -9,7 +9,9 @@ the largest index
     V_k = max_m  sum over the first m receivers i of (gain of i)  /  c_(m)k
 
 send. This is a Whittle-type index: a pair that is refreshed every D slots costs D/2 + lambda c / D,
-so that one sends when x^2 / (2 c) >= lambda [1]. What a receiver gains depends on the message:
+so that one sends when x^2 / (2 c) >= lambda [1]. A `thrift` above 1 divides by its power of c
+instead: where rates change from slot to slot, a message that would take long had better wait for a
+good one. What a receiver gains depends on the message:
 
     copy      the sender's own parameters       gain_i = omega_ik (x_ik^2 - x_kk^2)
     forward   what it holds of any node j       gain_i = omega_ij (x_ij^2 - x_kj^2), the best j
@@ -31,20 +33,23 @@ are pure, and can be used without a network.
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
 __all__ = [
     "MESSAGES",
     "Choice",
     "Offers",
-    "Ranked",
+    "best_prefix",
     "choose",
     "gains",
     "gains_believed",
+    "gains_of_origin",
     "offers",
+    "over_origins",
     "pick",
-    "rank",
+    "powered",
+    "prefix_of_one",
     "younger",
 ]
 
@@ -55,14 +60,6 @@ MESSAGES: tuple[Message, ...] = ("copy", "forward", "sum")
 
 SETTLED = 2e-6
 """A gain below this part of what it is a difference of is rounding of float32, and counts as 0."""
-
-
-class Ranked(NamedTuple):
-    """The receivers of each sender, the cheapest first."""
-
-    order: Int[Array, "rank tx"]
-    cost_slots: Float[Array, "rank tx"]
-    unsorted_slots: Float[Array, "rx tx"]
 
 
 class Offers(NamedTuple):
@@ -83,22 +80,21 @@ class Choice(NamedTuple):
     slots: Float[Array, ""]
 
 
-def rank(cost_slots: Float[Array, "rx tx"]) -> Ranked:
-    """Sort every sender's receivers by cost; a node is no receiver of its own."""
-    apart = jnp.where(jnp.eye(len(cost_slots), dtype=bool), jnp.inf, cost_slots)
-    order = jnp.argsort(apart, axis=0)
-    return Ranked(order, jnp.take_along_axis(apart, order, axis=0), apart)
-
-
 def gains(
-    ages: Int[Array, "rx origin"], omega: Float[Array, "rx origin"], message: Message = "copy"
+    ages: Int[Array, "rx origin"],
+    omega: Float[Array, "rx origin"] | Float[Array, " node"],
+    message: Message = "copy",
 ) -> Float[Array, "rx tx *origin"]:
     """Return what each receiver gains from a message of each sender; of a forward, by origin.
 
-    `ages` are those that every node holds, on the diagonal of its own newest payload.
+    `ages` are those that every node holds, on the diagonal of its own newest payload. Weights are
+    one for each pair, or one for each node: omega_ij is then the product of two.
     """
-    x = ages.astype(omega.dtype)
-    square, weight = x * x, _apart(omega)
+    if message == "sum" and omega.ndim == 1:
+        return _sum_gains(ages.astype(omega.dtype), omega)
+    weight = _apart(omega if omega.ndim == 2 else omega[:, None] * omega[None])
+    x = ages.astype(weight.dtype)
+    square = x * x
     if message == "copy":
         return jnp.maximum(weight * (square - jnp.diagonal(square)[None]), 0.0)
     if message == "forward":
@@ -108,6 +104,16 @@ def gains(
     squares, sums = jnp.split(theirs, 2, axis=1)
     gain = _settled(jnp.sum(weight * square, axis=1)[:, None], squares)
     return jnp.where(_settled(jnp.sum(weight * x, axis=1)[:, None], sums) > 0, gain, 0.0)
+
+
+def gains_of_origin(
+    ages: Int[Array, "rx origin"], omega: Float[Array, " node"], origin: Array
+) -> Float[Array, "rx tx"]:
+    """Return the gains of a forward of one origin: a slice of `gains`, without the others."""
+    x = ages[:, origin].astype(omega.dtype)
+    square, own = x * x, jnp.arange(len(x)) == origin
+    weight = jnp.where(own, 0.0, omega * omega[origin])  # nobody gains news of itself
+    return jnp.maximum(weight[:, None] * (square[:, None] - square[None]), 0.0)
 
 
 def gains_believed(
@@ -136,27 +142,46 @@ def gains_believed(
     return jnp.where(less(theirs, own[None]) > 0, less(square, own_square), 0.0)
 
 
-def offers(gain: Float[Array, "rx tx *origin"], ranked: Ranked) -> Offers:
-    """Return the best prefix of receivers, and origin, of each sender."""
-    nodes = gain.shape[0]
-    senders = jnp.arange(nodes)
+def best_prefix(
+    gain: Float[Array, "rx tx"], cost_slots: Float[Array, "rx tx"], thrift: float = 1.0
+) -> tuple[Float[Array, " tx"], Float[Array, " tx"]]:
+    """Return the index of each sender, and what its best message takes; costs to itself infinite.
+
+    Adding up, over receivers i, where c_ik <= c_mk takes less time than sorting.
+    """
+
+    def add(i: Array, total: Array) -> Array:
+        return total + jnp.where(cost_slots[i][None] <= cost_slots, gain[i][None], 0.0)
+
+    total = lax.fori_loop(0, len(gain), add, jnp.zeros_like(gain))
+    return _best(total, cost_slots, thrift)
+
+
+def prefix_of_one(
+    gain: Float[Array, " rx"], cost_slots: Float[Array, " rx"], thrift: float = 1.0
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return `best_prefix` of a single sender."""
+    within = cost_slots[:, None] <= cost_slots[None]
+    return _best(jnp.sum(jnp.where(within, gain[:, None], 0.0), axis=0), cost_slots, thrift)
+
+
+def offers(
+    gain: Float[Array, "rx tx *origin"], cost_slots: Float[Array, "rx tx"], thrift: float = 1.0
+) -> Offers:
+    """Return the best prefix of receivers, and origin, of each sender; no node hears itself."""
+    cost = jnp.where(jnp.eye(len(cost_slots), dtype=bool), jnp.inf, cost_slots)
     if gain.ndim == 2:
-        total = jnp.cumsum(
-            jnp.take_along_axis(gain, ranked.order, axis=0), axis=0
-        )  # of the first m
-        total = total.T[..., None]
-    else:  # one product for each sender; sorting its (rx, origin) gains would take far longer
-        hear = ranked.unsorted_slots.T[:, None] <= ranked.cost_slots.T[..., None]  # (tx, rank, rx)
-        total = jnp.einsum("kmi,ikj->kmj", hear.astype(gain.dtype), gain, precision="highest")
-    cost = ranked.cost_slots.T[..., None]
-    by_sender = jnp.where(jnp.isfinite(cost), total / cost, 0.0).reshape(nodes, -1)
-    best = jnp.argmax(by_sender, axis=1)
-    last, origin = jnp.divmod(best, by_sender.shape[1] // nodes)
-    return Offers(
-        value=by_sender[senders, best],
-        slots=ranked.cost_slots[last, senders],
-        origin=(origin if gain.ndim == 3 else senders).astype(jnp.int32),
-    )
+        return Offers(*best_prefix(gain, cost, thrift), jnp.arange(len(gain), dtype=jnp.int32))
+    by_origin = jnp.moveaxis(gain, 2, 0)
+    return over_origins(*lax.map(lambda one: best_prefix(one, cost, thrift), by_origin))
+
+
+def over_origins(value: Float[Array, "origin tx"], slots: Float[Array, "origin tx"]) -> Offers:
+    """Return the best origin of each sender; of equal ones the shortest message."""
+    most = jnp.max(value, axis=0)
+    shortest = jnp.min(jnp.where(value == most[None], slots, jnp.inf), axis=0)
+    origin = jnp.argmax((value == most[None]) & (slots == shortest[None]), axis=0)
+    return Offers(most, shortest, origin.astype(jnp.int32))
 
 
 def pick(offered: Offers, cost_slots: Float[Array, "rx tx"]) -> Choice:
@@ -173,6 +198,7 @@ def choose(
     cost_slots: Float[Array, "rx tx"],
     omega: Float[Array, "rx origin"],
     message: Message = "copy",
+    thrift: float = 1.0,
 ) -> Choice:
     """Return who is to send now, to whom, and which origin, where everybody knows all ages.
 
@@ -183,7 +209,7 @@ def choose(
     >>> int(found.sender), int(found.origin), found.receivers.tolist(), float(found.value)
     (2, 1, [True, True, False], 40.0)
     """
-    return pick(offers(gains(ages, omega, message), rank(cost_slots)), cost_slots)
+    return pick(offers(gains(ages, omega, message), cost_slots, thrift), cost_slots)
 
 
 def younger(
@@ -196,12 +222,41 @@ def younger(
     return jnp.sum(_apart(omega) * steps, axis=1) > 0
 
 
+def powered(cost_slots: Array, thrift: float) -> Array:
+    """Return what the gain of a message is divided by."""
+    return cost_slots if thrift == 1 else cost_slots**thrift
+
+
 def _apart(omega: Array) -> Array:
     """Return the weights without those of a node in itself."""
     return jnp.where(jnp.eye(len(omega), dtype=bool), 0.0, omega)
 
 
-def _settled(mine: Array, theirs: Array) -> Array:
+def _settled(mine: Array, theirs: Array, scale: Array | None = None) -> Array:
     """Return mine - theirs where it is above rounding, and 0 elsewhere."""
     gain = mine - theirs
-    return jnp.where(gain > SETTLED * mine, gain, 0.0)
+    return jnp.where(gain > SETTLED * (mine if scale is None else scale), gain, 0.0)
+
+
+def _sum_gains(x: Array, weight: Array) -> Array:
+    """Return the gains of sums where omega_ij = a_i a_j: no product of matrices is needed.
+
+    What i would hold of others is the sum of all that k holds, less what it holds of i.
+    """
+
+    def less(part: Array) -> Array:
+        total = part @ weight
+        own = weight * jnp.diagonal(part)
+        without = weight[:, None] * part.T  # (rx, tx): what k holds of i
+        mine = (weight * (total - own))[:, None]
+        theirs = weight[:, None] * (total[None] - without)
+        return _settled(mine, theirs, jnp.maximum(mine, weight[:, None] * total[None]))
+
+    return jnp.where(less(x) > 0, less(x * x), 0.0)
+
+
+def _best(total: Array, cost: Array, thrift: float) -> tuple[Array, Array]:
+    """Return the largest total / cost^thrift over the first axis, and the least such cost."""
+    ratio = jnp.where(jnp.isfinite(cost), total / powered(cost, thrift), 0.0)
+    most = jnp.max(ratio, axis=0)
+    return most, jnp.min(jnp.where(ratio == most[None], cost, jnp.inf), axis=0)

@@ -75,6 +75,13 @@ make up about 2 % of the interference and their fading moves it by 0.2 %: 0.01 d
 the random numbers.
 """
 
+NUM_GLANCED = 6
+"""Interferers that are drawn before it is known which node sends (`glance_slots`).
+
+They make up about nine tenths of the interference. More of them cost more draws for every node,
+fewer leave more nodes to be looked at again.
+"""
+
 LEAST_PART = 0.1
 """A node waits rather than start with less than this part of its share (rule `node`)."""
 
@@ -163,6 +170,7 @@ class RadioNetwork(Network):
     control_bits: int | None = None  # beyond the payload; None: 24 for each pair of nodes
     contention_s: float = 1e-3  # of one contention for the band, with control = "heard"
     weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"  # of nodes, in the index
+    thrift: float = 1.0  # the index divides by the time of a message to this power
     name = "radio"
     reliable = True  # an outage delays; nothing sent is lost
 
@@ -222,9 +230,15 @@ class RadioNetwork(Network):
             f"got '{self.schedule}'; the threshold rule sends copies",
         )
         require(
-            self.schedule == "index" or (self.control_bits, self.weights) == (None, "alike"),
-            f"control_bits and weights are for schedule = 'index', got '{self.schedule}'; the "
-            "threshold rule prices no control traffic and weighs all nodes alike",
+            self.schedule == "index"
+            or (self.control_bits, self.weights, self.thrift) == (None, "alike", 1.0),
+            f"control_bits, weights and thrift are for schedule = 'index', got '{self.schedule}'; "
+            "the threshold rule prices no control traffic, weighs all nodes alike and has no index",
+        )
+        require(
+            0 < self.thrift <= 4,
+            f"thrift must be above 0 and at most 4, got {self.thrift}; 1 is the index of the "
+            "theory, 1.5 waits for good rates",
         )
         require(
             self.interferer_radius_m > self.cell_radius_m,
@@ -294,9 +308,65 @@ class RadioNetwork(Network):
 
     def cost_slots(self, air: Air, bits: ArrayLike, key: Array) -> Float[Array, "rx tx"]:
         """Return the slots that a message takes on the whole band in one block."""
-        efficiency = schedule.spectral_efficiency(self.sinr(air, key))
+        return self._in_slots(self.sinr(air, key), bits)
+
+    def glances(self, air: Air, key: PRNGKeyArray) -> bool:
+        """Tell whether single numbers of a block can be drawn (`glance_slots`, `sent_slots`)."""
+        return channel.is_indexed(key, air.link.dtype)
+
+    def glance_slots(
+        self, air: Air, bits: ArrayLike, key: Array, *, full: bool = False
+    ) -> Float[Array, "rx tx"]:
+        """Return the least that messages may take: of the interferers only the nearest are drawn.
+
+        In full these are the `cost_slots`, up to rounding, in less time.
+        """
+        nodes = len(air.link)
+        pair = jnp.arange(nodes)[:, None] * nodes + jnp.arange(nodes)[None]
+        first = pair[..., None] * air.interferer.shape[-1]
+        nearest = air.interferer if full else air.interferer[..., :NUM_GLANCED]
+        return self._slots_at(air.link, nearest, air.background, pair, first, bits, key)
+
+    def sent_slots(
+        self, air: Air, bits: ArrayLike, key: Array, sender: Array
+    ) -> Float[Array, " rx"]:
+        """Return what messages of one sender take: a column of `cost_slots`, up to rounding."""
+        nodes = len(air.link)
+        pair = (jnp.arange(nodes) * nodes + sender)[:, None]
+        bits = jnp.broadcast_to(jnp.asarray(bits), (nodes,))[sender]
+        gains = (air.link, air.interferer, air.background)
+        link, near, background = (gain[:, sender][:, None] for gain in gains)
+        first = pair[..., None] * near.shape[-1]
+        return self._slots_at(link, near, background, pair, first, bits, key)[:, 0]
+
+    def _slots_at(
+        self,
+        link: Array,
+        near: Array,
+        background: Array,
+        pair: Array,  # rx I + tx: the place of a pair among the draws of `channel.sinr_draw`
+        first: Array,  # the place of its first interferer
+        bits: ArrayLike,
+        key: Array,
+    ) -> Array:
+        """Return the slots of single pairs."""
+        link_key, interferer_key = channel.fading_words(key)
+        power_w = dbm_to_watt(self.power_dbm)
+        sinr = channel.sinr(
+            link,
+            near,
+            channel.rayleigh_at(link_key, pair),
+            channel.rayleigh_at(interferer_key, first + _along(near)),
+            power_w=power_w,
+            noise_w=self.noise_w + power_w * background,
+        )
+        return self._in_slots(sinr, bits)
+
+    def _in_slots(self, sinr: Array, bits: ArrayLike) -> Array:
+        """Return the slots that a message takes on the whole band, eq. (27)."""
+        efficiency = schedule.spectral_efficiency(sinr)
         band_hz = jnp.asarray(self.bandwidth_hz, efficiency.dtype)
-        return latency.transmission_slots(bits, band_hz, efficiency, self.slot_s)  # eq. (27)
+        return latency.transmission_slots(bits, band_hz, efficiency, self.slot_s)
 
     def start(
         self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
@@ -409,6 +479,11 @@ class RadioNetwork(Network):
             sums.waiting_slots + jnp.sum(waited, dtype=jnp.int32),
             sums.num_waits + jnp.sum(linked, dtype=jnp.int32),
         )
+
+
+def _along(of: Array) -> Array:
+    """Return 0, 1, 2, ... along the last axis."""
+    return lax.broadcasted_iota(jnp.int32, of.shape, of.ndim - 1)
 
 
 def _durations(state: RadioState) -> dict[str, Array]:

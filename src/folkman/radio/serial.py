@@ -31,7 +31,8 @@ Differs from the paper: it prices no control traffic and lets nodes send and rec
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.checks import require
 from folkman.keys import Stream
-from folkman.radio import fresh
+from folkman.radio import contest, fresh
 from folkman.radio.delivery import Delivery
 
 __all__ = [
@@ -49,10 +50,12 @@ __all__ = [
     "HOLDS",
     "Band",
     "Flight",
+    "Glancing",
     "SerialPeers",
     "SerialState",
     "Transfers",
     "check_fresh",
+    "node_weights",
     "pair_weights",
 ]
 
@@ -120,6 +123,28 @@ class Band(Protocol):
         ...
 
 
+@runtime_checkable
+class Glancing(Protocol):
+    """A band that need not draw all rates of a block to tell who sends (`folkman.radio.contest`).
+
+    Where a band has these, its rates in full are those of `cost_slots` up to rounding.
+    """
+
+    def glances(self, air: Any, key: Array) -> bool:
+        """Tell whether it can, with keys and numbers of this kind."""
+        ...
+
+    def glance_slots(
+        self, air: Any, bits: ArrayLike, key: Array, *, full: bool = False
+    ) -> Float[Array, "rx tx"]:
+        """Return slots that are not above `cost_slots`; in full, those of `cost_slots`."""
+        ...
+
+    def sent_slots(self, air: Any, bits: ArrayLike, key: Array, sender: Array) -> Array:
+        """Return what messages of one sender take, (rx,)."""
+        ...
+
+
 class Flight(NamedTuple):
     """The message on the air."""
 
@@ -177,8 +202,10 @@ class _Now(NamedTuple):
     own: Array  # (node,) stamp of each node's newest payload
     offers: Array  # (node,) is it new?
     present: Array
-    cost_slots: Array  # (rx, tx)
-    ranked: fresh.Ranked
+    cost_slots: Array  # (rx, tx), infinite to oneself; bounds from below where `drawn` is not
+    drawn: Array  # (tx,)
+    draw: contest.Draw  # what messages of one sender take
+    weights: Array  # (node,)
     omega: Array
     key: Array
 
@@ -311,9 +338,18 @@ class SerialPeers:
         if more_bits is None:
             more_bits = (STAMP_BITS + SINR_BITS) * nodes**2
         bits = jnp.asarray(message_bits, jnp.float32) + more_bits
-        there = state.present[:, None] & state.present[None]
-        slots = jnp.maximum(band.cost_slots(air, bits, fading_key), LEAST_SLOTS)
-        slots = jnp.where(there, slots, jnp.inf)
+        all_drawn = band.control == "heard" or band.message == "forward"
+        shut = ~(state.present[:, None] & state.present[None]) | jnp.eye(nodes, dtype=bool)
+
+        def in_use(slots: Array, closed: Array) -> Array:
+            return jnp.where(closed, jnp.inf, jnp.maximum(slots, LEAST_SLOTS))
+
+        if isinstance(band, Glancing) and band.glances(air, fading_key):
+            first = band.glance_slots(air, bits, fading_key, full=all_drawn)
+            column: contest.Draw = partial(band.sent_slots, air, bits, fading_key)
+        else:
+            first, all_drawn = band.cost_slots(air, bits, fading_key), True
+            column = partial(jnp.take, first, axis=1)
         fresh_own = offers & state.present
         own = jnp.where(fresh_own, state.slot, jnp.diagonal(state.held))
         return air, _Now(
@@ -321,8 +357,10 @@ class SerialPeers:
             own,
             fresh_own,
             state.present,
-            slots,
-            fresh.rank(slots),
+            in_use(first, shut),
+            jnp.full(nodes, all_drawn),
+            lambda sender: in_use(column(sender), shut[:, sender]),
+            node_weights(band.weights, nodes),
             pair_weights(band.weights, nodes),
             loss_key,
         )
@@ -330,33 +368,58 @@ class SerialPeers:
     def _fill(self, begin: _Slot, now: _Now) -> _Slot:
         """Let transfers follow each other until the slot is full or nobody gains."""
 
-        def body(at: _Slot) -> _Slot:
-            at = self._end(at, now)
-            choice, wait = self._decide(at, now)
+        def body(carry: tuple[_Slot, Any]) -> tuple[_Slot, Any]:
+            at, standing = carry
+            choice, wait, standing = self._decide(at, now, standing)
             go = choice.value > 0
             started = self._start(at, now, choice, wait)
             at = at._replace(quiet=~go, busy=jnp.where(go, at.busy, 1.0))
-            return jax.tree.map(lambda new, old: jnp.where(go, new, old), started, at)
+            at = self._over(jax.tree.map(lambda n, o: jnp.where(go, n, o), started, at), now)
+            if standing is not None:
+                ages = now.slot - _with_own(at.held, now.own)
+                asked = (ages, now.weights, self._message)
+                standing = contest.renew(standing, *asked, choice, self._thrift)
+            return at, standing
 
-        done = lax.while_loop(lambda at: (at.busy < 1) & ~at.quiet, body, begin)
-        over = done.busy <= 1
-        ended = self._end(done, now)
-        return jax.tree.map(lambda new, old: jnp.where(over, new, old), ended, done)
+        begin = self._over(begin, now)
+        standing = None
+        if begin.known is None:
+            ages = now.slot - _with_own(begin.held, now.own)
+            asked = (ages, now.weights, self._message)
+            rates = (now.cost_slots, now.drawn)
+            standing = contest.enter(*asked, *rates, self._thrift)
+        return lax.while_loop(
+            lambda carry: (carry[0].busy < 1) & ~carry[0].quiet, body, (begin, standing)
+        )[0]
 
-    def _decide(self, at: _Slot, now: _Now) -> tuple[fresh.Choice, Array]:
+    def _over(self, at: _Slot, now: _Now) -> _Slot:
+        """Hand over the message on the air if it ends within this slot."""
+        over = at.busy <= 1
+        return jax.tree.map(lambda new, old: jnp.where(over, new, old), self._end(at, now), at)
+
+    @property
+    def _message(self) -> fresh.Message:
+        return self.band.message  # type: ignore[return-value] - `check_fresh` has seen to it
+
+    @property
+    def _thrift(self) -> float:
+        return getattr(self.band, "thrift", 1.0)  # a band whose rates stay has none
+
+    def _decide(
+        self, at: _Slot, now: _Now, standing: contest.Contest | None
+    ) -> tuple[fresh.Choice, Array, contest.Contest | None]:
         """Return who sends next, and the slots that finding this out takes."""
-        message: Any = self.band.message
-        stamps = _with_own(at.held, now.own)
-        ages = now.slot - stamps
-        if at.known is None:
-            gain = fresh.gains(ages, now.omega, message)
-            choice = fresh.pick(fresh.offers(gain, now.ranked), now.cost_slots)
-            return choice, jnp.zeros_like(at.busy)
-        gain = fresh.gains_believed(now.slot - at.known, ages, now.omega, message)
-        offered = fresh.offers(gain, now.ranked)
+        ages = now.slot - _with_own(at.held, now.own)
+        if standing is not None:
+            asked = (ages, now.weights, self._message, now.draw)
+            choice, standing = contest.choose(standing, *asked, self._thrift)
+            return choice, jnp.zeros_like(at.busy), standing
+        believed = now.slot - jnp.asarray(at.known)
+        gain = fresh.gains_believed(believed, ages, now.omega, self._message)
+        offered = fresh.offers(gain, now.cost_slots, self._thrift)
         choice = fresh.pick(offered, now.cost_slots)
         rivals = jnp.sum(offered.value > RIVAL * choice.value, dtype=jnp.int32)
-        return choice, self.band.contention_slots * rivals.astype(at.busy.dtype)
+        return choice, self.band.contention_slots * rivals.astype(at.busy.dtype), None
 
     def _start(self, at: _Slot, now: _Now, choice: fresh.Choice, wait: Array) -> _Slot:
         """Put a message on the air."""
@@ -411,12 +474,17 @@ class SerialPeers:
         )
 
 
+def node_weights(weights: tuple[float, ...] | str, num_nodes: int) -> Float[Array, " node"]:
+    """Return one weight per node, in the mean 1."""
+    if isinstance(weights, str):
+        return jnp.ones(num_nodes)
+    each = jnp.asarray(weights, jnp.float32)
+    return each / jnp.mean(each)
+
+
 def pair_weights(weights: tuple[float, ...] | str, num_nodes: int) -> Float[Array, "rx origin"]:
     """Return omega_ij: 1 for nodes alike, or the product of two weights over their mean square."""
-    if isinstance(weights, str):
-        return jnp.ones((num_nodes, num_nodes))
-    each = jnp.asarray(weights, jnp.float32)
-    each = each / jnp.mean(each)
+    each = node_weights(weights, num_nodes)
     return each[:, None] * each[None]
 
 
