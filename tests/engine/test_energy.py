@@ -186,6 +186,17 @@ def test_totals_are_those_of_what_was_recorded(bowls, arm):
     assert row["energy_j"] == pytest.approx(nodes + idle, rel=1e-5)
 
 
+def test_a_lossy_station_makes_nodes_send_again_and_pay_again(bowls):
+    network, algorithm = ARMS["station"]
+    runs = [
+        simulate(bowls, each, algorithm, slots=60, clock=Clock(0.5), energy=POWERS)
+        for each in (network, Lossy(network, 0.4))
+    ]
+    sure, lossy = (run.last("transmit_s") / run.last("rounds") for run in runs)
+    assert lossy > 1.1 * sure
+    assert 0 < runs[1].last("transmit_s") <= 60 * 0.5 * NODES
+
+
 def test_a_network_that_says_it_tells_must_tell(bowls):
     class Forgetful(type(constant(1))):
         times_air = True

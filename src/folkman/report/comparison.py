@@ -19,7 +19,7 @@ from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, j
 from folkman.record.tuned import told
 from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
-from folkman.report.tables import COLUMNS, markdown_table, objective_text, spread
+from folkman.report.tables import HEADINGS, markdown_table, objective_text, spread
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "complaints"]
 __all__ += ["render"]
@@ -155,7 +155,7 @@ def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[li
     """Return heading and lines as text; `mark` has a template for each rank."""
     head, lines = ["arm"], [[arm] for arm in found.arms]
     for metric in found.metrics:
-        title = COLUMNS.get(metric, metric.replace("_", " "))
+        title = HEADINGS.get(metric, metric.replace("_", " "))
         head += [title, f"{title}: difference"]
         for line, arm in zip(lines, found.arms, strict=True):
             cell = found.cells[arm, metric]

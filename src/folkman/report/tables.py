@@ -36,6 +36,9 @@ COLUMNS = {
 }
 """Metric -> heading."""
 
+HEADINGS = COLUMNS | {"joules_per_percent": "J per %"}
+"""The same, with those of metrics that only a comparison shows."""
+
 PAGE_ONLY = frozenset({"energy_j"})
 """What a page has room for, and a terminal of 120 columns has not."""
 
