@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkman import Clock, Recording, async_sharing, constant, fedavg, make_problem, simulate
+from folkman import (
+    Clock,
+    Recording,
+    async_sharing,
+    constant,
+    fedavg,
+    make_problem,
+    replay,
+    simulate,
+)
 from folkman.algorithm.hierfavg import hierfavg
 from folkman.energy import Energy, Spent, joules
 from folkman.engine.simulate import Simulation, march, start
@@ -103,6 +112,15 @@ def test_broadcasts_of_a_law_take_their_bits_at_the_nominal_rate(bowls):
     assert run.last("station_j") == 0
     assert isnan(run.last("joules_per_percent"))  # quadratics have no accuracy
     assert [row["energy_j"] for row in run.rows] == sorted(row["energy_j"] for row in run.rows)
+
+
+def test_a_replay_is_priced_by_its_bits(bowls):
+    recording = Recording(timeline=True)
+    first = simulate(
+        bowls, constant(1), async_sharing(0.1), slots=SLOTS, recording=recording, energy=POWERS
+    )
+    again = simulate(bowls, replay(first.timeline), async_sharing(0.1), slots=SLOTS, energy=POWERS)
+    assert again.last("energy_j") == first.last("energy_j")
 
 
 def test_a_lost_message_costs_what_any_message_does(bowls):

@@ -1,6 +1,6 @@
 """Joules in tables, pages and comparisons, and folders of versions that knew none."""
 
-from math import nan
+from math import isnan, nan
 
 from folkman.record.folder import RunFolder
 from folkman.record.run import ENERGY_COLUMNS, Run
@@ -32,6 +32,9 @@ def test_arms_are_compared_by_joules_in_eighty_columns():
     table = render(found).splitlines()
     assert "joules" in table[0]
     assert max(map(len, table[:4])) <= 80
+    at = compare_arms(arms, ["train_loss"], at=("energy_j", 2.5))
+    assert at.cells["ours", "train_loss"].mean == 1.0
+    assert isnan(at.cells["theirs", "train_loss"].mean)  # its first row has spent more
 
 
 def test_curves_of_a_radio_run_have_an_axis_of_energy(radio_folder):
@@ -49,3 +52,5 @@ def test_rows_of_earlier_versions_are_shown_without_joules():
     assert not energy_line(runs)
     assert runs[0].summary()["energy_j"] is None
     assert "energy" not in curves_section(runs).body
+    cell = compare_arms({"ours": {0: runs[0]}}, ["train_loss"], at=("energy_j", 5.0))
+    assert isnan(cell.cells["ours", "train_loss"].mean)

@@ -107,7 +107,9 @@ def complaints(arms: Mapping[str, Mapping[int, Run]]) -> list[str]:
 
 
 def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
-    rows = run.rows if at is None else [row for row in run.rows if row[at[0]] <= at[1]]
+    rows = run.rows
+    if at is not None:  # rows of earlier versions have no joules
+        rows = [row for row in rows if row.get(at[0], float("nan")) <= at[1]]
     value = rows[-1].get(metric) if rows else None
     return float("nan") if value is None else float(value)
 
