@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from math import isnan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,8 @@ def test_the_network_says_what_is_radiated_unless_the_table_does():
 @given(times=st.tuples(*[TIMES] * 5), scale=st.floats(1, 10), which=st.sampled_from(range(5)))
 @settings(max_examples=50, deadline=None)
 def test_more_power_is_never_cheaper_and_no_power_costs_nothing(times, scale, which):
-    spent = Spent(*times[:1], 3, *times[1:], (1, 2, 3), (5.0, 5.0, 5.0))
+    seconds, sent, heard, told, asked = times
+    spent = Spent(seconds, 3, sent, heard, told, asked, (1, 2, 3), (5.0, 5.0, 5.0))
     names = ("radiated_w", "transmit_circuit_w", "receive_w", "idle_w", "joules_per_operation")
     plain = Energy(radiated_w=1.0)
     more = replace(plain, **{names[which]: scale * getattr(plain, names[which])})
@@ -156,7 +158,7 @@ def test_a_shared_channel_is_in_use_as_long_as_its_messages_take(bowls):
     assert run.last("receive_s") == pytest.approx(3 * 0.5 * (SLOTS - 1), rel=1e-5)
 
 
-RADIO = {"bandwidth_hz": 400.0, "slot_s": 0.5}
+RADIO: Any = {"bandwidth_hz": 400.0, "slot_s": 0.5}
 ARMS = {
     "epochs": (RadioNetwork(-5.0, **RADIO), async_sharing(0.1)),
     "fresh": (RadioNetwork(schedule="index", message="sum", **RADIO), async_sharing(0.1)),
