@@ -6,6 +6,7 @@ import pytest
 
 from folkman import MODELS, NETWORKS, Clock, Recording
 from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.energy import Energy
 from folkman.engine import cells
 from folkman.packing import NONE
 from folkman.problem import data, field, partition, problem
@@ -89,6 +90,12 @@ DEFAULTS = [
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
     (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),
+    (
+        Energy,  # docs/energy.md
+        {"radiated_w": None, "amplifier_efficiency": 0.35, "transmit_circuit_w": 0.0828}
+        | {"receive_w": 0.1058, "idle_w": 0.0, "joules_per_operation": 1e-10}
+        | {"joules_per_gradient": None, "link_bits_per_s": 10e6},
+    ),
     (Hierarchy, {"backhaul_slots": 0}),
     (node.Node, NOBODY),
     (server_node.ServerNode, NOBODY),

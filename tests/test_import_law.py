@@ -8,7 +8,7 @@ from pathlib import Path
 import folkman
 
 SOURCE = Path(folkman.__file__).parent
-BASE = {"builders", "checks", "faults", "files", "keys", "machine", "units"}
+BASE = {"builders", "checks", "energy", "faults", "files", "keys", "machine", "units"}
 ROOMS = BASE | {"packing", "problem", "radio", "algorithm"}
 HOUSE = ROOMS | {"record", "config", "engine", "runtime", "theory", "report", "torch"}
 MAY_IMPORT = {

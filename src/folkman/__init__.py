@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from folkman.algorithm.sgp import sgp
     from folkman.algorithm.swift import swift
     from folkman.algorithm.twafl import twafl
+    from folkman.energy import Energy
     from folkman.engine.cells import simulate_cells
     from folkman.engine.compute_times import ComputeTimes
     from folkman.engine.reference import reference
@@ -102,6 +103,7 @@ _HOMES = {
     ),
     "folkman.algorithm.method": "Number method",
     **{f"folkman.algorithm.{name}": name for name in _METHODS},
+    "folkman.energy": "Energy",
     "folkman.engine.cells": "simulate_cells",
     "folkman.engine.compute_times": "ComputeTimes",
     "folkman.engine.reference": "reference",
@@ -155,6 +157,7 @@ __all__ = [
     "ComputeTimes",
     "DataSet",
     "Declares",
+    "Energy",
     "Evaluation",
     "Faults",
     "Field",

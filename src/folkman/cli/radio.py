@@ -44,7 +44,11 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     ] = "duration",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A key of [radio]: --set bandwidth_hz=1e6. May be repeated."),
+        typer.Option(
+            "--set",
+            help="A key of [radio]: --set bandwidth_hz=1e6, or of [energy]: --set "
+            "energy.receive_w=0.3. May be repeated.",
+        ),
     ] = None,
     as_json: AsJson = False,
     plot_file: Annotated[

@@ -83,7 +83,7 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what went wrong, and where things are."""
     from folkman.experiment.networks import network_lines
     from folkman.record.tuned import sides_of, standings, told
-    from folkman.report.tables import final_table
+    from folkman.report.tables import energy_line, final_table
 
     screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
@@ -91,6 +91,8 @@ def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     screen.print(final_table(results, title))
     for line in network_lines(prepared.first):
         screen.print(line, highlight=False, soft_wrap=True, markup=False)
+    if spent := energy_line(results):
+        screen.print(spent, highlight=False, soft_wrap=True, markup=False)
     screen.print()
     for each in results:
         if each.message:

@@ -29,6 +29,7 @@ from folkman.checks import nearest
 from folkman.config.choices import Choice, ConfigError, describe
 from folkman.config.plugins import Plugin, anchored, title
 from folkman.config.text import DEFAULT, TUNED, dump
+from folkman.energy import Energy
 from folkman.faults import Faults
 from folkman.packing import PACKINGS
 from folkman.problem.data import BUILDERS
@@ -49,6 +50,7 @@ __all__ = [
     "OWN",
     "Comparison",
     "ComputeTable",
+    "EnergyTable",
     "FaultTable",
     "Latency",
     "by_content",
@@ -135,6 +137,43 @@ class FaultTable(BaseModel):
         return Faults(self.away, crash, self.liars, self.attack, self.scale)
 
 
+class EnergyTable(BaseModel):
+    """What seconds on the air and gradients cost; see `folkman.energy`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    radiated_w: float | None = None
+    amplifier_efficiency: float = Energy.amplifier_efficiency
+    transmit_circuit_w: float = Energy.transmit_circuit_w
+    receive_w: float = Energy.receive_w
+    idle_w: float = Energy.idle_w
+    joules_per_operation: float = Energy.joules_per_operation
+    joules_per_gradient: float | None = None
+    link_bits_per_s: float = Energy.link_bits_per_s
+
+    @classmethod
+    def read(cls, table: object) -> "EnergyTable":
+        """Return a table [energy], checked."""
+        if not isinstance(table, dict):
+            raise ConfigError(f"[energy] must be a table, got {table!r}; write [energy] above it")
+        for key in table:
+            if key not in cls.model_fields:
+                raise ConfigError(f"unknown key 'energy.{key}'; {nearest(key, cls.model_fields)}")
+        try:
+            found = cls(**table)
+        except ValidationError as error:
+            raise ConfigError(describe(error, "energy")) from None
+        found.energy()
+        return found
+
+    def energy(self) -> Energy:
+        """Return the powers as the engine takes them."""
+        try:
+            return Energy(**self.model_dump())
+        except ValueError as error:
+            raise ConfigError(f"[energy]: {error}") from None
+
+
 class Comparison(BaseModel):
     """A resolved comparison. The fields are the top-level keys of the file."""
 
@@ -163,6 +202,7 @@ class Comparison(BaseModel):
     network: Json
     compression: Json
     faults: FaultTable = FaultTable()
+    energy: EnergyTable = EnergyTable()
     algorithm: tuple[Json, ...] = Field(min_length=1)
     tuned: Json | None = None  # what `folkman tune` notes; it decides about no result
 
@@ -181,6 +221,8 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
     resolved = {
         name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"
     }
+    if "energy" in raw:
+        raw = {**raw, "energy": EnergyTable.read(raw["energy"])}
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
         raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
@@ -369,6 +411,7 @@ LATER: Json = {
     "stop_at": None,
     "tuned": None,
     "local_tests": None,
+    "energy": EnergyTable().model_dump(),
 }
 """Keys that came later, each with the value that stands for what was done before.
 

@@ -21,9 +21,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
+from folkman.energy import Energy
 from folkman.engine.compute_times import Compute
 from folkman.engine.judge import judge
-from folkman.engine.metrics import Totals, cell_measures, traffic_bits
+from folkman.engine.metrics import Totals, Uses, cell_measures, spent_columns, traffic_bits
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
 from folkman.engine.simulate import (
@@ -38,11 +39,12 @@ from folkman.engine.simulate import (
     one_slot,
 )
 from folkman.engine.slot import Carry, Tally, clear, first
+from folkman.engine.travel.medium import OnAir
 from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
 from folkman.radio.delivery import Network, check_horizon
-from folkman.record.run import Run
+from folkman.record.run import ENERGY_COLUMNS, Run
 
 __all__ = ["simulate_cells"]
 
@@ -53,7 +55,7 @@ COPIES = 8
 """Vectors a node, about: its parameters, copies of them on their way, points and gradients."""
 
 
-def simulate_cells(
+def simulate_cells(  # noqa: PLR0913 - all but three by name
     field: Field,
     network: Network,
     algorithm: Algorithm,
@@ -63,6 +65,7 @@ def simulate_cells(
     clock: Clock = Clock(),  # noqa: B008 - immutable
     recording: Recording = Recording(),  # noqa: B008 - immutable
     at_once: int | None = None,
+    energy: Energy = Energy(),  # noqa: B008 - immutable
 ) -> Run:
     """Run every cell for `slots` slots and return the mean over cells; `run.model` is (cell, d).
 
@@ -76,7 +79,7 @@ def simulate_cells(
     check_length(slots, recording.every)
     check_horizon(network, slots)
     check_clock(network, clock)
-    simulation = Simulation(field.first, network, algorithm, clock, recording)
+    simulation = Simulation(field.first, network, algorithm, clock, recording, energy=energy)
     check_fit(field.first.num_nodes, network, algorithm)
     run, portions = Run(algorithm.name, algorithm.name, seed), _portions(field, at_once)
     table: list[list[dict[str, float]]] = []
@@ -126,7 +129,10 @@ def _march(
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
     counts = (0,) * nodes * len(cells)
     totals = totals._replace(
-        gradients=counts, busy=counts, held_ages=np.zeros(0, np.int64)
+        gradients=counts,
+        busy=counts,
+        held_ages=np.zeros(0, np.int64),
+        on_air=Uses.nothing(len(counts)),
     )  # of pairs only a single cell keeps account
     done, every = 0, simulation.recording.every
     longest = longest_stretch(medium, nodes, slots)
@@ -234,6 +240,12 @@ def _summed(tally: Tally) -> Tally:
             versions=jnp.sum(tally.late.versions),
             most=jnp.max(tally.late.most),
         ),
+        on_air=OnAir(
+            tally.on_air.transmit.reshape(-1),
+            tally.on_air.receive.reshape(-1),
+            jnp.sum(tally.on_air.station_transmit),
+            jnp.sum(tally.on_air.station_receive),
+        ),
     )
 
 
@@ -269,11 +281,12 @@ def _row(
         "gamma_w": nan,
         **{name: float(jnp.mean(value)) for name, value in net.items()},
     }
+    row |= spent_columns(simulation, totals, problem, slots, row["test_accuracy"])
     return np.asarray(models), row
 
 
 LARGEST = frozenset({"consensus_max", "node_norm", "max_age", "staleness_max", "gradients_max"})
-ADDED = frozenset({"bits", "bits_unicast", "pairs_unheard"})
+ADDED = frozenset({"bits", "bits_unicast", "pairs_unheard", *ENERGY_COLUMNS})
 
 
 def _joined(rows: list[dict[str, float]], cells: list[int]) -> dict[str, float]:
@@ -285,4 +298,5 @@ def _joined(rows: list[dict[str, float]], cells: list[int]) -> dict[str, float]:
             joined[name] = values.max()
         else:
             joined[name] = values.sum() if name in ADDED else np.average(values, weights=cells)
+    joined["joules_per_percent"] = joined["energy_j"] / (100 * joined["test_accuracy"] or np.nan)
     return {name: float(value) for name, value in joined.items()} | {"slots": int(joined["slots"])}

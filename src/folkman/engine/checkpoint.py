@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from folkman.engine.metrics import Counts, Totals
+from folkman.engine.metrics import Counts, Totals, Uses
 from folkman.engine.simulate import Mark
 from folkman.engine.slot import Carry
 from folkman.engine.snapshots import widen
@@ -26,6 +26,8 @@ __all__ = ["load", "save"]
 FORMAT = "folkman checkpoint 4"
 HELD_AGES = "totals.held_ages"
 """The entry of the pairs' ages: the only totals that are an array. Empty: unknown."""
+AIR_PARTS = (".air_left", ".up_air", ".down_air", ".airtime")
+"""Entries of networks that note how long radios are in use; earlier versions had none."""
 
 
 def save(mark: Mark, path: str | os.PathLike[str], fingerprint: str = "") -> None:
@@ -95,11 +97,11 @@ def _filled_in(name: str, saved: np.ndarray | None, leaf: np.ndarray) -> np.ndar
     """Return what an earlier version did not note.
 
     Every node has something to send, and counts stand at zero: they are added up before a mark is
-    saved.
+    saved. The time that messages on the air still take only prices energy, which is not known then.
     """
     if saved is None and name.endswith(".sent_steps"):
         return np.full_like(leaf, -1)
-    if saved is None and name.startswith(".tally"):
+    if saved is None and (name.startswith(".tally") or any(part in name for part in AIR_PARTS)):
         return np.zeros_like(leaf)
     return saved
 
@@ -126,4 +128,7 @@ def _named(carry: Carry) -> dict[str, np.ndarray]:
 
 def _totals(fields: Json) -> Totals:
     lists = {name: tuple(fields.pop(name)) for name in ("gradients", "busy")}
-    return Totals(traffic=Counts(*map(tuple, fields.pop("traffic"))), **lists, **fields)
+    transmit, receive, *stations = fields.pop("on_air", Uses())
+    uses = Uses(tuple(transmit), tuple(receive), *stations)
+    counts = Counts(*map(tuple, fields.pop("traffic")))
+    return Totals(traffic=counts, on_air=uses, **lists, **fields)

@@ -11,13 +11,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
+from folkman.engine.energy_columns import energy_columns
 from folkman.engine.node_measures import evaluate, node_columns
 from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, Tally
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Traffic
+from folkman.engine.travel.medium import OnAir, Traffic
 from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
+from folkman.problem.operations import gradient_operations
 from folkman.radio.delivery import Network
 
 if TYPE_CHECKING:
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Counts",
     "Totals",
+    "Uses",
     "cell_measures",
     "network_model",
     "node_models",
     "row_of",
+    "spent_columns",
     "traffic_bits",
 ]
 
@@ -48,6 +52,31 @@ class Counts(NamedTuple):
     served_copies: tuple[int, ...]
 
 
+class Uses(NamedTuple):
+    """`OnAir`, added up on the host in double precision; empty where it is not known."""
+
+    transmit: tuple[float, ...] = ()
+    receive: tuple[float, ...] = ()
+    station_transmit: float = 0.0
+    station_receive: float = 0.0
+
+    @classmethod
+    def nothing(cls, nodes: int) -> "Uses":
+        """Return that no radio was in use."""
+        return cls((0.0,) * nodes, (0.0,) * nodes)
+
+    def plus(self, more: OnAir) -> "Uses":
+        """Return the times with those of a tally added; not known stays so."""
+        if not self.transmit:
+            return self
+        return Uses(
+            _added(self.transmit, more.transmit),
+            _added(self.receive, more.receive),
+            self.station_transmit + float(more.station_transmit),
+            self.station_receive + float(more.station_receive),
+        )
+
+
 _NO_AGES = np.zeros(0, np.int64)
 
 
@@ -63,6 +92,7 @@ class Totals(NamedTuple):
     uploads: int = 0
     late_sum: float = 0.0  # versions behind, over the uploads
     late_max: int = 0
+    on_air: Uses = Uses()  # in slots
 
     @classmethod
     def nothing(cls, tally: Tally) -> "Totals":
@@ -70,7 +100,8 @@ class Totals(NamedTuple):
         none = [(0,) * len(part) for part in tally.traffic]
         ages = np.zeros(tally.held_ages.shape, np.int64)
         counts = (0,) * len(tally.gradients)
-        return cls(counts, (0,) * len(tally.busy), Counts(*none), held_ages=ages)
+        uses = Uses.nothing(len(counts))
+        return cls(counts, (0,) * len(tally.busy), Counts(*none), held_ages=ages, on_air=uses)
 
     def plus(self, tally: Tally) -> "Totals":
         """Return the totals with a tally added."""
@@ -87,6 +118,7 @@ class Totals(NamedTuple):
             self.uploads + int(tally.late.uploads),
             self.late_sum + float(tally.late.versions),
             max(self.late_max, int(tally.late.most)),
+            self.on_air.plus(tally.on_air),
         )
 
     def staleness(self) -> dict[str, float]:
@@ -94,6 +126,10 @@ class Totals(NamedTuple):
         if not self.uploads:
             return {"staleness": nan, "staleness_max": nan}
         return {"staleness": self.late_sum / self.uploads, "staleness_max": float(self.late_max)}
+
+
+def _added(totals: tuple[float, ...], more: Array) -> tuple[float, ...]:
+    return tuple(old + float(new) for old, new in zip(totals, np.asarray(more), strict=True))
 
 
 def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
@@ -142,18 +178,19 @@ _models = compiled()(_spread)
 
 def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
     """Return the metrics at a mark."""
-    problem, network, algorithm, clock, recording, _ = simulation
+    problem, network, algorithm, clock, recording, *_ = simulation
     carry, totals = mark
     w, models, spread = _models(problem, network, algorithm, carry)
     slots, finished = int(carry.slot), sum(totals.gradients)
     bits, bits_unicast = traffic_bits(simulation, totals)
+    measured = {name: float(value) for name, value in evaluate(problem, w)._asdict().items()}
     row = {
         "slots": slots,
         "seconds": slots * clock.slot_s,
         "gradients": finished / problem.num_nodes,
         "rounds": _rounds(simulation, mark),
         "bits": bits,
-        **{name: float(value) for name, value in evaluate(problem, w)._asdict().items()},
+        **measured,
         **{name: float(value) for name, value in spread.items()},
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
@@ -168,6 +205,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
             name: float(value)
             for name, value in medium_of(algorithm, network).measures(carry.medium).items()
         },
+        **spent_columns(simulation, totals, problem, slots, measured["test_accuracy"]),
     }
     if algorithm.declares.measures is not None:
         own = algorithm.declares.measures(carry.states)
@@ -191,6 +229,15 @@ def traffic_bits(simulation: "Simulation", totals: Totals) -> tuple[int, int]:
     sent, sent_copies, served, served_copies = totals.traffic
     once = _priced(sent, up) + _priced(served, down)
     return once, _priced(sent_copies, copies) + _priced(served_copies, down)
+
+
+def spent_columns(
+    simulation: "Simulation", totals: Totals, problem: Learnable, slots: int, accuracy: float
+) -> dict[str, float]:
+    """Return the columns of energy; `problem` may be that of many cells."""
+    operations = gradient_operations(problem).reshape(-1).tolist()
+    prices = _on_air(simulation)
+    return energy_columns(simulation, totals, prices, operations, slots, accuracy)
 
 
 def _on_air(simulation: "Simulation") -> list[list[float]]:

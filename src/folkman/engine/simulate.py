@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption
 from folkman.checks import require
+from folkman.energy import Energy
 from folkman.engine.compute_times import Compute, ComputeTimes
 from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, network_model, row_of
@@ -126,6 +127,7 @@ class Simulation(NamedTuple):
     clock: Clock = Clock()
     recording: Recording = Recording()
     faults: Presence = NO_FAULTS
+    energy: Energy = Energy()  # what seconds on the air and gradients cost
 
     @property
     def medium(self) -> Medium:
@@ -150,6 +152,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     clock: Clock = Clock(),  # noqa: B008 - immutable
     recording: Recording = Recording(),  # noqa: B008 - immutable
     faults: Presence = NO_FAULTS,
+    energy: Energy = Energy(),  # noqa: B008 - immutable
     label: str | None = None,
 ) -> Run:
     """Run `algorithm` on `problem` over `network` for `slots` slots and return what it left.
@@ -158,7 +161,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
     kept. `run.verdict` also tells a run that does not learn, and `run.reason` why.
     """
     run = Run(algorithm.name, label or algorithm.name, seed)
-    simulation = Simulation(problem, network, algorithm, clock, recording, faults)
+    simulation = Simulation(problem, network, algorithm, clock, recording, faults, energy)
     mark: Mark = start(simulation, seed)
     events: list[Stretch] = []
     for reached, row in march(simulation, mark, slots, events):
@@ -207,7 +210,7 @@ def outcome(simulation: Simulation, mark: Mark) -> tuple[NDArray, NDArray]:
 
 def start(simulation: Simulation, seed: int) -> Mark:
     """Check that the parts fit and return the mark before slot 0."""
-    problem, network, algorithm, clock, _, faults = simulation
+    problem, network, algorithm, clock, _, faults, _ = simulation
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"a seed must be a whole number in 0 .. 2^32 - 1, got {seed!r}")
     check_learnable(problem)
@@ -284,7 +287,7 @@ def march(
     is not finite, or that meets the targets. With `recording.timeline`, appends each stretch of the
     timeline to `events`.
     """
-    problem, network, algorithm, clock, recording, faults = simulation
+    problem, network, algorithm, clock, recording, faults, _ = simulation
     medium = simulation.medium
     check_length(slots, recording.every)
     check_horizon(network, slots)

@@ -18,7 +18,7 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.compute_times import Compute, slots_of_gradients, takes_longer
 from folkman.engine.presence import Presence
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Events, Held, Traffic, first_states
+from folkman.engine.travel.medium import Events, Held, OnAir, Traffic, first_states
 from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key, node_keys
 from folkman.problem.learnable import Learnable
@@ -49,6 +49,7 @@ class Tally(NamedTuple):
     # ages of the copies held, summed over all slots: (rx, tx), or (node,) around a server
     held_ages: Int[Array, "..."]
     late: Late
+    on_air: OnAir
 
 
 class Carry(NamedTuple):
@@ -107,6 +108,7 @@ def _empty_tally(zero: Array, forms: tuple[int, int], ages: Array) -> Tally:
         age_max=none,
         held_ages=jnp.zeros_like(ages),
         late=Late(none, jnp.zeros((), jnp.float32), none),
+        on_air=OnAir.nothing(len(zero)),
     )
 
 
@@ -183,6 +185,11 @@ def finish(
     tally = _count(carry, busy, finished, traffic)._replace(
         held_ages=carry.tally.held_ages + medium.ages(carry.medium, carry.slot),
         late=_count_late(carry.tally.late, medium.late(moved)),
+        on_air=jax.tree.map(
+            jnp.add,
+            carry.tally.on_air,
+            medium.on_air(events, faults.present(problem.num_nodes, carry.slot)),
+        ),
     )
     carry = carry._replace(
         slot=carry.slot + 1,

@@ -76,7 +76,7 @@ def comparison_of(folder: RunFolder) -> Comparison:
 def check(first_seed: Iterable[Part]) -> None:
     """Refuse, before anything is written, an algorithm that does not suit its network or faults."""
     for part in first_seed:
-        problem, network, algorithm, _, _, faults = part.simulation
+        problem, network, algorithm, _, _, faults, _ = part.simulation
         try:
             simulate.check_fit(problem.num_nodes, network, algorithm, faults)
             jax.eval_shape(partial(_first_inboxes, problem, network, algorithm))
@@ -115,6 +115,7 @@ def parts(
     # other parts, another slot
     by_seed = takes_seed(comparison) or isinstance(comparison.slot_s, Latency)
     faults, built = comparison.faults.faults(), None
+    energy = comparison.energy.energy()
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         if built is None or by_seed:
@@ -122,7 +123,7 @@ def parts(
         clock = Clock(slot_seconds(comparison, problem), _compute(comparison))
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
-            simulation = Simulation(problem, network, algorithm, clock, recording, faults)
+            simulation = Simulation(problem, network, algorithm, clock, recording, faults, energy)
             yield Part(run, simulation, comparison.slots, fingerprint)
 
 

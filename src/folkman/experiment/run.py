@@ -28,6 +28,7 @@ from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
 from folkman.config.text import dump, gather
+from folkman.energy import Energy
 from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
@@ -177,6 +178,7 @@ def compare(  # noqa: PLR0913 - all but three by name
     clock: Clock | None = None,
     recording: Recording = Recording(),  # noqa: B008 - immutable
     faults: Presence = NO_FAULTS,
+    energy: Energy = Energy(),  # noqa: B008 - immutable
     out: str | Path | None = None,
     name: str = "comparison",
     track: Sequence[str] = (),
@@ -223,9 +225,11 @@ def compare(  # noqa: PLR0913 - all but three by name
         for seed in seeds:
             own = problem(seed) if callable(problem) else problem
             check_learnable(own)
-            known = fingerprint(own, time, recording, faults, slots)
+            priced = () if energy == Energy() else (energy,)  # folders of before stay theirs
+            known = fingerprint(own, time, recording, faults, slots, *priced)
             for label, algorithm in named.items():
-                simulation = Simulation(own, networks[label], algorithm, time, recording, faults)
+                parts_of = (own, networks[label], algorithm, time, recording, faults, energy)
+                simulation = Simulation(*parts_of)
                 whole = fingerprint(known, networks[label], algorithm)
                 yield Part(Run(algorithm.name, label, seed), simulation, slots, whole)
 
@@ -255,7 +259,7 @@ def _check_built(first: Sequence[Part]) -> None:
     """Refuse, before a folder is made, what a simulation would refuse."""
     require(bool(first), "expected at least one algorithm, got none")
     for part in first:
-        _, network, _, clock, recording, _ = part.simulation
+        _, network, _, clock, recording, *_ = part.simulation
         check_length(part.slots, recording.every)
         check_horizon(network, part.slots)
         check_clock(network, clock)
@@ -265,7 +269,7 @@ def _check_built(first: Sequence[Part]) -> None:
 
 def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
     """Return what a configuration could say of these objects, with their fingerprint."""
-    problem, _, _, clock, recording, _ = first[0].simulation
+    problem, _, _, clock, recording, *_ = first[0].simulation
     tables = [
         {
             "name": run.algorithm,

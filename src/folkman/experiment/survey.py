@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import require
-from folkman.config.comparison import CHOICES
+from folkman.config.comparison import CHOICES, EnergyTable
 from folkman.config.text import override
+from folkman.energy import Energy
 from folkman.packing.packing import message_bits
 from folkman.packing.sums import forward_bits, settled_sums, sum_bits
 from folkman.radio.floor import floor_any, floor_direct
@@ -56,6 +57,10 @@ REFUSED = {
 """Keys of [radio] that have an option of their own -> what is said instead."""
 
 
+ENERGY = "energy."
+"""How a setting begins that is a key of [energy]."""
+
+
 class Question(NamedTuple):
     """What is to be surveyed."""
 
@@ -67,7 +72,7 @@ class Question(NamedTuple):
     slot_s: float = 1.0
     parameters: int = PAPER_CNN_PARAMETERS
     objective: str = "duration"  # or "age"
-    settings: Sequence[str] = ()  # "key=value" of [radio]
+    settings: Sequence[str] = ()  # "key=value" of [radio], "energy.key=value" of [energy]
     schedules: Sequence[str] = ("threshold",)
     messages: Sequence[str] = ("copy",)  # under the schedule "index"
     floor: bool = False  # bound the ages of every row from below; takes a second or so a drop
@@ -104,13 +109,13 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
         ask.objective in ("duration", "age"),
         f"objective is 'duration' or 'age', got '{ask.objective}'",
     )
-    networks = _networks(ask)
+    networks, energy = _networks(ask), _energy(ask)
     bits = message_bits(networks[0].packing, ask.parameters, ask.parameters)
     rows, best, best_rows, notes = [], {}, {}, []
     floors: dict[bool, float] = {}
     for network in networks:
         found = forecast(network, ask.nodes, _bits_of(network, ask, bits), ask.drops)
-        rows.append(_row(network, ask, found, _floor(network, ask, bits, floors)))
+        rows.append(_row(network, ask, found, energy, _floor(network, ask, bits, floors)))
         tell(f"{_rule(network)}: done")
         if network.schedule == "threshold" and ask.nodes > 1 and network.allocation not in best:
             search = best_threshold(network, found.sinr, bits, ask.objective, LOW_DB, HIGH_DB)
@@ -118,7 +123,7 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
     planner = SIMULATION if ask.objective == "age" else EPOCHS
     if planner == SIMULATION:
         for allocation, proposed_db in best.items():
-            row = _least_aged(ask, bits, allocation, rows, proposed_db, tell)
+            row = _least_aged(ask, bits, allocation, rows, proposed_db, energy, tell)
             best_rows[allocation] = row
         best = {allocation: float(row["threshold_db"]) for allocation, row in best_rows.items()}
     if any(min(abs(t - LOW_DB), abs(t - HIGH_DB)) < 1.0 for t in best.values()):
@@ -140,6 +145,7 @@ def _least_aged(
     allocation: str,
     rows: Sequence[Json],
     proposed_db: float,
+    energy: Energy,
     tell: Callable[[str], None],
 ) -> Json:
     """Return the row with the least mean age, of the table and of a search on the same drops.
@@ -158,7 +164,7 @@ def _least_aged(
         if threshold_db not in known:
             network = _network(ask, threshold_db, allocation)
             found = forecast(network, ask.nodes, bits, ask.drops)
-            known[threshold_db] = _row(network, ask, found)
+            known[threshold_db] = _row(network, ask, found, energy)
             tell(f"{threshold_db:.1f} dB, {allocation}: tried")
         return known[threshold_db]["age"]["mean"]
 
@@ -196,9 +202,33 @@ def _network(
     own = {"name": "radio", "threshold_db": float(threshold_db)}
     own |= {"allocation": allocation, "period": ask.period}
     own |= {"schedule": "index", "message": message} if message else {}
-    settings = [f"network.{setting}" for setting in ask.settings]
+    settings = [f"network.{each}" for each in ask.settings if not each.startswith(ENERGY)]
     table = override({"network": own}, settings)["network"]
     return CHOICES["network"].build(CHOICES["network"].resolve(table, "radio"), slot_s=ask.slot_s)
+
+
+def _energy(ask: Question) -> Energy:
+    """Return the powers that were set."""
+    own = [setting for setting in ask.settings if setting.startswith(ENERGY)]
+    return EnergyTable.read(override({"energy": {}}, own)["energy"]).energy()
+
+
+def _spent(network: RadioNetwork, energy: Energy, found: Forecast) -> Json:
+    """Return the share of time that a node's radio is in use, and the watts that this takes.
+
+    Without gradients: a planner knows no model.
+    """
+    transmit_w = energy.transmit_w(network.power_w)
+    node_w = transmit_w * found.transmit + energy.receive_w * found.receive + energy.idle_w
+    return {
+        "transmit_share": _mean(found.transmit),
+        "receive_share": _mean(found.receive),
+        "transmit_w": transmit_w,
+        "receive_w": energy.receive_w,
+        "node_w": _mean(node_w),
+        "node_w_ci95": _half(node_w),
+        "j_per_slot": _mean(node_w * network.slot_s * found.sinr.shape[1]),
+    }
 
 
 def _rule(network: RadioNetwork) -> str:
@@ -240,7 +270,13 @@ def _floor(
     return known[copies]
 
 
-def _row(network: RadioNetwork, ask: Question, found: Forecast, floor: float | None = None) -> Json:
+def _row(
+    network: RadioNetwork,
+    ask: Question,
+    found: Forecast,
+    energy: Energy,
+    floor: float | None = None,
+) -> Json:
     """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
     pairs = ~np.eye(ask.nodes, dtype=bool)
     sinr_db = (
@@ -273,6 +309,7 @@ def _row(network: RadioNetwork, ask: Question, found: Forecast, floor: float | N
         "age": {"mean": _mean(age_means(found)), "p95": _age_percentile(found, 95)},
         "unheard": _mean(found.unheard),
         "floor": floor,
+        "energy": _spent(network, energy, found),
         "ci95": {
             "sinr_db": {f"p{q}": _bootstrap(sinr_db, q) for q in (5, 50, 95)},
             "p_link": _half(found.linked),

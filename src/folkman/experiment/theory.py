@@ -252,7 +252,7 @@ def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | N
         timeline = load(saved)
         if isinstance(timeline, PeerTimeline):
             return timeline.held, None
-    problem, network, algorithm, clock, _, faults = part.simulation
+    problem, network, algorithm, clock, _, faults, _ = part.simulation
     options: Json = {"slots": part.slots, "seed": part.run.seed, "clock": clock, "faults": faults}
     again = simulate(
         problem, network, algorithm, recording=Recording(part.slots, timeline=True), **options

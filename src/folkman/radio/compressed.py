@@ -83,6 +83,11 @@ class Compressed(Network):
         return self.network.uneven
 
     @property
+    def times_air(self) -> bool:  # type: ignore[override]
+        """Tell whether the network below says how long nodes send and listen."""
+        return self.network.times_air
+
+    @property
     def message(self) -> str:  # type: ignore[override]
         """Return what a message of the network below holds."""
         return self.network.message

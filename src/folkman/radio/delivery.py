@@ -22,11 +22,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import jax
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.packing.packing import Packing, implied
 
 __all__ = [
+    "Airtime",
     "Delivery",
     "Network",
     "NetworkState",
@@ -42,6 +43,13 @@ __all__ = [
 
 NetworkState: TypeAlias = Any  # a NamedTuple of arrays
 Kind = TypeVar("Kind", bound=type)
+
+
+class Airtime(NamedTuple):
+    """How long the radios of the nodes were in use within one slot, in slots."""
+
+    transmit: Float[Array, " node"]
+    receive: Float[Array, " node"]  # several messages at once are received by one radio
 
 
 class Delivery(NamedTuple):
@@ -61,6 +69,7 @@ class Delivery(NamedTuple):
     # within a slot; None: one at most, as `linked` says
     transfers: Int[Array, " tx"] | None = None
     copies: Int[Array, " tx"] | None = None
+    airtime: Airtime | None = None  # in slot t; None where the network does not tell (`times_air`)
 
 
 class Transfer(NamedTuple):
@@ -69,6 +78,8 @@ class Transfer(NamedTuple):
     started: Bool[Array, " node"]  # the payload is frozen now
     arrived: Bool[Array, " node"]  # it can be used now
     lost: Bool[Array, " node"]  # it ended now, in vain
+    # how much of the slot each node sent (to the server) or listened (to it); None as in `Delivery`
+    airtime: Float[Array, " node"] | None = None
 
 
 class PeerNetwork(Protocol):
@@ -181,6 +192,8 @@ class Network:
     bits_per_parameter: int | None = None  # of one parameter on the air; None: as it is computed
     reliable: bool = True  # does every message arrive?
     all_hear: bool = False  # does each message between peers reach all of them, in order?
+    times_air: bool = False  # do its answers say how long nodes send and listen?
+    power_w: float | None = None  # that a node radiates while it sends; None: not known
     # what a message between peers holds: the sender's payload (`copy`), a payload that it holds of
     # anyone (`forward`), or its weighted sum of all with their stamps (`sum`)
     message: str = "copy"

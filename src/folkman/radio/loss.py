@@ -101,6 +101,11 @@ class Lossy(Network):
         return self.network.uneven
 
     @property
+    def times_air(self) -> bool:  # type: ignore[override]
+        """Tell whether the network below says how long nodes send and listen."""
+        return self.network.times_air
+
+    @property
     def message(self) -> str:  # type: ignore[override]
         """Return what a message of the network below holds."""
         return self.network.message
@@ -245,7 +250,7 @@ class LossyStar:
         state, transfer = self.beneath.uplink(state, offers, message_bits, key)
         lost = transfer.arrived & _lost(self.loss, offers.shape, key)
         moved = state._replace(waiting=state.waiting & ~lost)
-        return moved, Transfer(transfer.started, transfer.arrived & ~lost, lost)
+        return moved, transfer._replace(arrived=transfer.arrived & ~lost, lost=lost)
 
     def downlink(
         self,
@@ -258,7 +263,7 @@ class LossyStar:
         state, transfer = self.beneath.downlink(state, offers, message_bits, key)
         lost = transfer.arrived & _lost(self.loss, offers.shape, key)
         moved = state._replace(waiting=state.waiting | lost)
-        return moved, Transfer(transfer.started, transfer.arrived & ~lost, lost)
+        return moved, transfer._replace(arrived=transfer.arrived & ~lost, lost=lost)
 
     def measures(self, state: NetworkState) -> dict[str, Array]:
         """Return what the network below measures."""

@@ -47,7 +47,7 @@ from folkman.keys import Stream
 from folkman.packing.packing import Packing, implied, top_k
 from folkman.radio import bandwidth, channel, geometry, latency, schedule, serial, star
 from folkman.radio.all_reduce import AllReduce
-from folkman.radio.delivery import Delivery, Network, as_value
+from folkman.radio.delivery import Airtime, Delivery, Network, as_value
 from folkman.radio.geometry import Points, Waypoint
 from folkman.radio.serial_rounds import SerialRounds
 from folkman.radio.serial_star import SerialStar
@@ -124,6 +124,7 @@ class RadioState(NamedTuple):
     # slot at which the pair's last period ended: Gamma_W counts from here
     since: Int[Array, "rx tx"]
     durations: Durations
+    air_left: Float[Array, " tx"]  # slots that its broadcast still needs; `left` without rounding
 
 
 class LockstepRadio(NamedTuple):
@@ -172,6 +173,7 @@ class RadioNetwork(Network):
     weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"  # of nodes, in the index
     thrift: float = 1.0  # the index divides by the time of a message to this power
     name = "radio"
+    times_air = True
     reliable = True  # an outage delays; nothing sent is lost
 
     def __post_init__(self) -> None:
@@ -245,6 +247,11 @@ class RadioNetwork(Network):
             f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got "
             f"{self.interferer_radius_m}",
         )
+
+    @property
+    def power_w(self) -> float:  # type: ignore[override]
+        """Return P, what a node radiates on its whole part of the band."""
+        return 10.0 ** ((self.power_dbm - 30.0) / 10.0)
 
     @property
     def noise_w(self) -> Array:
@@ -400,6 +407,7 @@ class RadioNetwork(Network):
             se_min=jnp.where(starts, rate, state.se_min),
             unnoted=state.unnoted | starts,
             durations=self._note(state, linked & starts[None], jnp.where(starts, slots, 0.0)),
+            air_left=jnp.where(starts, slots, state.air_left),
         )
         return new, starts
 
@@ -422,6 +430,7 @@ class RadioNetwork(Network):
             in_use_hz=jnp.where(left > 0, state.in_use_hz, 0.0),
             unnoted=state.unnoted & ~noted,
             since=jnp.where(state.linked & noted[None], coming, state.since),
+            air_left=jnp.maximum(state.air_left - 1.0, 0.0),
         ), over
 
     def _move(self, state: RadioState, over: Array, key: Array) -> Air:
@@ -495,6 +504,15 @@ def _durations(state: RadioState) -> dict[str, Array]:
     }
 
 
+def airtime(state: RadioState) -> Airtime:
+    """Return who sends and listens in the coming slot, and for how much of it.
+
+    Broadcasts start together, when the slot begins, so a node listens as long as the longest.
+    """
+    transmit = jnp.where(state.left > 0, jnp.minimum(state.air_left, 1.0), 0.0)
+    return Airtime(transmit, jnp.max(jnp.where(state.linked, transmit[None], 0.0), axis=1))
+
+
 @dataclass(frozen=True)
 class RadioPeers:
     """The radio between peers on their own beat: the box of Algorithm 1."""
@@ -519,6 +537,7 @@ class RadioPeers:
         key: PRNGKeyArray,
     ) -> tuple[RadioState, Delivery]:
         """Deliver what has arrived, then start the periods that are due."""
+        on_air = airtime(state)
         state, over = self.radio.arrive(state)
 
         def start() -> tuple[RadioState, Array]:
@@ -528,7 +547,7 @@ class RadioPeers:
             new, starts = lax.cond(jnp.all(over), start, lambda: (state, jnp.zeros_like(over)))
         else:
             new, starts = start()
-        return new, Delivery(new.held, starts, new.linked & starts[None])
+        return new, Delivery(new.held, starts, new.linked & starts[None], airtime=on_air)
 
     def measures(self, state: RadioState) -> dict[str, Array]:
         """Return mean Gamma_T and Gamma_W so far."""
@@ -562,6 +581,7 @@ class RadioRounds:
             patient = replace(self.radio, period="epoch")
         else:
             patient = replace(self.radio, threshold_db=self.radio.least_sinr_db)
+        on_air = airtime(state.radio)
         radio, over = patient.arrive(state.radio)
         got = radio.held >= state.since
         served = jnp.all(over) if wanted is None else jnp.all(got | ~wanted)
@@ -575,7 +595,7 @@ class RadioRounds:
         held = jnp.where(ends & heard, since, state.held)
         sends = jnp.broadcast_to(begins, offers.shape)
         new = LockstepRadio(radio, running, since, held)
-        return new, Delivery(held, sends, radio.linked & starts[None])
+        return new, Delivery(held, sends, radio.linked & starts[None], airtime=on_air)
 
     def measures(self, state: LockstepRadio) -> dict[str, Array]:
         """Return mean Gamma_T and Gamma_W so far."""
@@ -655,4 +675,5 @@ def rest(air: Air) -> RadioState:
         unnoted=each.astype(bool),
         since=pair + 1,  # the first period starts at the end of slot 0 (C2)
         durations=Durations(none, whole, whole, whole),
+        air_left=each.astype(air.link.dtype),
     )

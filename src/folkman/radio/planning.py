@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio import bandwidth, latency, schedule, serial
+from folkman.radio.delivery import Delivery
 from folkman.radio.network import Air, RadioNetwork, RadioPeers, RadioState, place, rest
 from folkman.units import db_to_linear
 
@@ -60,6 +61,8 @@ class Forecast(NamedTuple):
     gamma_w_slots: NDArray[np.float64]  # (drop,) mean that a link waited
     ages: NDArray[np.int32]  # (drop, age) how often a copy of this age was held
     unheard: NDArray[np.float64]  # (drop,) share of pairs that never met
+    transmit: NDArray[np.float64]  # (drop,) share of time that a node sends, mean over nodes
+    receive: NDArray[np.float64]  # (drop,) that it listens to a message for it
 
 
 class Drops(NamedTuple):
@@ -152,7 +155,7 @@ def _first_block(
 def _roll(
     network: RadioNetwork, air: Air, message_bits: int, slots: int, key: Array
 ) -> tuple[Array, ...]:
-    """Return mean Gamma_W, the histogram of ages, and the share of pairs that never met.
+    """Return mean Gamma_W, the histogram of ages, the share of pairs that never met, the air time.
 
     Ages count after the warm-up.
     """
@@ -160,16 +163,16 @@ def _roll(
     others = ~jnp.eye(num_nodes, dtype=bool)
     offers = jnp.ones(num_nodes, bool)
 
-    def slot(t: Array, carry: tuple[RadioState, Array]) -> tuple[RadioState, Array]:
-        state, counts = carry
+    def slot(t: Array, carry: tuple[RadioState, Array, Array]) -> tuple[RadioState, Array, Array]:
+        state, counts, used = carry
         state, delivery = RadioPeers(network).step(
             state, offers, message_bits, jax.random.fold_in(key, t)
         )
         late = jnp.where(others & (t >= slots // 4), 1, 0)
-        return state, counts.at[t + 1 - delivery.held].add(late)
+        return state, counts.at[t + 1 - delivery.held].add(late), used + _shares(delivery)
 
-    begin = (rest(air), jnp.zeros(slots + 1, jnp.int32))
-    state, ages = lax.fori_loop(0, slots, slot, begin)
+    begin = (rest(air), jnp.zeros(slots + 1, jnp.int32), jnp.zeros(2, jnp.float32))
+    state, ages, used = lax.fori_loop(0, slots, slot, begin)
     served = (
         state.linked & state.unnoted[None]
     )  # in a period that goes on: its wait is over, and noted
@@ -179,7 +182,14 @@ def _roll(
     waits = sums.num_waits + running
     gamma_w = (sums.waiting_slots + jnp.sum(open_slots, dtype=jnp.int32)) / waits
     unheard = jnp.sum(others & (state.held == 0)) / max(num_nodes * (num_nodes - 1), 1)
-    return gamma_w, ages, unheard
+    return gamma_w, ages, unheard, *(used / slots)
+
+
+def _shares(delivery: Delivery) -> Array:
+    """Return the share of a slot that a node sends and listens, mean over nodes, (2,)."""
+    airtime = delivery.airtime
+    assert airtime is not None  # noqa: S101 - the radio tells
+    return jnp.stack([jnp.mean(airtime.transmit), jnp.mean(airtime.receive)]).astype(jnp.float32)
 
 
 def _roll_serial(
@@ -193,23 +203,25 @@ def _roll_serial(
     offers = jnp.ones(num_nodes, bool)
     peers = serial.SerialPeers(network)
 
-    def slot(t: Array, carry: tuple[serial.SerialState, Array]) -> tuple[Any, Array]:
-        state, counts = carry
+    def slot(t: Array, carry: tuple[serial.SerialState, Array, Array]) -> tuple[Any, Array, Array]:
+        state, counts, used = carry
         state, delivery = peers.step(state, offers, message_bits, jax.random.fold_in(key, t))
         late = jnp.where(others & (t >= slots // 4), 1, 0)
-        return state, counts.at[t + 1 - delivery.held].add(late)
+        return state, counts.at[t + 1 - delivery.held].add(late), used + _shares(delivery)
 
     begin = peers.init(num_nodes, key)
     fading_key = jax.random.fold_in(jax.random.fold_in(key, 0), int(Stream.FADING))
     sinr = network.sinr(begin.air, fading_key)
-    state, ages = lax.fori_loop(0, slots, slot, (begin, jnp.zeros(slots + 1, jnp.int32)))
+    first = (begin, jnp.zeros(slots + 1, jnp.int32), jnp.zeros(2, jnp.float32))
+    state, ages, used = lax.fori_loop(0, slots, slot, first)
     open_slots = jnp.where(others, jnp.maximum(state.slot - state.since, 0), 0)
     sums = state.sums
     waits = sums.waits + jnp.sum(open_slots > 0, dtype=jnp.int32)
     gamma_w = (sums.waited_slots + jnp.sum(open_slots, dtype=jnp.int32)) / waits
     unheard = jnp.sum(others & (state.held == 0)) / max(num_nodes * (num_nodes - 1), 1)
     unknown = jnp.full((), jnp.nan)
-    return sinr, unknown, unknown, sums.air_slots / sums.number, gamma_w, ages, unheard
+    gamma_t = sums.air_slots / sums.number
+    return sinr, unknown, unknown, gamma_t, gamma_w, ages, unheard, *(used / slots)
 
 
 def drop_costs(

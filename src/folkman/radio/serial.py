@@ -43,7 +43,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from folkman.checks import require
 from folkman.keys import Stream
 from folkman.radio import contest, fresh
-from folkman.radio.delivery import Delivery
+from folkman.radio.delivery import Airtime, Delivery
 
 __all__ = [
     "CONTROLS",
@@ -177,6 +177,7 @@ class SerialState(NamedTuple):
     sums: Transfers
     # what a node believes that another holds; None where all know all
     known: Int[Array, "node rx origin"] | None
+    airtime: Airtime  # of the coming slot
 
 
 class _Slot(NamedTuple):
@@ -193,6 +194,7 @@ class _Slot(NamedTuple):
     transfers: Array  # (tx,) begun
     copies: Array  # (tx,) their receivers
     quiet: Array  # () nobody gains: wait for the next slot
+    airtime: Airtime
 
 
 class _Now(NamedTuple):
@@ -262,6 +264,7 @@ class SerialPeers:
             since=pair + 1,  # the first transfer starts at the end of slot 0 (C2)
             sums=Transfers(jnp.zeros((), jnp.float32), zero, zero, zero),
             known=jnp.zeros((num_nodes,) * 3, jnp.int32) if heard else None,
+            airtime=Airtime(*[jnp.zeros(num_nodes, jnp.float32)] * 2),
         )
 
     def attend(self, state: SerialState, present: Bool[Array, " node"]) -> SerialState:
@@ -295,6 +298,7 @@ class SerialPeers:
             jnp.zeros(nodes, jnp.int32),
             jnp.zeros(nodes, jnp.int32),
             jnp.asarray(False),
+            _used(flight, jnp.where(flight.sender >= 0, jnp.minimum(state.busy, 1.0), 0.0)),
         )
 
         def transmit() -> tuple[_Slot, Any]:
@@ -310,10 +314,17 @@ class SerialPeers:
             since=done.since,
             sums=done.sums,
             known=done.known,
+            airtime=done.airtime,
         )
         carried = _carried(state) if self.forwards else None
         return new, Delivery(
-            state.held, done.sends, done.linked, carried, done.transfers, done.copies
+            state.held,
+            done.sends,
+            done.linked,
+            carried,
+            done.transfers,
+            done.copies,
+            state.airtime,
         )
 
     def measures(self, state: SerialState) -> dict[str, Array]:
@@ -431,10 +442,14 @@ class SerialPeers:
         own_part = (stamps >= 0) & is_sender  # of a forward only where its origin is the sender
         held = jnp.where(own_part[:, None] & jnp.eye(nodes, dtype=bool), row[None], at.held)
         sums = at.sums
+        flight = Flight(sender, choice.receivers, stamps, now.slot)
+        busy = _at_edge(at.busy + wait + choice.slots)
+        more = _used(flight, jnp.minimum(busy, 1.0) - at.busy)  # contentions too: they are signals
         return at._replace(
             held=held,
-            flight=Flight(sender, choice.receivers, stamps, now.slot),
-            busy=_at_edge(at.busy + wait + choice.slots),
+            flight=flight,
+            busy=busy,
+            airtime=jax.tree.map(jnp.add, at.airtime, more),
             sums=sums._replace(air_slots=sums.air_slots + choice.slots, number=sums.number + 1),
             sends=at.sends | (own_part & now.offers),
             linked=at.linked | (choice.receivers[:, None] & is_sender[None]),
@@ -516,6 +531,12 @@ def _at_edge(busy: Array) -> Array:
     """Return a time that lies next to the end of a slot as that end."""
     edge = jnp.round(busy)
     return jnp.where(jnp.abs(busy - edge) < EDGE_SLOTS, jnp.maximum(edge, 0.0), busy)
+
+
+def _used(flight: Flight, slots: Array) -> Airtime:
+    """Return the time on the air of a message that takes `slots` of a slot."""
+    sends = jnp.arange(len(flight.receivers)) == flight.sender
+    return Airtime(jnp.where(sends, slots, 0.0), jnp.where(flight.receivers, slots, 0.0))
 
 
 def _with_own(held: Array, own: Array) -> Array:

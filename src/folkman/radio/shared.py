@@ -39,6 +39,7 @@ class SharedNetwork(Network):
     weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"
     bits_per_parameter: int | None = None
     name = "shared"
+    times_air = True
     control_bits = 0  # a message takes its slots, whatever it holds
 
     def __post_init__(self) -> None:

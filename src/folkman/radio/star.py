@@ -48,6 +48,8 @@ class StarRadio(NamedTuple):
     waiting: Array  # (node,) bool: has uploaded or is doing so, and has not been answered
     in_use_hz: Array  # (node,) of the uploads on the air
     air: "Air"
+    up_air: Array  # (node,) slots that the upload still needs; `up_left` without rounding
+    down_air: Array  # (node,) the same of the answer
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,16 @@ class RadioStar:
 def _at_rest(air: "Air") -> StarRadio:
     """Return the star before slot 0, its base station at the origin."""
     none = jnp.zeros(air.link.shape[0], jnp.int32)
+    still = none.astype(air.link.dtype)
     return StarRadio(
         slot=jnp.zeros((), jnp.int32),
         up_left=none,
         down_left=none,
         waiting=none.astype(bool),
-        in_use_hz=none.astype(air.link.dtype),
+        in_use_hz=still,
         air=air,
+        up_air=still,
+        down_air=still,
     )
 
 
@@ -154,8 +159,9 @@ def _uplink(
         up_left=jnp.where(starts, latency.whole_slots(slots), left),
         waiting=state.waiting | starts,
         in_use_hz=jnp.where(starts, band_hz, in_use_hz),
+        up_air=jnp.where(starts, slots, jnp.maximum(state.up_air - 1.0, 0.0)),
     )
-    return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
+    return new, Transfer(starts, arrived, jnp.zeros_like(arrived), jnp.minimum(state.up_air, 1.0))
 
 
 def _downlink(
@@ -164,7 +170,7 @@ def _downlink(
     """End a slot of the answers, and start a broadcast to those who wait and can hear it."""
     if network.answers == "free":
         return _quiet(state, offers)._replace(waiting=state.waiting & ~offers), Transfer(
-            offers, offers, jnp.zeros_like(offers)
+            offers, offers, jnp.zeros_like(offers), jnp.zeros_like(state.down_air)
         )
     left = jnp.maximum(state.down_left - 1, 0)
     arrived = (state.down_left > 0) & (left == 0)
@@ -172,12 +178,14 @@ def _downlink(
     starts = offers & jnp.all(left == 0) & (sinr >= db_to_linear(network.least_sinr_db))
     rate = jnp.min(jnp.where(starts, schedule.spectral_efficiency(sinr), jnp.inf))
     band_hz = jnp.asarray(network.bandwidth_hz, sinr.dtype)
-    slots = latency.whole_slots(latency.transmission_slots(bits, band_hz, rate, network.slot_s))
+    slots = latency.transmission_slots(bits, band_hz, rate, network.slot_s)
     new = _quiet(state, starts)._replace(
-        down_left=jnp.where(starts, slots, left),
+        down_left=jnp.where(starts, latency.whole_slots(slots), left),
         waiting=(state.waiting & ~arrived) | starts,
+        down_air=jnp.where(starts, slots, jnp.maximum(state.down_air - 1.0, 0.0)),
     )
-    return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
+    on_air = jnp.minimum(state.down_air, 1.0)
+    return new, Transfer(starts, arrived, jnp.zeros_like(arrived), on_air)
 
 
 def _quiet(state: StarRadio, answered: Array) -> StarRadio:
@@ -185,4 +193,5 @@ def _quiet(state: StarRadio, answered: Array) -> StarRadio:
     return state._replace(
         up_left=jnp.where(answered, 0, state.up_left),
         in_use_hz=jnp.where(answered, 0.0, state.in_use_hz),
+        up_air=jnp.where(answered, 0.0, state.up_air),
     )

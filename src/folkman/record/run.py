@@ -1,4 +1,4 @@
-"""What a run leaves: one row of metrics at each recorded slot, on four axes.
+"""What a run leaves: one row of metrics at each recorded slot, on several axes.
 
 The names below are the columns of `metrics.parquet` and are stable.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
 __all__ += [
+    "ENERGY_COLUMNS",
     "HIGHER_IS_BETTER",
     "STOPPED",
     "WAITING",
@@ -51,6 +52,7 @@ AXES: dict[str, str] = {
     "gradients": "gradients per node",
     "bits": "bits on air",
     "rounds": "rounds",
+    "energy_j": "energy of all nodes (J)",
 }
 """What a curve can be drawn against. `gradients` is the paper's "number of iterations"."""
 
@@ -72,6 +74,13 @@ METRICS: dict[str, str] = {
     "kappa": "learning efficiency: share of slots spent computing",
     "gradients_max": "gradients of the fastest node",
     "bits_unicast": "bits, each receiver counted",
+    "transmit_j": "energy of all nodes for sending (J)",
+    "receive_j": "energy of all nodes for listening (J)",
+    "compute_j": "energy of all nodes for gradients (J)",
+    "station_j": "energy of servers and stations for sending and listening (J)",
+    "transmit_s": "time on the air, all nodes together (s)",
+    "receive_s": "time listening, all nodes together (s)",
+    "joules_per_percent": "energy of all nodes per percent of test accuracy (J)",
     "push_weight": "least weight y_i that a gradient was divided by (asynchronous SGP)",
     "node_train_loss": "mean over nodes of F(v_i)",
     "node_train_loss_worst": "largest F(v_i) of a node",
@@ -96,6 +105,18 @@ HIGHER_IS_BETTER = frozenset(
     }
 )
 """Metrics of which more is better, all of them shares; of all others less is better."""
+
+ENERGY_COLUMNS = (
+    "energy_j",
+    "transmit_j",
+    "receive_j",
+    "compute_j",
+    "station_j",
+    "transmit_s",
+    "receive_s",
+    "joules_per_percent",
+)
+"""The columns of energy (`folkman.energy`); rows of earlier versions have none."""
 
 COLUMNS = (*AXES, *METRICS)
 """The columns of a run's rows."""
@@ -132,6 +153,8 @@ class Run:
 
     def last(self, name: str) -> float:
         """Return the last value of one axis or metric."""
+        if self.rows and name in ENERGY_COLUMNS:
+            return self.rows[-1].get(name, nan)
         return self.column(name)[-1] if self.rows else nan
 
     def summary(self) -> "Json":
@@ -140,7 +163,7 @@ class Run:
         A value that is not finite becomes None, as JSON has no NaN.
         """
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
-        names += ("mean_age", "max_age", "kappa")
+        names += ("mean_age", "max_age", "kappa", "energy_j", "joules_per_percent")
         head = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
         return (
             head

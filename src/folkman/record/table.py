@@ -33,6 +33,7 @@ KEPT = (
     "consensus",
 )
 KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
+KEPT += ("energy_j", "station_j", "joules_per_percent")
 """The metrics that the table of a reproduction keeps of its jobs."""
 
 LEADING = ("algorithm", "label", "seed")

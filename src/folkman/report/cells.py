@@ -52,16 +52,16 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
 
     headings = ("threshold", "allocation", "P(link)", "P(node)", "Gamma_T", "median", "p95")
     shown = [*survey.rows, *(row for row in survey.best_rows.values() if row not in survey.rows)]
-    table = screen_table(
-        "rlrrrrrrrrr", (*headings, "Gamma_W", "age", "p95", "unheard"), map(_cells, shown)
-    )
+    more = ("Gamma_W", "age", "p95", "unheard", "W")
+    table = screen_table("rlrrrrrrrrrr", (*headings, *more), map(_cells, shown))
     console = Console(stderr=quiet, width=None if Console().is_terminal else 150)
     first = survey.rows[0]
     quantiles = "/".join(_cell(first["sinr_db"][q], None) for q in ("p5", "p50", "p95"))
     period = f", period by {first['period']}" if first["period"] else ""
     heading = f"{first['nodes']} nodes{period}; SINR 5/50/95 %: {quantiles} dB"
     console.print(
-        f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop"
+        f"{heading}; durations and ages in slots, over {first['slots']} slots of each drop; "
+        "W: power of a node's radio, in the mean"
     )
     console.print(table)
     how = PLANNERS[survey.planner]
@@ -96,6 +96,7 @@ def _cells(row: Json) -> list[str]:
         bound + _cell(row["age"]["mean"], half["age"]["mean"]),
         bound + _cell(row["age"]["p95"], None),
         f"{row['unheard']:.0%}",
+        _cell(row["energy"]["node_w"], None),
     ]
 
 

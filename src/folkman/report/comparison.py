@@ -19,7 +19,7 @@ from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, j
 from folkman.record.tuned import told
 from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
-from folkman.report.tables import COLUMNS, markdown_table, objective_text, spread
+from folkman.report.tables import HEADINGS, markdown_table, objective_text, spread
 
 __all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "complaints"]
 __all__ += ["render"]
@@ -107,7 +107,9 @@ def complaints(arms: Mapping[str, Mapping[int, Run]]) -> list[str]:
 
 
 def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
-    rows = run.rows if at is None else [row for row in run.rows if row[at[0]] <= at[1]]
+    rows = run.rows
+    if at is not None:  # rows of earlier versions have no joules
+        rows = [row for row in rows if row.get(at[0], float("nan")) <= at[1]]
     value = rows[-1].get(metric) if rows else None
     return float("nan") if value is None else float(value)
 
@@ -155,7 +157,7 @@ def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[li
     """Return heading and lines as text; `mark` has a template for each rank."""
     head, lines = ["arm"], [[arm] for arm in found.arms]
     for metric in found.metrics:
-        title = COLUMNS.get(metric, metric.replace("_", " "))
+        title = HEADINGS.get(metric, metric.replace("_", " "))
         head += [title, f"{title}: difference"]
         for line, arm in zip(lines, found.arms, strict=True):
             cell = found.cells[arm, metric]

@@ -1,6 +1,6 @@
 """The report of a run folder.
 
-Headline, results, curves on four axes, the cell, ages, shares, nodes, how to repeat.
+Headline, results, curves on five axes, the cell, ages, shares, nodes, how to repeat.
 """
 
 import shlex
@@ -32,7 +32,7 @@ __all__ = [
     "run_page",
 ]
 
-FOUR_AXES = ("seconds", "gradients", "bits", "rounds")
+FIVE_AXES = ("seconds", "gradients", "bits", "rounds", "energy_j")
 GOALS = ("train_loss", "test_accuracy", "optimum_distance")
 MOST_SCENES = 3
 """Algorithms whose cell is drawn; the tables have all."""
@@ -153,6 +153,11 @@ def headline(runs: Sequence[Run]) -> str:
         )
         most = max(begun, key=lambda run: run.last("bits"))
         pairs.append(("Most on the air", _bits(most.last("bits")), most.label))
+        means = _last_means(begun, "energy_j")
+        known = {label: value for label, value in means.items() if isfinite(value)}
+        if known:
+            label = min(known, key=lambda key: known[key])
+            pairs.append(("Least energy", f"{known[label]:.4g} J", label))
     states = Counter(run.verdict or run.status for run in runs)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     pairs.append(("Runs", str(len(runs)), told))
@@ -193,11 +198,13 @@ def _results(runs: Sequence[Run], provenance: Json) -> str:
 
 
 def curves_section(runs: Sequence[Run], keep: html.Keep | None = None) -> html.Section:
-    """Return every goal that the problem defines against four axes."""
+    """Return every goal that the problem defines against five axes, or those that runs have."""
     blocks = []
+    priced = all(isfinite(run.last("energy_j")) for run in runs)  # not by earlier versions
+    axes = FIVE_AXES if priced else FIVE_AXES[:-1]
     for y in GOALS:
         if any(isfinite(value) for run in runs for value in run.column(y)):
-            for x in FOUR_AXES:
+            for x in axes:
                 caption = f"{METRICS[y]} against {AXES[x]}"
                 caption = caption[0].upper() + caption[1:]
                 blocks.append(html.figure_block(f"{y}-{x}", draw_curves(runs, x, y), caption, keep))

@@ -1,7 +1,7 @@
 """Tables for a terminal and for Markdown, and a comparison's last one: one line per label."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "energy_line",
     "final_rows",
     "final_table",
     "markdown_table",
@@ -26,6 +27,7 @@ COLUMNS = {
     "gradients": "gradients",
     "rounds": "rounds",
     "bits": "bits",
+    "energy_j": "joules",
     "train_loss": "train loss",
     "test_accuracy": "accuracy",
     "optimum_distance": "from optimum",
@@ -33,6 +35,12 @@ COLUMNS = {
     "kappa": "kappa",
 }
 """Metric -> heading."""
+
+HEADINGS = COLUMNS | {"joules_per_percent": "J per %"}
+"""The same, with those of metrics that only a comparison shows."""
+
+PAGE_ONLY = frozenset({"energy_j"})
+"""What a page has room for, and a terminal of 120 columns has not."""
 
 
 def screen_table(
@@ -83,14 +91,27 @@ def objective_text(objectives: Sequence[str]) -> str:
 
 def final_table(runs: Sequence[Run], title: str = "") -> "Table":
     """Return the last values of each label's runs; a column that no run defines is left out."""
-    headings, rows = final_rows(runs)
+    headings, rows = final_rows(runs, without=PAGE_ONLY)
     return screen_table("l" + "r" * (len(headings) - 1), headings, rows, title)
 
 
-def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
+def energy_line(runs: Sequence[Run]) -> str:
+    """Return the joules of all nodes of each label, mean over seeds; nothing if none is known."""
+    found = []
+    for label in dict.fromkeys(run.label for run in runs):
+        spent = float(np.mean([run.last("energy_j") for run in runs if run.label == label]))
+        if np.isfinite(spent):
+            found.append(f"{label} {spent:.3g} J")
+    return f"energy of all nodes: {', '.join(found)}" if found else ""
+
+
+def final_rows(
+    runs: Sequence[Run], without: Collection[str] = ()
+) -> tuple[list[str], list[list[str]]]:
     """Return headings and a row of text per label: mean and 95 % interval over its seeds."""
     begun = [run for run in runs if run.rows]
-    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in begun)]
+    shown = [name for name in COLUMNS if name not in without]
+    columns = [name for name in shown if any(np.isfinite(run.last(name)) for run in begun)]
     rows = []
     for label in dict.fromkeys(run.label for run in runs):
         group = [run for run in runs if run.label == label]

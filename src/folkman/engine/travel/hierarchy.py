@@ -13,9 +13,18 @@ from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, in_bits, mean_model
+from folkman.engine.travel.medium import (
+    Axes,
+    Events,
+    Medium,
+    OnAir,
+    Traffic,
+    View,
+    in_bits,
+    mean_model,
+)
 from folkman.engine.travel.sending import Links, Senders, Sending, distinct
-from folkman.engine.travel.star import answers, behind_nodes, carried, uploads
+from folkman.engine.travel.star import answers, around, behind_nodes, carried, uploads
 from folkman.keys import Stream, make_key
 from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
@@ -116,6 +125,9 @@ class HierarchyMedium(Medium):
     """Nodes in cells."""
 
     travel: Hierarchy
+
+    has_server = True
+    forms_on_air = slice(0, 1)  # those of stations to nodes; stations and the root have a wire
 
     def check(self, num_nodes: int, faults: Presence) -> None:
         """Refuse a network without servers."""
@@ -361,6 +373,14 @@ class HierarchyMedium(Medium):
         packing = self._packers(problem)[0].packing
         (asked,) = forms_of(packing, None, first.size, problem.dim, problem.initial.dtype)
         return up, (station, asked, root)
+
+    def on_air(self, events: Events, present: Array) -> OnAir:
+        """Return how long nodes and stations sent and listened."""
+        upload, download, *_ = events
+        if not self.told(upload.airtime) or not self.told(download.airtime):
+            return OnAir.nothing(len(present))
+        member = self._member(len(present))
+        return around(upload.airtime, download.airtime, present, member)
 
     def measures(self, held: HierarchyHeld) -> dict[str, Array]:
         """Return what the network has measured so far."""

@@ -35,6 +35,7 @@ __all__ = [
     "Held",
     "Medium",
     "Offered",
+    "OnAir",
     "Traffic",
     "Way",
     "count",
@@ -56,6 +57,21 @@ class Traffic(NamedTuple):
     sent_copies: Int[Array, " form"]  # the same, each receiver counted
     served: Int[Array, " form"]  # by servers
     served_copies: Int[Array, " form"]
+
+
+class OnAir(NamedTuple):
+    """How long radios were in use, in slots: within one, or added up."""
+
+    transmit: Float[Array, " node"]
+    receive: Float[Array, " node"]
+    station_transmit: Float[Array, ""]  # of all stations together
+    station_receive: Float[Array, ""]
+
+    @classmethod
+    def nothing(cls, nodes: int) -> "OnAir":
+        """Return that no radio was in use."""
+        none, zero = jnp.zeros(nodes, jnp.float32), jnp.zeros((), jnp.float32)
+        return cls(none, none, zero, zero)
 
 
 class Offered(NamedTuple):
@@ -81,6 +97,12 @@ class Medium(ABC, Generic[Way]):
 
     stretch: ClassVar[int | None] = None
     """Slots after which `lacks_room` must be asked; None: never."""
+
+    has_server: ClassVar[bool] = False
+    """Are nodes' messages for a server or a station, and not for each other?"""
+
+    forms_on_air: ClassVar[slice] = slice(None)
+    """The forms of a server's messages that go by radio, and not by wire."""
 
     def __init__(self, algorithm: Algorithm, network: Network) -> None:
         self.algorithm = algorithm
@@ -115,6 +137,22 @@ class Medium(ABC, Generic[Way]):
 
         `steps` (node,) counts the gradients that each node has finished.
         """
+
+    @abstractmethod
+    def on_air(self, events: Events, present: Array) -> OnAir:
+        """Return how long radios were in use in the slot of these events.
+
+        Nothing where the network does not tell. `present` (node,): who is away uses none.
+        """
+
+    def told(self, airtime: object) -> bool:
+        """Tell whether an answer of the network says how long radios were in use."""
+        require(
+            airtime is not None or not self.network.times_air,
+            f"'{self.network.name}' has times_air = True, so its answers need an `airtime`, and "
+            "one has none; fill it in, or set times_air to False to price messages by their bits",
+        )
+        return airtime is not None
 
     @abstractmethod
     def measures(self, held: Held) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Medium, Traffic, View, count
+from folkman.engine.travel.medium import Axes, Events, Medium, OnAir, Traffic, View, count
 from folkman.engine.travel.sending import Links, Senders, Sending
 from folkman.packing.packing import width_of
 from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits, wrapped
@@ -114,6 +114,14 @@ class SnapshotMedium(Medium):
         """Return the pairs that have only the first message."""
         stamps = held.snapshots.held
         return jnp.sum((stamps == 0) & beside(self.travel.mixing, len(stamps)), dtype=jnp.int32)
+
+    def on_air(self, events: Events, present: Array) -> OnAir:
+        """Return how long nodes sent and listened."""
+        nothing, airtime = OnAir.nothing(len(present)), events.airtime
+        if not self.told(airtime):
+            return nothing
+        transmit, receive = (jnp.where(present, each, 0.0) for each in airtime)
+        return nothing._replace(transmit=transmit, receive=receive)
 
     def paired(self, ages: NDArray) -> NDArray:
         """Return the ages as they are."""

@@ -16,6 +16,7 @@ from folkman.engine.travel.medium import (
     Axes,
     Events,
     Medium,
+    OnAir,
     Traffic,
     View,
     count,
@@ -29,7 +30,8 @@ from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import NetworkState, Transfer
 from folkman.radio.trace import StarTimeline
 
-__all__ = ["StarHeld", "StarMedium", "answers", "behind_nodes", "by_hand", "carried", "uploads"]
+__all__ = ["StarHeld", "StarMedium", "answers", "around", "behind_nodes", "by_hand", "carried"]
+__all__ += ["uploads"]
 
 
 class StarHeld(NamedTuple):
@@ -69,6 +71,7 @@ class StarMedium(Medium):
     """Nodes around one server."""
 
     travel: Star
+    has_server = True
 
     @property
     def server(self) -> Server:
@@ -202,6 +205,14 @@ class StarMedium(Medium):
         up, _ = super().prices(problem)
         return up, self.server_prices(problem, self.server, problem.num_nodes)
 
+    def on_air(self, events: Events, present: Array) -> OnAir:
+        """Return how long nodes and the server sent and listened."""
+        upload, download = events
+        if not self.told(upload.airtime) or not self.told(download.airtime):
+            return OnAir.nothing(len(present))
+        member = jnp.ones((1, len(present)), bool)
+        return around(upload.airtime, download.airtime, present, member)
+
     def late(self, held: StarHeld) -> Array:
         """Return how many versions late the uploads of the last slot were."""
         return held.late
@@ -260,6 +271,19 @@ def carried(links: Links | None, transfer: Transfer, memory: Array, slot: Array)
     if links is None:
         return None
     return links.started(transfer.started, memory, slot).arrived(transfer.arrived)
+
+
+def around(sent: Array, heard: Array, present: Array, member: Array) -> OnAir:
+    """Return how long nodes (`sent`, `heard`) and stations were on; `member` (station, node).
+
+    A station listens while any of its nodes sends, and sends one message to all who listen.
+    """
+    transmit, receive = (jnp.where(present, each, 0.0) for each in (sent, heard))
+
+    def longest(slots: Array) -> Array:
+        return jnp.sum(jnp.max(jnp.where(member, slots[None], 0.0), axis=1))
+
+    return OnAir(transmit, receive, longest(heard), longest(transmit))
 
 
 def behind_nodes(ages: NDArray) -> NDArray:
