@@ -82,7 +82,7 @@ def worth_waiting(costs: Float[Array, "block ..."]) -> Float[Array, "..."]:
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
-        rest = jnp.where(known, jnp.minimum(met, 1.0 + middle) - middle, 0.0)
+        rest = jnp.where(known, jnp.minimum(met, 1.0 + middle[None]) - middle[None], 0.0)
         above = jnp.sum(rest, axis=0) + missing * (1.0 - middle) > 0
         return jnp.where(above, middle, low), jnp.where(above, high, middle)
 
