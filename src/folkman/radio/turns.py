@@ -76,7 +76,7 @@ def worth_waiting(costs: Float[Array, "block ..."]) -> Float[Array, "..."]:
     1.5
     """
     known = jnp.isfinite(costs)
-    missing = 1.0 - jnp.mean(known, axis=0)
+    missing = 1.0 - jnp.mean(known.astype(costs.dtype), axis=0)
     met = jnp.where(known, costs, 0.0)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
