@@ -77,6 +77,21 @@ def test_a_round_costs_one_partial_sum_of_every_node(problem):
     price = DIM * (16 + 2) + NODES  # B = 16 + log2 4 bits an entry, and whose they are
     assert price == partial_sum_bits(fixed(16), DIM, NODES)
     assert run.last("bits") == 4 * NODES * price
+    assert run.last("rounds") == 4
+
+
+def test_rounds_are_counted_where_a_node_sends_several_times_in_one(problem):
+    run = simulate(
+        problem,
+        EXACT,
+        METHOD,
+        slots=60,
+        clock=Clock(SLOT_S),
+        recording=Recording(60, timeline=True),
+    )
+    ended = len(np.unique(run.timeline.held[:, 0, 0])) - 1
+    assert ended <= run.last("rounds") <= ended + 1  # the last one is heard a slot later
+    assert run.last("gradients") >= 2 * ended
 
 
 def test_a_sum_beyond_its_range_comes_out_as_its_bits_read():
