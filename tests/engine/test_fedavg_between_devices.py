@@ -6,6 +6,7 @@ import pytest
 
 from folkman import Clock, Lossy, RadioNetwork, Recording, ideal, simulate
 from folkman import reference as run_reference
+from folkman.algorithm.dpsgd import dpsgd
 from folkman.algorithm.fedavg import fedavg
 from folkman.engine.travel.all_reduce import contributed
 from folkman.faults import NO_FAULTS, Faults
@@ -57,6 +58,22 @@ def test_its_models_are_those_of_fedavg_with_free_links_round_for_round(problem,
     number = min(len(mine), len(station))
     assert number >= 5
     np.testing.assert_allclose(mine[:number], station[:number], rtol=1e-12)
+
+
+def test_through_the_station_by_turns_they_are_the_same_too(problem):
+    method = fedavg(0.05, local_steps=2)
+    free, mine = (losses(problem, network, method, 60, seed=1) for network in (ideal(), EXACT))
+    assert len(mine) >= 5
+    np.testing.assert_allclose(mine, free[: len(mine)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("topology", ["ring", "schedule"])
+def test_rounds_of_copies_on_the_band_are_those_of_the_reference_engine(problem, topology):
+    method, recording = dpsgd(0.05, topology=topology), Recording(60, timeline=True)
+    run = simulate(problem, EXACT, method, slots=60, clock=Clock(SLOT_S), recording=recording)
+    again = run_reference(problem, run.timeline, method)
+    assert run.last("gradients") >= 4
+    np.testing.assert_allclose(again.nodes, run.nodes, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("packing", [None, fixed(16)], ids=["as computed", "16 bits"])

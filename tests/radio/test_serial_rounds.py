@@ -183,6 +183,24 @@ def test_a_round_waits_for_who_is_away() -> None:
     assert held == [0] * 9 + [1]  # the rest of the round takes less than the slot after 8
 
 
+def test_who_leaves_during_a_transfer_has_not_heard_it() -> None:
+    network = SerialRounds(Given(np.full((60, 2, 2), 1.5, np.float32)))
+    everyone, offers = jnp.asarray(~np.eye(2, dtype=bool)), jnp.ones(2, bool)
+    step = jax.jit(lambda state, t: network.step(state, offers, everyone, 1.0, jax.random.key(t)))
+    ends = {}
+    for away_in in (None, 2):  # the first transfer is on the air in slots 1 and 2
+        state, held, sent = network.init(2, jax.random.key(0)), [], 0
+        for t in range(9):
+            there = jnp.asarray([True, t + 1 != away_in])
+            state, out = step(network.attend(state, there), t)
+            held.append(int(out.held[0, 0]))
+            sent += int(out.transfers.sum())
+            if held[-1]:
+                break
+        ends[away_in] = (len(held), sent)
+    assert ends == {None: (4, 2), 2: (6, 3)}  # 3.0 slots on the air, or 4.5
+
+
 @pytest.mark.parametrize("face", ["rounds", "all_reduce"])
 def test_what_is_lost_is_sent_again(face: str) -> None:
     everyone = ~np.eye(5, dtype=bool)
