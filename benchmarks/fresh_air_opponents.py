@@ -6,15 +6,15 @@ r"""Fresh air beside its opponents, over the same air, at equal time, every side
                                                command goes on where it stopped
     python benchmarks/fresh_air_opponents.py --quick --out runs/quick.jsonl      minutes
     python benchmarks/fresh_air_opponents.py --table runs/opponents.jsonl        what came out
-    python benchmarks/fresh_air_opponents.py --rounds                     seconds of a round
 
 The plan, written before any of its runs
 ----------------------------------------
 
 What had been seen: the seconds of a round of all-reduce, station and copies on drops 0 to 19
-(`--rounds`, to choose between forms of them), the published tables of docs/fresh-air.md and
-docs/own-part.md, and `--quick`: two cells, 60 slots, seeds 900 to 902. Nothing of the drops that
-are tuned and judged on, and no loss of any side on the index schedule at this horizon.
+(benchmarks/fresh_air_rounds.py, to choose between forms of them), the published tables of
+docs/fresh-air.md and docs/own-part.md, and `--quick`: two cells, 60 slots, seeds 900 to 902.
+Nothing of the drops that are tuned and judged on, and no loss of any side on the index schedule at
+this horizon.
 
 Cells: the digits, an MLP of 2,410 parameters; I = 5 and 15 nodes; full batches and mini-batches of
 32; compute times equal (one slot) and unequal (1, 1, 2, 3, 5 slots in turn); data even, and sorted
@@ -71,7 +71,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ.setdefault("XLA_FLAGS", ONE_THREAD)
@@ -96,9 +96,8 @@ TUNING, JUDGED = (2000, 2001, 2002), tuple(range(3000, 3010))
 STEPS, LOCAL_STEPS = (0.1, 0.316, 1.0, 3.16), (1, 4, 16)
 BUDGET, SLOTS, EVERY = 28, 300, 50
 COMPUTE = (1, 1, 2, 3, 5)
-T_95 = {2: 4.303, 9: 2.262}
-"""Student's t for 95 %, by degrees of freedom."""
-FIRST_LOSS = math.log(10.0)
+FORM = 2
+"""Lines of `devices` of form 1 had a wrong average and are made again; no other side changed."""
 
 Json = dict[str, Any]
 
@@ -346,6 +345,7 @@ def unit(bench: Bench, side: str, cell: Cell, size: Size) -> Json:
     return {
         "cell": cell.name,
         "side": side,
+        "form": FORM,
         "best": list(found.best),
         "score": short(found.score),
         "runs": len(found.scores),
@@ -450,194 +450,9 @@ def lines_of(files: list[Path]) -> list[Json]:
                 line = json.loads(text)
             except json.JSONDecodeError:  # cut off when the program was killed
                 continue
-            found.setdefault((line["cell"], line["side"]), line)
+            if line["side"] != "devices" or line.get("form", 1) == FORM:
+                found.setdefault((line["cell"], line["side"]), line)
     return list(found.values())
-
-
-def losses(line: Json, column: str = "train_loss") -> list[float]:
-    """Return the judged losses by drop; one that diverged counts with the first model's."""
-    values = [(run["status"], run[column]) for _, run in sorted(line["judged"].items())]
-    return [v if how == "finished" and v is not None else FIRST_LOSS for how, v in values]
-
-
-def ratio(mine: Json, other: Json, column: str = "train_loss") -> tuple[float, float, float]:
-    """Return the geometric mean of mine over other on the same drops, and its interval."""
-    logs = [
-        math.log(a / b) for a, b in zip(losses(mine, column), losses(other, column), strict=True)
-    ]
-    mean = sum(logs) / len(logs)
-    spread = math.sqrt(sum((x - mean) ** 2 for x in logs) / max(len(logs) - 1, 1))
-    half = T_95.get(len(logs) - 1, 2.0) * spread / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
-
-
-def table(files: list[Path]) -> None:
-    """Print the losses of all sides, and the comparisons of the plan."""
-    by_cell: dict[str, dict[str, Json]] = {}
-    for line in lines_of(files):
-        by_cell.setdefault(line["cell"], {})[line["side"]] = line
-    order = [cell.name for cell in CELLS if cell.name in by_cell]
-    shown = (
-        "paper",
-        "uniform",
-        "fresh",
-        "measured",
-        "centred",
-        "station",
-        "devices",
-        "dpsgd",
-        "sgp",
-        "free",
-    )
-    for column in ("train_loss", "node_train_loss"):
-        print(f"\n{column}: median [worst] over drops (gradients a node; diverged)\n")
-        print("| cell | " + " | ".join(shown) + " |")
-        print("|---" * (len(shown) + 1) + "|")
-        for name in order:
-            print(
-                f"| {name} | " + " | ".join(_entry(by_cell[name], s, column) for s in shown) + " |"
-            )
-    for column in ("train_loss", "node_train_loss"):
-        print(f"\nratios of {column}: geometric mean [95 %]\n")
-        pairs = [
-            ("fresh", "devices"), ("measured", "devices"), ("centred", "devices"),
-            ("fresh", "station"), ("centred", "station"), ("centred", "paper"),
-            ("measured", "station"), ("fresh", "paper"), ("devices", "station"), ("fresh", "free"),
-        ]  # fmt: skip
-        print("| cell | " + " | ".join(f"{a} / {b}" for a, b in pairs) + " |")
-        print("|---" * (len(pairs) + 1) + "|")
-        for name in order:
-            sides = by_cell[name]
-            print(f"| {name} | " + " | ".join(_ratio_text(sides, *p, column) for p in pairs) + " |")
-    print("\nbest options\n\n| cell | " + " | ".join(shown) + " |")
-    print("|---" * (len(shown) + 1) + "|")
-    for name in order:
-        best = [by_cell[name].get(s, {}).get("best", "") for s in shown]
-        print(f"| {name} | " + " | ".join(" x ".join(f"{b:g}" for b in x) for x in best) + " |")
-
-
-def _entry(sides: dict[str, Json], side: str, column: str) -> str:
-    if side not in sides:
-        return ""
-    values = sorted(losses(sides[side], column))
-    runs = list(sides[side]["judged"].values())
-    gradients = sum(run["gradients"] or 0 for run in runs) / len(runs)
-    gone = sum(run["status"] != "finished" for run in runs)
-    more = f"; {gone}" if gone else ""
-    middle = (values[len(values) // 2] + values[(len(values) - 1) // 2]) / 2
-    return f"{middle:.3g} [{values[-1]:.3g}] ({gradients:.0f}{more})"
-
-
-def _ratio_text(sides: dict[str, Json], mine: str, other: str, column: str) -> str:
-    if mine not in sides or other not in sides:
-        return ""
-    mean, low, high = ratio(sides[mine], sides[other], column)
-    return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def in_rounds(net: Any, nodes: int, slots: int, bits: float, key: Any, *, once: bool) -> Any:
-    """Return the stamp that nodes hold after each slot; all offer in every slot."""
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    offers = jnp.ones(nodes, bool)
-    wanted = None if once else ~jnp.eye(nodes, dtype=bool)
-
-    def slot(state: Any, t: Any) -> Any:
-        state, out = net.step(state, offers, wanted, bits, jax.random.fold_in(key, t))
-        return state, out.held[0, 0]
-
-    return lax.scan(slot, net.init(nodes, key), jnp.arange(slots))[1]
-
-
-def around_station(net: Any, nodes: int, slots: int, bits: float, key: Any) -> Any:
-    """Return in which slots a round of uploads and answers ended."""
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    def slot(carry: Any, t: Any) -> Any:
-        state, got, told, has = carry
-        up_key, down_key = jax.random.split(jax.random.fold_in(key, t))
-        state, up = net.uplink(state, ~got & ~told, bits, up_key)
-        got = got | up.arrived
-        state, down = net.downlink(state, jnp.all(got) & ~told, bits, down_key)
-        told, has = told | down.started, has | down.arrived
-        over = jnp.all(has)
-        return (state, *(x & ~over for x in (got, told, has))), over
-
-    none = jnp.zeros(nodes, bool)
-    return lax.scan(slot, (net.init(nodes, key), none, none, none), jnp.arange(slots))[1]
-
-
-def rounds(drops: int = 20, slots: int = 300) -> None:
-    """Print the slots of a round, without computing, of each way to wait for everyone."""
-    import jax
-    import numpy as np
-
-    from folkman.keys import Stream, make_key
-
-    dim = 2410
-    names = ("station, Prop. 1", "station, turns", "all-reduce", "its bound", "copies", "once each")
-    print("| I | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
-    for nodes in (5, 15):
-        index = radio_of(nodes, dim, schedule="index")
-        summed = radio_of(nodes, dim, sums=True, schedule="index")
-        copy, whole = 16.0 * dim, float(summed.bits_per_parameter * dim)
-        fixed, paper = (nodes, slots), radio_of(nodes, dim)
-        ways = {
-            names[0]: lambda key, net=paper, at=fixed, bits=copy: around_station(
-                net.star(), *at, bits, key
-            ),
-            names[1]: lambda key, net=index, at=fixed, bits=copy: around_station(
-                net.star(), *at, bits, key
-            ),
-            names[2]: lambda key, net=summed, at=fixed, bits=whole: in_rounds(
-                net.all_reduce(), *at, bits, key, once=False
-            ),
-            names[4]: lambda key, net=index, at=fixed, bits=copy: in_rounds(
-                net.rounds(), *at, bits, key, once=False
-            ),
-            names[5]: lambda key, net=index, at=fixed, bits=copy: in_rounds(
-                net.rounds(), *at, bits, key, once=True
-            ),
-        }
-        programs = {name: jax.jit(way) for name, way in ways.items()}
-        found: dict[str, list[float]] = {name: [] for name in names}
-        for drop in range(drops):
-            key = make_key(drop, Stream.DELAY)
-            for name, program in programs.items():
-                seen = np.asarray(program(key))
-                ends = np.flatnonzero(seen) if seen.dtype == bool else np.flatnonzero(np.diff(seen))
-                # between two rounds in lock-step all offer for one slot
-                pause = 0 if seen.dtype == bool else 1
-                found[name].append(slots / max(len(ends), 1) - pause)
-                if name == names[2] and len(ends):
-                    found[names[3]].append(bound(summed, nodes, whole, key, seen, ends + 1))
-        texts = [f"{np.median(found[name]):.1f} [{max(found[name]):.1f}]" for name in names]
-        print(f"| {nodes} | " + " | ".join(texts) + " |", flush=True)
-
-
-def bound(radio: Any, nodes: int, bits: float, key: Any, seen: Any, ends: Any) -> float:
-    """Return the slots below which no scheme could have been, in the mean over rounds.
-
-    Each link at its best of all blocks of the round: nobody can know that in advance.
-    """
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    from folkman.keys import Stream
-    from folkman.radio.all_reduce import least_slots
-
-    def costs(t: Any) -> Any:
-        fading = jax.random.fold_in(jax.random.fold_in(key, t), int(Stream.FADING))
-        return radio.cost_slots(radio.open_air(nodes, key), bits, fading)
-
-    cost = np.asarray(jax.lax.map(costs, jnp.arange(len(seen))))
-    # a round of stamp s starts in the step at the end of slot s - 1, whose draws are cost[s - 1]
-    return float(np.mean([least_slots(cost[seen[end] - 1 : end]) for end in ends]))
 
 
 def main() -> None:
@@ -651,14 +466,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two cells, few steps, 60 slots")
     parser.add_argument("--sides", nargs="*", choices=SIDES, help="these alone")
     parser.add_argument("--table", type=Path, nargs="+")
-    parser.add_argument("--rounds", action="store_true", help="seconds of a round, and stop")
     asked = parser.parse_args()
     if asked.table:
-        table(asked.table)
+        from benchmarks.fresh_air_verdict import table
+
+        table([cell.name for cell in CELLS], lines_of(asked.table))
     elif asked.write_data:
         write_data(asked.write_data)
-    elif asked.rounds:
-        rounds()
     else:
         size = QUICK if asked.quick else FULL
         if asked.sides:

@@ -168,7 +168,10 @@ class Rounds(Travel):
 
 @dataclass(frozen=True)
 class AllReduce(Rounds):
-    """Between all peers in lock-step: a node uses the sum of all messages by data share alone."""
+    """Between all peers in lock-step: a node uses the sum of all messages by data share alone.
+
+    Its inbox has all nodes with their shares, the node itself among them: `inbox.mix()` is the sum.
+    """
 
     role = "peers, in lock-step, all-reduce"
 

@@ -19,6 +19,8 @@ from folkman.keys import Stream, make_key
 from folkman.radio.delivery import NetworkState, below
 from folkman.radio.network import Air, LockstepRadio, RadioNetwork, RadioState
 from folkman.radio.serial import SerialState
+from folkman.radio.serial_rounds import SerialRoundState
+from folkman.radio.serial_star import SerialStarState
 from folkman.radio.star import StarRadio
 from folkman.record.scene import MOST_NODES, STATIC, Scene
 from folkman.units import db_to_linear
@@ -124,6 +126,17 @@ def _on_air(
         left = np.where(sending, np.ceil(np.asarray(state.busy)), 0).astype(np.int32)
         on_air = np.asarray(state.flight.receivers)[:, None] & sending[None]
         share = sending.astype(np.float32)  # one at a time has the whole band
+    elif isinstance(state, SerialRoundState):
+        sending = np.arange(nodes) == int(state.sender)
+        left = np.where(sending, np.ceil(np.asarray(state.busy)), 0).astype(np.int32)
+        on_air = np.asarray(state.receivers)[:, None] & sending[None]
+        share = sending.astype(np.float32)
+    elif servers == 1 and isinstance(state, SerialStarState):
+        up, down = np.asarray(state.up.on_air), np.asarray(state.down.on_air)
+        on_air[nodes, :nodes], on_air[:nodes, nodes] = up, down
+        up_slots, down_slots = (np.ceil(float(way.busy)) for way in (state.up, state.down))
+        left = np.append(up * up_slots, down.any() * down_slots).astype(np.int32)
+        share = np.append(up, down.any()).astype(np.float32)  # each direction has a band of its own
     elif servers == 1 and hasattr(state, "up_left"):
         up, down = np.asarray(state.up_left), np.asarray(state.down_left)
         on_air[nodes, :nodes], on_air[:nodes, nodes] = up > 0, down > 0

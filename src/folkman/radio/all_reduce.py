@@ -140,8 +140,7 @@ def _grown(cost: Array, holders: Array, root: Array) -> Tree:
     def grow(_: int, at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         inside, parent, total = at
         edge = jnp.where(inside[:, None] & (holders & ~inside)[None], cost, jnp.inf)
-        best = jnp.argmin(edge)
-        to, new = jnp.divmod(best, nodes)
+        to, new = jnp.divmod(jnp.argmin(edge).astype(jnp.int32), nodes)
         found = jnp.isfinite(edge[to, new])
         parent = jnp.where(found & (jnp.arange(nodes) == new), to, parent)
         inside = inside | (found & (jnp.arange(nodes) == new))

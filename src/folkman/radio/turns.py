@@ -76,13 +76,13 @@ def worth_waiting(costs: Float[Array, "block ..."]) -> Float[Array, "..."]:
     1.5
     """
     known = jnp.isfinite(costs)
-    missing = 1.0 - jnp.mean(known, axis=0)
+    missing = 1.0 - jnp.mean(known.astype(costs.dtype), axis=0)
     met = jnp.where(known, costs, 0.0)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
-        rest = jnp.where(known, jnp.minimum(met, 1.0 + middle) - middle, 0.0)
+        rest = jnp.where(known, jnp.minimum(met, 1.0 + middle[None]) - middle[None], 0.0)
         above = jnp.sum(rest, axis=0) + missing * (1.0 - middle) > 0
         return jnp.where(above, middle, low), jnp.where(above, high, middle)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
@@ -31,7 +31,6 @@ class DeviceMemory(NamedTuple):
     params: Float[Array, " d"]  # w_i
     anchor: Float[Array, " d"]  # w^k; (0,) without `mu`
     optimizer: State  # state of the local optimiser, fresh in each round
-    node: Int[Array, ""]  # its number
 
 
 def between_devices(
@@ -44,8 +43,8 @@ def between_devices(
 ) -> Algorithm:
     """Build local steps by `local`, and an average of all that is carried between the devices."""
 
-    def at(model: Array, node: Array) -> DeviceMemory:
-        return DeviceMemory(model, model if mu else model[:0], local.init(model), node)
+    def at(model: Array) -> DeviceMemory:
+        return DeviceMemory(model, model if mu else model[:0], local.init(model))
 
     def descend(memory: DeviceMemory, grad: Gradient) -> DeviceMemory:
         value = grad.value
@@ -56,12 +55,13 @@ def between_devices(
         return memory._replace(params=params, optimizer=optimizer)
 
     def average(memory: DeviceMemory, inbox: Inbox) -> DeviceMemory:
-        own = jnp.arange(len(inbox.weight)) == memory.node
-        weights = jnp.where(own, inbox.own_weight, inbox.weight)
-        return at(inbox.mix(weights), memory.node)  # the own part too as it was sent
+        if len(inbox.weight) == 1:  # alone: there is nobody to add
+            return at(memory.params)
+        return at(inbox.mix())  # all messages by share, the own one among them
 
     def first(params: Array, place: Place) -> DeviceMemory:
-        return at(params, jnp.asarray(place.node, jnp.int32))
+        del place
+        return at(params)
 
     built = in_rounds(
         name,

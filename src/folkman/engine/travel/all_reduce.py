@@ -6,17 +6,20 @@ Where a network carries partial sums (`sums` of its face), a message costs the b
 bit a node, which says whose contributions are in it; elsewhere it costs those of a copy.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm
+from folkman.algorithm.base import Algorithm, Inbox
 from folkman.algorithm.travel import AllReduce
 from folkman.checks import require
 from folkman.engine.learner import FinalParameters, Learner, World
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
+from folkman.engine.travel.medium import Axes
 from folkman.engine.travel.peers import PeerState
 from folkman.engine.travel.rounds import RoundMedium
 from folkman.engine.travel.sending import Links, Senders, Sending
@@ -46,6 +49,22 @@ class AllReduceMedium(RoundMedium):
             f"{self.algorithm.name} between the devices sends partial sums, of which no receiver "
             "has the one before; leave feedback out",
         )
+
+    def inboxes(self, held: PeerState, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
+        """Return what each node holds of all, its own message too as it stands in the sum.
+
+        It is found with another node that holds the newest: a store keeps no node's own copy.
+        """
+        inbox, axes = super().inboxes(held, problem, slot)
+        own = jnp.eye(problem.num_nodes, dtype=bool)
+        stamps = jnp.where(own, -1, held.snapshots.held)
+        rows = jnp.take_along_axis(inbox.row, jnp.argmax(stamps, axis=0)[None], axis=0)
+        return replace(
+            inbox,
+            row=jnp.where(own, rows, inbox.row),
+            weight=jnp.where(own, inbox.own_weight[:, None], inbox.weight),
+            own_weight=jnp.zeros_like(inbox.own_weight),
+        ), axes
 
     def prices(self, problem: Learnable) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the bits of a message: a partial sum, or a copy where the network adds nothing."""

@@ -432,8 +432,10 @@ def by_hand(
 ) -> FinalParameters:
     """Follow a timeline between peers, one node at a time; in rounds a node hears itself too.
 
-    `contribute` says how all messages of a moment (node, message) enter sums, where they do.
+    `contribute` says how all messages of a moment (node, message) enter sums, where they do; a node
+    then uses its own message as it stands in the sum.
     """
+    summed = contribute is not None
     share, number = world.shares(), len(nodes)
     mixing = algorithm.travel.mixing  # type: ignore[attr-defined] - both ways of peers have one
     heard = np.zeros((number, number), bool)
@@ -458,11 +460,12 @@ def by_hand(
         for i in np.flatnonzero(there):
             world.start_anew(nodes[i], t)
             others = np.arange(number) != i
-            copies = [frozen[j][int(held[i, j]) if j != i else 0] for j in range(number)]
+            used = others | summed
+            copies = [frozen[j][int(held[i, j]) if used[j] else 0] for j in range(number)]
             inbox = written_out(
                 copies,
-                weight=weights[i] * others,
-                own_weight=weights[i, i],
+                weight=weights[i] * used,
+                own_weight=0.0 if summed else weights[i, i],
                 heard=heard[i] if in_rounds else heard[i] & others,
                 age=t - held[i],
                 finite=np.ones(number, bool),
@@ -474,7 +477,7 @@ def by_hand(
                 messages = contribute(messages)
             for j in np.flatnonzero(timeline.sends[t]):
                 taken = senders[j].take(messages[j], j, nodes[j].steps)
-                frozen[j][t + 1] = taken if contribute is None else messages[j]
+                frozen[j][t + 1] = messages[j] if summed else taken
                 senders[j].arrived()
                 nodes[j].note_sent()
         _forget(frozen, last_held, t)

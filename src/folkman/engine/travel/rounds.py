@@ -19,6 +19,7 @@ from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import RoundNetwork
+from folkman.radio.serial_rounds import SerialRoundState
 
 __all__ = ["RoundMedium", "by_hand"]
 
@@ -108,6 +109,11 @@ class RoundMedium(SnapshotMedium):
         """Return the mean of what the nodes would deploy."""
         del w
         return mean_model(problem, models)
+
+    def rounds(self, held: PeerState) -> Array | None:
+        """Return the rounds so far, where a node may send several times in one."""
+        state = held.network
+        return state.sums.rounds if isinstance(state, SerialRoundState) else None
 
     def measures(self, held: PeerState) -> dict[str, Array]:
         """Return what the network has measured so far."""
