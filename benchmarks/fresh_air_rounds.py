@@ -68,22 +68,22 @@ def rounds(drops: int = 20, slots: int = 300) -> None:
         index = radio_of(nodes, dim, schedule="index")
         summed = radio_of(nodes, dim, sums=True, schedule="index")
         copy, whole = 16.0 * dim, float(summed.bits_per_parameter * dim)
-        fixed, paper = (nodes, slots), radio_of(nodes, dim)
+        paper = radio_of(nodes, dim)
         ways = {
-            names[0]: lambda key, net=paper, at=fixed, bits=copy: around_station(
-                net.star(), *at, bits, key
+            names[0]: lambda key, net=paper, n=nodes, bits=copy: around_station(
+                net.star(), n, slots, bits, key
             ),
-            names[1]: lambda key, net=index, at=fixed, bits=copy: around_station(
-                net.star(), *at, bits, key
+            names[1]: lambda key, net=index, n=nodes, bits=copy: around_station(
+                net.star(), n, slots, bits, key
             ),
-            names[2]: lambda key, net=summed, at=fixed, bits=whole: in_rounds(
-                net.all_reduce(), *at, bits, key, once=False
+            names[2]: lambda key, net=summed, n=nodes, bits=whole: in_rounds(
+                net.all_reduce(), n, slots, bits, key, once=False
             ),
-            names[4]: lambda key, net=index, at=fixed, bits=copy: in_rounds(
-                net.rounds(), *at, bits, key, once=False
+            names[4]: lambda key, net=index, n=nodes, bits=copy: in_rounds(
+                net.rounds(), n, slots, bits, key, once=False
             ),
-            names[5]: lambda key, net=index, at=fixed, bits=copy: in_rounds(
-                net.rounds(), *at, bits, key, once=True
+            names[5]: lambda key, net=index, n=nodes, bits=copy: in_rounds(
+                net.rounds(), n, slots, bits, key, once=True
             ),
         }
         programs = {name: jax.jit(way) for name, way in ways.items()}
