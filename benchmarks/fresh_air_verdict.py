@@ -36,7 +36,8 @@ def table(cells: list[str], lines: list[Json]) -> None:
     for line in lines:
         by_cell.setdefault(line["cell"], {})[line["side"]] = line
     order = [name for name in cells if name in by_cell]
-    shown = ("paper", "uniform", "fresh", "measured", "station", "devices", "dpsgd", "sgp", "free")
+    shown = ("paper", "uniform", "fresh", "measured", "centred")
+    shown += ("station", "devices", "dpsgd", "sgp", "free")
     for column in ("train_loss", "node_train_loss"):
         print(f"\n{column}: median [worst] over drops (gradients a node; diverged)\n")
         print("| cell | " + " | ".join(shown) + " |")
@@ -48,7 +49,8 @@ def table(cells: list[str], lines: list[Json]) -> None:
     for column in ("train_loss", "node_train_loss"):
         print(f"\nratios of {column}: geometric mean [95 %]\n")
         pairs = [
-            ("fresh", "devices"), ("measured", "devices"), ("fresh", "station"),
+            ("fresh", "devices"), ("measured", "devices"), ("centred", "devices"),
+            ("fresh", "station"), ("centred", "station"), ("centred", "paper"),
             ("measured", "station"), ("fresh", "paper"), ("devices", "station"), ("fresh", "free"),
         ]  # fmt: skip
         print("| cell | " + " | ".join(f"{a} / {b}" for a, b in pairs) + " |")

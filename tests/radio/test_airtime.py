@@ -156,3 +156,43 @@ def test_a_planner_tells_the_shares_of_time_that_a_run_has():
     _, told = jax.jit(lambda: jax.lax.scan(slot, peers.init(NODES, key), jnp.arange(SLOTS)))()
     assert found.transmit[1] == pytest.approx(float(told.transmit.mean()), rel=1e-5)
     assert found.receive[1] == pytest.approx(float(told.receive.mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("way", ["rounds", "all_reduce"])
+def test_rounds_one_after_the_other_are_on_the_air_as_long_as_the_band_is_in_use(way):
+    network = RadioNetwork(schedule="index", bandwidth_hz=60e3)
+    rounds: Any = getattr(network, way)()
+    key, everyone = jax.random.key(2), jnp.ones(NODES, bool)
+    wanted = ~jnp.eye(NODES, dtype=bool)
+
+    def slot(state, t):
+        return rounds.step(state, everyone, wanted, BITS, jax.random.fold_in(key, t))
+
+    roll = jax.jit(lambda: jax.lax.scan(slot, rounds.init(NODES, key), jnp.arange(60)))
+    state, delivery = jax.tree.map(np.asarray, roll())
+    sent = delivery.airtime.transmit.astype(np.float64)
+    left = state.busy if state.sender >= 0 else 0.0
+    whole = sent.sum() + state.airtime.transmit.sum() + left
+    assert state.sums.number > 10
+    assert whole == pytest.approx(float(state.sums.air_slots), rel=1e-4)
+    assert sent.sum(axis=1).max() <= 1 + 1e-5
+    assert (delivery.airtime.receive.sum(axis=1) >= sent.sum(axis=1) - 1e-5).all()
+
+
+def test_uploads_one_after_the_other_take_the_time_of_their_links():
+    """With one node and a free answer every upload takes its own slots, and no more."""
+    network = RadioNetwork(schedule="index", bandwidth_hz=15e3, answers="free")
+    star: Any = network.star()
+    key, one = jax.random.key(4), jnp.ones(1, bool)
+    state, used, arrived = star.init(1, key), 0.0, 0
+    for t in range(40):
+        now = jax.random.fold_in(key, t)
+        state, upload = star.uplink(state, one, BITS, now)
+        used += float(upload.airtime[0])
+        assert float(upload.airtime[0]) <= 1
+        arrived += int(upload.arrived[0])
+        state, answer = star.downlink(state, upload.arrived, BITS, now)
+        assert float(answer.airtime[0]) == 0
+    assert arrived > 3
+    assert 0 < used <= 40
+    assert used > arrived * 0.05

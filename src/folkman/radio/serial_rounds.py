@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from folkman.keys import Stream
-from folkman.radio.delivery import Delivery
+from folkman.radio.delivery import Airtime, Delivery
 from folkman.radio.serial import LEAST_SLOTS, SINR_BITS, STAMP_BITS, Band
 from folkman.radio.turns import Patience, Turn, at_edge, broadcast, no_patience
 
@@ -130,6 +130,7 @@ class SerialRoundState(NamedTuple):
     present: Bool[Array, " node"]  # in the coming slot
     patience: Patience
     sums: RoundSums
+    airtime: Airtime  # of the coming slot
 
 
 class _Slot(NamedTuple):
@@ -144,6 +145,7 @@ class _Slot(NamedTuple):
     transfers: Array  # (tx,) begun
     copies: Array  # (tx,) their receivers
     quiet: Array  # () nothing more starts in this slot
+    airtime: Airtime
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class SerialRounds:
             present=everyone,
             patience=no_patience(num_nodes, num_nodes),
             sums=RoundSums(none, zero, none, zero),
+            airtime=Airtime(*[jnp.zeros(num_nodes, jnp.float32)] * 2),
         )
 
     def attend(self, state: SerialRoundState, present: Bool[Array, " node"]) -> SerialRoundState:
@@ -207,16 +210,19 @@ class SerialRounds:
         first = task.begin(nodes, wanted)
         progress = jax.tree.map(lambda new, old: jnp.where(begins, new, old), first, state.progress)
         none = jnp.zeros((nodes, nodes), bool)
+        receivers = state.receivers & there & there[state.sender]
+        on_air = jnp.where(state.sender >= 0, jnp.minimum(state.busy, 1.0), 0.0)
         begin = _Slot(
             progress,
             state.sender,
-            state.receivers & there & there[state.sender],
+            receivers,
             state.busy,
             state.sums,
             none,
             jnp.zeros(nodes, jnp.int32),
             jnp.zeros(nodes, jnp.int32),
             ~running,
+            _used(state.sender, receivers, on_air),
         )
         before = state._replace(slot=coming, running=running, since=since)
 
@@ -238,9 +244,11 @@ class SerialRounds:
             busy=jnp.maximum(done.busy - 1, 0.0),
             patience=patience,
             sums=done.sums,
+            airtime=done.airtime,
         )
         sends = jnp.broadcast_to(begins, offers.shape)
-        return new, Delivery(new.held, sends, done.linked, None, done.transfers, done.copies)
+        counts = (done.transfers, done.copies)
+        return new, Delivery(new.held, sends, done.linked, None, *counts, state.airtime)
 
     def measures(self, state: SerialRoundState) -> dict[str, Array]:
         """Return the mean slots of a transfer, and those between the start and end of a round.
@@ -291,11 +299,13 @@ class SerialRounds:
         """Put a message on the air."""
         is_sender = jnp.arange(len(turn.receivers)) == turn.sender
         number = jnp.sum(turn.receivers, dtype=jnp.int32)
-        sums = at.sums
+        sums, busy = at.sums, at_edge(at.busy + turn.slots)
+        more = _used(turn.sender, turn.receivers, jnp.minimum(busy, 1.0) - at.busy)
         return at._replace(
             sender=turn.sender,
             receivers=turn.receivers,
-            busy=at_edge(at.busy + turn.slots),
+            busy=busy,
+            airtime=jax.tree.map(jnp.add, at.airtime, more),
             sums=sums._replace(air_slots=sums.air_slots + turn.slots, number=sums.number + 1),
             linked=at.linked | (turn.receivers[:, None] & is_sender[None]),
             transfers=at.transfers + is_sender,
@@ -321,3 +331,9 @@ class SerialRounds:
                 rounds=sums.rounds + over,
             ),
         )
+
+
+def _used(sender: Array, receivers: Array, slots: Array) -> Airtime:
+    """Return the time on the air of a message that takes `slots` of a slot."""
+    sends = jnp.arange(len(receivers)) == sender
+    return Airtime(jnp.where(sends, slots, 0.0), jnp.where(receivers, slots, 0.0))

@@ -49,6 +49,7 @@ class Way(NamedTuple):
     busy: Float[Array, ""]  # slots from the end of this slot until the band is free
     done: Bool[Array, " node"]  # its transfer ends within the coming slot
     patience: Patience
+    used: Float[Array, " node"]  # slots of its transfers within the coming slot
 
 
 class SerialStarState(NamedTuple):
@@ -70,7 +71,8 @@ class SerialStar:
     def init(self, num_nodes: int, key: PRNGKeyArray) -> SerialStarState:
         """Drop the same nodes and interferers as between peers."""
         none = jnp.zeros(num_nodes, bool)
-        idle = Way(none, none, jnp.zeros((), jnp.float32), none, no_patience(num_nodes))
+        free, unused = jnp.zeros((), jnp.float32), jnp.zeros(num_nodes, jnp.float32)
+        idle = Way(none, none, free, none, no_patience(num_nodes), unused)
         air = self.radio.open_air(num_nodes, key)
         return SerialStarState(jnp.zeros((), jnp.int32), none, idle, idle, air)
 
@@ -94,7 +96,7 @@ class SerialStar:
         way = state.up._replace(wants=state.up.wants | starts)
         way, _ = _fill(way, self._cost_slots(sinr, message_bits), one_at_a_time)
         new = state._replace(slot=slot, waiting=state.waiting | starts, up=way, air=air)
-        return new, Transfer(starts, arrived, jnp.zeros_like(arrived))
+        return new, Transfer(starts, arrived, jnp.zeros_like(arrived), state.up.used)
 
     def downlink(
         self,
@@ -107,7 +109,7 @@ class SerialStar:
         if self.radio.answers == "free":
             new = _quiet(state, offers)
             new = new._replace(waiting=state.waiting & ~offers)
-            return new, Transfer(offers, offers, jnp.zeros_like(offers))
+            return new, Transfer(offers, offers, jnp.zeros_like(offers), state.down.used)
         fading_key = jax.random.fold_in(key, int(Stream.FADING))
         sinr = star.sinr_of_station(self.radio, state.air, fading_key)
         arrived = state.down.done
@@ -115,7 +117,7 @@ class SerialStar:
         way, started = _fill(way, self._cost_slots(sinr, message_bits), to_a_prefix)
         new = _quiet(state, started)
         new = new._replace(down=way, waiting=(state.waiting & ~arrived) | started)
-        return new, Transfer(started, arrived, jnp.zeros_like(arrived))
+        return new, Transfer(started, arrived, jnp.zeros_like(arrived), state.down.used)
 
     def measures(self, state: SerialStarState) -> dict[str, Array]:
         """Return nothing: Gamma_T and Gamma_W are of peers."""
@@ -155,7 +157,11 @@ def to_a_prefix(way: Way, cost_slots: Array, left_slots: Array) -> Turn:
 def _fill(way: Way, cost_slots: Array, choose) -> tuple[Way, Array]:  # noqa: ANN001
     """Let transfers follow each other in the coming slot; return who has started."""
     none = jnp.zeros_like(way.wants)
-    way = way._replace(patience=way.patience.after(cost_slots), done=none)
+    way = way._replace(
+        patience=way.patience.after(cost_slots),
+        done=none,
+        used=jnp.where(way.on_air, jnp.minimum(way.busy, 1.0), 0.0),
+    )
 
     def body(at: tuple[Way, Array, Array]) -> tuple[Way, Array, Array]:
         now, started, _ = at
@@ -164,7 +170,12 @@ def _fill(way: Way, cost_slots: Array, choose) -> tuple[Way, Array]:  # noqa: AN
         go = turn.value > 0
         goes = turn.receivers & go
         busy = at_edge(now.busy + turn.slots)
-        now = now._replace(wants=now.wants & ~goes, on_air=goes, busy=jnp.where(go, busy, now.busy))
+        now = now._replace(
+            wants=now.wants & ~goes,
+            on_air=goes,
+            busy=jnp.where(go, busy, now.busy),
+            used=now.used + jnp.where(goes, jnp.minimum(busy, 1.0) - now.busy, 0.0),
+        )
         return now, started | goes, ~go
 
     begun = (way, none, jnp.asarray(False))
@@ -186,6 +197,7 @@ def _quiet(state: SerialStarState, answered: Array) -> SerialStarState:
             wants=up.wants & ~answered,
             on_air=up.on_air & ~answered,
             done=up.done & ~answered,
+            used=jnp.where(answered, 0.0, up.used),
             busy=jnp.where(alone, up.busy, 0.0),
         )
     )

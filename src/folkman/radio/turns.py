@@ -116,7 +116,7 @@ def broadcast(waiting: Bool[Array, "rx tx"], cost_slots: Float[Array, "rx tx"]) 
     (0, [False, True, False], 1.0)
     """
     cost = jnp.where(waiting, cost_slots, jnp.inf)
-    offered = fresh.offers(waiting.astype(cost.dtype), fresh.rank(cost))
+    offered = fresh.offers(waiting.astype(cost.dtype), cost)
     choice = fresh.pick(offered, cost)
     return Turn(choice.value, choice.sender, choice.receivers, choice.slots)
 
