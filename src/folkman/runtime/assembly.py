@@ -20,9 +20,10 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import jax
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
@@ -35,10 +36,11 @@ from folkman.machine import hold_little
 from folkman.packing.packing import message_bits, width_of
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import shares
-from folkman.radio.delivery import Network
+from folkman.radio.delivery import Network, below
 from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.daemon import Daemon, DaemonConfig
+from folkman.runtime.fresh_codec import largest_bytes
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
@@ -46,7 +48,7 @@ from folkman.runtime.server_node import ServerNode
 from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
-from folkman.runtime.ways import way_of
+from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
@@ -57,13 +59,32 @@ __all__ = [
     "address",
     "assemble",
     "build",
+    "carried",
     "read_node",
     "read_task",
     "run_node",
     "task_of",
+    "trusted_with_sums",
 ]
 
 Loop: TypeAlias = Callable[[Daemon], None]
+Airs: TypeAlias = dict[str, Any]
+"""Arguments of a daemon."""
+
+
+class Trust(BaseModel):
+    """Who is trusted with what cannot be checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sums: Literal["members"] | tuple[str, ...] = ()
+
+    @field_validator("sums")
+    @classmethod
+    def _names(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in value if isinstance(value, tuple) else ():
+            number_of(name)
+        return value
 
 
 class NodeConfig(BaseModel):
@@ -98,6 +119,8 @@ class NodeConfig(BaseModel):
     linger_s: float = Field(30.0, ge=0)
     metrics: str | None = None
     timeline: bool = True
+    trust: Trust = Trust()
+    past: int | None = Field(None, ge=4)
 
     @field_validator("listen", "metrics")
     @classmethod
@@ -198,7 +221,16 @@ def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Al
     way = way_of(algorithm)
     way.check(task.label)
     way.check_memory(network.packing, emulated=emulated)
+    if (message := carried(algorithm, network)) != "copy":
+        from folkman.runtime.fresh_node import check_method  # here: few nodes pass anything on
+
+        check_method(algorithm, message)
     return algorithm, network
+
+
+def carried(algorithm: Algorithm, network: Network) -> str:
+    """Return what messages hold: in rounds and around a server always copies."""
+    return network.message if type(way_of(algorithm)) is PeerWay else "copy"
 
 
 def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Loop]:
@@ -227,10 +259,10 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
         timeline=config.timeline,
     )
     transport = _transport(config, task, node, security)
-    air, trips = _air(config, task, network, node)
+    airs = _airs(config, task, network, node)
     members = security.members if security else None
-    daemon = Daemon(node, transport, settled, logger, members=members, emulation=air, trips=trips)
-    return daemon, _loop_of(node, air)
+    daemon = Daemon(node, transport, settled, logger, members=members, **airs)
+    return daemon, _loop_of(node, config)
 
 
 def _problem(config: NodeConfig, task: Task) -> Learnable:
@@ -264,16 +296,69 @@ def _node(
     dtype = config.wire if config.wire == "float16" else None
     sign = security.identity.sign if security else None
     wire = Wire(task.run, sign, checks, dtype, network.packing)
+    if carried(algorithm, network) != "copy":
+        return _fresh_node(config, task, problem, built, wire)
     if serves:
         return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
+def _fresh_node(
+    config: NodeConfig,
+    task: Task,
+    problem: Learnable,
+    built: tuple[Algorithm, Network],
+    wire: Wire,
+) -> Node:
+    """Build a node that carries sums or passes copies on."""
+    from folkman.radio.serial import pair_weights
+    from folkman.runtime.fresh_node import ForwardNode, SumNode
+    from folkman.runtime.sum_box import SumRules
+
+    algorithm, network = built
+    alpha = shares(config.samples, task.comparison.objective)
+    weights = getattr(below(network), "weights", "alike")
+    rules = SumRules(
+        trusted=trusted_with_sums(config, network),
+        omega=np.asarray(pair_weights(weights, len(alpha))),
+        room=config.past,
+        paced=config.radio == "emulated",
+    )
+    kind = {"sum": SumNode, "forward": ForwardNode}[network.message]
+    return kind(config.number, problem, algorithm, alpha, seed=task.seed, wire=wire, rules=rules)
+
+
+def trusted_with_sums(config: NodeConfig, network: Network) -> frozenset[int]:
+    """Return whose sums a node takes; refuse one that is to hear sums and trusts nobody."""
+    given = config.trust.sums
+    require(
+        network.message != "sum" or bool(given),
+        "message = 'sum' lets every neighbour speak for all nodes, which no signature can check; "
+        "say who is trusted with sums, for instance [trust] sums = 'members' in the node's file "
+        "(folkman up: --node-set trust.sums=members), or use message = 'forward'",
+    )
+    every = range(len(config.samples))
+    return frozenset(every if given == "members" else (number_of(name) for name in given))
+
+
+def _airs(config: NodeConfig, task: Task, network: Network, node: Node | ServerNode) -> Airs:
+    """Return the node's view of the emulated network, as arguments of its daemon."""
+    if config.radio != "emulated":
+        return {}
+    if node.message != "copy":
+        from folkman.runtime.fresh_air import FreshAir
+
+        bits, nodes = node.bits(), len(config.samples)  # type: ignore[union-attr] - a fresh one
+        peers = network.peers()
+        air = FreshAir(peers, nodes, node.index, seed=task.seed, message_bits=bits)
+        return {"fresh_air": air}
+    air, trips = _air(config, task, network, node)
+    return {"emulation": air, "trips": trips}
+
+
 def _air(
     config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
 ) -> tuple["Emulation | None", "Trips | None"]:
-    if config.radio != "emulated":
-        return None, None
     payload = node.mailbox.payload
     width = width_of(payload.dtype)
     bits = message_bits(node.packing, payload.shape[1], node.dim, width)
@@ -281,10 +366,14 @@ def _air(
     return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 
 
-def _loop_of(node: Node | ServerNode, air: "Emulation | None") -> Loop:
+def _loop_of(node: Node | ServerNode, config: NodeConfig) -> Loop:
     if isinstance(node, ServerNode):
         return loops.serving
-    return getattr(loops, node.way.loop(emulated=air is not None))
+    if hasattr(node, "carry"):
+        from folkman.runtime import fresh_loops
+
+        return fresh_loops.emulated if config.radio == "emulated" else fresh_loops.measured
+    return getattr(loops, node.way.loop(emulated=config.radio == "emulated"))
 
 
 def _transport(
@@ -294,7 +383,8 @@ def _transport(
     lacking = [name_of(j) for j in node.neighbours if j not in addresses]
     require(not lacking, f"[peers] lacks {', '.join(lacking)}; every neighbour needs an address")
     near = {j: addresses[j] for j in node.neighbours}
-    largest = HEADER_BYTES + 8 * max(node.mailbox.payload.shape[1], 8192)
+    nodes, size = len(config.samples), max(node.mailbox.payload.shape[1], 8192)
+    largest = HEADER_BYTES + 8 * size if node.message == "copy" else largest_bytes(nodes, size)
     options = {"run": task.run, "largest_bytes": largest, "security": security}
     if config.transport == "tcp":
         from folkman.runtime.tcp import TcpTransport

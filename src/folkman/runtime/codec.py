@@ -40,8 +40,10 @@ __all__ = [
     "MOST_SEQUENCE",
     "SERVER",
     "UNSIGNED",
+    "VERSION",
     "Base",
     "CodecError",
+    "LostPastError",
     "Message",
     "Sign",
     "Verify",
@@ -93,6 +95,14 @@ class CodecError(ValueError):
         self.sequence = sequence
 
 
+class LostPastError(CodecError):
+    """A sum holds an own contribution that is no longer kept; `message`: its carrier and number."""
+
+    def __init__(self, text: str, message: tuple[int, int], stamp: int) -> None:
+        super().__init__("past", text, *message)
+        self.stamp = stamp
+
+
 class Base(NamedTuple):
     """What a message builds on: its first entries are to be added to those of an earlier one."""
 
@@ -139,7 +149,7 @@ def slot_of(data: bytes) -> int:
 
 def base_of(data: bytes) -> int | None:
     """Return the sequence number that a message builds on, None if it is whole; unchecked."""
-    if int.from_bytes(data[6:8], "little") < CHANGE:
+    if version_of(data) != VERSION or int.from_bytes(data[6:8], "little") < CHANGE:
         return None
     return int.from_bytes(data[HEADER_BYTES : HEADER_BYTES + _BASE_BYTES], "little")
 

@@ -30,11 +30,15 @@ from folkman.record.json_file import write_json
 from folkman.runtime import control, journal, state
 from folkman.runtime.codec import (
     HEADER_BYTES,
+    VERSION,
     CodecError,
+    LostPastError,
     base_of,
     round_of,
     sender_of,
     sequence_of,
+    slot_of,
+    version_of,
 )
 from folkman.runtime.feedback import NOTHING
 from folkman.runtime.identity import Members, name_of
@@ -47,6 +51,8 @@ from folkman.runtime.transport import Transport
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
+    from folkman.runtime.fresh_air import FreshAir
+    from folkman.runtime.fresh_index import Band
 
 __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
@@ -54,6 +60,10 @@ FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
 LAST_LINES_S = 1.0
 """For the reader of the log, at the end."""
+ON_THE_BAND = 16
+"""Messages of an emulated band that may wait for one neighbour's acknowledgement."""
+ASK_EVERY_S = 1.0
+"""Between two requests for copies, and two answers to one neighbour."""
 MOST_TOLD = 256
 """Control messages of one neighbour that may wait for the receiver."""
 
@@ -90,13 +100,16 @@ class Daemon:
         members: Members | None,
         emulation: "Emulation | None" = None,
         trips: "Trips | None" = None,
+        fresh_air: "FreshAir | None" = None,
     ) -> None:
         self.node, self.transport, self.config, self.logger = node, transport, config, logger
         self.files = NodeFolder(config.folder)
         self.members, self.emulation, self.trips = members, emulation, trips
+        self.fresh_air = fresh_air
         self.clock = control.SlotClock(config.slot_s or 1.0)
         self.links = Links(node.neighbours, config.threshold_bit_s)
-        self.outbox = Outbox(node.neighbours, transport)
+        room = 2 if fresh_air is None else ON_THE_BAND
+        self.outbox = Outbox(node.neighbours, transport, room)
         self.state = STARTING
         self.code = 0
         self.asked = ""  # why a signal wants us to stop
@@ -113,6 +126,11 @@ class Daemon:
         self._told: dict[int, deque[bytes]] = {}  # a flood of one neighbour pushes out no other's
         self._lives: dict[int, int] = {}  # neighbour -> its incarnation
         self._holds: dict[int, int] = {}  # neighbour -> our message that it last said it holds
+        self.band: Band | None = None  # where nodes contend for it by an index
+        self.progress: dict[int, int] = {}  # neighbour -> gradients that it says it has taken
+        self.last_bytes = 0  # of the last message
+        self._asked_s = 0.0
+        self._answered_s: dict[int, float] = {}
         self._base: int | None = None  # what our last broadcast builds on
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
@@ -124,6 +142,9 @@ class Daemon:
             "taken": 0,
             "control_dropped": 0,
             "sent_whole": 0,
+            "given_up": 0,
+            "not_held": 0,
+            "gave_way": 0,
         }
         self.began_s = time.monotonic()
 
@@ -145,6 +166,8 @@ class Daemon:
         """Live until done, stopped or diverged; `loop` is the learner's."""
         self._take_up()
         self.node.warm()
+        if self.fresh_air is not None:
+            self.fresh_air.warm()
         trim()
         self.transport.open(self)
         works = {
@@ -310,6 +333,8 @@ class Daemon:
         else:
             self._pending.pop(peer, None)
             self.links.forget(peer)
+            if self.band is not None:
+                self.band.forget(peer)
         self.moved.set()
 
     def refused(self, reason: str, text: str) -> None:
@@ -346,8 +371,11 @@ class Daemon:
 
     def _sort(self, peer: int, data: bytes) -> None:
         """Take a message, or put it on the emulated air first."""
-        if len(data) < HEADER_BYTES or (self.emulation is None and self.trips is None):
+        airs = (self.emulation, self.trips, self.fresh_air)
+        if len(data) < HEADER_BYTES or all(air is None for air in airs):
             self.take(peer, data)
+        elif self.fresh_air is not None:
+            self._put_on_band(self.fresh_air, peer, data)
         elif self.emulation is not None:
             self.emulation.receive(peer, round_of(data), data)
             self.arrived.set()
@@ -358,6 +386,14 @@ class Daemon:
             ]  # of a neighbour the last two
             self._later = [entry for entry in self._later if entry[1] != peer] + own
             self._later.append((time.monotonic() + slots * self.config.slot_s, peer, data))
+
+    def _put_on_band(self, air: "FreshAir", peer: int, data: bytes) -> None:
+        """Keep a message until its transfer ends; a copy that was asked for is on no band."""
+        if version_of(data) == VERSION or air.receive(round_of(data), data):
+            self.take(peer, data)
+        else:
+            self.voice.say(peer, control.Ack(sequence_of(data)))
+        self.arrived.set()
 
     def _trip(self, peer: int, data: bytes) -> int:
         """Return the slots that a message is on the emulated air, in rounds."""
@@ -381,8 +417,10 @@ class Daemon:
             settled = (
                 ("stale", "finite", "absurd", "base")
                 if isinstance(self.node, ServerNode)
-                else ("stale",)
+                else ("stale", "past", "trust")
             )
+            if isinstance(error, LostPastError):
+                self._ask(error)
             settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
@@ -398,6 +436,25 @@ class Daemon:
         if not self._early(data):
             self.voice.say(message.node, control.Ack(message.sequence))
         self.arrived.set()
+
+    def _ask(self, error: LostPastError) -> None:
+        """Note that own parameters are lost, and ask for copies."""
+        self.journal.note(journal.LOST, self.node.slot, [error.node or 0, error.stamp])
+        now = time.monotonic()
+        if now - self._asked_s >= ASK_EVERY_S:
+            self._asked_s = now
+            self._tell_all(control.Ask(error.stamp))
+
+    def _answer(self, peer: int) -> None:
+        """Send a copy of our own parameters to one that has lost its past."""
+        now, copy = time.monotonic(), getattr(self.node, "copy", None)
+        if copy is not None and now - self._answered_s.get(peer, 0.0) >= ASK_EVERY_S:
+            self._answered_s[peer] = now
+            data, stamp = copy()
+            if stamp is not None:
+                self.journal.note(journal.SEND, slot_of(data), [stamp])
+            self.transport.publish(peer, data)
+            self.counts["copies_sent"] = self.counts.get("copies_sent", 0) + 1
 
     def _early(self, data: bytes) -> bool:
         """Tell whether a message is acknowledged later: when its round begins."""
@@ -433,6 +490,7 @@ class Daemon:
         if isinstance(body, control.Ack):
             self._acknowledged(peer, body.sequence)
         elif isinstance(body, control.Hello):
+            self.progress[peer] = body.steps
             if (
                 self._lives.setdefault(peer, body.incarnation) != body.incarnation
             ):  # it may have lost what it heard
@@ -445,6 +503,12 @@ class Daemon:
             self.links.note_rate(peer, body.rate)
         elif isinstance(body, control.Quality):
             self.qualities[peer] = body.links.get(self.node.index, (0.0, 0.0))
+        elif isinstance(body, control.Ask):
+            self._answer(peer)
+        elif isinstance(body, control.Claim):
+            if self.band is not None:
+                self.band.heard(peer, body.value, body.seconds, time.monotonic())
+                self.moved.set()
         elif isinstance(body, control.Done):
             self.done.add(peer)
 
@@ -472,7 +536,12 @@ class Daemon:
         """Send the newest parameters to some neighbours; return the bits of a message."""
         data, sequence, slot = self.node.formed(number)
         self.journal.note(journal.SEND, slot, [sequence])
+        return self.publish(data, sequence, receivers)
+
+    def publish(self, data: bytes, sequence: int, receivers: list[int]) -> int:
+        """Send a message to some neighbours, who are to acknowledge it; return its bits."""
         now, bits = time.monotonic(), 8 * len(data)
+        self.last_bytes = len(data)
         self._base = base_of(data)
         for peer in receivers:
             self._pending[peer] = (sequence, now, bits)
@@ -482,6 +551,14 @@ class Daemon:
                 self._send_whole(peer)
         self.counts["sent"] += 1
         return bits
+
+    def holds(self, peer: int) -> int:
+        """Return the number of our message that a neighbour has acknowledged last."""
+        return self._holds.get(peer, 0)
+
+    def claim(self, value: float, seconds: float) -> None:
+        """Tell the neighbours that the band is taken, or with 0 seconds that it is free."""
+        self._tell_all(control.Claim(min(value, 1e15), min(seconds, 1e15)))
 
     def pending(self) -> bool:
         """Return whether a present receiver still owes an acknowledgement, and has time for it."""

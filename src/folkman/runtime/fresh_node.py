@@ -1,11 +1,13 @@
 """Nodes of fresh air: they carry sums, or pass on what they hold of others.
 
-    node.freeze()                    remember the present parameters under a stamp
+    node.freeze()                    remember the present parameters under a stamp, once
     node.carry(number) -> bytes      what to send now: the sum, or the copy of a chosen origin
     node.take(data)                  adopt, keep, or say why not
 
 Everything else is as of `folkman.runtime.node`: no sockets, no time.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
@@ -20,12 +22,12 @@ from folkman.problem.learnable import Learnable
 from folkman.runtime import codec, fresh_codec
 from folkman.runtime.codec import CodecError, Message, encode
 from folkman.runtime.contributions import Contributions
-from folkman.runtime.fresh_codec import LIFE_BITS, Carried, stamp_of
+from folkman.runtime.fresh_codec import LIFE_BITS, Carried, slots_of, stamp_of
 from folkman.runtime.mailbox import Mailbox
 from folkman.runtime.node import Node, Wire
 from folkman.runtime.sum_box import SumBox, SumRules
 
-__all__ = ["ForwardNode", "FreshNode", "SumNode", "check_method"]
+__all__ = ["ForwardNode", "FreshNode", "Frozen", "SumNode", "check_method"]
 
 
 def check_method(algorithm: Algorithm, message: str) -> None:
@@ -44,10 +46,15 @@ def check_method(algorithm: Algorithm, message: str) -> None:
     )
 
 
+class Frozen(NamedTuple):
+    """Own parameters that were frozen: their number in journals, and the slots lived by then."""
+
+    number: int
+    slot: int
+
+
 class FreshNode(Node):
     """What nodes of fresh air have in common."""
-
-    message: str
 
     def __init__(
         self,
@@ -85,8 +92,20 @@ class FreshNode(Node):
         """Return the stamps of what the node holds, on its own place of what it froze last."""
         raise NotImplementedError
 
-    def freeze(self) -> int:
-        """Remember the present parameters; return their stamp."""
+    def rows_heard(self) -> NDArray[np.int64]:
+        """Return the stamps that others hold, (node, origin), as last heard or believed."""
+        with self.mailbox.lock:
+            return self._rows().copy()
+
+    def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
+        """Take it that a peer has taken a message with these stamps."""
+        raise NotImplementedError
+
+    def _rows(self) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+    def freeze(self) -> Frozen | None:
+        """Remember the present parameters; None if they were."""
         raise NotImplementedError
 
     def carry(self, number: int = 0, origin: int | None = None) -> tuple[bytes, int]:
@@ -124,6 +143,11 @@ class SumNode(FreshNode):
             rules=self.rules,
         )
 
+    def warm(self) -> None:
+        """Compile everything that a slot needs, and a look at stamps."""
+        super().warm()
+        self.mailbox.younger(self.mailbox.sequence)
+
     def contribution(self) -> tuple[int, NDArray]:
         """Return the stamp of the present parameters, and what they are in a sum."""
         with self._lock:
@@ -131,12 +155,14 @@ class SumNode(FreshNode):
         params = np.asarray(self.algorithm.message(state))
         return stamp_of(life, slot), self.parts.of(self.index, params)
 
-    def freeze(self) -> int:
-        """Remember the present contribution; return its stamp."""
+    def freeze(self) -> Frozen | None:
+        """Remember the present contribution; None if it was frozen before."""
         stamp, contribution = self.contribution()
-        self.frozen = stamp
+        known, self.frozen = stamp in self.mailbox.past, stamp
+        if known:
+            return None
         self.mailbox.freeze(stamp, contribution)
-        return stamp
+        return Frozen(stamp, fresh_codec.slot_of(stamp))
 
     def stamps(self) -> NDArray[np.int64]:
         """Return the stamps of the sum."""
@@ -147,6 +173,18 @@ class SumNode(FreshNode):
 
     frozen = 0
     """The own stamp that was frozen last."""
+
+    def _rows(self) -> NDArray[np.int64]:
+        return self.mailbox.rows
+
+    def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
+        """Take it that a peer has adopted a sum, if that made its stamps younger."""
+        del origin
+        with self.mailbox.lock:
+            rows = self.mailbox.rows
+            others = np.arange(len(stamps)) != peer
+            if (slots_of(stamps) - slots_of(rows[peer]))[others].sum() > 0:
+                rows[peer, others] = stamps[others]
 
     def carry(self, number: int = 0, origin: int | None = None) -> tuple[bytes, int]:
         """Return the sum with the contribution that was frozen last, and its sequence number."""
@@ -166,17 +204,23 @@ class SumNode(FreshNode):
         )
         return fresh_codec.encode(carried, self.wire.sign), sequence
 
-    def copy(self) -> bytes:
-        """Return the node's own parameters, for one that has lost its past."""
+    def copy(self) -> tuple[bytes, int | None]:
+        """Return the node's own parameters, for one that has lost its past, and their stamp.
+
+        None: they were frozen before.
+        """
         with self._forming:
             with self._lock:
                 state, slot, life = self.state, self.slot, self.life
                 self.sequence += 1
                 sequence = self.sequence
             params = np.asarray(self.algorithm.message(state))
-            self.mailbox.freeze(stamp_of(life, slot), self.parts.of(self.index, params))
+            stamp = stamp_of(life, slot)
+            known = stamp in self.mailbox.past
+            if not known:
+                self.mailbox.freeze(stamp, self.parts.of(self.index, params))
             message = Message(self.wire.run, self.index, sequence, slot, params)
-            return encode(message, self.wire.sign)
+            return encode(message, self.wire.sign), None if known else stamp
 
     def bits(self) -> int:
         """Return the bits of a sum, stamps included."""
@@ -223,12 +267,21 @@ class ForwardNode(FreshNode):
         self.rows = np.zeros((num_nodes, num_nodes), np.int64)
         return super()._open(first, num_nodes)
 
-    def freeze(self) -> int:
-        """Form the own message of the present parameters, unless there is one; return its stamp."""
+    def freeze(self) -> Frozen | None:
+        """Form the own message of the present parameters; None if there is one."""
         kept = self.letters.get(self.index)
-        if kept is None or self._stamp(kept) != stamp_of(self.life, self.slot):
-            kept = self.letters[self.index] = self.formed()[0]
-        return self._stamp(kept)
+        if kept is not None and self._stamp(kept) == stamp_of(self.life, self.slot):
+            return None
+        self.letters[self.index], sequence, slot = self.formed()
+        return Frozen(sequence, slot)
+
+    def _rows(self) -> NDArray[np.int64]:
+        return self.rows
+
+    def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
+        """Take it that a peer has kept the copy of an origin."""
+        with self.mailbox.lock:
+            self.rows[peer, origin] = max(self.rows[peer, origin], stamps[origin])
 
     @staticmethod
     def _stamp(data: bytes) -> int:

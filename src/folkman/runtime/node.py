@@ -108,6 +108,9 @@ class Node:
     `problem` is its own part (`Learnable.of_node`), `shares` are the alpha_i of all nodes.
     """
 
+    message = "copy"
+    """What a message holds."""
+
     def __init__(
         self,
         index: int,

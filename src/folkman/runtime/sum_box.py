@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Inbox, SummedInbox
 from folkman.radio import fresh
 from folkman.runtime import codec, fresh_codec
-from folkman.runtime.codec import CodecError
+from folkman.runtime.codec import CodecError, LostPastError
 from folkman.runtime.contributions import Contributions
 from folkman.runtime.fresh_codec import Carried, slots_of, stamp_of
 from folkman.runtime.mailbox import Checks
 
-__all__ = ["LostPastError", "SumBox", "SumRules"]
+__all__ = ["SumBox", "SumRules"]
 
 _younger = jax.jit(fresh.younger)
 
@@ -43,14 +43,6 @@ class SumRules(NamedTuple):
     omega: NDArray | None = None  # (rx, origin) weights of pairs; None: all alike
     room: int | None = None  # None: 8 (I + 1)
     paced: bool = False  # slots are those of a common clock: no stamp is ahead of its carrier
-
-
-class LostPastError(CodecError):
-    """A sum holds an own contribution that is no longer kept."""
-
-    def __init__(self, text: str, carried: Carried, stamp: int) -> None:
-        super().__init__("past", text, carried.node, carried.sequence)
-        self.stamp = stamp
 
 
 class SumBox:
@@ -145,7 +137,7 @@ class SumBox:
             self._check_past(found)
             self.last[found.node] = found.sequence
             self.rows[found.node] = found.stamps
-            if self._is_younger(found.stamps):
+            if self.younger(found.stamps):
                 self._adopt(found)
             else:
                 self.counts["declined"] += 1
@@ -168,6 +160,8 @@ class SumBox:
                 "trust",
                 f"node {found.node} sends a sum in the name of all nodes and is not trusted with "
                 "it; enter it in [trust] sums of this node's file, or use message = 'forward'",
+                found.node,
+                found.sequence,
             )
         if self.rules.paced and slots_of(found.stamps).max() > found.slot:
             raise CodecError(
@@ -194,12 +188,12 @@ class SumBox:
         raise LostPastError(
             f"the sum of node {found.node} holds our own parameters of slot "
             f"{fresh_codec.slot_of(stamp)}, which are no longer kept; asking for copies",
-            found,
+            (found.node, found.sequence),
             stamp,
         )
 
-    def _is_younger(self, stamps: NDArray[np.int64]) -> bool:
-        """Tell whether a sum lowers the weighted sum of ages."""
+    def younger(self, stamps: NDArray[np.int64]) -> bool:
+        """Tell whether a sum with these stamps lowers the weighted sum of ages."""
         nodes = len(stamps)
         held = np.broadcast_to(slots_of(self.sequence), (nodes, nodes)).astype(np.int32)
         offered = slots_of(stamps).astype(np.int32)
@@ -246,7 +240,7 @@ class SumBox:
         for origin, (stamp, contribution) in self.copies.items():
             stamps[origin] = stamp
             others = others + contribution - self.parts.of(origin, self.parts.initial)
-        if self._is_younger(stamps):
+        if self.younger(stamps):
             self._put(others, stamps)
             self.counts["rebuilt"] += 1
 

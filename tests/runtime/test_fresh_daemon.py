@@ -1,0 +1,197 @@
+"""Daemons that carry sums and forwards, joined by the twin: emulated, measured, lost and silent."""
+
+import io
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from folkman import async_sharing, load, make_problem, record_timeline, simulate
+from folkman.engine.presence import Asleep
+from folkman.experiment.replay import mean_age
+from folkman.radio.replay import replay
+from folkman.radio.shared import shared
+from folkman.runtime import daemon as daemon_module
+from folkman.runtime import fresh_loops, journal
+from folkman.runtime.daemon import Daemon, DaemonConfig
+from folkman.runtime.fresh_air import FreshAir
+from folkman.runtime.fresh_node import ForwardNode, SumNode
+from folkman.runtime.node import Wire
+from folkman.runtime.sum_box import SumRules
+from folkman.runtime.telemetry import Logger
+from folkman.runtime.transport import Local, LocalExchange
+from folkman.runtime.ways import way_of
+
+NODES, RUN = 3, 11
+KINDS = {"sum": SumNode, "forward": ForwardNode}
+
+
+@pytest.fixture(autouse=True)
+def _quick_keepers(monkeypatch):
+    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem(load("digits", train_size=120), "softmax", NODES, batch=8)
+
+
+def build(problem, folder, exchange, number, steps, message, network=None, slot_s=0.0, **more):
+    home = folder / f"node-{number}"
+    home.mkdir(parents=True, exist_ok=True)
+    shares = np.asarray(problem.share)
+    rules = SumRules(frozenset(range(NODES)), paced=network is not None)
+    part = problem.of_node(number)
+    node = KINDS[message](
+        number, part, async_sharing(0.1), shares, seed=1, wire=Wire(RUN), rules=rules
+    )
+    config = DaemonConfig(
+        home,
+        "test",
+        steps=steps,
+        slot_s=slot_s,
+        save_every_s=0.05,
+        **{"start_wait_s": 20.0, "linger_s": 20.0, **more},
+    )
+    air = None
+    if network is not None:
+        peers = network.peers()
+        air = FreshAir(peers, NODES, number, seed=1, message_bits=node.bits())
+    logger = Logger(str(number), insecure=True, stream=io.StringIO())
+    transport = Local(number, node.neighbours, exchange)
+    made = Daemon(node, transport, config, logger, members=None, fresh_air=air)
+    return made, fresh_loops.measured if network is None else fresh_loops.emulated
+
+
+def live(made):
+    codes = {}
+
+    def one(number, daemon, loop):
+        codes[number] = daemon.run(loop)
+
+    threads = [
+        threading.Thread(target=one, args=(n, *each), daemon=True) for n, each in made.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    return codes
+
+
+def retold(folder, *, paced):
+    logs = {n: journal.read(folder / f"node-{n}" / "timeline.bin") for n in range(NODES)}
+    return way_of(async_sharing(0.1)).causal(logs, NODES, paced=paced)
+
+
+def assert_replayed(problem, folder, made, message, *, paced):
+    told = retold(folder, paced=paced)
+    run = simulate(
+        problem,
+        replay(told.timeline, message=message),
+        async_sharing(0.1),
+        slots=len(told.awake),
+        seed=1,
+        faults=Asleep(told.awake),
+    )
+    ends = np.stack([made[n][0].node.params() for n in range(NODES)])
+    assert np.abs(ends - run.nodes).max() < 1e-5 * np.abs(run.nodes).max()
+    return told
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("message", ["sum", "forward"])
+def test_on_the_emulated_band_daemons_hold_what_the_simulator_says(problem, tmp_path, message):
+    network, exchange = shared(0.6, message=message), LocalExchange()
+    made = {
+        n: build(problem, tmp_path, exchange, n, 20, message, network, 0.25) for n in range(NODES)
+    }
+
+    assert live(made) == dict.fromkeys(range(NODES), 0)
+
+    told = assert_replayed(problem, tmp_path, made, message, paced=True)
+    slots = len(told.awake)
+    planned = record_timeline(network, NODES, slots, seed=1)
+    ages = [mean_age(each, told.awake) for each in (told.timeline, planned)]
+    assert ages[0] == pytest.approx(ages[1], rel=0.1)
+    assert (told.timeline.held[-1] > 0).sum() >= NODES * (NODES - 1)
+    assert not any(daemon.node.mailbox.refused for daemon, _ in made.values())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("message", ["sum", "forward"])
+def test_on_measured_links_nodes_contend_and_what_they_did_is_replayed(problem, tmp_path, message):
+    exchange = LocalExchange()
+    made = {
+        n: build(problem, tmp_path, exchange, n, 40, message, slot_s=0.02) for n in range(NODES)
+    }
+
+    assert live(made) == dict.fromkeys(range(NODES), 0)
+
+    told = assert_replayed(problem, tmp_path, made, message, paced=False)
+    others = ~np.eye(NODES, dtype=bool)
+    assert (told.timeline.held[-1][others] > 0).all()  # everyone has heard of everyone
+    assert mean_age(told.timeline, told.awake) < 20
+    assert all(daemon.counts["sent"] > 3 for daemon, _ in made.values())
+
+
+@pytest.mark.process
+def test_nobody_waits_for_a_node_that_never_comes(problem, tmp_path):
+    exchange = LocalExchange()
+    more = {"start_wait_s": 0.2, "linger_s": 0.5, "slot_s": 0.02}
+    made = {n: build(problem, tmp_path, exchange, n, 20, "sum", **more) for n in (0, 1)}
+
+    assert live(made) == {0: 0, 1: 0}
+
+    for me, other in ((0, 1), (1, 0)):
+        box = made[me][0].node.mailbox
+        assert box.sequence[other] > 0
+        assert box.sequence[2] == 0  # its first model is in the sum still
+
+
+@pytest.mark.process
+def test_a_node_that_begins_again_without_its_state_asks_for_copies(problem, tmp_path):
+    """It says what it lost, in log and journal, and hears on by copies, then by sums again."""
+    exchange = LocalExchange()
+    more = {"slot_s": 0.05, "start_wait_s": 5.0, "linger_s": 5.0}
+    made = {n: build(problem, tmp_path, exchange, n, 120, "sum", **more) for n in range(NODES)}
+    codes = {}
+    threads = {}
+
+    def start(number):
+        daemon, loop = made[number]
+        thread = threading.Thread(
+            target=lambda: codes.__setitem__(number, daemon.run(loop)), daemon=True
+        )
+        threads[number] = thread
+        thread.start()
+
+    for number in range(NODES):
+        start(number)
+    while made[1][0].node.slot < 15:
+        time.sleep(0.05)
+    made[1][0].stop("the test")
+    threads[1].join(30)
+    home = tmp_path / "node-1"
+    (home / "state.safetensors").unlink()  # the life's number stays: the disk lost the rest
+    (home / "timeline.bin").unlink()
+    made[1] = build(problem, tmp_path, exchange, 1, 60, "sum", **more)
+    start(1)
+    for thread in threads.values():
+        thread.join(60)
+
+    box = made[1][0].node.mailbox
+    assert box.refused["past"] >= 1
+    assert box.counts["rebuilt"] >= 1
+    assert box.lost is None
+    assert box.counts["adopted"] >= 1
+    records = journal.read(home / "timeline.bin").records
+    lost = records[records["kind"] == journal.LOST]
+    assert len(lost) >= 1
+    assert lost["sequence"][0, 1] >> 32 == 1  # a stamp of its first life
+    log = made[1][0].logger._stream.getvalue()
+    said = [json.loads(line) for line in log.splitlines()]
+    assert any("no longer kept; asking for copies" in each.get("text", "") for each in said)
