@@ -115,6 +115,17 @@ def test_what_is_wrong_with_a_sum_is_said_and_nothing_applied(data, why):
     assert reason(box(), data) == why
 
 
+@pytest.mark.parametrize(
+    "stamps",
+    [(0, 9, 0), (0, 0, -1), (stamp_of(1, 2**31), 0, 0)],
+    ids=["the carrier's future", "negative", "beyond any run"],
+)
+def test_stamps_that_nobody_can_have_are_refused_without_a_look_at_what_is_held(stamps):
+    with pytest.raises(CodecError) as caught:
+        decode(message(stamps=stamps), RUN, SIZE, NODES, verify)
+    assert caught.value.reason == "range"
+
+
 def test_a_sum_that_another_signed_and_one_that_came_before_are_refused():
     target = box()
     forged = Carried(RUN, 1, 1, 8, np.array([7, 8, 6]), np.zeros(SIZE, np.float32))

@@ -13,13 +13,14 @@ from folkman.engine.presence import Asleep
 from folkman.experiment.replay import mean_age
 from folkman.radio.replay import replay
 from folkman.radio.shared import shared
+from folkman.radio.trace import PeerTimeline
 from folkman.runtime import daemon as daemon_module
 from folkman.runtime import fresh_loops, journal
 from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.fresh_air import FreshAir
 from folkman.runtime.fresh_node import ForwardNode, SumNode
 from folkman.runtime.node import Wire
-from folkman.runtime.sum_box import SumRules
+from folkman.runtime.sum_box import SumBox, SumRules
 from folkman.runtime.telemetry import Logger
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
@@ -84,22 +85,24 @@ def live(made):
 
 def retold(folder, *, paced):
     logs = {n: journal.read(folder / f"node-{n}" / "timeline.bin") for n in range(NODES)}
-    return way_of(async_sharing(0.1)).causal(logs, NODES, paced=paced)
+    told = way_of(async_sharing(0.1)).causal(logs, NODES, paced=paced)
+    assert isinstance(told.timeline, PeerTimeline)
+    return told.timeline, told.awake
 
 
 def assert_replayed(problem, folder, made, message, *, paced):
-    told = retold(folder, paced=paced)
+    timeline, awake = retold(folder, paced=paced)
     run = simulate(
         problem,
-        replay(told.timeline, message=message),
+        replay(timeline, message=message),
         async_sharing(0.1),
-        slots=len(told.awake),
+        slots=len(awake),
         seed=1,
-        faults=Asleep(told.awake),
+        faults=Asleep(awake),
     )
     ends = np.stack([made[n][0].node.params() for n in range(NODES)])
     assert np.abs(ends - run.nodes).max() < 1e-5 * np.abs(run.nodes).max()
-    return told
+    return timeline, awake
 
 
 @pytest.mark.process
@@ -112,12 +115,11 @@ def test_on_the_emulated_band_daemons_hold_what_the_simulator_says(problem, tmp_
 
     assert live(made) == dict.fromkeys(range(NODES), 0)
 
-    told = assert_replayed(problem, tmp_path, made, message, paced=True)
-    slots = len(told.awake)
-    planned = record_timeline(network, NODES, slots, seed=1)
-    ages = [mean_age(each, told.awake) for each in (told.timeline, planned)]
+    timeline, awake = assert_replayed(problem, tmp_path, made, message, paced=True)
+    planned = record_timeline(network, NODES, len(awake), seed=1)
+    ages = [mean_age(each, awake) for each in (timeline, planned)]
     assert ages[0] == pytest.approx(ages[1], rel=0.1)
-    assert (told.timeline.held[-1] > 0).sum() >= NODES * (NODES - 1)
+    assert (timeline.held[-1] > 0).sum() >= NODES * (NODES - 1)
     assert not any(daemon.node.mailbox.refused for daemon, _ in made.values())
 
 
@@ -131,10 +133,10 @@ def test_on_measured_links_nodes_contend_and_what_they_did_is_replayed(problem, 
 
     assert live(made) == dict.fromkeys(range(NODES), 0)
 
-    told = assert_replayed(problem, tmp_path, made, message, paced=False)
+    timeline, awake = assert_replayed(problem, tmp_path, made, message, paced=False)
     others = ~np.eye(NODES, dtype=bool)
-    assert (told.timeline.held[-1][others] > 0).all()  # everyone has heard of everyone
-    assert mean_age(told.timeline, told.awake) < 20
+    assert (timeline.held[-1][others] > 0).all()  # everyone has heard of everyone
+    assert mean_age(timeline, awake) < 20
     assert all(daemon.counts["sent"] > 3 for daemon, _ in made.values())
 
 
@@ -184,6 +186,7 @@ def test_a_node_that_begins_again_without_its_state_asks_for_copies(problem, tmp
         thread.join(60)
 
     box = made[1][0].node.mailbox
+    assert isinstance(box, SumBox)
     assert box.refused["past"] >= 1
     assert box.counts["rebuilt"] >= 1
     assert box.lost is None
@@ -192,6 +195,8 @@ def test_a_node_that_begins_again_without_its_state_asks_for_copies(problem, tmp
     lost = records[records["kind"] == journal.LOST]
     assert len(lost) >= 1
     assert lost["sequence"][0, 1] >> 32 == 1  # a stamp of its first life
-    log = made[1][0].logger._stream.getvalue()
+    stream = made[1][0].logger._stream
+    assert isinstance(stream, io.StringIO)
+    log = stream.getvalue()
     said = [json.loads(line) for line in log.splitlines()]
     assert any("no longer kept; asking for copies" in each.get("text", "") for each in said)

@@ -15,6 +15,7 @@ from folkman.runtime.fresh_codec import Carried, encode, slots_of
 from folkman.runtime.fresh_node import ForwardNode
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Wire
+from folkman.runtime.state import pack, restore
 from reference.fresh_wire import make_nodes, play_fresh
 
 SLOT_S, SLOTS = 2e-5, 40  # of one message of 30 numbers, some slots
@@ -90,6 +91,18 @@ def test_in_float32_sums_stay_near_the_simulator(network):
     assert np.abs(ends - run.nodes).max() < 1e-5 * np.abs(run.nodes).max()
 
 
+def exchange(nodes):
+    """Let all nodes live a slot, and then one after the other send to all others."""
+    for node in nodes:
+        node.freeze()
+        node.wake()
+    for sender in nodes:
+        data, _ = sender.carry(origin=sender.index)
+        for other in nodes:
+            if other is not sender:
+                other.take(data)
+
+
 def lose(node):
     """Let a node begin again with nothing but its saved parameters' number of life."""
     node.sequence = 1 << 32
@@ -102,18 +115,8 @@ def test_a_node_that_lost_its_past_says_so_and_comes_back_by_copies(quadratics):
     problem = quadratics(nodes=3, dim=5, heterogeneity=1.0)
     nodes = make_nodes(problem, METHOD, "sum")
 
-    def round_of_sums(senders):
-        for node in nodes:
-            node.freeze()
-            node.wake()
-        for sender in senders:
-            data, _ = nodes[sender].carry()
-            for other in nodes:
-                if other is not nodes[sender]:
-                    other.take(data)
-
     for _ in range(3):
-        round_of_sums(range(3))
+        exchange(nodes)
     lose(nodes[1])
     nodes[1].freeze()
     before = nodes[1].mailbox.others.copy()
@@ -244,3 +247,27 @@ def test_a_copy_that_is_passed_on_is_its_origins_or_refused(quadratics):
     np.testing.assert_array_equal(nodes[2].mailbox.payload, held)
     assert not nodes[2].receive(first)  # its cover is an old one
     assert nodes[2].receive(nodes[0].letters[0]) is False  # and a bare copy has none
+
+
+@pytest.mark.parametrize("message", ["sum", "forward"])
+def test_a_node_that_begins_again_from_its_save_goes_on_as_if_nothing_had_been(quadratics, message):
+    """Sum, stamps, own past and the others' signed copies are in the state."""
+    problem = quadratics(nodes=3, dim=5, heterogeneity=1.0)
+    nodes = make_nodes(problem, METHOD, message)
+
+    for _ in range(4):
+        exchange(nodes)
+    twin = make_nodes(problem, METHOD, message)[1]
+    restore(twin, pack(nodes[1]))
+    np.testing.assert_array_equal(twin.stamps(), nodes[1].stamps())
+    assert twin.carry(origin=2)[0] == nodes[1].carry(origin=2)[0]
+
+    nodes[1] = twin
+    exchange(nodes)
+
+    again = make_nodes(problem, METHOD, message)
+    for _ in range(5):
+        exchange(again)
+    for one, two in zip(nodes, again, strict=True):
+        np.testing.assert_array_equal(one.params(), two.params())
+        np.testing.assert_array_equal(slots_of(one.stamps()), slots_of(two.stamps()))

@@ -17,7 +17,7 @@ Paths are relative to the file. Nothing but parameters leaves a node.
 import faulthandler
 import hashlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -40,7 +40,6 @@ from folkman.radio.delivery import Network, below
 from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.daemon import Daemon, DaemonConfig
-from folkman.runtime.fresh_codec import largest_bytes
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
@@ -225,6 +224,10 @@ def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Al
         from folkman.runtime.fresh_node import check_method  # here: few nodes pass anything on
 
         check_method(algorithm, message)
+        if emulated:
+            from folkman.runtime.fresh_air import checked_band
+
+            checked_band(network.peers())
     return algorithm, network
 
 
@@ -319,7 +322,7 @@ def _fresh_node(
     alpha = shares(config.samples, task.comparison.objective)
     weights = getattr(below(network), "weights", "alike")
     rules = SumRules(
-        trusted=trusted_with_sums(config, network),
+        trusted=trusted_with_sums(network.message, config.trust.sums, len(alpha)),
         omega=np.asarray(pair_weights(weights, len(alpha))),
         room=config.past,
         paced=config.radio == "emulated",
@@ -328,17 +331,24 @@ def _fresh_node(
     return kind(config.number, problem, algorithm, alpha, seed=task.seed, wire=wire, rules=rules)
 
 
-def trusted_with_sums(config: NodeConfig, network: Network) -> frozenset[int]:
+def trusted_with_sums(message: str, given: str | Sequence[str], num_nodes: int) -> frozenset[int]:
     """Return whose sums a node takes; refuse one that is to hear sums and trusts nobody."""
-    given = config.trust.sums
     require(
-        network.message != "sum" or bool(given),
+        message != "sum" or bool(given),
         "message = 'sum' lets every neighbour speak for all nodes, which no signature can check; "
         "say who is trusted with sums, for instance [trust] sums = 'members' in the node's file "
         "(folkman up: --node-set trust.sums=members), or use message = 'forward'",
     )
-    every = range(len(config.samples))
-    return frozenset(every if given == "members" else (number_of(name) for name in given))
+    if given == "members":
+        return frozenset(range(num_nodes))
+    found = frozenset(number_of(name) for name in given)
+    strange = sorted(name_of(number) for number in found if number >= num_nodes)
+    require(
+        not strange,
+        f"[trust] sums names {', '.join(strange)}, expected nodes below {num_nodes}; "
+        "leave them out",
+    )
+    return found
 
 
 def _airs(config: NodeConfig, task: Task, network: Network, node: Node | ServerNode) -> Airs:
@@ -384,7 +394,11 @@ def _transport(
     require(not lacking, f"[peers] lacks {', '.join(lacking)}; every neighbour needs an address")
     near = {j: addresses[j] for j in node.neighbours}
     nodes, size = len(config.samples), max(node.mailbox.payload.shape[1], 8192)
-    largest = HEADER_BYTES + 8 * size if node.message == "copy" else largest_bytes(nodes, size)
+    largest = HEADER_BYTES + 8 * size
+    if node.message != "copy":
+        from folkman.runtime.fresh_codec import largest_bytes
+
+        largest = largest_bytes(nodes, size)
     options = {"run": task.run, "largest_bytes": largest, "security": security}
     if config.transport == "tcp":
         from folkman.runtime.tcp import TcpTransport

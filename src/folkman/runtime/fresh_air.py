@@ -16,12 +16,23 @@ from folkman.radio.delivery import PeerNetwork
 from folkman.radio.serial import SerialPeers
 from folkman.radio.unrolled import Event, Unrolled
 
-__all__ = ["FreshAir"]
+__all__ = ["FreshAir", "checked_band"]
 
 AT_HAND = 32
 """Slots that are rolled out before a node begins."""
 MOST_WAITING = 64
 """Messages that may wait for the ends of their transfers; older ones are given up."""
+
+
+def checked_band(network: PeerNetwork) -> SerialPeers:
+    """Return a band that can be told transfer by transfer, or refuse one."""
+    if not isinstance(network, SerialPeers):
+        raise ValueError(
+            "devices emulate sums and forwards on the radio with schedule = 'index' and on a "
+            f"shared channel, got {type(network).__name__}; use one of these, or the simulator"
+        )
+    require(network.forwards, "a band of copies is emulated by who holds what")
+    return network
 
 
 class FreshAir:
@@ -30,13 +41,8 @@ class FreshAir:
     def __init__(
         self, network: PeerNetwork, num_nodes: int, me: int, *, seed: int, message_bits: int
     ) -> None:
-        if not isinstance(network, SerialPeers):
-            raise ValueError(
-                "devices emulate sums and forwards on the radio with schedule = 'index' and on a "
-                f"shared channel, got {type(network).__name__}; use one of these, or the simulator"
-            )
-        require(network.forwards, "a band of copies is emulated by who holds what")
-        self._told = Unrolled(network, num_nodes, message_bits, make_key(seed, Stream.DELAY))
+        band = checked_band(network)
+        self._told = Unrolled(band, num_nodes, message_bits, make_key(seed, Stream.DELAY))
         self._me = me
         self._rolled = 0
         self._mine: deque[Event] = deque()  # what is still to do
