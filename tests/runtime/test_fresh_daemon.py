@@ -19,6 +19,7 @@ from folkman.runtime import fresh_loops, journal
 from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.fresh_air import FreshAir
 from folkman.runtime.fresh_node import ForwardNode, SumNode
+from folkman.runtime.fresh_side import FreshSide
 from folkman.runtime.node import Wire
 from folkman.runtime.sum_box import SumBox, SumRules
 from folkman.runtime.telemetry import Logger
@@ -62,7 +63,8 @@ def build(problem, folder, exchange, number, steps, message, network=None, slot_
         air = FreshAir(peers, NODES, number, seed=1, message_bits=node.bits())
     logger = Logger(str(number), insecure=True, stream=io.StringIO())
     transport = Local(number, node.neighbours, exchange)
-    made = Daemon(node, transport, config, logger, members=None, fresh_air=air)
+    side = FreshSide(node, air, config.period_timeout_s)
+    made = Daemon(node, transport, config, logger, members=None, fresh=side)
     return made, fresh_loops.measured if network is None else fresh_loops.emulated
 
 

@@ -17,13 +17,12 @@ Paths are relative to the file. Nothing but parameters leaves a node.
 import faulthandler
 import hashlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import jax
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
@@ -36,7 +35,7 @@ from folkman.machine import hold_little
 from folkman.packing.packing import message_bits, width_of
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import shares
-from folkman.radio.delivery import Network, below
+from folkman.radio.delivery import Network
 from folkman.runtime import loops
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.daemon import Daemon, DaemonConfig
@@ -53,8 +52,10 @@ if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
 
 __all__ = [
+    "Loop",
     "NodeConfig",
     "Task",
+    "Trust",
     "address",
     "assemble",
     "build",
@@ -63,12 +64,9 @@ __all__ = [
     "read_task",
     "run_node",
     "task_of",
-    "trusted_with_sums",
 ]
 
 Loop: TypeAlias = Callable[[Daemon], None]
-Airs: TypeAlias = dict[str, Any]
-"""Arguments of a daemon."""
 
 
 class Trust(BaseModel):
@@ -220,14 +218,10 @@ def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Al
     way = way_of(algorithm)
     way.check(task.label)
     way.check_memory(network.packing, emulated=emulated)
-    if (message := carried(algorithm, network)) != "copy":
-        from folkman.runtime.fresh_node import check_method  # here: few nodes pass anything on
+    if carried(algorithm, network) != "copy":
+        from folkman.runtime.fresh_assembly import check_fresh  # here: few nodes are of its kind
 
-        check_method(algorithm, message)
-        if emulated:
-            from folkman.runtime.fresh_air import checked_band
-
-            checked_band(network.peers())
+        check_fresh(algorithm, network, emulated=emulated)
     return algorithm, network
 
 
@@ -262,10 +256,16 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
         timeline=config.timeline,
     )
     transport = _transport(config, task, node, security)
-    airs = _airs(config, task, network, node)
     members = security.members if security else None
-    daemon = Daemon(node, transport, settled, logger, members=members, **airs)
-    return daemon, _loop_of(node, config)
+    if node.message != "copy":
+        from folkman.runtime.fresh_assembly import fresh_loop, fresh_side
+
+        side = fresh_side(config, task, network, node)  # type: ignore[arg-type] - it is a fresh one
+        daemon = Daemon(node, transport, settled, logger, members=members, fresh=side)
+        return daemon, fresh_loop(config)
+    air, trips = _air(config, task, network, node)
+    daemon = Daemon(node, transport, settled, logger, members=members, emulation=air, trips=trips)
+    return daemon, _loop_of(node, air)
 
 
 def _problem(config: NodeConfig, task: Task) -> Learnable:
@@ -300,75 +300,19 @@ def _node(
     sign = security.identity.sign if security else None
     wire = Wire(task.run, sign, checks, dtype, network.packing)
     if carried(algorithm, network) != "copy":
-        return _fresh_node(config, task, problem, built, wire)
+        from folkman.runtime.fresh_assembly import fresh_node
+
+        return fresh_node(config, task, problem, built, wire)
     if serves:
         return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
-def _fresh_node(
-    config: NodeConfig,
-    task: Task,
-    problem: Learnable,
-    built: tuple[Algorithm, Network],
-    wire: Wire,
-) -> Node:
-    """Build a node that carries sums or passes copies on."""
-    from folkman.radio.serial import pair_weights
-    from folkman.runtime.fresh_node import ForwardNode, SumNode
-    from folkman.runtime.sum_box import SumRules
-
-    algorithm, network = built
-    alpha = shares(config.samples, task.comparison.objective)
-    weights = getattr(below(network), "weights", "alike")
-    rules = SumRules(
-        trusted=trusted_with_sums(network.message, config.trust.sums, len(alpha)),
-        omega=np.asarray(pair_weights(weights, len(alpha))),
-        room=config.past,
-        paced=config.radio == "emulated",
-    )
-    kind = {"sum": SumNode, "forward": ForwardNode}[network.message]
-    return kind(config.number, problem, algorithm, alpha, seed=task.seed, wire=wire, rules=rules)
-
-
-def trusted_with_sums(message: str, given: str | Sequence[str], num_nodes: int) -> frozenset[int]:
-    """Return whose sums a node takes; refuse one that is to hear sums and trusts nobody."""
-    require(
-        message != "sum" or bool(given),
-        "message = 'sum' lets every neighbour speak for all nodes, which no signature can check; "
-        "say who is trusted with sums, for instance [trust] sums = 'members' in the node's file "
-        "(folkman up: --node-set trust.sums=members), or use message = 'forward'",
-    )
-    if given == "members":
-        return frozenset(range(num_nodes))
-    found = frozenset(number_of(name) for name in given)
-    strange = sorted(name_of(number) for number in found if number >= num_nodes)
-    require(
-        not strange,
-        f"[trust] sums names {', '.join(strange)}, expected nodes below {num_nodes}; "
-        "leave them out",
-    )
-    return found
-
-
-def _airs(config: NodeConfig, task: Task, network: Network, node: Node | ServerNode) -> Airs:
-    """Return the node's view of the emulated network, as arguments of its daemon."""
-    if config.radio != "emulated":
-        return {}
-    if node.message != "copy":
-        from folkman.runtime.fresh_air import FreshAir
-
-        bits, nodes = node.bits(), len(config.samples)  # type: ignore[union-attr] - a fresh one
-        peers = network.peers()
-        air = FreshAir(peers, nodes, node.index, seed=task.seed, message_bits=bits)
-        return {"fresh_air": air}
-    air, trips = _air(config, task, network, node)
-    return {"emulation": air, "trips": trips}
-
-
 def _air(
     config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
 ) -> tuple["Emulation | None", "Trips | None"]:
+    if config.radio != "emulated":
+        return None, None
     payload = node.mailbox.payload
     width = width_of(payload.dtype)
     bits = message_bits(node.packing, payload.shape[1], node.dim, width)
@@ -376,14 +320,10 @@ def _air(
     return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 
 
-def _loop_of(node: Node | ServerNode, config: NodeConfig) -> Loop:
+def _loop_of(node: Node | ServerNode, air: "Emulation | None") -> Loop:
     if isinstance(node, ServerNode):
         return loops.serving
-    if hasattr(node, "carry"):
-        from folkman.runtime import fresh_loops
-
-        return fresh_loops.emulated if config.radio == "emulated" else fresh_loops.measured
-    return getattr(loops, node.way.loop(emulated=config.radio == "emulated"))
+    return getattr(loops, node.way.loop(emulated=air is not None))
 
 
 def _transport(

@@ -30,15 +30,12 @@ from folkman.record.json_file import write_json
 from folkman.runtime import control, journal, state
 from folkman.runtime.codec import (
     HEADER_BYTES,
-    VERSION,
     CodecError,
     LostPastError,
     base_of,
     round_of,
     sender_of,
     sequence_of,
-    slot_of,
-    version_of,
 )
 from folkman.runtime.feedback import NOTHING
 from folkman.runtime.identity import Members, name_of
@@ -51,8 +48,7 @@ from folkman.runtime.transport import Transport
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
-    from folkman.runtime.fresh_air import FreshAir
-    from folkman.runtime.fresh_index import Band
+    from folkman.runtime.fresh_side import FreshSide
 
 __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
@@ -62,8 +58,6 @@ LAST_LINES_S = 1.0
 """For the reader of the log, at the end."""
 ON_THE_BAND = 16
 """Messages of an emulated band that may wait for one neighbour's acknowledgement."""
-ASK_EVERY_S = 1.0
-"""Between two requests for copies, and two answers to one neighbour."""
 MOST_TOLD = 256
 """Control messages of one neighbour that may wait for the receiver."""
 
@@ -100,15 +94,15 @@ class Daemon:
         members: Members | None,
         emulation: "Emulation | None" = None,
         trips: "Trips | None" = None,
-        fresh_air: "FreshAir | None" = None,
+        fresh: "FreshSide | None" = None,
     ) -> None:
         self.node, self.transport, self.config, self.logger = node, transport, config, logger
         self.files = NodeFolder(config.folder)
         self.members, self.emulation, self.trips = members, emulation, trips
-        self.fresh_air = fresh_air
+        self.fresh = fresh
         self.clock = control.SlotClock(config.slot_s or 1.0)
         self.links = Links(node.neighbours, config.threshold_bit_s)
-        room = 2 if fresh_air is None else ON_THE_BAND
+        room = 2 if fresh is None else ON_THE_BAND
         self.outbox = Outbox(node.neighbours, transport, room)
         self.state = STARTING
         self.code = 0
@@ -126,11 +120,7 @@ class Daemon:
         self._told: dict[int, deque[bytes]] = {}  # a flood of one neighbour pushes out no other's
         self._lives: dict[int, int] = {}  # neighbour -> its incarnation
         self._holds: dict[int, int] = {}  # neighbour -> our message that it last said it holds
-        self.band: Band | None = None  # where nodes contend for it by an index
-        self.progress: dict[int, int] = {}  # neighbour -> gradients that it says it has taken
         self.last_bytes = 0  # of the last message
-        self._asked_s = 0.0
-        self._answered_s: dict[int, float] = {}
         self._base: int | None = None  # what our last broadcast builds on
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
@@ -145,6 +135,7 @@ class Daemon:
             "given_up": 0,
             "not_held": 0,
             "gave_way": 0,
+            "copies_sent": 0,
         }
         self.began_s = time.monotonic()
 
@@ -166,8 +157,8 @@ class Daemon:
         """Live until done, stopped or diverged; `loop` is the learner's."""
         self._take_up()
         self.node.warm()
-        if self.fresh_air is not None:
-            self.fresh_air.warm()
+        if self.fresh is not None:
+            self.fresh.warm()
         trim()
         self.transport.open(self)
         works = {
@@ -245,7 +236,7 @@ class Daemon:
         ):
             self.stopping.wait(0.02)
         self.clock.restart(self.node.slot)
-        self._tell_all(self._hello())
+        self.tell_all(self._hello())
         self.state = LEARNING
         self.logger.say(self.state, linked=sorted(name_of(j) for j in self.transport.links()))
         loop(self)
@@ -270,7 +261,7 @@ class Daemon:
         self.state = DONE
         self.logger.say(self.state, steps=self.node.steps, slot=self.node.slot)
         end_s = time.monotonic() + self.config.linger_s
-        self._tell_all(control.Done(self.node.steps))
+        self.tell_all(control.Done(self.node.steps))
         while time.monotonic() < end_s and not set(self.node.neighbours) <= self.done:
             if self.stopping.wait(0.1):
                 return
@@ -333,8 +324,8 @@ class Daemon:
         else:
             self._pending.pop(peer, None)
             self.links.forget(peer)
-            if self.band is not None:
-                self.band.forget(peer)
+            if self.fresh is not None:
+                self.fresh.band.forget(peer)
         self.moved.set()
 
     def refused(self, reason: str, text: str) -> None:
@@ -371,11 +362,9 @@ class Daemon:
 
     def _sort(self, peer: int, data: bytes) -> None:
         """Take a message, or put it on the emulated air first."""
-        airs = (self.emulation, self.trips, self.fresh_air)
-        if len(data) < HEADER_BYTES or all(air is None for air in airs):
-            self.take(peer, data)
-        elif self.fresh_air is not None:
-            self._put_on_band(self.fresh_air, peer, data)
+        if len(data) < HEADER_BYTES or (self.emulation is None and self.trips is None):
+            if self.fresh is None or not self.fresh.keeps(self, peer, data):
+                self.take(peer, data)
         elif self.emulation is not None:
             self.emulation.receive(peer, round_of(data), data)
             self.arrived.set()
@@ -386,14 +375,6 @@ class Daemon:
             ]  # of a neighbour the last two
             self._later = [entry for entry in self._later if entry[1] != peer] + own
             self._later.append((time.monotonic() + slots * self.config.slot_s, peer, data))
-
-    def _put_on_band(self, air: "FreshAir", peer: int, data: bytes) -> None:
-        """Keep a message until its transfer ends; a copy that was asked for is on no band."""
-        if version_of(data) == VERSION or air.receive(round_of(data), data):
-            self.take(peer, data)
-        else:
-            self.voice.say(peer, control.Ack(sequence_of(data)))
-        self.arrived.set()
 
     def _trip(self, peer: int, data: bytes) -> int:
         """Return the slots that a message is on the emulated air, in rounds."""
@@ -419,8 +400,8 @@ class Daemon:
                 if isinstance(self.node, ServerNode)
                 else ("stale", "past", "trust")
             )
-            if isinstance(error, LostPastError):
-                self._ask(error)
+            if isinstance(error, LostPastError) and self.fresh is not None:
+                self.fresh.lost(self, error)
             settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
@@ -436,25 +417,6 @@ class Daemon:
         if not self._early(data):
             self.voice.say(message.node, control.Ack(message.sequence))
         self.arrived.set()
-
-    def _ask(self, error: LostPastError) -> None:
-        """Note that own parameters are lost, and ask for copies."""
-        self.journal.note(journal.LOST, self.node.slot, [error.node or 0, error.stamp])
-        now = time.monotonic()
-        if now - self._asked_s >= ASK_EVERY_S:
-            self._asked_s = now
-            self._tell_all(control.Ask(error.stamp))
-
-    def _answer(self, peer: int) -> None:
-        """Send a copy of our own parameters to one that has lost its past."""
-        now, copy = time.monotonic(), getattr(self.node, "copy", None)
-        if copy is not None and now - self._answered_s.get(peer, 0.0) >= ASK_EVERY_S:
-            self._answered_s[peer] = now
-            data, stamp = copy()
-            if stamp is not None:
-                self.journal.note(journal.SEND, slot_of(data), [stamp])
-            self.transport.publish(peer, data)
-            self.counts["copies_sent"] = self.counts.get("copies_sent", 0) + 1
 
     def _early(self, data: bytes) -> bool:
         """Tell whether a message is acknowledged later: when its round begins."""
@@ -487,10 +449,11 @@ class Daemon:
                 "refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error)
             )
             return
+        if self.fresh is not None:
+            self.fresh.heed(self, peer, body)
         if isinstance(body, control.Ack):
             self._acknowledged(peer, body.sequence)
         elif isinstance(body, control.Hello):
-            self.progress[peer] = body.steps
             if (
                 self._lives.setdefault(peer, body.incarnation) != body.incarnation
             ):  # it may have lost what it heard
@@ -503,12 +466,6 @@ class Daemon:
             self.links.note_rate(peer, body.rate)
         elif isinstance(body, control.Quality):
             self.qualities[peer] = body.links.get(self.node.index, (0.0, 0.0))
-        elif isinstance(body, control.Ask):
-            self._answer(peer)
-        elif isinstance(body, control.Claim):
-            if self.band is not None:
-                self.band.heard(peer, body.value, body.seconds, time.monotonic())
-                self.moved.set()
         elif isinstance(body, control.Done):
             self.done.add(peer)
 
@@ -556,10 +513,6 @@ class Daemon:
         """Return the number of our message that a neighbour has acknowledged last."""
         return self._holds.get(peer, 0)
 
-    def claim(self, value: float, seconds: float) -> None:
-        """Tell the neighbours that the band is taken, or with 0 seconds that it is free."""
-        self._tell_all(control.Claim(min(value, 1e15), min(seconds, 1e15)))
-
     def pending(self) -> bool:
         """Return whether a present receiver still owes an acknowledgement, and has time for it."""
         now = time.monotonic()
@@ -571,9 +524,10 @@ class Daemon:
 
     def tell_period(self, rate: float, receivers: list[int]) -> None:
         """Tell the neighbours R_i and Y_i."""
-        self._tell_all(control.Period(min(rate, 1e15) if math.isfinite(rate) else 0.0, receivers))
+        self.tell_all(control.Period(min(rate, 1e15) if math.isfinite(rate) else 0.0, receivers))
 
-    def _tell_all(self, body: control.Body) -> None:
+    def tell_all(self, body: control.Body) -> None:
+        """Say something to all neighbours."""
         for peer in self.node.neighbours:
             self.voice.say(peer, body)
 
@@ -591,11 +545,11 @@ class Daemon:
                 self.transport.revalidate()  # every time: a certificate may have expired
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
-        self._tell_all(self._hello())
+        self.tell_all(self._hello())
         if self.links.goodput_bit_s:
-            self._tell_all(control.Quality(self.links.table()))
+            self.tell_all(control.Quality(self.links.table()))
         if self.state == DONE:
-            self._tell_all(control.Done(self.node.steps))
+            self.tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.config.retry_s)
         self.journal.flush()
         self.logger.flush()

@@ -37,7 +37,7 @@ from folkman.runtime.codec import (
 )
 
 __all__ = ["CONTEXT", "FORWARD", "LIFE_BITS", "MOST_BITS", "SUMS", "VERSION", "WHOLE", "Carried"]
-__all__ += ["decode", "encode", "largest_bytes", "slot_of", "slots_of", "stamp_of"]
+__all__ += ["decode", "encode", "largest_bytes", "slot_of", "slots_of", "stamp_of", "stamps_in"]
 
 VERSION = 3
 CONTEXT = b"folkman fresh air 3\0"
@@ -80,6 +80,12 @@ def slot_of(stamp: int) -> int:
 def slots_of(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the slots that stamps name, without the lives."""
     return stamps & ((1 << LIFE_BITS) - 1)
+
+
+def stamps_in(data: bytes, num_nodes: int) -> NDArray[np.int64]:
+    """Return the stamps of a message; unchecked."""
+    start = HEADER_BYTES + _HEAD.size
+    return np.frombuffer(data[start : start + 8 * num_nodes], "<u8").astype(np.int64)
 
 
 def largest_bytes(num_nodes: int, size: int) -> int:

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.record.cluster import LEARNING
+from folkman.runtime import control
 from folkman.runtime.daemon import Daemon
 from folkman.runtime.fresh_air import FreshAir
-from folkman.runtime.fresh_codec import slots_of
-from folkman.runtime.fresh_index import Band, Offer, best_offer
+from folkman.runtime.fresh_codec import slots_of, stamps_in
+from folkman.runtime.fresh_index import Offer, best_offer
 from folkman.runtime.fresh_node import ForwardNode, FreshNode
+from folkman.runtime.fresh_side import FreshSide
 from folkman.runtime.journal import SEND
 from folkman.runtime.loops import GRACE, goes_on, wake
 
@@ -27,9 +29,8 @@ def emulated(daemon: Daemon) -> None:
     In slot s a gradient is taken with what ended by slot s-1. A transfer that starts in slot s has
     the parameters before that gradient.
     """
-    air, node, clock = daemon.fresh_air, daemon.node, daemon.clock
+    node, air, clock = _node(daemon), _side(daemon).air, daemon.clock
     assert air is not None  # noqa: S101 - the command line chose this loop for it
-    assert isinstance(node, FreshNode)  # noqa: S101
     slot = node.slot
     while goes_on(daemon):
         slot = max(clock.slot(), slot)
@@ -47,11 +48,19 @@ def emulated(daemon: Daemon) -> None:
         slot += 1
 
 
+def _node(daemon: Daemon) -> FreshNode:
+    assert isinstance(daemon.node, FreshNode)  # noqa: S101 - the command line chose such a loop
+    return daemon.node
+
+
+def _side(daemon: Daemon) -> FreshSide:
+    assert daemon.fresh is not None  # noqa: S101 - the command line chose such a loop
+    return daemon.fresh
+
+
 def freeze(daemon: Daemon) -> None:
     """Let the node remember its present parameters, and note that."""
-    node = daemon.node
-    assert isinstance(node, FreshNode)  # noqa: S101 - the loop is of such nodes
-    frozen = node.freeze()
+    frozen = _node(daemon).freeze()
     if frozen is not None:
         daemon.journal.note(SEND, frozen.slot, [frozen.number])
 
@@ -77,8 +86,7 @@ def _work(daemon: Daemon, air: FreshAir, slot: int, *, ends: bool = True) -> boo
 
 def _start(daemon: Daemon, number: int, origin: int, receivers: tuple[int, ...]) -> None:
     """Send what a planned transfer would carry, as the node has it."""
-    node = daemon.node
-    assert isinstance(node, FreshNode)  # noqa: S101 - the loop is of such nodes
+    node = _node(daemon)
     if isinstance(node, ForwardNode) and origin not in node.letters:
         daemon.counts["not_held"] += 1  # it was late, or lost
         return
@@ -104,9 +112,7 @@ def _settle(daemon: Daemon, air: FreshAir, slot: int) -> None:
 
 def measured(daemon: Daemon) -> None:
     """Learn on the node's own beat, while a sender beside it contends for the band by its index."""
-    node = daemon.node
-    assert isinstance(node, FreshNode)  # noqa: S101 - the command line chose this loop for it
-    daemon.band = Band(node.index, len(node.mailbox.sequence), daemon.config.period_timeout_s)
+    node = _node(daemon)
     sender = threading.Thread(
         target=daemon.guarded, args=(lambda: _contend(daemon, node),), name="sender", daemon=True
     )
@@ -127,8 +133,7 @@ def measured(daemon: Daemon) -> None:
 
 def _contend(daemon: Daemon, node: FreshNode) -> None:
     """Send whenever the band is free, nobody's index is larger, and somebody gains by it."""
-    band, shared = daemon.band, daemon.config.shared_medium
-    assert band is not None  # noqa: S101 - the learner made it
+    band, shared = _side(daemon).band, daemon.config.shared_medium
     beliefs = Beliefs(daemon, node)
     claimed = False
     while not daemon.stopping.is_set() and daemon.state == LEARNING:
@@ -138,7 +143,7 @@ def _contend(daemon: Daemon, node: FreshNode) -> None:
             continue
         beliefs.learn_from_acknowledgements()
         if claimed:
-            daemon.claim(0.0, 0.0)
+            daemon.tell_all(control.Claim(0.0, 0.0))
             claimed = False
         offer = beliefs.best_offer()
         if offer is None:
@@ -154,11 +159,12 @@ def _contend(daemon: Daemon, node: FreshNode) -> None:
                 daemon.counts["gave_way"] += 1
                 continue
             band.claimed(offer.value, time.monotonic())
-            daemon.claim(offer.value, offer.seconds)
+            claim = control.Claim(min(offer.value, 1e15), min(offer.seconds, 1e15))
+            daemon.tell_all(claim)
             claimed = True
         freeze(daemon)
         data, sequence = node.carry(origin=offer.origin)
-        beliefs.sent(sequence, offer)
+        beliefs.sent(sequence, offer, stamps_in(data, len(node.mailbox.sequence)))
         daemon.publish(data, sequence, list(offer.receivers))
 
 
@@ -172,9 +178,9 @@ class Beliefs:
         self._omega = np.ones((nodes, nodes)) if omega is None else np.asarray(omega, np.float64)
         self._last: tuple[int, Offer, NDArray[np.int64]] | None = None
 
-    def sent(self, sequence: int, offer: Offer) -> None:
+    def sent(self, sequence: int, offer: Offer, stamps: NDArray[np.int64]) -> None:
         """Note what is on its way."""
-        self._last = (sequence, offer, self._node.stamps())
+        self._last = (sequence, offer, stamps)
 
     def learn_from_acknowledgements(self) -> None:
         """Believe that those who have acknowledged the last message took it."""
@@ -192,7 +198,7 @@ class Beliefs:
         rows[me] = slots_of(node.stamps())
         rows[me, me] = node.slot
         newest = np.maximum(rows.max(axis=0), 0)
-        for peer, steps in self._daemon.progress.items():
+        for peer, steps in _side(self._daemon).progress.items():
             newest[peer] = max(newest[peer], steps)
         ages = newest[None] - rows
         return best_offer(me, ages, self._costs_s(), self._omega, node.message)
