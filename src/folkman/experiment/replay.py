@@ -1,5 +1,6 @@
 """`folkman replay`: what real nodes did, done again by the simulator."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,8 @@ def replay(root: Path) -> Json:
     )
     ages = {}
     if isinstance(joined.timeline, PeerTimeline):
-        ages["devices"] = mean_age(joined.timeline, joined.awake)
+        paced_age = mean_age(joined.timeline, joined.awake) if paced else None
+        ages["devices"] = age_by_own_counts(logs) if paced_age is None else paced_age
         if message != "copy" and paced:
             planned = _planned(network, algorithm, problem, task.seed, slots)
             ages["simulator"] = mean_age(planned, joined.awake)
@@ -88,6 +90,25 @@ def mean_age(timeline: PeerTimeline, awake: NDArray[np.bool_]) -> float:
     ages = np.arange(slots)[:, None, None] - timeline.held
     counts = awake[:, :, None] & ~np.eye(nodes, dtype=bool)
     return float(ages[counts].mean())
+
+
+def age_by_own_counts(logs: Mapping[int, journal.Log]) -> float:
+    """Return the mean age of copies where there is no common clock: in slots as each node counts.
+
+    The slot of a gradient less the slot in which the origin formed the copy, by its own count.
+    """
+    formed = {}
+    for node, log in logs.items():
+        sends = log.records[log.records["kind"] == journal.SEND]
+        formed[node] = {0: 0, **dict(zip(sends["sequence"][:, 0], sends["slot"], strict=True))}
+    found = []
+    for node, log in logs.items():
+        wakes = log.records[log.records["kind"] == journal.WAKE]
+        for sender in logs:
+            if sender != node:
+                used = [formed[sender][number] for number in wakes["sequence"][:, sender]]
+                found.append(wakes["slot"] - np.array(used))
+    return float(np.mean(np.concatenate(found)))
 
 
 def _alike(one: PeerTimeline, two: PeerTimeline, awake: NDArray[np.bool_]) -> float:

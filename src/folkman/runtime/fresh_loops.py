@@ -198,7 +198,7 @@ class Beliefs:
         rows[me] = slots_of(node.stamps())
         rows[me, me] = node.slot
         newest = np.maximum(rows.max(axis=0), 0)
-        for peer, steps in _side(self._daemon).progress.items():
+        for peer, steps in list(_side(self._daemon).progress.items()):
             newest[peer] = max(newest[peer], steps)
         ages = newest[None] - rows
         return best_offer(me, ages, self._costs_s(), self._omega, node.message)
