@@ -224,3 +224,27 @@ def test_without_a_common_clock_ages_are_by_the_nodes_own_counts(tmp_path):
     logs = {node: journal.read(tmp_path / str(node)) for node in notes}
 
     assert age_by_own_counts(logs) == (0 + 1 + 0 + 2) / 4
+
+
+@pytest.mark.process
+def test_a_node_that_was_held_up_sends_what_it_has_and_is_not_refused(
+    problem, tmp_path, monkeypatch
+):
+    """Slots that it missed cost age: what it adopted meanwhile is not ahead of it."""
+    network, exchange = shared(0.6, message="sum"), LocalExchange()
+    made = {n: build(problem, tmp_path, exchange, n, 16, "sum", network, 0.2) for n in range(NODES)}
+    node, live_a_slot = made[1][0].node, made[1][0].node.wake
+
+    def slowly():
+        if node.slot in (5, 10):
+            time.sleep(0.7)
+        return live_a_slot()
+
+    monkeypatch.setattr(node, "wake", slowly)
+
+    assert live(made) == dict.fromkeys(range(NODES), 0)
+
+    refused = [dict(daemon.node.mailbox.refused) for daemon, _ in made.values()]
+    assert all(set(each) <= {"stale"} for each in refused), refused
+    assert_replayed(problem, tmp_path, made, "sum", paced=True)
+    assert node.slot > 16

@@ -107,7 +107,7 @@ def lose(node):
     """Let a node begin again with nothing but its saved parameters' number of life."""
     node.sequence = 1 << 32
     node.mailbox.past.clear()
-    node.mailbox._newest = node.frozen = 0
+    node.mailbox.newest = node.frozen = 0
 
 
 def test_a_node_that_lost_its_past_says_so_and_comes_back_by_copies(quadratics):

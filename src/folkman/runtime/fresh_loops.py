@@ -34,12 +34,12 @@ def emulated(daemon: Daemon) -> None:
     slot = node.slot
     while goes_on(daemon):
         slot = max(clock.slot(), slot)
+        node.slot = slot  # before it sends what is late: no stamp is ahead of its carrier
         while (rest_s := clock.until_s(slot)) > 0 and not daemon.stopping.is_set():
             _work(daemon, air, slot - 1)
             daemon.arrived.wait(min(rest_s, 0.02))
             daemon.arrived.clear()
         _settle(daemon, air, slot)
-        node.slot = slot
         if air.starts_own(slot):
             freeze(daemon)
         _work(daemon, air, slot, ends=False)

@@ -235,7 +235,7 @@ class SumNode(FreshNode):
         with box.lock:
             stamps = sorted(box.past)
             past = np.stack([box.past[stamp] for stamp in stamps])
-            numbers = [self.frozen, box._newest, -1 if box.lost is None else box.lost]
+            numbers = [self.frozen, box.newest, -1 if box.lost is None else box.lost]
         return {
             "past": past,
             "past.stamps": np.array(stamps, np.int64),
@@ -252,7 +252,7 @@ class SumNode(FreshNode):
         )
         with box.lock:
             box.past = dict(zip(stamps, arrays["past"].copy(), strict=True))
-            self.frozen, box._newest, lost = (int(each) for each in arrays["past.numbers"])
+            self.frozen, box.newest, lost = (int(each) for each in arrays["past.numbers"])
             box.lost = None if lost < 0 else lost
 
 

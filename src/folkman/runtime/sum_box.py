@@ -77,7 +77,7 @@ class SumBox:
         self.counts: Counter[str] = Counter(adopted=0, declined=0, rebuilt=0)
         self.lock = threading.RLock()
         self._own = own
-        self._newest = 0  # own stamp
+        self.newest = 0  # own stamp that was frozen
         omega = np.ones((nodes, nodes), np.float32) if rules.omega is None else rules.omega
         self._omega = jnp.asarray(omega, jnp.float32)
         self._room = rules.room or 8 * (nodes + 1)
@@ -95,7 +95,7 @@ class SumBox:
         """Remember an own contribution that is about to be sent; forget the oldest."""
         with self.lock:
             self.past[stamp] = contribution
-            self._newest = max(self._newest, stamp)
+            self.newest = max(self.newest, stamp)
             for old in sorted(self.past)[: -self._room]:
                 del self.past[old]
 
@@ -178,7 +178,7 @@ class SumBox:
         if stamp in self.past:
             return
         life = self._own()[0] >> fresh_codec.LIFE_BITS
-        if stamp > max(self._newest, (life << fresh_codec.LIFE_BITS) - 1):
+        if stamp > max(self.newest, (life << fresh_codec.LIFE_BITS) - 1):
             raise CodecError(
                 "range",
                 f"node {found.node} sends our own parameters of stamp {stamp}, which we have not "
