@@ -74,6 +74,6 @@ def test_the_band_is_not_spent_on_a_node_that_is_away(quadratics, message):
     assert held[-1, 0, 1] > 60
 
 
-def test_devices_refuse_what_they_do_not_pass_on():
-    with pytest.raises(ValueError, match="devices send copies of their own parameters"):
+def test_the_view_of_who_holds_what_is_no_air_for_sums():
+    with pytest.raises(ValueError, match="which this view of the air does not tell"):
         Emulation(AIR.peers(), 4, 0, seed=0, message_bits=100)

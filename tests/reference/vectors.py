@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from folkman.packing import bfloat16, int8, qsgd, rand_k, sign, top_k, wire
-from folkman.runtime import control
+from folkman.runtime import control, fresh_codec
 from folkman.runtime.codec import SERVER, Base, Message, encode, encode_packed
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -38,6 +38,22 @@ def packed(message):
     }
 
 
+STAMPS = np.array([0, (1 << 32) + 40, (1 << 32) + 39, (2 << 32) + 42])
+
+
+def fresh(values, inner):
+    """Return name -> bytes of messages of fresh air between four nodes."""
+    plain = fresh_codec.Carried(RUN, 3, (2 << 32) + 18, 42, STAMPS)
+    whole = np.array([0, 1, -2, 70_000])
+    cover = plain._replace(node=1, sequence=(1 << 32) + 5, slot=43, inner=inner, round=6, size=4)
+    made = {
+        "sum": plain._replace(entries=values),
+        "sum-whole": plain._replace(entries=whole, bits=18),
+        "forward": cover,
+    }
+    return {name: fresh_codec.encode(each, KEY.sign) for name, each in made.items()}
+
+
 def vectors():
     """Return name -> bytes."""
     values = np.array([0.0, 1.0, -2.5, 0.1], np.float32)
@@ -49,6 +65,7 @@ def vectors():
         "lock-step": encode(plain._replace(round=9, node=0), KEY.sign),
         "server-unsigned": encode(plain._replace(node=SERVER, params=values[:1])),
         **packed(plain._replace(params=np.append(values, np.float32(7.0)))),
+        **fresh(values, encode(plain, KEY.sign)),
         "hello": control.seal(
             control.Control(RUN, 3, (2 << 32) + 1, control.Hello(1.5, 40, 2)), KEY.sign
         ),

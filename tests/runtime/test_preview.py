@@ -163,3 +163,69 @@ def test_json_is_for_the_check(homes, monkeypatch, capsys):
 
     assert ended.value.code == 2
     assert "--json goes with --check" in capsys.readouterr().err
+
+
+SHARED = {"name": "shared", "slots": 0.5, "message": "sum"}
+
+
+@pytest.mark.parametrize("radio", ["emulated", "measured"])
+def test_it_says_what_is_carried_and_who_is_trusted_with_sums(tmp_path, radio):
+    options = {"insecure": True, "radio": radio, "trust": {"sums": ["node-1"]}, "transport": "tcp"}
+    homes = make_cluster(tmp_path / "sums", task(nodes=3, network=SHARED), options)
+
+    found = preview(homes[0] / "node.toml")
+    words = sentences(found)
+
+    assert (found["carries"], found["trusts_sums"]) == ("sum", ["node-1"])
+    assert found["message_bytes"] == 144 + 8 + 8 * 3 + 4 * 650
+    assert "which no origin can sign; taken of node-1, on trust" in words
+    how = {"emulated": "its own transfers from the seed", "measured": "claims the band"}[radio]
+    assert how in words
+
+
+def test_forwards_need_no_trust_and_say_whose_signature_counts(tmp_path):
+    network = {**SHARED, "message": "forward"}
+    homes = make_cluster(tmp_path / "copies", task(nodes=3, network=network), {"insecure": True})
+
+    found = preview(homes[0] / "node.toml")
+
+    assert (found["carries"], found["trusts_sums"]) == ("forward", None)
+    assert found["message_bytes"] == 144 + 8 + 8 * 3 + 144 + 4 * 650
+    assert "under its origin's signature" in sentences(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({}, {}, "say who is trusted with sums"),
+        ({}, {"trust": {"sums": ["node-7"]}}, "names node-7, expected nodes below 3"),
+        (
+            {"algorithm": [{"name": "async_sharing", "step": 0.1, "rule": "median"}]},
+            {"trust": {"sums": "members"}},
+            "uses the copies in another way",
+        ),
+        (
+            {"algorithm": [{"name": "swift", "step": 0.1}]},
+            {"trust": {"sums": "members"}},
+            "travels another way",
+        ),
+    ],
+    ids=["nobody", "a stranger", "a robust rule", "another method"],
+)
+def test_sums_that_cannot_be_are_refused_before_a_folder_is_made(tmp_path, changes, options, said):
+    chosen = task(nodes=3, network=SHARED, **changes)
+
+    with pytest.raises(ValueError, match=said):
+        make_cluster(tmp_path / "sums", chosen, {"insecure": True, **options})
+    assert not (tmp_path / "sums").exists()
+
+
+def test_in_rounds_and_around_a_server_messages_are_copies_whatever_the_band_carries(tmp_path):
+    chosen = task(
+        nodes=2,
+        network={"name": "radio", "schedule": "index", "message": "sum"},
+        algorithm=[{"name": "fedavg", "step": 0.1}],
+    )
+    homes = make_cluster(tmp_path / "star", chosen, {"insecure": True})
+
+    assert preview(homes[0] / "node.toml")["carries"] == "copy"

@@ -11,7 +11,7 @@ from blake3 import blake3
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from folkman.runtime import control
+from folkman.runtime import control, fresh_codec
 from folkman.runtime.codec import SERVER, Message, decode, encode
 from folkman.runtime.mailbox import Mailbox
 from reference.vectors import PUBLIC, RUN, vectors
@@ -137,6 +137,41 @@ def test_the_vector_of_a_change_reads_as_the_document_says():
     assert box.put(encode(Message(RUN, 3, (2 << 32) + 16, 41, held)))
     assert box.put(data)
     np.testing.assert_array_equal(box.payload[3], [1.0, 2.0, -1.5, 1.0, 7.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "kind", "number"),
+    [("sum", 3, 33, 0), ("sum-whole", 3, 44, 0), ("forward", 1, 64, 6)],
+)
+def test_a_vector_of_fresh_air_reads_as_the_document_says(name, node, kind, number):
+    data = SHOWN[name]
+    magic, version, found, run, carrier, of, sequence, slot, size = struct.unpack_from(
+        "<4sHHQIIQQQ", data
+    )
+    names = (magic, version, found, run, carrier, of, size)
+    assert names == (b"FLKM", 3, kind, RUN, node, number, 4)
+    expected = ((1 << 32) + 5, 43) if name == "forward" else ((2 << 32) + 18, 42)
+    assert (sequence, slot) == expected
+    digest = blake3(data[:48] + data[144:]).digest()
+    assert data[48:80] == digest
+    assert verify(node, b"folkman fresh air 3\0" + digest, data[80:144])
+    nodes, bits = struct.unpack_from("<II", data, 144)
+    assert (nodes, bits) == (4, 18 if kind == 44 else 0)
+    stamps = list(struct.unpack_from("<4Q", data, 152))
+    assert stamps == [0, (1 << 32) + 40, (1 << 32) + 39, (2 << 32) + 42]
+    read = fresh_codec.decode(data, RUN, 4, 4, verify)
+    np.testing.assert_array_equal(read.stamps, stamps)
+    content = data[184:]
+    if kind == 64:
+        assert content == SHOWN["float32"] == read.inner
+        return
+    if kind == 33:
+        values = np.frombuffer(content, "<f4").tolist()
+    else:
+        values = streamed(content, 18, 4)
+        assert values == [0, 1, 2**18 - 2, 70_000]
+    assert read.entries is not None
+    np.testing.assert_array_equal(read.entries, values)
 
 
 def test_the_servers_vector_is_unsigned():

@@ -45,6 +45,7 @@ __all__ = [
     "Price",
     "Prices",
     "State",
+    "SummedInbox",
     "forms_or_none",
 ]
 
@@ -96,6 +97,22 @@ class Inbox:
     def payload(self, nbr: int | Int[Array, ""]) -> Float[Array, " message"]:
         """Return the payload held of one neighbour."""
         return self.store[self.row[nbr]]
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=[*Inbox.__dataclass_fields__, "sums"],
+    meta_fields=[],
+)
+@dataclass(frozen=True, eq=False)
+class SummedInbox(Inbox):
+    """An inbox whose sum by its own weights is at hand."""
+
+    sums: Array | None = None  # (message,)
+
+    def mix(self, weights: Array | None = None) -> Array:
+        """Return sum_j weights_j x_j."""
+        return self.sums if weights is None and self.sums is not None else super().mix(weights)
 
 
 def _first_form(state: State) -> Array:

@@ -4,12 +4,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from folkman.cli.common import AsJson, print_json, stream
 from folkman.record.json_file import Json
+
+if TYPE_CHECKING:
+    from folkman.runtime.assembly import Task
 
 __all__ = ["down", "node", "replay", "status", "up"]
 
@@ -93,6 +96,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
     homes = make_cluster(root, task, options)
+    _say_what_is_carried(homes[0], task)
     for home in homes:
         start(home)
     print(
@@ -106,6 +110,18 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         print(text, file=stream(quiet=as_json))
     if as_json:
         print_json(answer)
+
+
+def _say_what_is_carried(home: Path, task: "Task") -> None:
+    """Say what messages hold, where they are more than copies."""
+    from folkman.record.cluster import NodeFolder
+    from folkman.runtime.preview import carried_in_words, network_of, preview
+
+    if network_of(task).get("message", "copy") == "copy":
+        return
+    found = preview(NodeFolder(home).config)
+    if found["carries"] != "copy":
+        print(f"messages: {carried_in_words(found)}", file=sys.stderr)
 
 
 def _wait(root: Path) -> None:

@@ -24,9 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox
+from folkman.algorithm.base import Algorithm, Inbox, SummedInbox
 from folkman.engine.learner import FinalParameters, Learner, World, written_out
-from folkman.engine.snapshots import SummedInbox
 from folkman.packing.packing import place_bits, step_of
 from folkman.packing.sums import contributions, grid_numbers, on_grid, settled_sums, signed
 from folkman.problem.objective import model_weights

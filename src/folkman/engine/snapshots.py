@@ -13,8 +13,6 @@ node holds or that a message on the air carries (`folkman.engine.circulation`), 
 which payloads travel on.
 """
 
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,13 +20,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
-from folkman.algorithm.base import Inbox
+from folkman.algorithm.base import Inbox, SummedInbox
 from folkman.engine import circulation
 from folkman.engine.circulation import Circulation
 
 __all__ = [
     "Snapshots",
-    "SummedInbox",
     "inboxes",
     "look_further",
     "mixture",
@@ -258,22 +255,6 @@ def mixture(snapshots: Snapshots, mixing: Float[Array, "rx tx"]) -> Float[Array,
 def _whole_blocks(rows: int) -> int:
     """Return a number of rows that a sum in blocks can take."""
     return rows if rows < 2 * BLOCK else -(-rows // BLOCK) * BLOCK
-
-
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[*Inbox.__dataclass_fields__, "sums"],
-    meta_fields=[],
-)
-@dataclass(frozen=True, eq=False)
-class SummedInbox(Inbox):
-    """An inbox whose sum by its own weights is at hand."""
-
-    sums: Array | None = None  # (message,)
-
-    def mix(self, weights: Array | None = None) -> Array:
-        """Return sum_j weights_j x_j."""
-        return self.sums if weights is None and self.sums is not None else super().mix(weights)
 
 
 def inboxes(

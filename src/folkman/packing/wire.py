@@ -41,6 +41,7 @@ from folkman.packing.packing import (
 )
 
 __all__ = ["CODES", "HEAD_BYTES", "NAMES", "Layout", "layout_of", "read", "write"]
+__all__ += ["read_numbers", "write_numbers"]
 
 CODES = {
     "float32": 4,
@@ -138,15 +139,15 @@ def _block_bytes(packing: Packing, code: Code, dim: int) -> bytes:
         return numbers.view(f"<u{numbers.itemsize}").tobytes()
     values = numbers.astype(FLOAT).tobytes()
     if packing.name == "top_k":
-        return values + _stream(np.asarray(code.places), place_bits(dim))
+        return values + write_numbers(np.asarray(code.places), place_bits(dim))
     if packing.name == "rand_k":
         return np.asarray(code.seed).astype(WORD).tobytes() + values
     scale = np.asarray(code.scale).astype(FLOAT).tobytes()
     if packing.name == "int8":
         return scale + numbers.astype(np.int8).tobytes()
     if packing.name == "sign":
-        return scale + _stream(numbers > 0, 1)
-    return scale + _stream(numbers + levels_of(packing), packing.bits or 0)
+        return scale + write_numbers(numbers > 0, 1)
+    return scale + write_numbers(numbers + levels_of(packing), packing.bits or 0)
 
 
 def read(layout: Layout, data: bytes | memoryview) -> NDArray[np.floating]:
@@ -173,9 +174,9 @@ def _read_block(layout: Layout, data: bytes | memoryview) -> NDArray[np.float32]
     if name == "int8":
         levels = np.frombuffer(data[4:], np.int8)
     elif name == "sign":
-        levels = 2 * _numbers(data[4:], dim, 1).astype(np.int64) - 1
+        levels = 2 * read_numbers(data[4:], dim, 1).astype(np.int64) - 1
     else:
-        levels = _numbers(data[4:], dim, number).astype(np.int64) - (2 ** (number - 1) - 1)
+        levels = read_numbers(data[4:], dim, number).astype(np.int64) - (2 ** (number - 1) - 1)
     with np.errstate(over="ignore", invalid="ignore"):
         return levels.astype(np.float32) * scale
 
@@ -184,7 +185,7 @@ def _read_some(layout: Layout, data: bytes | memoryview) -> NDArray[np.float32]:
     dim, kept = layout.dim, layout.number
     if layout.name == "top_k":
         values = np.frombuffer(data[: 4 * kept], FLOAT)
-        places = _numbers(data[4 * kept :], kept, place_bits(dim))
+        places = read_numbers(data[4 * kept :], kept, place_bits(dim))
         if places[-1] >= dim or not (np.diff(places.astype(np.int64)) > 0).all():
             raise ValueError(f"expected {kept} ascending places below {dim}")
     else:
@@ -198,13 +199,13 @@ def _read_some(layout: Layout, data: bytes | memoryview) -> NDArray[np.float32]:
     return found
 
 
-def _stream(numbers: NDArray, bits: int) -> bytes:
+def write_numbers(numbers: NDArray, bits: int) -> bytes:
     """Return unsigned numbers of some bits, one after another, lowest bit first."""
     each = (numbers.astype(np.uint32)[:, None] >> np.arange(bits, dtype=np.uint32)) & 1
     return np.packbits(each.astype(np.uint8).reshape(-1), bitorder="little").tobytes()
 
 
-def _numbers(data: bytes | memoryview, count: int, bits: int) -> NDArray[np.uint32]:
+def read_numbers(data: bytes | memoryview, count: int, bits: int) -> NDArray[np.uint32]:
     """Return `count` numbers of a stream."""
     stream = np.unpackbits(np.frombuffer(data, np.uint8), count=count * bits, bitorder="little")
     weights = np.uint32(1) << np.arange(bits, dtype=np.uint32)

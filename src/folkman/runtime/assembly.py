@@ -46,17 +46,20 @@ from folkman.runtime.server_node import ServerNode
 from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
-from folkman.runtime.ways import way_of
+from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
 
 __all__ = [
+    "Loop",
     "NodeConfig",
     "Task",
+    "Trust",
     "address",
     "assemble",
     "build",
+    "carried",
     "read_node",
     "read_task",
     "run_node",
@@ -64,6 +67,21 @@ __all__ = [
 ]
 
 Loop: TypeAlias = Callable[[Daemon], None]
+
+
+class Trust(BaseModel):
+    """Who is trusted with what cannot be checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sums: Literal["members"] | tuple[str, ...] = ()
+
+    @field_validator("sums")
+    @classmethod
+    def _names(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in value if isinstance(value, tuple) else ():
+            number_of(name)
+        return value
 
 
 class NodeConfig(BaseModel):
@@ -98,6 +116,8 @@ class NodeConfig(BaseModel):
     linger_s: float = Field(30.0, ge=0)
     metrics: str | None = None
     timeline: bool = True
+    trust: Trust = Trust()
+    past: int | None = Field(None, ge=4)
 
     @field_validator("listen", "metrics")
     @classmethod
@@ -198,7 +218,16 @@ def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Al
     way = way_of(algorithm)
     way.check(task.label)
     way.check_memory(network.packing, emulated=emulated)
+    if carried(algorithm, network) != "copy":
+        from folkman.runtime.fresh_assembly import check_fresh  # here: few nodes are of its kind
+
+        check_fresh(algorithm, network, emulated=emulated)
     return algorithm, network
+
+
+def carried(algorithm: Algorithm, network: Network) -> str:
+    """Return what messages hold: in rounds and around a server always copies."""
+    return network.message if type(way_of(algorithm)) is PeerWay else "copy"
 
 
 def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Loop]:
@@ -227,8 +256,14 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
         timeline=config.timeline,
     )
     transport = _transport(config, task, node, security)
-    air, trips = _air(config, task, network, node)
     members = security.members if security else None
+    if node.message != "copy":
+        from folkman.runtime.fresh_assembly import fresh_loop, fresh_side
+
+        side = fresh_side(config, task, network, node)  # type: ignore[arg-type] - it is a fresh one
+        daemon = Daemon(node, transport, settled, logger, members=members, fresh=side)
+        return daemon, fresh_loop(config)
+    air, trips = _air(config, task, network, node)
     daemon = Daemon(node, transport, settled, logger, members=members, emulation=air, trips=trips)
     return daemon, _loop_of(node, air)
 
@@ -264,6 +299,10 @@ def _node(
     dtype = config.wire if config.wire == "float16" else None
     sign = security.identity.sign if security else None
     wire = Wire(task.run, sign, checks, dtype, network.packing)
+    if carried(algorithm, network) != "copy":
+        from folkman.runtime.fresh_assembly import fresh_node
+
+        return fresh_node(config, task, problem, built, wire)
     if serves:
         return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
@@ -294,7 +333,12 @@ def _transport(
     lacking = [name_of(j) for j in node.neighbours if j not in addresses]
     require(not lacking, f"[peers] lacks {', '.join(lacking)}; every neighbour needs an address")
     near = {j: addresses[j] for j in node.neighbours}
-    largest = HEADER_BYTES + 8 * max(node.mailbox.payload.shape[1], 8192)
+    nodes, size = len(config.samples), max(node.mailbox.payload.shape[1], 8192)
+    largest = HEADER_BYTES + 8 * size
+    if node.message != "copy":
+        from folkman.runtime.fresh_codec import largest_bytes
+
+        largest = largest_bytes(nodes, size)
     options = {"run": task.run, "largest_bytes": largest, "security": security}
     if config.transport == "tcp":
         from folkman.runtime.tcp import TcpTransport

@@ -25,7 +25,15 @@ from folkman.problem.problem import Problem
 from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json, write_text
-from folkman.runtime.assembly import NodeConfig, Task, build, read_node, read_task, use_precision
+from folkman.runtime.assembly import (
+    NodeConfig,
+    Task,
+    build,
+    carried,
+    read_node,
+    read_task,
+    use_precision,
+)
 from folkman.runtime.codec import SERVER
 from folkman.runtime.identity import init, issue, name_of
 from folkman.runtime.shards import save_shard
@@ -47,7 +55,11 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
     """
     comparison = task.comparison
     problem = build_problem(comparison, task.seed, prepare=False)
-    algorithm, _ = build(task, problem, emulated=options.get("radio") == "emulated")
+    algorithm, network = build(task, problem, emulated=options.get("radio") == "emulated")
+    if carried(algorithm, network) == "sum":
+        from folkman.runtime.fresh_assembly import trusted_with_sums  # here: few clusters have sums
+
+        trusted_with_sums("sum", options.get("trust", {}).get("sums", ()), comparison.nodes)
     RunFolder.create(root, to_toml(bundled(comparison)))
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)

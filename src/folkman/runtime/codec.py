@@ -32,21 +32,31 @@ from folkman.packing import wire
 
 __all__ = [
     "CONTEXT",
+    "DIGEST_END",
+    "FIELDS",
     "HEADER_BYTES",
+    "MAGIC",
+    "MOST",
+    "MOST_SEQUENCE",
     "SERVER",
+    "UNSIGNED",
+    "VERSION",
     "Base",
     "CodecError",
+    "LostPastError",
     "Message",
     "Sign",
     "Verify",
     "base_of",
     "decode",
+    "digest_of",
     "encode",
     "encode_packed",
     "round_of",
     "sender_of",
     "sequence_of",
     "slot_of",
+    "version_of",
 ]
 
 MAGIC, VERSION = b"FLKM", 2
@@ -56,9 +66,10 @@ SERVER = 2**32 - 1
 """The number of the server on the wire."""
 CONTEXT = b"folkman parameters 2\0"
 """What is signed begins with this, so that a signature can never be one of something else."""
-_FIELDS = struct.Struct("<4sHHQIIQQQ")
-_DIGEST_END, _SIGNATURE_BYTES = _FIELDS.size + 32, 64
-HEADER_BYTES = _DIGEST_END + _SIGNATURE_BYTES
+FIELDS = struct.Struct("<4sHHQIIQQQ")
+"""Magic, version, dtype, run, node, round, sequence, slot, size."""
+DIGEST_END, _SIGNATURE_BYTES = FIELDS.size + 32, 64
+HEADER_BYTES = DIGEST_END + _SIGNATURE_BYTES
 UNSIGNED = bytes(_SIGNATURE_BYTES)
 _DTYPES = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<f8")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
@@ -84,6 +95,14 @@ class CodecError(ValueError):
         self.sequence = sequence
 
 
+class LostPastError(CodecError):
+    """A sum holds an own contribution that is no longer kept; `message`: its carrier and number."""
+
+    def __init__(self, text: str, message: tuple[int, int], stamp: int) -> None:
+        super().__init__("past", text, *message)
+        self.stamp = stamp
+
+
 class Base(NamedTuple):
     """What a message builds on: its first entries are to be added to those of an earlier one."""
 
@@ -101,6 +120,11 @@ class Message(NamedTuple):
     params: NDArray[np.floating]  # (d,)
     round: int = 0
     base: Base | None = None  # None: the parameters are whole
+
+
+def version_of(data: bytes) -> int:
+    """Return the version that a header names; unchecked."""
+    return int.from_bytes(data[4:6], "little")
 
 
 def sender_of(data: bytes) -> int:
@@ -125,7 +149,7 @@ def slot_of(data: bytes) -> int:
 
 def base_of(data: bytes) -> int | None:
     """Return the sequence number that a message builds on, None if it is whole; unchecked."""
-    if int.from_bytes(data[6:8], "little") < CHANGE:
+    if version_of(data) != VERSION or int.from_bytes(data[6:8], "little") < CHANGE:
         return None
     return int.from_bytes(data[HEADER_BYTES : HEADER_BYTES + _BASE_BYTES], "little")
 
@@ -159,8 +183,8 @@ def _plain(given: NDArray[np.floating]) -> tuple[int, bytes]:
 
 def _encoded(message: Message, code: int, body: bytes, sign: Sign | None) -> bytes:
     run, node, sequence, slot, params, round_, _ = message
-    head = _FIELDS.pack(MAGIC, VERSION, code, run, node, round_, sequence, slot, params.shape[0])
-    digest = _digest(head, body)
+    head = FIELDS.pack(MAGIC, VERSION, code, run, node, round_, sequence, slot, params.shape[0])
+    digest = digest_of(head, body)
     return b"".join([head, digest, sign(CONTEXT + digest) if sign else UNSIGNED, body])
 
 
@@ -177,8 +201,8 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
             "length", f"expected at least {HEADER_BYTES} bytes, got {len(data)}; the message is cut"
         )
     view = memoryview(data)
-    head, body = bytes(view[: _FIELDS.size]), view[HEADER_BYTES:]
-    magic, version, code, sender_run, node, round_, sequence, slot, count = _FIELDS.unpack(head)
+    head, body = bytes(view[: FIELDS.size]), view[HEADER_BYTES:]
+    magic, version, code, sender_run, node, round_, sequence, slot, count = FIELDS.unpack(head)
     if magic != MAGIC:
         raise CodecError("magic", f"expected a message that begins with {MAGIC!r}, got {magic!r}")
     if version != VERSION:
@@ -205,13 +229,13 @@ def decode(data: bytes, run: int, size: int, verify: Verify | None = None) -> Me
             "length",
             f"expected {size} parameters in {expected} bytes, got {count} in {len(body)}",
         )
-    digest = bytes(view[_FIELDS.size : _DIGEST_END])
-    if _digest(head, digested) != digest:
+    digest = bytes(view[FIELDS.size : DIGEST_END])
+    if digest_of(head, digested) != digest:
         raise CodecError(
             "digest", "the digest does not match the content; the message was damaged on its way"
         )
     if verify is not None and not verify(
-        node, CONTEXT + digest, bytes(view[_DIGEST_END:HEADER_BYTES])
+        node, CONTEXT + digest, bytes(view[DIGEST_END:HEADER_BYTES])
     ):
         raise CodecError(
             "signature",
@@ -246,5 +270,6 @@ def _unpacked(layout: wire.Layout, body: memoryview) -> NDArray[np.floating]:
         raise CodecError("packing", str(error)) from None
 
 
-def _digest(head: bytes, body: bytes | memoryview) -> bytes:
+def digest_of(head: bytes, body: bytes | memoryview) -> bytes:
+    """Return the digest of a message."""
     return need("blake3").blake3(head).update(body).digest()

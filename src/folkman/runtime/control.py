@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ack",
+    "Ask",
     "Body",
+    "Claim",
     "Control",
     "Done",
     "Hello",
@@ -75,13 +77,26 @@ class Period(NamedTuple):
     receivers: list[int]
 
 
+class Ask(NamedTuple):
+    """A sum held my own parameters of this stamp, which I have lost: send me a copy of yours."""
+
+    stamp: int
+
+
+class Claim(NamedTuple):
+    """The band is taken for so long by a message of this index; 0 seconds: it is free again."""
+
+    value: float
+    seconds: float
+
+
 class Done(NamedTuple):
     """I took all the gradients that were asked of me."""
 
     steps: int
 
 
-Body: TypeAlias = Hello | Ack | Quality | Period | Done
+Body: TypeAlias = Hello | Ack | Quality | Period | Done | Ask | Claim
 
 
 class Control(NamedTuple):
@@ -132,7 +147,7 @@ def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
 
 
 _KINDS: dict[str, Callable[..., Body]] = {
-    kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done)
+    kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done, Ask, Claim)
 }
 
 
@@ -159,6 +174,8 @@ def _decoder() -> "msgpack.Decoder":
         "Quality": [("links", dict[node, tuple[amount, share]])],
         "Period": [("rate", amount), ("receivers", list[node])],
         "Done": [("steps", count)],
+        "Ask": [("stamp", count)],
+        "Claim": [("value", amount), ("seconds", amount)],
     }
     options = {"tag_field": "type", "forbid_unknown_fields": True, "frozen": True}
     kinds = [msgspec.defstruct(name, each, tag=name, **options) for name, each in fields.items()]

@@ -31,6 +31,7 @@ from folkman.runtime import control, journal, state
 from folkman.runtime.codec import (
     HEADER_BYTES,
     CodecError,
+    LostPastError,
     base_of,
     round_of,
     sender_of,
@@ -47,6 +48,7 @@ from folkman.runtime.transport import Transport
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
+    from folkman.runtime.fresh_side import FreshSide
 
 __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
@@ -54,6 +56,8 @@ FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
 LAST_LINES_S = 1.0
 """For the reader of the log, at the end."""
+ON_THE_BAND = 16
+"""Messages of an emulated band that may wait for one neighbour's acknowledgement."""
 MOST_TOLD = 256
 """Control messages of one neighbour that may wait for the receiver."""
 
@@ -90,13 +94,16 @@ class Daemon:
         members: Members | None,
         emulation: "Emulation | None" = None,
         trips: "Trips | None" = None,
+        fresh: "FreshSide | None" = None,
     ) -> None:
         self.node, self.transport, self.config, self.logger = node, transport, config, logger
         self.files = NodeFolder(config.folder)
         self.members, self.emulation, self.trips = members, emulation, trips
+        self.fresh = fresh
         self.clock = control.SlotClock(config.slot_s or 1.0)
         self.links = Links(node.neighbours, config.threshold_bit_s)
-        self.outbox = Outbox(node.neighbours, transport)
+        room = 2 if fresh is None else ON_THE_BAND
+        self.outbox = Outbox(node.neighbours, transport, room)
         self.state = STARTING
         self.code = 0
         self.asked = ""  # why a signal wants us to stop
@@ -113,6 +120,7 @@ class Daemon:
         self._told: dict[int, deque[bytes]] = {}  # a flood of one neighbour pushes out no other's
         self._lives: dict[int, int] = {}  # neighbour -> its incarnation
         self._holds: dict[int, int] = {}  # neighbour -> our message that it last said it holds
+        self.last_bytes = 0  # of the last message
         self._base: int | None = None  # what our last broadcast builds on
         self._waiting = threading.Condition()
         self._later: list[tuple[float, int, bytes]] = []  # (due, peer, message) on the emulated air
@@ -124,6 +132,10 @@ class Daemon:
             "taken": 0,
             "control_dropped": 0,
             "sent_whole": 0,
+            "given_up": 0,
+            "not_held": 0,
+            "gave_way": 0,
+            "copies_sent": 0,
         }
         self.began_s = time.monotonic()
 
@@ -145,6 +157,8 @@ class Daemon:
         """Live until done, stopped or diverged; `loop` is the learner's."""
         self._take_up()
         self.node.warm()
+        if self.fresh is not None:
+            self.fresh.warm()
         trim()
         self.transport.open(self)
         works = {
@@ -222,7 +236,7 @@ class Daemon:
         ):
             self.stopping.wait(0.02)
         self.clock.restart(self.node.slot)
-        self._tell_all(self._hello())
+        self.tell_all(self._hello())
         self.state = LEARNING
         self.logger.say(self.state, linked=sorted(name_of(j) for j in self.transport.links()))
         loop(self)
@@ -247,7 +261,7 @@ class Daemon:
         self.state = DONE
         self.logger.say(self.state, steps=self.node.steps, slot=self.node.slot)
         end_s = time.monotonic() + self.config.linger_s
-        self._tell_all(control.Done(self.node.steps))
+        self.tell_all(control.Done(self.node.steps))
         while time.monotonic() < end_s and not set(self.node.neighbours) <= self.done:
             if self.stopping.wait(0.1):
                 return
@@ -310,6 +324,8 @@ class Daemon:
         else:
             self._pending.pop(peer, None)
             self.links.forget(peer)
+            if self.fresh is not None:
+                self.fresh.band.forget(peer)
         self.moved.set()
 
     def refused(self, reason: str, text: str) -> None:
@@ -347,7 +363,8 @@ class Daemon:
     def _sort(self, peer: int, data: bytes) -> None:
         """Take a message, or put it on the emulated air first."""
         if len(data) < HEADER_BYTES or (self.emulation is None and self.trips is None):
-            self.take(peer, data)
+            if self.fresh is None or not self.fresh.keeps(self, peer, data):
+                self.take(peer, data)
         elif self.emulation is not None:
             self.emulation.receive(peer, round_of(data), data)
             self.arrived.set()
@@ -381,8 +398,10 @@ class Daemon:
             settled = (
                 ("stale", "finite", "absurd", "base")
                 if isinstance(self.node, ServerNode)
-                else ("stale",)
+                else ("stale", "past", "trust")
             )
+            if isinstance(error, LostPastError) and self.fresh is not None:
+                self.fresh.lost(self, error)
             settled = () if self._early(data) else settled
             if error.reason in settled and error.node is not None and error.sequence is not None:
                 self.voice.say(error.node, control.Ack(error.sequence))
@@ -430,6 +449,8 @@ class Daemon:
                 "refused", level="warning", reason=error.reason, peer=name_of(peer), text=str(error)
             )
             return
+        if self.fresh is not None:
+            self.fresh.heed(self, peer, body)
         if isinstance(body, control.Ack):
             self._acknowledged(peer, body.sequence)
         elif isinstance(body, control.Hello):
@@ -472,7 +493,12 @@ class Daemon:
         """Send the newest parameters to some neighbours; return the bits of a message."""
         data, sequence, slot = self.node.formed(number)
         self.journal.note(journal.SEND, slot, [sequence])
+        return self.publish(data, sequence, receivers)
+
+    def publish(self, data: bytes, sequence: int, receivers: list[int]) -> int:
+        """Send a message to some neighbours, who are to acknowledge it; return its bits."""
         now, bits = time.monotonic(), 8 * len(data)
+        self.last_bytes = len(data)
         self._base = base_of(data)
         for peer in receivers:
             self._pending[peer] = (sequence, now, bits)
@@ -482,6 +508,10 @@ class Daemon:
                 self._send_whole(peer)
         self.counts["sent"] += 1
         return bits
+
+    def holds(self, peer: int) -> int:
+        """Return the number of our message that a neighbour has acknowledged last."""
+        return self._holds.get(peer, 0)
 
     def pending(self) -> bool:
         """Return whether a present receiver still owes an acknowledgement, and has time for it."""
@@ -494,9 +524,10 @@ class Daemon:
 
     def tell_period(self, rate: float, receivers: list[int]) -> None:
         """Tell the neighbours R_i and Y_i."""
-        self._tell_all(control.Period(min(rate, 1e15) if math.isfinite(rate) else 0.0, receivers))
+        self.tell_all(control.Period(min(rate, 1e15) if math.isfinite(rate) else 0.0, receivers))
 
-    def _tell_all(self, body: control.Body) -> None:
+    def tell_all(self, body: control.Body) -> None:
+        """Say something to all neighbours."""
         for peer in self.node.neighbours:
             self.voice.say(peer, body)
 
@@ -514,11 +545,11 @@ class Daemon:
                 self.transport.revalidate()  # every time: a certificate may have expired
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
-        self._tell_all(self._hello())
+        self.tell_all(self._hello())
         if self.links.goodput_bit_s:
-            self._tell_all(control.Quality(self.links.table()))
+            self.tell_all(control.Quality(self.links.table()))
         if self.state == DONE:
-            self._tell_all(control.Done(self.node.steps))
+            self.tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.config.retry_s)
         self.journal.flush()
         self.logger.flush()

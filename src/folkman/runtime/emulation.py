@@ -52,8 +52,8 @@ class Emulation:
     ) -> None:
         require(
             not getattr(network, "forwards", False),
-            "on this network nodes pass on what they hold of others, and devices send copies of "
-            "their own parameters; use message = 'copy', or the simulator",
+            "on this network nodes pass on what they hold of others, which this view of the air "
+            "does not tell; nodes of message = 'sum' and 'forward' have folkman.runtime.fresh_air",
         )
         self._network, self._nodes, self._me, self._bits = network, num_nodes, me, message_bits
         self._key = make_key(seed, Stream.DELAY)

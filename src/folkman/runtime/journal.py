@@ -12,6 +12,10 @@ left out:
               number
     4 answer  a server's send; the entries are 1 for the nodes it is for, its sequence number is
               that of the wake
+    5 lost    a sum could not be adopted, since it holds own parameters that are no longer kept; the
+              first two entries are its carrier and the stamp of these parameters
+
+Where messages are sums, stamps stand for sequence numbers.
 """
 
 import threading
@@ -22,10 +26,10 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ANSWER", "SEND", "START", "WAKE", "Journal", "Log", "read"]
+__all__ = ["ANSWER", "LOST", "SEND", "START", "WAKE", "Journal", "Log", "read"]
 
 MAGIC, VERSION = b"FLKT", 1
-START, WAKE, SEND, ANSWER = 1, 2, 3, 4
+START, WAKE, SEND, ANSWER, LOST = 1, 2, 3, 4, 5
 _HEAD = np.dtype(
     [("magic", "S4"), ("version", "<u2"), ("senders", "<u2"), ("node", "<u4"), ("zero", "<u4")]
 )

@@ -59,6 +59,11 @@ class Links:
         with self._lock:
             self.loss[peer] = _averaged(self.loss[peer], 1.0)
 
+    def qualities(self) -> dict[int, float]:
+        """Return goodput in bit/s, less what is lost, of the links measured so far."""
+        with self._lock:
+            return {j: rate * (1.0 - self.loss[j]) for j, rate in self.goodput_bit_s.items()}
+
     def table(self) -> dict[int, tuple[float, float]]:
         """Return goodput in bit/s and share lost of the links measured so far."""
         with self._lock:

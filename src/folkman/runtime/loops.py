@@ -20,7 +20,7 @@ from folkman.runtime.server_node import ServerNode
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation
 
-__all__ = ["alone", "emulated", "in_rounds", "serving"]
+__all__ = ["GRACE", "alone", "emulated", "goes_on", "in_rounds", "serving", "wake"]
 
 MOST_MISSED = 64
 """Slots that a node looks back at when it was asleep or slow: older broadcasts have been overtaken
@@ -39,9 +39,9 @@ def alone(daemon: Daemon) -> None:
         target=daemon.guarded, args=(lambda: _send(daemon),), name="sender", daemon=True
     )
     sender.start()
-    while _goes_on(daemon):
+    while goes_on(daemon):
         begun_s = time.monotonic()
-        _wake(daemon)
+        wake(daemon)
         daemon.moved.set()
         daemon.saver.maybe(daemon.node)
         rest_s = daemon.config.slot_s - (time.monotonic() - begun_s)
@@ -86,7 +86,7 @@ def emulated(daemon: Daemon) -> None:
     assert emulation is not None  # noqa: S101 - the command line chose this loop for it
     assert isinstance(node, Node)  # noqa: S101
     slot = node.slot
-    while _goes_on(daemon):
+    while goes_on(daemon):
         slot = max(clock.slot(), slot)
         while (rest_s := clock.until_s(slot)) > 0 and not daemon.stopping.is_set():
             daemon.stopping.wait(min(rest_s, 0.2))
@@ -94,7 +94,7 @@ def emulated(daemon: Daemon) -> None:
         for peer, data in emulation.due(slot):
             daemon.take(peer, data)
         node.slot = slot
-        _wake(daemon)
+        wake(daemon)
         daemon.saver.maybe(node)
         end = max(clock.slot(), slot + 1)
         for past in range(
@@ -137,7 +137,7 @@ def in_rounds(daemon: Daemon) -> None:
             node.last_sent = data
             daemon.counts["sent"] += 1
             sent_at = here
-        if not _goes_on(daemon):
+        if not goes_on(daemon):
             return
         while node.offers() and not _may_end(daemon, node) and not daemon.stopping.is_set():
             daemon.arrived.wait(0.2)
@@ -145,7 +145,7 @@ def in_rounds(daemon: Daemon) -> None:
         if daemon.stopping.is_set():
             return
         begun_s = time.monotonic()
-        _wake(daemon)
+        wake(daemon)
         if node.holds_back:
             daemon.acknowledge_begun()
         rest_s = daemon.config.slot_s - (time.monotonic() - begun_s)
@@ -200,12 +200,13 @@ def serving(daemon: Daemon) -> None:
             daemon.journal.note(WAKE, node.slot - 1, node.used)
 
 
-def _goes_on(daemon: Daemon) -> bool:
+def goes_on(daemon: Daemon) -> bool:
+    """Tell whether there are gradients left to take."""
     most = daemon.config.steps
     return not daemon.stopping.is_set() and (most is None or daemon.node.steps < most)
 
 
-def _wake(daemon: Daemon) -> None:
+def wake(daemon: Daemon) -> None:
     """Live a slot and note it.
 
     A loss that is not finite ends the node, its last good state kept.

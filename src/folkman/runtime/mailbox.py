@@ -7,7 +7,7 @@ receiver and a learner may call from different threads.
 
 import threading
 from collections import Counter
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -33,6 +33,9 @@ class Mailbox:
     server that waits for everyone can drop it and go on; its payload is zeros and marked. With
     `in_rounds` a sender is heard once a round, and may be one round ahead.
     """
+
+    FIELDS: ClassVar[tuple[str, ...]] = ("payload", "sequence", "slot", "heard", "finite")
+    """What is saved, by name."""
 
     def __init__(
         self,

@@ -108,6 +108,9 @@ class Node:
     `problem` is its own part (`Learnable.of_node`), `shares` are the alpha_i of all nodes.
     """
 
+    message = "copy"
+    """What a message holds."""
+
     def __init__(
         self,
         index: int,
@@ -137,15 +140,12 @@ class Node:
         )
         self._seed = seed
         self.way = way_of(algorithm)
+        self._shares = np.asarray(shares)
+        self.slot = 0
+        self.sequence = 0
+        self._lock = threading.Lock()
         first = self.way.first_message(self.state, problem.initial, len(shares))
-        self.mailbox = Mailbox(
-            np.asarray(first),
-            self.way.senders(len(shares)),
-            self.wire.run,
-            first_sender=self.way.first_sender(index),
-            in_rounds=self.way.waits,
-            checks=self.wire.checks,
-        )
+        self.mailbox = self._open(first, len(shares))
         own_entries = jax.eval_shape(algorithm.message, self.state).shape[0]
         self.packing = self.wire.settled(
             algorithm, algorithm.declares.price, own_entries, problem.dim
@@ -153,7 +153,6 @@ class Node:
         self.memories = self._first_memories(len(shares))
         """With error feedback: what this node remembers, one entry; else none."""
         self._own = self.way.own(index)
-        self._shares = np.asarray(shares)
         self._fixed = self.way.weights(index, self._shares)
         self.neighbours = self.way.neighbours(index, self._fixed[0])
         """The numbers of those that this node hears or sends to."""
@@ -161,17 +160,33 @@ class Node:
         self.holds_back = self.way.holds_back(len(shares))
         uneven = uneven_emphasis(self._shares) if algorithm.declares.evenly else None
         self._emphasis = None if uneven is None else jax.device_put(uneven[index])
-        self.slot = 0
         self.steps = 0
         self._sent_steps = 0  # gradients taken before the last message was formed
         self.loss = float("nan")
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
-        self.sequence = 0
         self.last_sent = b""  # in rounds, until everyone has it: a neighbour may be a round behind
         self._held: Message | None = None  # with error feedback: the last one, as receivers hold it
-        self._lock = threading.Lock()
         self._forming = threading.Lock()  # a memory moves in the order of the numbers
         self._slot_lock = threading.Lock()  # where a slot depends on what was sent before it
+
+    def _open(self, first: Array, num_nodes: int) -> Mailbox:
+        """Return where messages are kept; everyone's first one is known."""
+        return Mailbox(
+            np.asarray(first),
+            self.way.senders(num_nodes),
+            self.wire.run,
+            first_sender=self.way.first_sender(self.index),
+            in_rounds=self.way.waits,
+            checks=self.wire.checks,
+        )
+
+    def more_arrays(self) -> dict[str, NDArray]:
+        """Return what a node of this kind saves besides."""
+        return {}
+
+    def restore_more(self, arrays: dict[str, NDArray]) -> None:
+        """Take up what `more_arrays` has saved."""
+        del arrays
 
     def receivers(self, round_: int = 1) -> list[int]:
         """Return the numbers of those that are to hear this node in a round, counted from 1."""

@@ -17,8 +17,8 @@ __all__ = ["Outbox"]
 
 
 class _Box:
-    def __init__(self) -> None:
-        self.messages: deque[tuple[int, bytes]] = deque(maxlen=2)
+    def __init__(self, room: int) -> None:
+        self.messages: deque[tuple[int, bytes]] = deque(maxlen=room)
         self.acknowledged = 0
         self.sent_s = 0.0
 
@@ -26,8 +26,8 @@ class _Box:
 class Outbox:
     """One box a neighbour."""
 
-    def __init__(self, neighbours: Iterable[int], transport: Transport) -> None:
-        self._boxes = {peer: _Box() for peer in neighbours}
+    def __init__(self, neighbours: Iterable[int], transport: Transport, room: int = 2) -> None:
+        self._boxes = {peer: _Box(room) for peer in neighbours}
         self._transport = transport
         self._lock = threading.Lock()
 

@@ -6,6 +6,7 @@ same words.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from folkman.runtime.node import Node
 from folkman.runtime.state import read_arrays
 from folkman.runtime.telemetry import Logger
 
-__all__ = ["preview", "sentences"]
+__all__ = ["carried_in_words", "network_of", "preview", "sentences"]
 
 
 def preview(path: Path) -> Json:
@@ -53,11 +54,13 @@ def preview(path: Path) -> Json:
         "transport": config.transport,
         "security": None if config.certs is None else _certificate(config.certs, config.number),
         "radio": config.radio,
-        "network": _algorithm(task, "network"),
+        "network": network_of(task),
         "steps": daemon.config.steps,
         "steps_done": _steps_done(files.state, task.fingerprint),
         "slot_s": daemon.config.slot_s,
         "message_bytes": _message_bytes(config, daemon),
+        "carries": node.message,
+        "trusts_sums": _trusted(daemon) if node.message == "sum" else None,
         "metrics": config.metrics,
         "folder": str(config.folder),
         "writes": writes,
@@ -68,12 +71,18 @@ def _peers(config: NodeConfig) -> dict[int, str]:
     return {number_of(name): name for name in config.peers}
 
 
-def _algorithm(task: Task, part: str | None = None) -> Json:
-    """Return the table of the task's algorithm, or of its network: name and options."""
-    table = next(table for table in task.comparison.algorithm if table["label"] == task.label)
-    if part == "network":
-        return dict(table["network"] or task.comparison.network)
-    return {key: value for key, value in table.items() if key != "network"}
+def _algorithm(task: Task) -> Json:
+    """Return the table of the task's algorithm: name and options."""
+    return {key: value for key, value in _table(task).items() if key != "network"}
+
+
+def network_of(task: Task) -> Json:
+    """Return the table of the network of the task's algorithm."""
+    return dict(_table(task)["network"] or task.comparison.network)
+
+
+def _table(task: Task) -> Json:
+    return next(table for table in task.comparison.algorithm if table["label"] == task.label)
 
 
 def _model(config: NodeConfig, task: Task, daemon: Daemon) -> Json:
@@ -85,7 +94,17 @@ def _model(config: NodeConfig, task: Task, daemon: Daemon) -> Json:
     }
 
 
+def _trusted(daemon: Daemon) -> list[str]:
+    """Return the names of the neighbours whose sums are taken."""
+    trusted: frozenset[int] = daemon.node.mailbox.rules.trusted  # type: ignore[union-attr]
+    return [name_of(j) for j in sorted(trusted & set(daemon.node.neighbours))]
+
+
 def _message_bytes(config: NodeConfig, daemon: Daemon) -> int:
+    if daemon.node.message != "copy":
+        node: Any = daemon.node
+        node.freeze()
+        return len(node.carry()[0])
     payload = daemon.node.mailbox.payload
     size = np.dtype(config.wire).itemsize if config.wire == "float16" else payload.dtype.itemsize
     return HEADER_BYTES + payload.shape[1] * size
@@ -120,6 +139,12 @@ def sentences(found: Json) -> str:
         if found["radio"] == "measured"
         else f"the emulated network {_options(found['network'])}"
     )
+    if found["carries"] != "copy":
+        air += (
+            "; whoever has the largest index, from goodput and heard stamps, claims the band"
+            if found["radio"] == "measured"
+            else "; every node knows its own transfers from the seed"
+        )
     pace = (
         f"at most one gradient in {found['slot_s']:g} s"
         if found["slot_s"]
@@ -143,11 +168,23 @@ def sentences(found: Json) -> str:
         f"members: {', '.join(security['members'])}",
         "radio": f"{found['radio']}: {air}",
         "steps": f"{goal}, {found['steps_done']} of them done; {pace}",
-        "message": f"{found['message_bytes']} bytes",
+        "message": f"{found['message_bytes']} bytes, {carried_in_words(found)}",
         "writes": f"{', '.join(found['writes'])} to {found['folder']}",
         "metrics": found["metrics"] or "none",
     }
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
+
+
+def carried_in_words(found: Json) -> str:
+    """Return what messages hold, and on whose word it is taken."""
+    if found["carries"] == "sum":
+        return (
+            "the sum of all nodes' parts with stamps, which no origin can sign; taken of "
+            f"{', '.join(found['trusts_sums'])}, on trust"
+        )
+    if found["carries"] == "forward":
+        return "a copy of any node's parameters, under its origin's signature"
+    return "the sender's own parameters"
 
 
 def _options(table: Json) -> str:

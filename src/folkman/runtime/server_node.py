@@ -43,6 +43,8 @@ class Seat(NamedTuple):
 class ServerNode:
     """A side of a method that computes no gradient; around a server: a node's only neighbour."""
 
+    message = "copy"
+
     def __init__(
         self,
         initial: Array,

@@ -31,7 +31,6 @@ FORMAT = "folkman node 1"
 
 Arrays: TypeAlias = dict[str, NDArray]
 """A node by the names of its arrays."""
-_BOX = ("payload", "sequence", "slot", "heard", "finite")
 
 
 def begin_life(mark: Path, spoken: int) -> int:
@@ -59,7 +58,9 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
         for path, leaf in jax.tree_util.tree_leaves_with_path(node.state)
     }
     with node.mailbox.lock:
-        arrays |= {f"mailbox.{name}": getattr(node.mailbox, name).copy() for name in _BOX}
+        arrays |= {
+            f"mailbox.{name}": getattr(node.mailbox, name).copy() for name in node.mailbox.FIELDS
+        }
         early = dict(node.mailbox.ahead)
         counters = [node.slot, getattr(node, "steps", 0), node.sequence, node.mailbox.round]
     for row, message in early.items():
@@ -72,6 +73,8 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
         arrays["memory.base"] = np.array([each.base for each in memories], np.int64)
     if getattr(node, "last_sent", b""):
         arrays["sent"] = np.frombuffer(node.last_sent, np.uint8)  # type: ignore[union-attr]
+    if isinstance(node, Node):
+        arrays |= node.more_arrays()
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
 
 
@@ -82,7 +85,10 @@ def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
         _fitting(arrays, f"state{jax.tree_util.keystr(path)}", np.asarray(leaf))
         for path, leaf in paths
     ]
-    box = {name: _fitting(arrays, f"mailbox.{name}", getattr(node.mailbox, name)) for name in _BOX}
+    box = {
+        name: _fitting(arrays, f"mailbox.{name}", getattr(node.mailbox, name))
+        for name in node.mailbox.FIELDS
+    }
     memories = _memories(node, arrays)
     slot, steps, sequence, round_ = (int(each) for each in arrays["counters"])
     node.state = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
@@ -92,6 +98,7 @@ def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
     node.memories = memories
     if isinstance(node, Node):
         node.steps = steps
+        node.restore_more(arrays)
         node.last_sent = arrays["sent"].tobytes() if "sent" in arrays else b""
     for key in arrays:
         if key.startswith("ahead.") and key.endswith(".head"):

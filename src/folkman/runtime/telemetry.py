@@ -147,7 +147,7 @@ def health_of(daemon: "Daemon") -> Json:
         "linked": sorted(name_of(j) for j in transport.links()),
         "num_linked": len(transport.links()),
         "refused": dict(node.mailbox.refused),
-        "counts": daemon.counts | daemon.saver.counts,
+        "counts": daemon.counts | daemon.saver.counts | getattr(node.mailbox, "counts", {}),
         "transport": dict(transport.counts),
         "goodput_bit_s": {name_of(j): round(v) for j, v in list(links.goodput_bit_s.items())},
         "latency_s": {name_of(j): round(v, 6) for j, v in list(links.latency_s.items())},

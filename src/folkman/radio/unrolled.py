@@ -1,0 +1,122 @@
+"""A serial medium, transfer by transfer: who starts and who hears what, in the order of time.
+
+`SerialPeers.step` answers with who holds what when a slot begins. Devices that emulate such a band
+must know more: within a slot a node may adopt a message, pass it on, and adopt another. Here the
+same decisions are made one at a time, outside of a compiled loop, and each is told.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from folkman.radio.serial import SerialPeers, SerialState, _Slot
+
+__all__ = ["Event", "Unrolled"]
+
+
+class Event(NamedTuple):
+    """A transfer starts, or ends."""
+
+    slot: int  # in which that happens; what ends in slot s is in use from s + 1 on
+    number: int  # of the transfer, from 1, in the order of their starts
+    ends: bool
+    sender: int
+    origin: int  # whose payload; of a sum the sender itself
+    receivers: tuple[int, ...]  # at its start all who are to hear it, at its end all who take it
+    stamps: tuple[int, ...]  # of what it holds, -1 where it holds nothing
+
+
+class Unrolled:
+    """The events of a band on which every node always has something new and nobody is away."""
+
+    def __init__(self, peers: SerialPeers, num_nodes: int, message_bits: int, key: Array) -> None:
+        self._peers, self._bits, self._key = peers, message_bits, key
+        self._offers = jnp.ones(num_nodes, bool)
+        self._state: SerialState = peers.init(num_nodes, key)
+        self._number = 0
+        self._on_air = Event(0, 0, False, -1, -1, (), ())
+
+    @property
+    def held(self) -> np.ndarray:
+        """Return the stamps held when the coming slot begins, (rx, origin)."""
+        return np.asarray(self._state.held)
+
+    def next_slot(self) -> list[Event]:
+        """Return what happens in the next slot; the first is slot 1 (C2)."""
+        slot = int(self._state.slot) + 1
+        key = jax.random.fold_in(self._key, slot - 1)
+        at, now, air = _opened(self._peers, self._state, self._offers, self._bits, key)
+        found: list[Event] = []
+        if float(at.busy) <= 1:
+            at = self._fill(at, now, slot, found)
+        else:
+            air = self._state.air
+        self._state = self._state._replace(
+            slot=self._state.slot + 1,
+            air=air,
+            held=at.held,
+            flight=at.flight,
+            busy=jnp.maximum(at.busy - 1, 0.0),
+            since=at.since,
+            sums=at.sums,
+            known=at.known,
+        )
+        return found
+
+    def _fill(self, at: Any, now: Any, slot: int, found: list[Event]) -> Any:
+        quiet = False
+        while float(at.busy) < 1 and not quiet:
+            ended, started, go, origin = _next(self._peers, at, now)
+            self._note_end(at, ended, slot, found)
+            quiet = not bool(go)
+            if quiet:
+                at = ended._replace(busy=jnp.ones_like(at.busy))
+                continue
+            at = started
+            self._number += 1
+            receivers = tuple(np.flatnonzero(np.asarray(at.flight.receivers)).tolist())
+            stamps = tuple(np.asarray(at.flight.stamps).tolist())
+            names = (int(at.flight.sender), int(origin), receivers, stamps)
+            self._on_air = Event(slot, self._number, False, *names)
+            found.append(self._on_air)
+        if float(at.busy) <= 1:
+            ended = _ended(self._peers, at, now)
+            self._note_end(at, ended, slot, found)
+            return ended
+        return at
+
+    def _note_end(self, before: Any, after: Any, slot: int, found: list[Event]) -> None:
+        if int(before.flight.sender) < 0:
+            return
+        changed = np.asarray(after.held != before.held).any(axis=1)
+        takers = tuple(np.flatnonzero(changed).tolist())
+        found.append(self._on_air._replace(slot=slot, ends=True, receivers=takers))
+
+
+@partial(jax.jit, static_argnums=0)
+def _opened(
+    peers: SerialPeers, state: SerialState, offers: Array, bits: int, key: Array
+) -> tuple[Any, Any, Any]:
+    state = state._replace(slot=state.slot + 1)
+    air, now = peers._look(state, offers, bits, key)
+    pair = jnp.zeros((len(offers),) * 2, bool)
+    none = jnp.zeros(len(offers), jnp.int32)
+    kept = (state.held, state.flight, state.busy, state.since, state.sums, state.known)
+    return _Slot(*kept, pair[0], pair, none, none, jnp.asarray(False)), now, air
+
+
+@partial(jax.jit, static_argnums=0)
+def _next(peers: SerialPeers, at: Any, now: Any) -> tuple[Any, Any, Array, Array]:
+    ended = peers._end(at, now)
+    choice, wait = peers._decide(ended, now)
+    started = peers._start(ended, now, choice, wait)
+    return ended, started, choice.value > 0, choice.origin
+
+
+@partial(jax.jit, static_argnums=0)
+def _ended(peers: SerialPeers, at: Any, now: Any) -> Any:
+    return peers._end(at, now)

@@ -1,0 +1,105 @@
+"""A serial band, imposed in user space between nodes that carry sums or pass copies on.
+
+Timing does not depend on parameter values. So every node rolls the same band out from the same seed
+(`folkman.radio.unrolled`) and knows its own part of it: the transfers that it starts, with their
+receivers, and those whose message it takes when they end. It does these in their order. The real
+transfer runs at once, under the number of the planned one; what is in it, and whether a receiver
+adopts it, follows from the stamps that it really has. So a node that is late sends what it holds.
+"""
+
+import threading
+from collections import deque
+
+from folkman.checks import require
+from folkman.keys import Stream, make_key
+from folkman.radio.delivery import PeerNetwork
+from folkman.radio.serial import SerialPeers
+from folkman.radio.unrolled import Event, Unrolled
+
+__all__ = ["FreshAir", "checked_band"]
+
+AT_HAND = 32
+"""Slots that are rolled out before a node begins."""
+MOST_WAITING = 64
+"""Messages that may wait for the ends of their transfers; older ones are given up."""
+
+
+def checked_band(network: PeerNetwork) -> SerialPeers:
+    """Return a band that can be told transfer by transfer, or refuse one."""
+    if not isinstance(network, SerialPeers):
+        raise ValueError(
+            "devices emulate sums and forwards on the radio with schedule = 'index' and on a "
+            f"shared channel, got {type(network).__name__}; use one of these, or the simulator"
+        )
+    require(network.forwards, "a band of copies is emulated by who holds what")
+    return network
+
+
+class FreshAir:
+    """One node's part of a serial band, and the messages on its emulated air."""
+
+    def __init__(
+        self, network: PeerNetwork, num_nodes: int, me: int, *, seed: int, message_bits: int
+    ) -> None:
+        band = checked_band(network)
+        self._told = Unrolled(band, num_nodes, message_bits, make_key(seed, Stream.DELAY))
+        self._me = me
+        self._rolled = 0
+        self._mine: deque[Event] = deque()  # what is still to do
+        self._air: dict[int, bytes] = {}  # number of a transfer -> its message
+        self._given_up: deque[int] = deque(maxlen=MOST_WAITING)
+        self._lock = threading.Lock()
+
+    def warm(self) -> None:
+        """Compile what rolls the band out, and have its first slots at hand."""
+        with self._lock:
+            self._roll(AT_HAND)
+
+    def _roll(self, slot: int) -> None:
+        while self._rolled < slot:
+            self._rolled += 1
+            self._mine += [each for each in self._told.next_slot() if self._concerns(each)]
+
+    def _concerns(self, event: Event) -> bool:
+        return self._me in event.receivers if event.ends else event.sender == self._me
+
+    def next(self, slot: int) -> Event | None:
+        """Return what is to be done next, if it happens by the end of a slot."""
+        with self._lock:
+            self._roll(slot)
+            return self._mine[0] if self._mine and self._mine[0].slot <= slot else None
+
+    def done(self) -> None:
+        """Go on to what is next."""
+        with self._lock:
+            self._mine.popleft()
+
+    def give_up(self) -> None:
+        """Go on without a message that has not come; it is taken when it does."""
+        with self._lock:
+            self._given_up.append(self._mine.popleft().number)
+
+    def starts_own(self, slot: int) -> bool:
+        """Tell whether the node sends its own newest parameters in a slot."""
+        with self._lock:
+            self._roll(slot)
+            return any(
+                not each.ends and each.slot == slot and each.stamps[self._me] >= 0
+                for each in self._mine
+            )
+
+    def receive(self, number: int, data: bytes) -> bool:
+        """Put a message on the emulated air; tell whether it was given up, and is to be taken."""
+        with self._lock:
+            if number in self._given_up:
+                self._given_up.remove(number)
+                return True
+            self._air[number] = data
+            while len(self._air) > MOST_WAITING:
+                del self._air[min(self._air)]
+            return False
+
+    def fetch(self, number: int) -> bytes | None:
+        """Take the message of a transfer off the air; None if it has not come."""
+        with self._lock:
+            return self._air.pop(number, None)

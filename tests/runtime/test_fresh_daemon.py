@@ -1,0 +1,250 @@
+"""Daemons that carry sums and forwards, joined by the twin: emulated, measured, lost and silent."""
+
+import io
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from folkman import async_sharing, load, make_problem, record_timeline, simulate
+from folkman.engine.presence import Asleep
+from folkman.experiment.replay import age_by_own_counts, mean_age
+from folkman.radio.replay import replay
+from folkman.radio.shared import shared
+from folkman.radio.trace import PeerTimeline
+from folkman.runtime import daemon as daemon_module
+from folkman.runtime import fresh_loops, journal
+from folkman.runtime.daemon import Daemon, DaemonConfig
+from folkman.runtime.fresh_air import FreshAir
+from folkman.runtime.fresh_node import ForwardNode, SumNode
+from folkman.runtime.fresh_side import FreshSide
+from folkman.runtime.node import Wire
+from folkman.runtime.sum_box import SumBox, SumRules
+from folkman.runtime.telemetry import Logger
+from folkman.runtime.transport import Local, LocalExchange
+from folkman.runtime.ways import way_of
+
+NODES, RUN = 3, 11
+KINDS = {"sum": SumNode, "forward": ForwardNode}
+
+
+@pytest.fixture(autouse=True)
+def _quick_keepers(monkeypatch):
+    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem(load("digits", train_size=120), "softmax", NODES, batch=8)
+
+
+def build(problem, folder, exchange, number, steps, message, network=None, slot_s=0.0, **more):
+    home = folder / f"node-{number}"
+    home.mkdir(parents=True, exist_ok=True)
+    shares = np.asarray(problem.share)
+    rules = SumRules(frozenset(range(NODES)), paced=network is not None)
+    part = problem.of_node(number)
+    node = KINDS[message](
+        number, part, async_sharing(0.1), shares, seed=1, wire=Wire(RUN), rules=rules
+    )
+    config = DaemonConfig(
+        home,
+        "test",
+        steps=steps,
+        slot_s=slot_s,
+        save_every_s=0.05,
+        **{"start_wait_s": 20.0, "linger_s": 20.0, **more},
+    )
+    air = None
+    if network is not None:
+        peers = network.peers()
+        air = FreshAir(peers, NODES, number, seed=1, message_bits=node.bits())
+    logger = Logger(str(number), insecure=True, stream=io.StringIO())
+    transport = Local(number, node.neighbours, exchange)
+    side = FreshSide(node, air, config.period_timeout_s)
+    made = Daemon(node, transport, config, logger, members=None, fresh=side)
+    return made, fresh_loops.measured if network is None else fresh_loops.emulated
+
+
+def live(made):
+    codes = {}
+
+    def one(number, daemon, loop):
+        codes[number] = daemon.run(loop)
+
+    threads = [
+        threading.Thread(target=one, args=(n, *each), daemon=True) for n, each in made.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    return codes
+
+
+def retold(folder, *, paced):
+    logs = {n: journal.read(folder / f"node-{n}" / "timeline.bin") for n in range(NODES)}
+    told = way_of(async_sharing(0.1)).causal(logs, NODES, paced=paced)
+    assert isinstance(told.timeline, PeerTimeline)
+    return told.timeline, told.awake
+
+
+def assert_replayed(problem, folder, made, message, *, paced):
+    timeline, awake = retold(folder, paced=paced)
+    run = simulate(
+        problem,
+        replay(timeline, message=message),
+        async_sharing(0.1),
+        slots=len(awake),
+        seed=1,
+        faults=Asleep(awake),
+    )
+    ends = np.stack([made[n][0].node.params() for n in range(NODES)])
+    assert np.abs(ends - run.nodes).max() < 1e-5 * np.abs(run.nodes).max()
+    return timeline, awake
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("message", ["sum", "forward"])
+def test_on_the_emulated_band_daemons_hold_what_the_simulator_says(problem, tmp_path, message):
+    network, exchange = shared(0.6, message=message), LocalExchange()
+    made = {
+        n: build(problem, tmp_path, exchange, n, 20, message, network, 0.25) for n in range(NODES)
+    }
+
+    assert live(made) == dict.fromkeys(range(NODES), 0)
+
+    timeline, awake = assert_replayed(problem, tmp_path, made, message, paced=True)
+    planned = record_timeline(network, NODES, len(awake), seed=1)
+    ages = [mean_age(each, awake) for each in (timeline, planned)]
+    assert ages[0] == pytest.approx(ages[1], rel=0.1)
+    assert (timeline.held[-1] > 0).sum() >= NODES * (NODES - 1)
+    assert not any(daemon.node.mailbox.refused for daemon, _ in made.values())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("message", ["sum", "forward"])
+def test_on_measured_links_nodes_contend_and_what_they_did_is_replayed(problem, tmp_path, message):
+    exchange = LocalExchange()
+    made = {
+        n: build(problem, tmp_path, exchange, n, 40, message, slot_s=0.02) for n in range(NODES)
+    }
+
+    assert live(made) == dict.fromkeys(range(NODES), 0)
+
+    timeline, _ = assert_replayed(problem, tmp_path, made, message, paced=False)
+    others = ~np.eye(NODES, dtype=bool)
+    assert (timeline.held[-1][others] > 0).all()  # everyone has heard of everyone
+    logs = {n: journal.read(tmp_path / f"node-{n}" / "timeline.bin") for n in range(NODES)}
+    assert abs(age_by_own_counts(logs)) < 20  # of 40 slots; nodes need not be in step
+    assert all(daemon.counts["sent"] > 3 for daemon, _ in made.values())
+
+
+@pytest.mark.process
+def test_nobody_waits_for_a_node_that_never_comes(problem, tmp_path):
+    exchange = LocalExchange()
+    more = {"start_wait_s": 0.2, "linger_s": 0.5, "slot_s": 0.02}
+    made = {n: build(problem, tmp_path, exchange, n, 20, "sum", **more) for n in (0, 1)}
+
+    assert live(made) == {0: 0, 1: 0}
+
+    for me, other in ((0, 1), (1, 0)):
+        box = made[me][0].node.mailbox
+        assert box.sequence[other] > 0
+        assert box.sequence[2] == 0  # its first model is in the sum still
+
+
+@pytest.mark.process
+def test_a_node_that_begins_again_without_its_state_asks_for_copies(problem, tmp_path):
+    """It says what it lost, in log and journal, and hears on by copies, then by sums again."""
+    exchange = LocalExchange()
+    more = {"slot_s": 0.05, "start_wait_s": 20.0, "linger_s": 1.0, "period_timeout_s": 0.3}
+    made = {n: build(problem, tmp_path, exchange, n, None, "sum", **more) for n in range(NODES)}
+    threads = {}
+
+    def start(number):
+        threads[number] = threading.Thread(target=made[number][0].run, args=made[number][1:])
+        threads[number].start()
+
+    def stop(number):
+        made[number][0].stop("the test")
+        threads[number].join(30)
+
+    def wait_until(happened):
+        end_s = time.monotonic() + 60
+        while not happened() and time.monotonic() < end_s:
+            time.sleep(0.05)
+
+    for number in range(NODES):
+        start(number)
+    others = [made[n][0].node.mailbox for n in (0, 2)]
+    wait_until(lambda: all(box.sequence[1] & 0xFFFF >= 40 for box in others))
+    # until it has lived as many slots again, nobody takes its new sums for younger
+    stop(1)
+    home = tmp_path / "node-1"
+    (home / "state.safetensors").unlink()  # the life's number stays: the disk lost the rest
+    (home / "timeline.bin").unlink()
+    made[1] = build(problem, tmp_path, exchange, 1, None, "sum", **more)
+    start(1)
+    box = made[1][0].node.mailbox
+    assert isinstance(box, SumBox)
+    wait_until(lambda: box.counts["rebuilt"] and box.counts["adopted"] and box.lost is None)
+    for number in range(NODES):
+        stop(number)
+
+    assert [made[n][0].code for n in range(NODES)] == [0] * NODES
+    assert box.refused["past"] >= 1
+    assert box.counts["rebuilt"] >= 1
+    assert box.counts["adopted"] >= 1
+    records = journal.read(home / "timeline.bin").records
+    lost = records[records["kind"] == journal.LOST]
+    assert len(lost) >= 1
+    assert lost["sequence"][0, 1] >> 32 == 1  # a stamp of its first life
+    stream = made[1][0].logger._stream
+    assert isinstance(stream, io.StringIO)
+    log = stream.getvalue()
+    said = [json.loads(line) for line in log.splitlines()]
+    assert any("no longer kept; asking for copies" in each.get("text", "") for each in said)
+
+
+def test_without_a_common_clock_ages_are_by_the_nodes_own_counts(tmp_path):
+    notes = {
+        0: [(journal.WAKE, 0, [0, 0]), (journal.SEND, 1, [5]), (journal.WAKE, 1, [0, 0])],
+        1: [(journal.WAKE, 0, [0, 0]), (journal.WAKE, 3, [5, 0])],
+    }
+    for node, records in notes.items():
+        written = journal.Journal(tmp_path / str(node), node, 2)
+        for record in records:
+            written.note(*record)
+        written.close()
+
+    logs = {node: journal.read(tmp_path / str(node)) for node in notes}
+
+    assert age_by_own_counts(logs) == (0 + 1 + 0 + 2) / 4
+
+
+@pytest.mark.process
+def test_a_node_that_was_held_up_sends_what_it_has_and_is_not_refused(
+    problem, tmp_path, monkeypatch
+):
+    """Slots that it missed cost age: what it adopted meanwhile is not ahead of it."""
+    network, exchange = shared(0.6, message="sum"), LocalExchange()
+    made = {n: build(problem, tmp_path, exchange, n, 16, "sum", network, 0.2) for n in range(NODES)}
+    node, live_a_slot = made[1][0].node, made[1][0].node.wake
+
+    def slowly():
+        if node.slot in (5, 10):
+            time.sleep(0.7)
+        return live_a_slot()
+
+    monkeypatch.setattr(node, "wake", slowly)
+
+    assert live(made) == dict.fromkeys(range(NODES), 0)
+
+    refused = [dict(daemon.node.mailbox.refused) for daemon, _ in made.values()]
+    assert all(set(each) <= {"stale"} for each in refused), refused
+    assert_replayed(problem, tmp_path, made, "sum", paced=True)
+    assert node.slot > 16
