@@ -61,8 +61,9 @@ def _somebody_ahead(cells: Cells) -> Found:
         if not any(by_label.values()):
             continue
         ahead = [label for label, found in by_label.items() if verdicts(found)[0]]
-        nobody += not ahead
-        told.append(f"`{cell}`: {', '.join(ahead) or 'nobody'}")
+        whole = all(by_label.values())
+        nobody += whole and not ahead
+        told.append(f"`{cell}`: {', '.join(ahead) or 'nobody'}{'' if whole else ' so far'}")
     return "; ".join(told), verdict_of(nobody > 1, complete)
 
 

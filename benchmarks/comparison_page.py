@@ -25,6 +25,7 @@ from benchmarks.comparison_judge import (
     Standing,
     best_of,
     compared,
+    has_all,
     mean_ranks,
     ranked,
     sides_of,
@@ -44,8 +45,9 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     unranked = plan.unranked()
     fixed = (plan.bits_in_messages, plan.gradients)
     all_sides = {cell.name: sides_of(lines, cell.name, *fixed) for cell in plan.cells}
+    partly = {name for name, sides in all_sides.items() if not has_all(sides, plan.ranked())}
     judged = {
-        name: [side for side in sides if side.label not in unranked]
+        name: [side for side in sides if side.label not in unranked and name not in partly]
         for name, sides in all_sides.items()
     }
     drawn = {
@@ -69,8 +71,13 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
         if not cells:
             blocks[f"group-{group}"] = NOT_RUN
             continue
-        group_figure(cells, drawn, references).savefig(figures / f"{group}.png", dpi=150)
-        tables = [_cell(cell, all_sides[cell.name], references, unranked) for cell in cells]
+        group_figure(cells, drawn, references, partly).savefig(figures / f"{group}.png", dpi=150)
+        tables = [
+            _partly(cell, all_sides[cell.name], references)
+            if cell.name in partly
+            else _cell(cell, all_sides[cell.name], references, unranked)
+            for cell in cells
+        ]
         link = f"![{cells[0].title}: training loss against time](figures/comparison/{group}.png)"
         blocks[f"group-{group}"] = "\n\n".join([link, *tables])
     for page in PAGES:
@@ -140,6 +147,22 @@ def _cell(cell: Cell, sides: Sequence[Side], references: set[str], unranked: set
     head += ["rank", "loss, equal gradients", "rank", "accuracy", "kappa", "messages"]
     first = by_loss[0].label if own else "nobody"
     summary = f"<summary><code>{cell.name}</code>: all methods, {first} first</summary>"
+    return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
+
+
+def _partly(cell: Cell, sides: Sequence[Side], references: set[str]) -> str:
+    """Return the table of a cell that lacks some of the eighteen: no place, no first."""
+    yardstick = next((side for side in sides if side.label == YARDSTICK), None)
+    rows = []
+    for side in sorted(sides, key=lambda side: side.label in references):
+        is_reference = side.label in references
+        against = "" if yardstick is None or side is yardstick else _against(side, yardstick)
+        cells = [f"*{side.label}*" if is_reference else side.label, _options(side.line)]
+        cells += [_loss(side, "time"), against, f"{np.nanmean(side.accuracy):.3f}"]
+        rows.append(cells)
+    head = ["method", "step", "loss, equal time", "times FedAvg's", "accuracy"]
+    number = sum(side.label not in references for side in sides)
+    summary = f"<summary><code>{cell.name}</code>: partly run, {number} methods, no ranks</summary>"
     return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
 
 
