@@ -51,20 +51,36 @@ def _all(plan: Sequence[Cell], cells: Cells, unranked: set[str]) -> Iterator[Fou
     yield from _measured(plan, cells)
 
 
+def _verdict(*, refuted: bool, missing: int, settled: bool) -> str:
+    """Return the verdict; settled: it would not be refuted whatever the missing cells showed."""
+    if missing and settled and not refuted:
+        return "not refuted, whatever the missing cells show"
+    return verdict_of(refuted, not missing)
+
+
+def _more_ahead_than_behind(found: Mapping[str, Compared], number: int) -> tuple[bool, bool]:
+    """Tell whether that is refuted of `number` cells, and whether no missing one can refute it."""
+    ahead, _, behind = verdicts(found)
+    missing = number - len(found)
+    return ahead + missing <= behind, ahead > behind + missing
+
+
 def _somebody_ahead(cells: Cells) -> Found:
     """E7: MNIST, even data, Gamma 5 and 15."""
-    told, nobody, complete = [], 0, True
+    told, nobody, unknown, missing = [], 0, 0, 0
     for cell in (f"{model}-{gamma}-even" for model in UNEVEN for gamma in (5, 15)):
         own = {cell: cells.get(cell, [])}
         by_label = {label: ratios(own, label, YARDSTICK) for label in NEVER_WAITS}
-        complete &= all(by_label.values())
-        if not any(by_label.values()):
-            continue
         ahead = [label for label, found in by_label.items() if verdicts(found)[0]]
         whole = all(by_label.values())
+        missing += not whole
         nobody += whole and not ahead
+        unknown += not whole and not ahead
+        if not any(by_label.values()):
+            continue
         told.append(f"`{cell}`: {', '.join(ahead) or 'nobody'}{'' if whole else ' so far'}")
-    return "; ".join(told), verdict_of(nobody > 1, complete)
+    settled = nobody + unknown <= 1
+    return "; ".join(told), _verdict(refuted=nobody > 1, missing=missing, settled=settled)
 
 
 def _settings() -> list[tuple[str, str]]:
@@ -124,16 +140,16 @@ def _part_of_the_lead(cells: Cells) -> Found:
 
 def _rest_of_the_lead(cells: Cells) -> Found:
     """E12: DFedAvgM against FedAvg at equal momentum."""
-    told, complete, refuted = [], True, False
+    told, missing, refuted, settled = [], 0, False, True
     for which, name in enumerate(("none", "0.9")):
         found = ratios(cells, PAIRS["DFedAvgM"][which], PAIRS["FedAvg"][which])
-        own = len(found) == len(cells)
-        complete &= own
+        missing = max(missing, len(cells) - len(found))
+        against, certain = _more_ahead_than_behind(found, len(cells))
+        refuted, settled = refuted or against, settled and certain
         if found:
             ahead, level, behind = verdicts(found)
-            refuted |= own and ahead <= behind
             told.append(f"{name}: ahead in {ahead}, level in {level}, behind in {behind}")
-    return "; ".join(told), verdict_of(refuted, complete)
+    return "; ".join(told), _verdict(refuted=refuted, missing=missing, settled=settled)
 
 
 def _no_help_over_long_transfers(plan: Sequence[Cell], cells: Cells) -> Found:
@@ -143,7 +159,9 @@ def _no_help_over_long_transfers(plan: Sequence[Cell], cells: Cells) -> Found:
     found = ratios({name: cells.get(name, []) for name in names}, heavy, none)
     ahead, level, behind = verdicts(found)
     told = f"ahead in {ahead}, level in {level}, behind in {behind}" if found else ""
-    return told, verdict_of(3 * ahead > len(names), len(found) == len(names))
+    missing = len(names) - len(found)
+    settled = 3 * (ahead + missing) <= len(names)
+    return told, _verdict(refuted=3 * ahead > len(names), missing=missing, settled=settled)
 
 
 def _measured(plan: Sequence[Cell], cells: Cells) -> Iterator[Found]:
@@ -153,13 +171,17 @@ def _measured(plan: Sequence[Cell], cells: Cells) -> Iterator[Found]:
     found = _on_fresh_seeds(even, cells, "Algorithm 1")
     ahead, level, behind = verdicts(found)
     told = f"ahead in {ahead}, level in {level}, behind in {behind} of {len(even)}"
-    complete = len(found) == len(even)
-    yield told if found else "", verdict_of(level + behind > 2, complete)
+    missing, others = len(even) - len(found), level + behind
+    settled = others + missing <= 2
+    verdict = _verdict(refuted=others > 2, missing=missing, settled=settled)
+    yield told if found else "", verdict
     found = _on_fresh_seeds(wired, cells, YARDSTICK)
     ahead, level, behind = verdicts(found)
     told = f"ahead in {ahead}, level in {level}, behind in {behind} of {len(wired)}"
-    complete = len(found) == len(wired)
-    yield told if found else "", verdict_of(complete and ahead <= behind, complete)
+    refuted, settled = _more_ahead_than_behind(found, len(wired))
+    missing = len(wired) - len(found)
+    verdict = _verdict(refuted=refuted, missing=missing, settled=settled)
+    yield told if found else "", verdict
 
 
 def _on_fresh_seeds(plan: Sequence[Cell], cells: Cells, other: str) -> dict[str, Compared]:

@@ -252,6 +252,7 @@ def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
         [f"`{cell.name}`", "all", "not run yet"] for cell in plan.cells if not cells[cell.name]
     ]
     known = [cell for cell in plan.cells if cells[cell.name]]
+    not_asked: dict[str, list[str]] = {}  # cells -> the methods that lack exactly these
     for method in plan.methods:
         label = method["label"]
         lacking = [
@@ -265,5 +266,7 @@ def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
         if len(unasked) == sum(concerned(cell, method) for cell in known):
             unasked = ["all"]
         if unasked:
-            missing.append([", ".join(unasked), label, "not run yet"])
+            not_asked.setdefault(", ".join(unasked), []).append(label)
+    for names, labels in not_asked.items():
+        missing.append([names, "; ".join(labels), "not run yet"])
     return _markdown(["cell", "method", "why"], missing) if missing else "Nothing is missing."
