@@ -23,7 +23,7 @@ from benchmarks.comparison_momentum import (
     verdicts,
 )
 
-__all__ = ["expected_of_added"]
+__all__ = ["expected_of_added", "of_fresh_seeds", "on_fresh_seeds"]
 
 Cells = Mapping[str, list[Side]]
 Found = tuple[str, str]
@@ -168,14 +168,14 @@ def _measured(plan: Sequence[Cell], cells: Cells) -> Iterator[Found]:
     """E14 and E15: the measured own part, on seeds at which nobody had looked."""
     wired = [cell for cell in plan if cell.config["network"]["name"] == "pipelined"]
     even = [c for c in wired if "-even" in c.name and "compute_slots" not in c.config]
-    found = _on_fresh_seeds(even, cells, "Algorithm 1")
+    found = on_fresh_seeds(even, cells, "Algorithm 1")
     ahead, level, behind = verdicts(found)
     told = f"ahead in {ahead}, level in {level}, behind in {behind} of {len(even)}"
     missing, others = len(even) - len(found), level + behind
     settled = others + missing <= 2
     verdict = _verdict(refuted=others > 2, missing=missing, settled=settled)
     yield told if found else "", verdict
-    found = _on_fresh_seeds(wired, cells, YARDSTICK)
+    found = on_fresh_seeds(wired, cells, YARDSTICK)
     ahead, level, behind = verdicts(found)
     told = f"ahead in {ahead}, level in {level}, behind in {behind} of {len(wired)}"
     refuted, settled = _more_ahead_than_behind(found, len(wired))
@@ -184,19 +184,20 @@ def _measured(plan: Sequence[Cell], cells: Cells) -> Iterator[Found]:
     yield told if found else "", verdict
 
 
-def _on_fresh_seeds(plan: Sequence[Cell], cells: Cells, other: str) -> dict[str, Compared]:
+def on_fresh_seeds(plan: Sequence[Cell], cells: Cells, other: str) -> dict[str, Compared]:
+    """Return how the measured own part compares with another side, on seeds nobody had seen."""
     found = {}
     for cell in plan:
         sides = cells.get(cell.name, [])
         one, two = found_in(sides, MEASURED), found_in(sides, other)
         if one is not None and two is not None:
-            fresh = FRESH if cell.config["data"]["name"] == "digits" else one.seeds
-            found[cell.name] = compared(_of_seeds(one, fresh), _of_seeds(two, fresh))
+            found[cell.name] = compared(of_fresh_seeds(one, cell), of_fresh_seeds(two, cell))
     return found
 
 
-def _of_seeds(side: Side, seeds: Sequence[str]) -> Side:
-    """Return a side on some of its seeds."""
+def of_fresh_seeds(side: Side, cell: Cell) -> Side:
+    """Return a side on the seeds at which nobody had looked: all but for digits."""
+    seeds = FRESH if cell.config["data"]["name"] == "digits" else side.seeds
     places = [side.seeds.index(seed) for seed in seeds]
     measure = {axis: values[places] for axis, values in side.measure.items()}
-    return side._replace(seeds=tuple(seeds), measure=measure, accuracy=side.accuracy[places])
+    return side._replace(seeds=seeds, measure=measure, accuracy=side.accuracy[places])

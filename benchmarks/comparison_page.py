@@ -31,6 +31,7 @@ from benchmarks.comparison_judge import (
     sides_of,
 )
 from benchmarks.comparison_momentum import NOT_RUN, momentum_by_cell, momentum_table
+from benchmarks.comparison_pairs import pairs_table
 
 __all__ = ["draw"]
 
@@ -62,6 +63,7 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     blocks["expected-added"] = expected_of_added(plan.cells, all_sides, unranked)
     blocks["momentum"] = momentum_table(all_sides)
     blocks["momentum-cells"] = momentum_by_cell(all_sides)
+    blocks["pairs"] = pairs_table(plan.cells, all_sides, references)
     blocks["not-run"] = _not_run(plan, lines, all_sides)
     figures = docs / "figures" / "comparison"
     figures.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,7 @@ from benchmarks.comparison_judge import (
 )
 from benchmarks.comparison_momentum import MEASURED, PAIRS, momentum_by_cell, momentum_table
 from benchmarks.comparison_page import draw
+from benchmarks.comparison_pairs import pairs_table
 from folkman.algorithm import ALGORITHMS
 from folkman.config.build import build_problem
 from folkman.config.comparison import resolve
@@ -247,6 +248,25 @@ def test_expectations_of_the_added_are_open_until_their_cells_are_there() -> Non
     assert rows[4] == "| E9 | `mnist-softmax-radio-even`: 0.80 | refuted |"
 
 
+def test_pairs_are_told_on_seeds_that_nobody_had_seen() -> None:
+    """The measured own part is bad on the seeds 0 to 4 of digits, and these do not count."""
+    plain, good = [1.0] * 10, [10.0] * 5 + [0.1, 0.11, 0.1, 0.11, 0.1]
+    sides = _sides(
+        _line("FedAvg", plain), _line(MEASURED, good), _line("FedAvg, free links", [0.01] * 10)
+    )
+    for cell, row, wins in (
+        (
+            "digits-5-even",
+            "| measured own part / FedAvg, without the radio | 1 | 0.10 | 1, 0, 0 |",
+            1,
+        ),
+        ("mnist-softmax-radio-even", "| measured own part / FedAvg, on the radio | 1 | 1.02 |", 0),
+    ):
+        table = pairs_table(PLAN.cells, {cell: sides}, {"FedAvg, free links"})
+        assert row in table
+        assert f"in {wins} of 1 cells" in table
+
+
 def test_a_verdict_stands_early_only_if_no_missing_cell_can_change_it() -> None:
     """E13 with 14 cells of Gamma 15 is refuted by five in which momentum is ahead."""
     plain, twice = [1.0, 1.01, 1.0], [0.5, 0.51, 0.5]
@@ -320,6 +340,8 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
     unranked = PLAN.unranked()
     assert expected_of_added(PLAN.cells, sides, unranked) in page
     assert momentum_table(sides) in page
+    references = {m["label"] for m in PLAN.methods if m.get("reference")}
+    assert pairs_table(PLAN.cells, sides, references) in page
     assert momentum_by_cell(sides) in page
     first = [sides[cell.name] for cell in PLAN.cells if not cell.added]
     judged = [[s for s in each if s.label not in unranked] for each in first]
