@@ -73,6 +73,10 @@ class Plan(NamedTuple):
         pairs = product(by_group, self.methods)
         yield from sorted(pairs, key=lambda pair: max(pair[0][0].part, pair[1].get("part", 1)))
 
+    def ranked(self) -> set[str]:
+        """Return the labels of the eighteen."""
+        return {method["label"] for method in self.methods} - self.unranked()
+
     def unranked(self) -> set[str]:
         """Return the labels that have no rank among the eighteen."""
         return {

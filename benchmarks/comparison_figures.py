@@ -1,7 +1,7 @@
 """Figures of docs/comparison.md and docs/which-method.md; benchmarks/comparison_page.py calls."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -53,7 +53,9 @@ Cells = Mapping[str, list[Side]]
 Values = NDArray[np.float64]
 
 
-def group_figure(cells: Sequence[Cell], all_sides: Cells, references: set[str]) -> Figure:
+def group_figure(
+    cells: Sequence[Cell], all_sides: Cells, references: set[str], partly: Collection[str]
+) -> Figure:
     """Return a panel for each cell: loss against time, the best and the references named."""
     columns = min(2, len(cells))
     height = -(-len(cells) // columns)
@@ -61,7 +63,8 @@ def group_figure(cells: Sequence[Cell], all_sides: Cells, references: set[str]) 
     panels = figure.subplots(height, columns, squeeze=False).flat
     for axes, cell in zip(panels, cells, strict=False):
         _panel(axes, all_sides[cell.name], references)
-        axes.set_title(cell.name, fontsize="small", loc="left")
+        title = f"{cell.name} (partly run)" if cell.name in partly else cell.name
+        axes.set_title(title, fontsize="small", loc="left")
     return figure
 
 

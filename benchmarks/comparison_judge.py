@@ -4,14 +4,14 @@ Every number here is pure arithmetic on results: nothing is run.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["AXES", "NEVER_WAITS", "Side", "Standing", "best_of", "compared", "mean_ranks", "ranked"]
-__all__ += ["sides_of"]
+__all__ += ["has_all", "sides_of"]
 
 AXES = ("time", "bits", "gradients")
 NEVER_WAITS = ("Algorithm 1", "SGP, asynchronous", "SWIFT", "AD-PSGD", "FedAsync", "FedBuff")
@@ -74,6 +74,11 @@ def sides_of(lines: Sequence[Json], cell: str, bits_in_messages: int, gradients:
         accuracy = np.array([_number(runs[seed]["test_accuracy"][-1]) for seed in seeds])
         found.append(Side(line["label"], line, seeds, measure, accuracy))
     return found
+
+
+def has_all(sides: Sequence[Side], labels: Collection[str]) -> bool:
+    """Tell whether a cell has a side of each label: ranks among fewer would not compare."""
+    return set(labels) <= {side.label for side in sides}
 
 
 def _number(value: float | None) -> float:

@@ -25,11 +25,13 @@ from benchmarks.comparison_judge import (
     Standing,
     best_of,
     compared,
+    has_all,
     mean_ranks,
     ranked,
     sides_of,
 )
 from benchmarks.comparison_momentum import NOT_RUN, momentum_by_cell, momentum_table
+from benchmarks.comparison_pairs import pairs_table
 
 __all__ = ["draw"]
 
@@ -44,8 +46,9 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     unranked = plan.unranked()
     fixed = (plan.bits_in_messages, plan.gradients)
     all_sides = {cell.name: sides_of(lines, cell.name, *fixed) for cell in plan.cells}
+    partly = {name for name, sides in all_sides.items() if not has_all(sides, plan.ranked())}
     judged = {
-        name: [side for side in sides if side.label not in unranked]
+        name: [side for side in sides if side.label not in unranked and name not in partly]
         for name, sides in all_sides.items()
     }
     drawn = {
@@ -60,6 +63,7 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     blocks["expected-added"] = expected_of_added(plan.cells, all_sides, unranked)
     blocks["momentum"] = momentum_table(all_sides)
     blocks["momentum-cells"] = momentum_by_cell(all_sides)
+    blocks["pairs"] = pairs_table(plan.cells, all_sides, references)
     blocks["not-run"] = _not_run(plan, lines, all_sides)
     figures = docs / "figures" / "comparison"
     figures.mkdir(parents=True, exist_ok=True)
@@ -69,8 +73,13 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
         if not cells:
             blocks[f"group-{group}"] = NOT_RUN
             continue
-        group_figure(cells, drawn, references).savefig(figures / f"{group}.png", dpi=150)
-        tables = [_cell(cell, all_sides[cell.name], references, unranked) for cell in cells]
+        group_figure(cells, drawn, references, partly).savefig(figures / f"{group}.png", dpi=150)
+        tables = [
+            _partly(cell, all_sides[cell.name], references)
+            if cell.name in partly
+            else _cell(cell, all_sides[cell.name], references, unranked)
+            for cell in cells
+        ]
         link = f"![{cells[0].title}: training loss against time](figures/comparison/{group}.png)"
         blocks[f"group-{group}"] = "\n\n".join([link, *tables])
     for page in PAGES:
@@ -140,6 +149,22 @@ def _cell(cell: Cell, sides: Sequence[Side], references: set[str], unranked: set
     head += ["rank", "loss, equal gradients", "rank", "accuracy", "kappa", "messages"]
     first = by_loss[0].label if own else "nobody"
     summary = f"<summary><code>{cell.name}</code>: all methods, {first} first</summary>"
+    return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
+
+
+def _partly(cell: Cell, sides: Sequence[Side], references: set[str]) -> str:
+    """Return the table of a cell that lacks some of the eighteen: no place, no first."""
+    yardstick = next((side for side in sides if side.label == YARDSTICK), None)
+    rows = []
+    for side in sorted(sides, key=lambda side: side.label in references):
+        is_reference = side.label in references
+        against = "" if yardstick is None or side is yardstick else _against(side, yardstick)
+        cells = [f"*{side.label}*" if is_reference else side.label, _options(side.line)]
+        cells += [_loss(side, "time"), against, f"{np.nanmean(side.accuracy):.3f}"]
+        rows.append(cells)
+    head = ["method", "step", "loss, equal time", "times FedAvg's", "accuracy"]
+    number = sum(side.label not in references for side in sides)
+    summary = f"<summary><code>{cell.name}</code>: partly run, {number} methods, no ranks</summary>"
     return f'<details markdown="1">\n{summary}\n\n{_markdown(head, rows)}\n\n</details>'
 
 
@@ -229,6 +254,7 @@ def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
         [f"`{cell.name}`", "all", "not run yet"] for cell in plan.cells if not cells[cell.name]
     ]
     known = [cell for cell in plan.cells if cells[cell.name]]
+    not_asked: dict[str, list[str]] = {}  # cells -> the methods that lack exactly these
     for method in plan.methods:
         label = method["label"]
         lacking = [
@@ -242,5 +268,7 @@ def _not_run(plan: Plan, lines: Sequence[Json], cells: Cells) -> str:
         if len(unasked) == sum(concerned(cell, method) for cell in known):
             unasked = ["all"]
         if unasked:
-            missing.append([", ".join(unasked), label, "not run yet"])
+            not_asked.setdefault(", ".join(unasked), []).append(label)
+    for names, labels in not_asked.items():
+        missing.append([names, "; ".join(labels), "not run yet"])
     return _markdown(["cell", "method", "why"], missing) if missing else "Nothing is missing."

@@ -515,6 +515,36 @@ def test_asynchronous_sgp_keeps_all_mass_and_agrees_on_the_mean(quadratics, netw
     np.testing.assert_allclose(models[-1], np.tile(mass[4, :-1] / NODES, (NODES, 1)), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        (constant(0), {}),
+        (constant(7), {}),
+        (LOSSY, {}),
+        (LOSSY, {"sums": "neighbour"}),
+        (LOSSY, {"pushes": "whole"}),
+    ],
+    ids=["at once", "late", "losses, reordered", "sums of each", "whole"],
+)
+def test_asynchronous_sgp_is_its_story_told_push_by_push(quadratics, network, options):
+    """By its defaults and by others, on a directed graph with unequal numbers of hearers."""
+    problem = quadratics(nodes=NODES)
+    parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
+    gradients = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
+    algorithm = with_weights(
+        sgp(STEP, "asynchronous", **options), push_weights(jnp.asarray(DIRECTED))
+    )
+
+    states, held, _ = told_of(problem, network, algorithm, 40)
+
+    apart, by_age = options.get("sums") == "neighbour", options.get("pushes") != "whole"
+    w0 = np.asarray(problem.initial)
+    x, y = plain.push(gradients, w0, DIRECTED, held, STEP, least=0.1, apart=apart, by_age=by_age)
+    close(states.mass[..., -1], y)
+    close(states.mass[..., :-1] + y[..., None] * w0, x)
+    assert np.ptp(y[-1]) > 0.05  # hearers and delays are unequal
+
+
 def test_sums_of_each_neighbour_bring_more_where_copies_are_overtaken(quadratics):
     """On a dense graph some copy is older than the one before in almost every slot."""
     problem = quadratics(nodes=NODES)

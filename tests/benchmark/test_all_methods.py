@@ -11,8 +11,17 @@ from benchmarks.comparison import concerned, lines_of, packed, padded, read_plan
 from benchmarks.comparison_expected import expected
 from benchmarks.comparison_expected_added import expected_of_added
 from benchmarks.comparison_figures import apart
-from benchmarks.comparison_judge import Side, compared, mean_ranks, ranked, sides_of
+from benchmarks.comparison_judge import (
+    NEVER_WAITS,
+    Side,
+    compared,
+    mean_ranks,
+    ranked,
+    sides_of,
+)
 from benchmarks.comparison_momentum import MEASURED, PAIRS, momentum_by_cell, momentum_table
+from benchmarks.comparison_page import draw
+from benchmarks.comparison_pairs import pairs_table
 from folkman.algorithm import ALGORITHMS
 from folkman.config.build import build_problem
 from folkman.config.comparison import resolve
@@ -239,6 +248,73 @@ def test_expectations_of_the_added_are_open_until_their_cells_are_there() -> Non
     assert rows[4] == "| E9 | `mnist-softmax-radio-even`: 0.80 | refuted |"
 
 
+def test_pairs_are_told_on_seeds_that_nobody_had_seen() -> None:
+    """The measured own part is bad on the seeds 0 to 4 of digits, and these do not count."""
+    plain, good = [1.0] * 10, [10.0] * 5 + [0.1, 0.11, 0.1, 0.11, 0.1]
+    sides = _sides(
+        _line("FedAvg", plain), _line(MEASURED, good), _line("FedAvg, free links", [0.01] * 10)
+    )
+    for cell, row, wins in (
+        (
+            "digits-5-even",
+            "| measured own part / FedAvg, without the radio | 1 | 0.10 | 1, 0, 0 |",
+            1,
+        ),
+        ("mnist-softmax-radio-even", "| measured own part / FedAvg, on the radio | 1 | 1.02 |", 0),
+    ):
+        table = pairs_table(PLAN.cells, {cell: sides}, {"FedAvg, free links"})
+        assert row in table
+        assert f"in {wins} of 1 cells" in table
+
+
+def test_a_verdict_stands_early_only_if_no_missing_cell_can_change_it() -> None:
+    """E13 with 14 cells of Gamma 15 is refuted by five in which momentum is ahead."""
+    plain, twice = [1.0, 1.01, 1.0], [0.5, 0.51, 0.5]
+    worse = _sides(_line("Algorithm 1", twice), _line("Algorithm 1, momentum 0.9", plain))
+    better = _sides(_line("Algorithm 1", plain), _line("Algorithm 1, momentum 0.9", twice))
+    names = [cell.name for cell in PLAN.cells if cell.config["network"].get("gamma") == 15]
+    assert len(names) == 14
+
+    def verdict(behind: int, ahead: int) -> str:
+        cells = dict(zip(names, [worse] * behind + [better] * ahead, strict=False))
+        rows = expected_of_added(PLAN.cells, cells, set()).splitlines()
+        return rows[2 + 13 - 7].split(" | ")[-1]
+
+    assert verdict(9, 0) == "open: cells are missing |"
+    assert verdict(10, 0) == "not refuted, whatever the missing cells show |"
+    assert verdict(10, 4) == "not refuted |"
+    assert verdict(0, 4) == "open: cells are missing |"
+    assert verdict(0, 5) == "refuted |"
+
+
+def test_nobody_ahead_counts_only_where_all_who_never_wait_ran() -> None:
+    """E7: two cells with FedAvg and Algorithm 1 alone tell nothing of the others."""
+    few = _sides(_line("FedAvg", [1.0, 1.1, 1.0]), _line("Algorithm 1", [2.0, 2.1, 2.0]))
+    cells = {f"cnn-{gamma}-even": few for gamma in (5, 15)}
+    row = expected_of_added(PLAN.cells, cells, set()).splitlines()[2]
+    assert row.count("nobody so far") == 2
+    assert row.endswith("| open: cells are missing |")
+    whole = [*few, *(few[1]._replace(label=label) for label in NEVER_WAITS[1:])]
+    row = expected_of_added(PLAN.cells, dict.fromkeys(cells, whole), set()).splitlines()[2]
+    assert row.endswith("| refuted |")
+
+
+def test_a_cell_that_lacks_one_of_the_eighteen_has_no_ranks(tmp_path) -> None:
+    """Its table says so, its panel too, and no mean rank or row of the factors counts it."""
+    lines = [_line(label, [0.5, 0.4]) for label in sorted(PLAN.ranked())]
+    few = [{**line, "cell": "digits-5-label"} for line in lines[:-1]]
+    blocks = ("ranks", "factors", "group-digits")
+    page = tmp_path / "comparison.md"
+    page.write_text("".join(f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in blocks))
+    plan = PLAN._replace(cells=PLAN.cells[:2])
+    draw(plan, [*lines, *few], tmp_path)
+    told = page.read_text()
+    assert "Mean ranks over the 1 cells in which all ran." in told
+    assert "`digits-5-label`" not in told  # no row of the factors
+    assert "<code>digits-5-label</code>: partly run, 17 methods, no ranks" in told
+    assert told.count("| rank |") == 3  # of the one whole cell
+
+
 def test_names_are_moved_apart_by_as_little_as_needed() -> None:
     np.testing.assert_allclose(apart([0.1, 0.5, 0.9], 0.1), [0.1, 0.5, 0.9])
     np.testing.assert_allclose(apart([0.5, 0.5, 0.9], 0.1), [0.45, 0.55, 0.9])
@@ -264,6 +340,8 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
     unranked = PLAN.unranked()
     assert expected_of_added(PLAN.cells, sides, unranked) in page
     assert momentum_table(sides) in page
+    references = {m["label"] for m in PLAN.methods if m.get("reference")}
+    assert pairs_table(PLAN.cells, sides, references) in page
     assert momentum_by_cell(sides) in page
     first = [sides[cell.name] for cell in PLAN.cells if not cell.added]
     judged = [[s for s in each if s.label not in unranked] for each in first]

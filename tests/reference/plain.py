@@ -180,6 +180,48 @@ def _reply(j, own, x, proposals):
         return
 
 
+def push(gradients, w0, hears, held, step, *, least, by_age=True, apart=False):
+    """Asynchronous SGP along a timeline: return x (slot + 1, node, d) and y (slot + 1, node).
+
+    `hears[i, j]`: node i hears node j; `held` (slot, rx, tx) are the stamps of the sums that are
+    held. A sum of stamp s is what had been pushed to each hearer, of x and of y, before slot s.
+
+    z_i = x_i / y_i,   x_i <- x_i - step grad F_i(z_i),   p_i = min(q_i / (out_i + 1), room_i)
+    q_i = 1 / (1 + mean age of what was heard) by age, or 1;   y_i keeps `least` at least, and one
+    half by age before anybody was heard.
+    """
+    nodes, out = len(gradients), hears.sum(axis=0)
+    x, y = np.tile(np.asarray(w0, np.float64), (nodes, 1)), np.ones(nodes)
+    sums = [(np.zeros_like(x), np.zeros(nodes))]  # by stamp
+    stamp_taken = np.zeros((nodes, nodes), int)
+    path = [(x.copy(), y.copy())]
+    for t in range(len(held)):
+        pushed_x, pushed_y = (each.copy() for each in sums[-1])
+        for i in range(nodes):
+            others = [j for j in range(nodes) if hears[i, j]]
+            before = {j: stamp_taken[i, j] for j in others}
+            newer = [j for j in others if sums[held[t, i, j]][1][j] >= sums[before[j]][1][j]]
+            for j in newer if apart or newer == others else []:
+                stamp = stamp_taken[i, j] = held[t, i, j]
+                x[i] += sums[stamp][0][j] - sums[before[j]][0][j]
+                y[i] += sums[stamp][1][j] - sums[before[j]][1][j]
+            x[i] -= step * gradients[i](x[i] / y[i])[1]
+            heard = [t - held[t, i, j] for j in others if sums[held[t, i, j]][1][j] > 0]
+            share, keep = 1.0 / (out[i] + 1.0), least
+            if by_age and heard:
+                share /= 1.0 + sum(heard) / len(heard)
+            elif by_age:
+                keep = max(least, 0.5)
+            share = min(share, max(y[i] - keep, 0.0) / (y[i] * out[i]))
+            pushed_x[i] += share * x[i]
+            pushed_y[i] += share * y[i]
+            x[i] *= 1.0 - out[i] * share
+            y[i] *= 1.0 - out[i] * share
+        sums.append((pushed_x, pushed_y))
+        path.append((x.copy(), y.copy()))
+    return tuple(map(np.array, zip(*path, strict=True)))
+
+
 def adapt(gradients, w0, alpha, step, *, phi, budget, talk, tau_max=100, rounds=8):
     """AdaFL with one gradient more a round, at the end model: return the taus and the server's w.
 
