@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 
 from folkman.problem import data, partition
 
@@ -92,9 +93,21 @@ def test_no_digit_is_in_both_parts():
     assert len(np.unique(whole, axis=0)) == 1797
 
 
+def test_the_digits_are_scikit_learns_also_where_their_file_is_not_found(monkeypatch):
+    x, y = load_digits(return_X_y=True)
+
+    for home in (data.find_spec, lambda _: None):
+        monkeypatch.setattr(data, "find_spec", home)
+        samples, labels = data._all_digits.__wrapped__()
+        np.testing.assert_array_equal(samples, x)
+        np.testing.assert_array_equal(labels, y)
+
+
 @pytest.mark.process
-def test_loading_the_module_does_not_import_scikit_learn():
-    program = "import sys, folkman.problem.data; sys.exit('sklearn' in sys.modules)"
+def test_loading_the_digits_does_not_import_scikit_learn():
+    program = (
+        "import sys, folkman.problem.data as d; d.digits(); sys.exit('sklearn' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
