@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
 
 from folkman.problem import data, partition
 
@@ -94,6 +93,8 @@ def test_no_digit_is_in_both_parts():
 
 
 def test_the_digits_are_scikit_learns_also_where_their_file_is_not_found(monkeypatch):
+    from sklearn.datasets import load_digits  # slow to import, and not needed by the others
+
     x, y = load_digits(return_X_y=True)
 
     for home in (data.find_spec, lambda _: None):
