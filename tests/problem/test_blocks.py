@@ -118,7 +118,7 @@ def test_of_equal_outputs_the_first_takes_the_gradient():
 
 
 def test_sixteen_bits_change_the_final_loss_by_less_than_three_percent_of_its_fall():
-    data = fm.load("digits", train_size=60, test_size=20)
+    data = fm.load("digits", train_size=20, test_size=10)
     finals, start = {}, 0.0
     for precision in ("float32", "bfloat16"):
         model = MODELS["cnn"](data.x_train.shape[1:], 10, precision=precision)
