@@ -11,7 +11,7 @@ demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digi
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothing, is not slow; the contract of four methods
+test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothing, takes at most 0.7 s of CPU a test; the contract of four methods
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not soak and not process and not slow and not broad'
 
 soak: $(VENV)/.installed-dev browser ## what takes minutes or more: kills, network namespaces, sixteen nodes, a million bad messages, the live page

@@ -50,6 +50,10 @@ PROCESS = {
 }
 """Tests that start processes and do not say so themselves."""
 
+SLOW = set((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines())
+"""Tests that took more than 0.7 s of CPU: `python -m tests.cpu_times FILE` makes the list of
+what `pytest --cpu-times FILE` wrote."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--cpu-times FILE`."""
@@ -81,10 +85,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `PROCESS`."""
+    """Mark the tests of `PROCESS` and `SLOW`."""
     for item in items:
         if item.name in PROCESS:
             item.add_marker("process")
+        if item.nodeid in SLOW:
+            item.add_marker("slow")
 
 
 programs.MOST_KEPT = 12

@@ -3,9 +3,15 @@
 On a loaded machine the wall clock tells of the neighbours. A line is the seconds of a test with
 its fixtures, then its name; the costliest is first. A shared fixture is paid for by the first test
 that asks for it, and a program by the first that compiles it. The last lines are the sums of files.
+
+    python -m tests.cpu_times FILE > tests/slow.txt
+
+lists those over 0.7 s, which `make test-quick` leaves out. The contract stays: it is the part of
+the suite that says most of a method.
 """
 
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -62,3 +68,21 @@ class CpuTimes:
         ]
         lines.append(f"{sum(files.values()):9.3f} all")
         self.file.write_text("\n".join(lines) + "\n")
+
+
+LONG_S = 0.7
+KEPT = ("tests/algorithm/test_contract.py",)
+
+
+def slow_tests(written: str) -> list[str]:
+    """Return the names of tests that took long, in order, of what `CpuTimes` has written."""
+    lines = (line.strip().split(" ", 1) for line in written.splitlines())
+    return sorted(
+        name
+        for seconds, name in lines
+        if "::" in name and float(seconds) > LONG_S and not name.startswith(KEPT)
+    )
+
+
+if __name__ == "__main__":
+    print("\n".join(slow_tests(Path(sys.argv[1]).read_text(encoding="utf-8"))))

@@ -163,14 +163,14 @@ def test_cells_do_not_run_beyond_what_was_recorded():
 def test_by_default_as_many_cells_run_at_once_as_fit_in_a_gigabyte(nodes, dim, cell_bytes):
     """A cell has its samples, and of each node some float32 vectors."""
     many: Any = SimpleNamespace(
-        first=SimpleNamespace(num_nodes=nodes, dim=dim), cell_bytes=cell_bytes, num_cells=10**6
+        first=SimpleNamespace(num_nodes=nodes, dim=dim), cell_bytes=cell_bytes, num_cells=10**5
     )
 
     portions = cells._portions(many, None)
 
     own = cell_bytes + cells.COPIES * nodes * dim * np.dtype(np.float32).itemsize
     assert len(portions[0]) * own <= 1e9 < (len(portions[0]) + 1) * own
-    assert [cell for portion in portions for cell in portion] == list(range(10**6))
+    assert [cell for portion in portions for cell in portion] == list(range(10**5))
 
 
 def test_a_cell_that_does_not_fit_runs_alone():

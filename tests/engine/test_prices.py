@@ -20,6 +20,7 @@ from folkman.algorithm.hierfavg import hierfavg
 from folkman.engine import metrics
 from folkman.engine.metrics import Counts, Totals, traffic_bits
 from folkman.engine.simulate import Simulation
+from folkman.engine.travel import medium, medium_of
 from folkman.radio.delivery import Network
 
 
@@ -46,6 +47,23 @@ def test_one_price_is_known_for_all_that_is_alike(known, small):
     assert metrics._on_air(Simulation(small, ideal(), async_sharing(0.1))) is first
     assert len(known) == 1
     assert first == [[32.0 * small.dim], [32.0 * small.dim], [0.0]]  # no server
+
+
+def test_a_message_is_as_long_as_its_method_and_problem_make_it(monkeypatch, small):
+    """Looked at once for all numbers of a method; a method made by hand is looked at each time."""
+    traced, looked = [], medium._entries
+    monkeypatch.setattr(medium, "_ENTRIES", {})
+    monkeypatch.setattr(medium, "_entries", lambda *given: traced.append(1) or looked(*given))
+    large = make_problem(load("digits", train_size=40), "mlp", 4)
+    base = async_sharing(0.1)
+    twice = replace(base, message=lambda state: jnp.tile(base.message(state), 2))
+
+    for given in (small, large):
+        for algorithm in (base, async_sharing(0.2), async_sharing(0.1, own="aligned")):
+            assert medium_of(algorithm, ideal()).entries(given) == given.dim
+        assert len(traced) == 2
+        assert medium_of(twice, ideal()).entries(given) == 2 * given.dim
+        traced.clear()
 
 
 def test_another_size_network_method_or_precision_has_its_own_price(known, small, x64):

@@ -92,9 +92,23 @@ def test_no_digit_is_in_both_parts():
     assert len(np.unique(whole, axis=0)) == 1797
 
 
+def test_the_digits_are_scikit_learns_also_where_their_file_is_not_found(monkeypatch):
+    from sklearn.datasets import load_digits  # slow to import, and not needed by the others
+
+    x, y = load_digits(return_X_y=True)
+
+    for home in (data.find_spec, lambda _: None):
+        monkeypatch.setattr(data, "find_spec", home)
+        samples, labels = data._all_digits.__wrapped__()
+        np.testing.assert_array_equal(samples, x)
+        np.testing.assert_array_equal(labels, y)
+
+
 @pytest.mark.process
-def test_loading_the_module_does_not_import_scikit_learn():
-    program = "import sys, folkman.problem.data; sys.exit('sklearn' in sys.modules)"
+def test_loading_the_digits_does_not_import_scikit_learn():
+    program = (
+        "import sys, folkman.problem.data as d; d.digits(); sys.exit('sklearn' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 

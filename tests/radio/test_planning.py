@@ -68,7 +68,7 @@ def test_the_published_table_is_met_within_sampling_error(threshold_db, allocati
     """600 drops; all of the table is in their first blocks, so the network need not run on."""
     network = RadioNetwork(threshold_db=threshold_db, allocation=allocation)
 
-    drawn = forecast(network, 5, 430_698 * 16, Drops(600, slots=4))
+    drawn = forecast(network, 5, 430_698 * 16, Drops(600, slots=1))
 
     for values, published in zip(
         (drawn.linked, drawn.scheduled, drawn.gamma_t_slots),
@@ -88,7 +88,7 @@ def test_the_published_table_is_met_within_sampling_error(threshold_db, allocati
 def test_the_durations_of_fifteen_nodes_are_met_within_sampling_error(threshold_db, allocation):
     network = RadioNetwork(threshold_db=threshold_db, allocation=allocation)
 
-    drawn = forecast(network, 15, 430_698 * 16, Drops(300, slots=4))
+    drawn = forecast(network, 15, 430_698 * 16, Drops(300, slots=1))
 
     known = drawn.gamma_t_slots[np.isfinite(drawn.gamma_t_slots)]
     error = known.std(ddof=1) / np.sqrt(len(known))

@@ -182,6 +182,7 @@ class Algorithm:
     declares: Declares = Declares()  # noqa: RUF009 - immutable
 
     recipe: ClassVar["Recipe | None"] = None  # how it was built; set on what a `method` returns
+    kind: ClassVar["Recipe | None"] = None  # the same without its numbers, which may be traced
 
     @property
     def sends_sums(self) -> bool:

@@ -133,10 +133,11 @@ def _number(value: object) -> object:
 
 
 def _remembered(algorithm: Algorithm, recipe: Recipe) -> Algorithm:
-    """Note how an algorithm was built, unless an option cannot be compared by value."""
-    try:
-        hash(recipe)
-    except TypeError:
-        return algorithm
-    object.__setattr__(algorithm, "recipe", recipe)
+    """Note how an algorithm was built, as far as its options can be compared by value."""
+    for name, noted in (("kind", recipe.without_numbers()), ("recipe", recipe)):
+        try:
+            hash(noted)
+        except TypeError:
+            break
+        object.__setattr__(algorithm, name, noted)
     return algorithm

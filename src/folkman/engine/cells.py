@@ -148,7 +148,7 @@ def _march(
             carry = carry._replace(medium=jax.vmap(medium.with_room)(carry.medium))
             moved = _advance(problem, network, algorithm, compute, faults, length, carry)
         totals = totals.plus(_summed(moved.tally))
-        carry, done = _clear(moved), done + length
+        carry, done = clear(moved), done + length
 
 
 Placed = TypeVar("Placed", Problem, Array)
@@ -212,9 +212,6 @@ def _advance(
     each = jax.vmap(one, (_axes(problem), 0))
     with unparted():  # cells are parted over the cores, not their nodes
         return lax.fori_loop(0, length, lambda _, carry: each(problem, carry), carry)
-
-
-_clear = compiled()(clear)
 
 
 @compiled()

@@ -16,7 +16,7 @@ from folkman.keys import Stream, make_key, node_key
 from folkman.packing.packing import NONE, Packing, pack, pack_message
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasis_of, emphasised
-from folkman.problem.sampling import batch_keys
+from folkman.problem.sampling import next_gradient
 
 __all__ = ["FinalParameters", "Learner", "Sender", "World", "written_out"]
 
@@ -110,7 +110,7 @@ class Learner:
         self.seed = world.seed
         self.num_nodes = world.problem.num_nodes
         emphasis = emphasis_of(world.problem) if algorithm.declares.evenly else None
-        self.emphasis = None if emphasis is None else emphasis[index : index + 1]
+        self.emphasis = None if emphasis is None else emphasis[index]
         self.steps = 0
         self.start()
 
@@ -137,10 +137,9 @@ class Learner:
         own_key = node_key(make_key(self.seed, Stream.ALGORITHM), self.index, self.steps)
         batch_key = make_key(self.seed, Stream.BATCH)
         number, steps = (jnp.asarray([each], jnp.int32) for each in (self.index, self.steps))
-        keys = batch_keys(self.problem, batch_key, number, steps)
-        found = self.problem.gradients(self.point[None], keys)
+        found = next_gradient(self.problem, self.point, batch_key, number, steps)
         loss, grad = emphasised(found, self.emphasis)
-        self.state = self.algorithm.update(self.state, inbox, loss[0], grad[0], own_key)
+        self.state = self.algorithm.update(self.state, inbox, loss, grad, own_key)
         self.point = None
         self.steps += 1
 

@@ -309,7 +309,7 @@ def march(
             continue
         if recording.timeline and events is not None:
             events.append(jax.tree.map(np.asarray, rows))
-        mark = Mark(_clear(carry), mark.totals.plus(carry.tally))
+        mark = Mark(clear(carry), mark.totals.plus(carry.tally))
         done += length
         if done % recording.every and done < slots:
             continue
@@ -403,7 +403,6 @@ def _scan(
 
 
 _first = compiled(fixed=(3,))(first)
-_clear = compiled()(clear)
 _begin = compiled(fixed=(3, 4), donated=5)(begin)  # a carry is written over the one before
 _finish = compiled(fixed=(3,), donated=4)(finish)
 

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.compute_times import Compute, slots_of_gradients, takes_longer
 from folkman.engine.presence import Presence
+from folkman.engine.programs import compiled
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, OnAir, Traffic, first_states
 from folkman.engine.travel.sending import Senders
@@ -114,7 +115,13 @@ def _empty_tally(zero: Array, forms: tuple[int, int], ages: Array) -> Tally:
 
 def clear(carry: Carry) -> Carry:
     """Return the carry with its counts at zero."""
-    return carry._replace(tally=jax.tree.map(jnp.zeros_like, carry.tally))
+    return carry._replace(tally=_zeros(carry.tally))
+
+
+@compiled()
+def _zeros(tally: Tally) -> Tally:
+    """Return a tally like this one before anything was counted: one program for all methods."""
+    return jax.tree.map(jnp.zeros_like, tally)
 
 
 def begin(

@@ -22,6 +22,8 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -262,18 +264,36 @@ def scale_each_image(raw: NDArray[np.uint8]) -> NDArray[np.float32]:
     return x.reshape(raw.shape)
 
 
+@cache
+def _all_digits() -> tuple[NDArray, NDArray]:
+    """Return all samples (sample, 64) and labels as scikit-learn has them.
+
+    Its file is read without scikit-learn, whose import takes longer than JAX's. A scikit-learn that
+    keeps the file elsewhere is asked itself.
+    """
+    home = find_spec("sklearn")
+    if home is not None and home.origin is not None:
+        packed = Path(home.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if packed.is_file():
+            with gzip.open(packed, "rt", encoding="ascii") as lines:
+                table = np.loadtxt(lines, delimiter=",")
+            return table[:, :-1], table[:, -1]
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    return np.asarray(x), np.asarray(y)
+
+
 def digits() -> DataSet:
     """Load scikit-learn's 8x8 digits, x/16: 1437 training and 360 test samples.
 
     The split has no seed: of the samples ordered by label, every fifth is for testing.
     """
-    from sklearn.datasets import load_digits  # slow to import, and not needed by the others
-
-    x, y = load_digits(return_X_y=True)
+    x, y = _all_digits()
     test = np.zeros(len(y), bool)
     test[np.argsort(y, kind="stable")[::5]] = True
-    x = (np.asarray(x) / 16).astype(np.float32).reshape(-1, 8, 8, 1)
-    y = np.asarray(y).astype(np.int32)
+    x = (x / 16).astype(np.float32).reshape(-1, 8, 8, 1)
+    y = y.astype(np.int32)
     return DataSet("digits", x[~test], y[~test], x[test], y[test], num_classes=10)
 
 

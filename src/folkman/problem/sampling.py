@@ -25,7 +25,17 @@ from jaxtyping import Float, Int
 from folkman.keys import node_keys
 from folkman.problem.learnable import Learnable
 
-__all__ = ["SAMPLINGS", "Batch", "InEpochs", "Sampling", "Turns", "batch_keys", "draw", "per_epoch"]
+__all__ = [
+    "SAMPLINGS",
+    "Batch",
+    "InEpochs",
+    "Sampling",
+    "Turns",
+    "batch_keys",
+    "draw",
+    "next_gradient",
+    "per_epoch",
+]
 
 Sampling: TypeAlias = Literal["replacement", "epochs"]
 SAMPLINGS: tuple[Sampling, ...] = ("replacement", "epochs")
@@ -72,6 +82,28 @@ def batch_keys(problem: Learnable, stream_key: Array, nodes: Array, steps: Array
         return node_keys(stream_key, nodes, steps)
     gradients = per_epoch(problem.batch, problem.count)
     return Turns(node_keys(stream_key, nodes, steps // gradients), steps % gradients)
+
+
+def next_gradient(
+    problem: Learnable, point: Array, stream_key: Array, node: Array, steps: Array
+) -> tuple[Array, Array]:
+    """Return F_i and its gradient at a point (d,), over the next mini-batch of one node.
+
+    `problem` is the node's own part. `node` (1,) is its identity, `steps` (1,) the gradients that
+    it has taken before.
+    """
+    take = _next_gradient if problem.called_from_python else _traced
+    return take(problem, point, stream_key, node, steps)
+
+
+def _next_gradient(
+    problem: Learnable, point: Array, stream_key: Array, node: Array, steps: Array
+) -> tuple[Array, Array]:
+    losses, grads = problem.gradients(point[None], batch_keys(problem, stream_key, node, steps))
+    return losses[0], grads[0]
+
+
+_traced = jax.jit(_next_gradient)
 
 
 def draw(batch: int, key: Array | Turns, count: Array, most: int, dtype: jnp.dtype) -> Batch:

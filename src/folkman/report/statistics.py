@@ -31,13 +31,13 @@ def half_width(values: ArrayLike) -> NDArray[np.float64]:
 
     NaN for one value.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls; that one imports for a second
 
     values = np.asarray(values, float)
     count = len(values)
     if count < 2:
         return np.full(values.shape[1:], np.nan)
-    return t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
+    return stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(count)
 
 
 def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) -> list[Curve]:

@@ -27,7 +27,7 @@ from folkman.packing.packing import NONE, Packing
 from folkman.packing.price import settled
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasised, uneven_emphasis
-from folkman.problem.sampling import batch_keys
+from folkman.problem.sampling import next_gradient
 from folkman.runtime.codec import Message, Sign, encode, encode_packed
 from folkman.runtime.feedback import NOTHING, Memory, Remembering, first_memory
 from folkman.runtime.mailbox import Checks, Mailbox
@@ -89,17 +89,6 @@ def _learn(
 def _deployed(state: State, algorithm: Algorithm, inbox: Inbox) -> Array:
     assert algorithm.model is not None  # noqa: S101 - the caller looked
     return algorithm.model(state, inbox)
-
-
-def _one_gradient(
-    problem: Learnable, point: Array, key: Array, number: Array, steps: Array
-) -> tuple[Array, Array]:
-    """Return F_i and its gradient at a point; `number` (1,) is the node's, `steps` (1,) so far."""
-    losses, grads = problem.gradients(point[None], batch_keys(problem, key, number, steps))
-    return losses[0], grads[0]
-
-
-_traced_gradient = jax.jit(_one_gradient)
 
 
 class Node:
@@ -255,8 +244,8 @@ class Node:
         number, steps = (
             jax.device_put(np.array([each], np.int32)) for each in (self.index, self.steps)
         )
-        take = _one_gradient if self.problem.called_from_python else _traced_gradient
-        return take(self.problem, point, make_key(self._seed, Stream.BATCH), number, steps)
+        key = make_key(self._seed, Stream.BATCH)
+        return next_gradient(self.problem, point, key, number, steps)
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step.

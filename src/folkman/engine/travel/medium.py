@@ -6,6 +6,7 @@ carry messages. Its state is a pytree of arrays.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -48,6 +49,10 @@ Way = TypeVar("Way", bound=Travel)
 Held: TypeAlias = State  # a medium's state: a NamedTuple of arrays
 Events: TypeAlias = State  # a slot's row of a timeline: NamedTuples of arrays
 Axes: TypeAlias = Inbox | int  # those that an inbox has for `jax.vmap`
+
+MOST_ENTRIES = 64
+_ENTRIES: dict[Hashable, int] = {}
+"""The entries of messages of methods that were asked for of late."""
 
 
 class Traffic(NamedTuple):
@@ -248,8 +253,16 @@ class Medium(ABC, Generic[Way]):
 
     def entries(self, problem: Learnable) -> int:
         """Return the entries of a node's message."""
-        states = jax.eval_shape(lambda: first_states(problem, self.algorithm, 0))
-        return jax.eval_shape(jax.vmap(self.algorithm.message), states).shape[1]
+        if self.algorithm.kind is None:
+            return _entries(problem, self.algorithm)
+        initial = problem.initial
+        alike = (self.algorithm.kind, problem.num_nodes, initial.shape, initial.dtype)
+        entries = _ENTRIES.get(alike)
+        if entries is None:  # a trace takes milliseconds, and a run asks a dozen times
+            if len(_ENTRIES) >= MOST_ENTRIES:
+                _ENTRIES.clear()
+            _ENTRIES[alike] = entries = _entries(problem, self.algorithm)
+        return entries
 
     def sending(self, problem: Learnable) -> Sending:
         """Return how nodes pack, or refuse a packing that their messages cannot take.
@@ -331,6 +344,11 @@ def first_states(problem: Learnable, algorithm: Algorithm, seed: ArrayLike) -> S
         return algorithm.init(problem.initial, Place(node, nodes, key))
 
     return jax.vmap(of_one)(jnp.arange(nodes, dtype=jnp.int32), keys)
+
+
+def _entries(problem: Learnable, algorithm: Algorithm) -> int:
+    states = jax.eval_shape(lambda: first_states(problem, algorithm, 0))
+    return jax.eval_shape(jax.vmap(algorithm.message), states).shape[1]
 
 
 def mean_model(problem: Learnable, models: Array) -> Array:
