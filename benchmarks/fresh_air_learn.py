@@ -32,7 +32,6 @@ import re
 import time
 from collections.abc import Iterator
 from functools import cache, partial
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +39,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from numpy.typing import NDArray
 
 from folkman.algorithm.async_sharing import async_sharing
 from folkman.engine.simulate import Clock, Recording, simulate
@@ -138,8 +138,9 @@ def jobs(drops: int) -> Iterator[Job]:
         ("mnist", "label", 5, ("half", "measured"), drops // 4),
     ]
     for data, split, nodes, arms, number in groups:
-        for drop, arm in product(range(number), arms):
-            yield Job(data, split, nodes, arm, drop)
+        for drop in range(number):
+            for arm in arms:
+                yield Job(data, split, nodes, arm, drop)
 
 
 def data_of(name: str, folder: Path | None) -> DataSet:
@@ -178,26 +179,32 @@ def followed(
     return jnp.where(jnp.eye(nodes, dtype=bool), now, held), sends
 
 
+def age_of(held: NDArray[np.int32]) -> float:
+    """Return the mean age over all pairs, after a quarter of the slots."""
+    slots, nodes, _ = held.shape
+    ages = np.arange(slots)[:, None, None] - held
+    return float(ages[slots // 4 :, ~np.eye(nodes, dtype=bool)].mean())
+
+
+def mean_age(radio: RadioNetwork, nodes: int, slots: int, bits: float, key: Array) -> float:
+    """Return the mean age on a drop."""
+    return age_of(np.asarray(followed(radio, nodes, slots, bits, key)[0]))
+
+
 def timeline_of(size: Size, rule: str, nodes: int, drop: int) -> tuple[PeerTimeline, Any]:
     """Return who holds what when on a drop, and the threshold that was best, if there is one."""
     key = make_key(drop, Stream.DELAY)
     if rule == "paper":
         radios = [RadioNetwork(db, slot_s=size.slot_s) for db in THRESHOLDS_DB]
     else:
-        radios = [RadioNetwork(schedule="index", message=rule, slot_s=size.slot_s)]
+        message: Any = rule
+        radios = [RadioNetwork(schedule="index", message=message, slot_s=size.slot_s)]
     bits = BITS * size.dim
     if rule == "sum":
         bits = sum_bits(settled_sums(radios[0].packing, "a sum"), size.dim, nodes)
 
-    def tables(radio: RadioNetwork) -> tuple[Array, Array]:
-        return followed(radio, nodes, size.slots, float(bits), key)
-
-    def mean_age(found: tuple[Array, Array]) -> float:
-        ages = np.arange(size.slots)[:, None, None] - np.asarray(found[0])
-        return float(ages[size.slots // 4 :, ~np.eye(nodes, dtype=bool)].mean())
-
-    every = [tables(radio) for radio in radios]
-    best = min(range(len(every)), key=lambda at: mean_age(every[at]))
+    every = [followed(radio, nodes, size.slots, float(bits), key) for radio in radios]
+    best = min(range(len(every)), key=lambda at: age_of(np.asarray(every[at][0])))
     held, sends = map(np.asarray, every[best])
     chosen = THRESHOLDS_DB[best] if rule == "paper" else None
     return PeerTimeline(held, sends, np.ones_like(sends)), chosen

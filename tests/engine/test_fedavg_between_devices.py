@@ -115,7 +115,9 @@ def test_a_sum_beyond_its_range_comes_out_as_its_bits_read():
     draw, packing, share = np.random.default_rng(0), fixed(8), np.array([0.1, 0.2, 0.3, 0.4])
     initial, messages = draw.normal(size=5), 30.0 * draw.normal(size=(4, 5))
     found = share @ np.asarray(contributed(packing, *map(jnp.asarray, (messages, initial, share))))
-    numbers = sum(grid_numbers(packing, messages[j], initial, 4 * share[j]) for j in range(4))
+    numbers = np.sum(
+        [grid_numbers(packing, messages[j], initial, 4 * share[j]) for j in range(4)], axis=0
+    )
     read = signed(numbers, 8 + 2)
     step = step_of(packing)
     np.testing.assert_allclose(
@@ -128,7 +130,7 @@ def test_what_a_plain_sum_cannot_do_is_refused(problem):
     with pytest.raises(ValueError, match="carries the plain sum of all models"):
         fedavg(participation=0.5, through="devices")
     with pytest.raises(ValueError, match="through is 'station' or 'devices'"):
-        fedavg(through="air")  # type: ignore[arg-type]
+        fedavg(through="air")
     with pytest.raises(ValueError, match="travels by AllReduce, which devices do not carry"):
         way_of(METHOD)
     with pytest.raises(ValueError, match="leave feedback out"):

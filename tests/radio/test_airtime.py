@@ -127,7 +127,8 @@ def test_the_station_listens_while_anyone_sends_and_is_heard_at_the_worst_rate()
 
 
 def test_an_upload_that_is_answered_before_its_end_is_on_the_air_no_longer():
-    star, key = NARROW.star(), jax.random.key(2)
+    star: Any = NARROW.star()
+    key = jax.random.key(2)
     state, offers = star.init(NODES, key), jnp.ones(NODES, bool)
     state, _ = star.uplink(state, offers, BITS, key)
     assert (state.up_air > 1).all()

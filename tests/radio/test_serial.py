@@ -297,7 +297,9 @@ def test_wrong_settings_are_refused_with_the_remedy():
         shared(0.0)
     with pytest.raises(ValueError, match="'threshold' or 'index'"):
         RadioNetwork(schedule="whim")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="control_bits and weights are for schedule = 'index'"):
+    with pytest.raises(
+        ValueError, match="control_bits, weights and thrift are for schedule = 'index'"
+    ):
         RadioNetwork(control_bits=100)
 
 

@@ -13,6 +13,7 @@ from folkman.radio.all_reduce import AllReduce, best_tree, least_slots
 from folkman.radio.delay import constant
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
+from folkman.radio.serial import Control
 from folkman.radio.serial_rounds import Copies, SerialRounds
 from folkman.radio.shared import shared
 from folkman.radio.turns import no_patience, worth_waiting
@@ -26,11 +27,15 @@ class Given:
     """A band whose costs are given for each slot: (slot, rx, tx)."""
 
     message = "copy"
-    control = "ideal"
     control_bits = 0
     weights = "alike"
     contention_slots = 0.0
     costs: Any
+
+    @property
+    def control(self) -> Control:
+        """Let all nodes know everything."""
+        return "ideal"
 
     def open_air(self, num_nodes: int, key: Any) -> Any:
         """Return the number of the slot."""
@@ -82,7 +87,7 @@ TASKS = {
 def test_a_plain_telling_of_the_schedule_sends_the_same(name: str) -> None:
     task, told_plainly, wanted = TASKS[name]
     offers = jnp.ones(NODES, bool)
-    asked = ~np.eye(NODES, dtype=bool) if name == "sums" else wanted
+    asked: Any = ~np.eye(NODES, dtype=bool) if name == "sums" else wanted
 
     @jax.jit
     def all_slots(costs: Any) -> Any:
@@ -217,15 +222,16 @@ def test_what_is_lost_is_sent_again(face: str) -> None:
 def test_networks_without_sums_bring_everything_to_everyone() -> None:
     assert type(constant(3).all_reduce()) is type(constant(3).rounds())
     assert not getattr(RadioNetwork().all_reduce(), "sums", False)
-    assert RadioNetwork(schedule="index").all_reduce().sums
-    assert not RadioNetwork(schedule="index").rounds().sums
+    index: Any = RadioNetwork(schedule="index")
+    assert index.all_reduce().sums
+    assert not index.rounds().sums
 
 
 def uploaded(costs: np.ndarray, choose: Any) -> list[list[int]]:
     """Return who is done in each slot, by the network's own steps."""
     nodes = costs.shape[1]
     none = jnp.zeros(nodes, bool)
-    way = serial_star.Way(~none, none, jnp.zeros(()), none, no_patience(nodes))
+    way = serial_star.Way(~none, none, jnp.zeros(()), none, no_patience(nodes), jnp.zeros(nodes))
     done = []
     for cost in costs:
         way, _ = serial_star._fill(way, jnp.asarray(cost), choose)

@@ -31,7 +31,7 @@ class Likeness:
 
 
 def share_with_own_part(
-    gradients, w0, alpha, held, step, rho, *, finished=None, memory=10**9, constants=None
+    gradients, w0, alpha, held, step, rho, *, constants, finished=None, memory=10**9
 ):
     """Return w (slot + 1, node, d) along tau = held[t, i, j], every w_i(t) that ever was kept.
 

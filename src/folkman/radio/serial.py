@@ -279,27 +279,12 @@ class SerialPeers:
         key: PRNGKeyArray,
     ) -> tuple[SerialState, Delivery]:
         """Answer with what is held at the end of a slot, and start the transfers of the next."""
-        coming, nodes = state.slot + 1, len(offers)
-        there = state.present
+        coming, there = state.slot + 1, state.present
         flight = state.flight._replace(
             receivers=state.flight.receivers & there & there[state.flight.sender]
         )
         state = state._replace(slot=coming, flight=flight)
-        none = jnp.zeros((nodes, nodes), bool)
-        begin = _Slot(
-            state.held,
-            flight,
-            state.busy,
-            state.since,
-            state.sums,
-            state.known,
-            none[0],
-            none,
-            jnp.zeros(nodes, jnp.int32),
-            jnp.zeros(nodes, jnp.int32),
-            jnp.asarray(False),
-            _used(flight, jnp.where(flight.sender >= 0, jnp.minimum(state.busy, 1.0), 0.0)),
-        )
+        begin = opening(state)
 
         def transmit() -> tuple[_Slot, Any]:
             air, now = self._look(state, offers, message_bits, key)
@@ -393,15 +378,19 @@ class SerialPeers:
             return at, standing
 
         begin = self._over(begin, now)
-        standing = None
-        if begin.known is None:
-            ages = now.slot - _with_own(begin.held, now.own)
-            asked = (ages, now.weights, self._message)
-            rates = (now.cost_slots, now.drawn)
-            standing = contest.enter(*asked, *rates, self._thrift)
         return lax.while_loop(
-            lambda carry: (carry[0].busy < 1) & ~carry[0].quiet, body, (begin, standing)
+            lambda carry: (carry[0].busy < 1) & ~carry[0].quiet,
+            body,
+            (begin, self._standing(begin, now)),
         )[0]
+
+    def _standing(self, at: _Slot, now: _Now) -> contest.Contest | None:
+        """Return what is known of everyone's index; None where nodes find it out by themselves."""
+        if at.known is not None:
+            return None
+        ages = now.slot - _with_own(at.held, now.own)
+        rates = (now.cost_slots, now.drawn)
+        return contest.enter(ages, now.weights, self._message, *rates, self._thrift)
 
     def _over(self, at: _Slot, now: _Now) -> _Slot:
         """Hand over the message on the air if it ends within this slot."""
@@ -531,6 +520,27 @@ def _at_edge(busy: Array) -> Array:
     """Return a time that lies next to the end of a slot as that end."""
     edge = jnp.round(busy)
     return jnp.where(jnp.abs(busy - edge) < EDGE_SLOTS, jnp.maximum(edge, 0.0), busy)
+
+
+def opening(state: SerialState) -> _Slot:
+    """Return a slot before anything in it has started or ended."""
+    nodes = len(state.present)
+    pairs, none = jnp.zeros((nodes, nodes), bool), jnp.zeros(nodes, jnp.int32)
+    on_air = jnp.where(state.flight.sender >= 0, jnp.minimum(state.busy, 1.0), 0.0)
+    return _Slot(
+        held=state.held,
+        flight=state.flight,
+        busy=state.busy,
+        since=state.since,
+        sums=state.sums,
+        known=state.known,
+        sends=pairs[0],
+        linked=pairs,
+        transfers=none,
+        copies=none,
+        quiet=jnp.asarray(False),
+        airtime=_used(state.flight, on_air),
+    )
 
 
 def _used(flight: Flight, slots: Array) -> Airtime:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from folkman.radio.serial import SerialPeers, SerialState, _Slot
+from folkman.radio.serial import SerialPeers, SerialState, opening
 
 __all__ = ["Event", "Unrolled"]
 
@@ -49,10 +49,11 @@ class Unrolled:
         """Return what happens in the next slot; the first is slot 1 (C2)."""
         slot = int(self._state.slot) + 1
         key = jax.random.fold_in(self._key, slot - 1)
-        at, now, air = _opened(self._peers, self._state, self._offers, self._bits, key)
+        asked = _Asked(self._state, self._offers, self._bits, key)
+        at, air = _opened(self._peers, asked)
         found: list[Event] = []
         if float(at.busy) <= 1:
-            at = self._fill(at, now, slot, found)
+            at = self._fill(at, asked, slot, found)
         else:
             air = self._state.air
         self._state = self._state._replace(
@@ -67,10 +68,10 @@ class Unrolled:
         )
         return found
 
-    def _fill(self, at: Any, now: Any, slot: int, found: list[Event]) -> Any:
+    def _fill(self, at: Any, asked: "_Asked", slot: int, found: list[Event]) -> Any:
         quiet = False
         while float(at.busy) < 1 and not quiet:
-            ended, started, go, origin = _next(self._peers, at, now)
+            ended, started, go, origin = _next(self._peers, at, asked)
             self._note_end(at, ended, slot, found)
             quiet = not bool(go)
             if quiet:
@@ -84,7 +85,7 @@ class Unrolled:
             self._on_air = Event(slot, self._number, False, *names)
             found.append(self._on_air)
         if float(at.busy) <= 1:
-            ended = _ended(self._peers, at, now)
+            ended = _ended(self._peers, at, asked)
             self._note_end(at, ended, slot, found)
             return ended
         return at
@@ -97,26 +98,34 @@ class Unrolled:
         found.append(self._on_air._replace(slot=slot, ends=True, receivers=takers))
 
 
-@partial(jax.jit, static_argnums=0)
-def _opened(
-    peers: SerialPeers, state: SerialState, offers: Array, bits: int, key: Array
-) -> tuple[Any, Any, Any]:
-    state = state._replace(slot=state.slot + 1)
-    air, now = peers._look(state, offers, bits, key)
-    pair = jnp.zeros((len(offers),) * 2, bool)
-    none = jnp.zeros(len(offers), jnp.int32)
-    kept = (state.held, state.flight, state.busy, state.since, state.sums, state.known)
-    return _Slot(*kept, pair[0], pair, none, none, jnp.asarray(False)), now, air
+class _Asked(NamedTuple):
+    """What a slot is opened with: its rates follow from it, and are drawn where they are needed."""
+
+    state: SerialState
+    offers: Array
+    bits: int
+    key: Array
+
+    def looked(self, peers: SerialPeers) -> tuple[Any, Any]:
+        """Return where everything is in this slot, and what nodes decide from."""
+        state = self.state._replace(slot=self.state.slot + 1)
+        return peers._look(state, self.offers, self.bits, self.key)
 
 
 @partial(jax.jit, static_argnums=0)
-def _next(peers: SerialPeers, at: Any, now: Any) -> tuple[Any, Any, Array, Array]:
+def _opened(peers: SerialPeers, asked: _Asked) -> tuple[Any, Any]:
+    return opening(asked.state), asked.looked(peers)[0]
+
+
+@partial(jax.jit, static_argnums=0)
+def _next(peers: SerialPeers, at: Any, asked: _Asked) -> tuple[Any, Any, Array, Array]:
+    _, now = asked.looked(peers)
     ended = peers._end(at, now)
-    choice, wait = peers._decide(ended, now)
+    choice, wait, _ = peers._decide(ended, now, peers._standing(ended, now))
     started = peers._start(ended, now, choice, wait)
     return ended, started, choice.value > 0, choice.origin
 
 
 @partial(jax.jit, static_argnums=0)
-def _ended(peers: SerialPeers, at: Any, now: Any) -> Any:
-    return peers._end(at, now)
+def _ended(peers: SerialPeers, at: Any, asked: _Asked) -> Any:
+    return peers._end(at, asked.looked(peers)[1])
