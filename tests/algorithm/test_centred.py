@@ -61,11 +61,12 @@ def test_where_ages_are_alike_unlike_data_leave_no_bias(unequal, delay):
     centres, curvatures = np.asarray(unequal.x[:, 0]), np.asarray(unequal.y[:, 0])
     weights = np.array(COUNTS)[:, None] * curvatures
     optimum, away = (weights * centres).sum(axis=0) / weights.sum(axis=0), {}
-    for own in ("newest", "centred"):
+    for own in ("newest", "centred", "adaptive"):
         run = run_of(unequal, constant(delay), own, 0.05, 2500)
         model = np.divide(COUNTS, sum(COUNTS)) @ np.asarray(run.nodes)
         away[own] = np.linalg.norm(model - optimum)
     assert away["centred"] < 1e-10
+    assert away["adaptive"] < 1e-10
     assert away["newest"] > 1e-3  # the bias of equation (9): the test can tell
 
 
@@ -116,3 +117,12 @@ def test_an_even_movement_is_taken_for_the_pace():
         memory = centred.with_slot(memory, jnp.array([1.0, -2.0]) * slot, jnp.asarray(3))
     back = centred.set_back(memory, jnp.array([1.0, -2.0]) * 199, jnp.asarray(3))
     np.testing.assert_allclose(back, jnp.array([1.0, -2.0]) * 196, atol=1e-3)
+
+
+def test_nodes_alike_trust_half_of_their_progress(x64):
+    samples = quadratic(nodes=1, dim=3, heterogeneity=0.0, condition=4.0, seed=1)
+    problem = make_problem(samples, "quadratic", [np.zeros(1, int)] * 3, dtype="float64")
+    half, adaptive = (run_of(problem, constant(4), own, 0.2, 60).nodes for own in (0.5, "adaptive"))
+    unlike = run_of(problem, constant(4), "centred", 0.2, 60).nodes
+    away = np.abs(adaptive - half).max()  # they differ by the first window alone
+    assert away < 0.2 * np.abs(unlike - half).max()

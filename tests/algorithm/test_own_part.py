@@ -21,7 +21,7 @@ from folkman import (
     reference,
     simulate,
 )
-from folkman.algorithm.pieces import own_part
+from folkman.algorithm.pieces import centred, own_part
 from folkman.algorithm.pieces.stable_steps import least_rho, stable_limit
 from folkman.problem.data import DataSet, quadratic
 from reference import plain
@@ -35,6 +35,7 @@ CONSTANTS = {
     "window": own_part.WINDOW,
     "kept": own_part.KEPT,
     "start": own_part.START,
+    "long": centred.LONG,
 }
 
 
@@ -240,7 +241,7 @@ def test_the_bias_of_unlike_data_is_that_of_moreau_envelopes(x64, own):
 # -- told again ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("own", ["aligned", 0.7, "measured"])
+@pytest.mark.parametrize("own", ["aligned", 0.7, "measured", "adaptive"])
 @pytest.mark.parametrize("network", [pipelined(4), iid(6)], ids=lambda n: n.name)
 def test_it_is_what_the_equations_say(x64, own, network):
     problem = unequal()
@@ -251,7 +252,7 @@ def test_it_is_what_the_equations_say(x64, own, network):
     np.testing.assert_allclose(run.nodes, path[-1], rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("own", ["aligned", "measured"])
+@pytest.mark.parametrize("own", ["aligned", "measured", "adaptive"])
 def test_ages_count_slots_also_where_gradients_take_several(x64, own):
     problem, algorithm = unequal(), async_sharing(0.1, own=own, memory=16)
 

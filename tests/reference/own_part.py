@@ -12,9 +12,16 @@ class Likeness:
 
     def rho(self, others, own, age, share):
         """Return rho in a slot in which the sums are `others` and `own`."""
+        part = self.alike(others, own, age)
+        if part is None:
+            return self.c["start"]
+        return max(self.c["least"] + (self.c["most"] - self.c["least"]) * part, share)
+
+    def alike(self, others, own, age):
+        """Return how far the others move as the node does, from 0 to 1; None for unknown."""
         if self.start is None:
             self.start, self.window = (others, own), 0
-            return self.c["start"]
+            return None
         self.window += 1
         dy, dx = others - self.start[0], own - self.start[1]
         square = dx @ dx
@@ -24,10 +31,7 @@ class Likeness:
         if ends:
             self.start, self.window = (others, own), 0
             self.product, self.square = product, square
-        if square == 0:
-            return self.c["start"]
-        part = np.clip(self.c["gain"] * product / square, 0, 1)
-        return max(self.c["least"] + (self.c["most"] - self.c["least"]) * part, share)
+        return None if square == 0 else np.clip(self.c["gain"] * product / square, 0, 1)
 
 
 def share_with_own_part(
@@ -35,7 +39,7 @@ def share_with_own_part(
 ):
     """Return w (slot + 1, node, d) along tau = held[t, i, j], every w_i(t) that ever was kept.
 
-    rho is a number, "measured" or "centred". A gradient is taken at the v_i of the
+    rho is a number, "measured", "centred" or "adaptive". A gradient is taken at the v_i of the
     slot in which it begins, and applied where `finished`. At most the last `memory` different own
     parameters are looked at.
     """
@@ -55,16 +59,22 @@ def share_with_own_part(
             back = int(np.ceil(mean - 0.5 - 1e-9))  # rounded, halves down
             then = history[max(t - back, oldest)][i]
             copies = sum(alpha[j] * history[held[t, i, j]][j] for j in others)
-            share = rho
+            share, even = rho, 0.0
+            own = sum(alpha[j] * history[max(held[t, i, j], oldest)][i] for j in others)
+            moved = history[t][i] - history[max(t - 1, 0)][i]
+            pace[i] += (moved - pace[i]) / (1 + constants["long"] * back)
             if rho == "measured":
-                own = sum(alpha[j] * history[max(held[t, i, j], oldest)][i] for j in others)
                 share = seen[i].rho(copies, own, back, alpha[i])
             if rho == "centred":
-                moved = history[t][i] - history[max(t - 1, 0)][i]
-                pace[i] += (moved - pace[i]) / (1 + constants["long"] * back)
-                share, then = 0.0, history[t][i] - back * pace[i]
+                share, even = alpha[i], alpha[i]
+            if rho == "adaptive":
+                part = seen[i].alike(copies, own, back)
+                part = constants["start"] if part is None else part
+                share = (1 - part) * alpha[i] + part * max(0.5, alpha[i])
+                even = (1 - part) * alpha[i]
             if points[i] is None:
                 points[i] = copies + alpha[i] * then + share * (history[t][i] - then)
+                points[i] = points[i] - even * back * pace[i]
             if finished[t, i]:
                 new[i] -= step * gradients[i](points[i])[1]
                 points[i] = None

@@ -43,7 +43,13 @@ from jax.typing import ArrayLike
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.pieces.centred import Pace, first_pace, set_back, with_slot
+from folkman.algorithm.pieces.centred import (
+    Pace,
+    even_progress,
+    first_pace,
+    set_back,
+    with_slot,
+)
 from folkman.algorithm.pieces.delay_steps import (
     DelayMemory,
     DelayPolicy,
@@ -56,8 +62,10 @@ from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.own_part import (
     OwnMemory,
     OwnRule,
+    adaptive_share,
     check_own,
     first_own,
+    is_rule,
     mean_age,
     own_at,
     predicted_rho,
@@ -120,30 +128,12 @@ def async_sharing(
     'async_sharing'
     """
     eta = step_size(step, decay)
-    require(
-        scaling in ("local", "theorem", "figure"),
-        f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}",
-    )
+    _check(scaling, max_age, momentum, delay_policy, own)
     rule.check()
     check_policy(delay_policy, smoothness)
     check_own(own, memory, rule.rule)
-    predicts = isinstance(own, str) and own == "predicted"
-    centres = isinstance(own, str) and own == "centred"
+    predicts, adapts = (is_rule(own, name) for name in ("predicted", "adaptive"))
     notes_point = estimates(delay_policy, smoothness) or (predicts and smoothness is None)
-    require(
-        max_age is None or max_age >= 0,
-        f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
-    )
-
-    require(
-        momentum == 0 or delay_policy == "none",
-        f"momentum goes without a delay_policy, which measures gradients; got {delay_policy!r}",
-    )
-    require(
-        momentum == 0 or not predicts,
-        "own = 'predicted' is for steps without momentum, whose stable steps are others; "
-        "take own = 'measured' or a number",
-    )
 
     def init(params: Array, place: Place) -> SharingState:
         return SharingState(
@@ -153,7 +143,7 @@ def async_sharing(
             memory=first_memory(delay_policy, smoothness, params, notes=notes_point),
             work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
             own=first_own(own, memory, params),
-            pace=first_pace(params) if centres else None,
+            pace=first_pace(params) if adapts or is_rule(own, "centred") else None,
         )
 
     def weights(inbox: Inbox) -> tuple[Array | None, Array]:
@@ -173,6 +163,8 @@ def async_sharing(
         copies, own_weight = weights(inbox)
         if state.own is None:
             return own_weight
+        if adapts:
+            return adaptive_share(state.own.rho, own_weight)
         if not predicts:
             return state.own.rho
         dtype = state.params.dtype
@@ -186,9 +178,13 @@ def async_sharing(
             if state.pace is not None:
                 own_part = set_back(state.pace, own_part, mean_age(inbox, copies))
             return combine(rule, inbox, copies, own=own_part, own_weight=own_weight)
-        then = own_at(state.own.past, mean_age(inbox, copies))
+        back = mean_age(inbox, copies)
+        then = own_at(state.own.past, back)
         coherent = combine(rule, inbox, copies, own=then, own_weight=own_weight)
-        return coherent + share(state, inbox) * (state.params - then)
+        point = coherent + share(state, inbox) * (state.params - then)
+        if state.pace is None:
+            return point
+        return point - (1.0 - state.own.rho) * own_weight * even_progress(state.pace, back)
 
     def oldest_copy(inbox: Inbox) -> Array:
         """Return the age of the oldest copy that counts."""
@@ -199,10 +195,10 @@ def async_sharing(
     def heard(state: SharingState, inbox: Inbox) -> SharingState:
         """Return the state in the coming slot: what the own part remembers."""
         if state.own is not None:
-            return state._replace(own=with_heard(state.own, inbox))
+            state = state._replace(own=with_heard(state.own, inbox, adaptive=adapts))
         if state.pace is not None:
             age = mean_age(inbox, weights(inbox)[0])
-            return state._replace(pace=with_slot(state.pace, state.params, age))
+            state = state._replace(pace=with_slot(state.pace, state.params, age))
         return state
 
     def receive(state: SharingState, inbox: Inbox) -> SharingState:
@@ -255,3 +251,26 @@ def async_sharing(
         declares=Declares(exact=rule.rule == "mean", sums=rule.rule == "mean" and max_age is None),
     )
     return with_momentum(built, momentum)
+
+
+def _check(
+    scaling: str, max_age: int | None, momentum: float, delay_policy: DelayPolicy, own: OwnRule
+) -> None:
+    """Refuse options that are not there, or do not go together."""
+    require(
+        scaling in ("local", "theorem", "figure"),
+        f"scaling must be 'local', 'theorem' or 'figure', got {scaling!r}",
+    )
+    require(
+        max_age is None or max_age >= 0,
+        f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
+    )
+    require(
+        momentum == 0 or delay_policy == "none",
+        f"momentum goes without a delay_policy, which measures gradients; got {delay_policy!r}",
+    )
+    require(
+        momentum == 0 or not is_rule(own, "predicted"),
+        "own = 'predicted' is for steps without momentum, whose stable steps are others; "
+        "take own = 'measured' or a number",
+    )

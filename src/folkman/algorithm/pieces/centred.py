@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-__all__ = ["Pace", "first_pace", "set_back", "with_slot"]
+__all__ = ["Pace", "even_progress", "first_pace", "set_back", "with_slot"]
 
 LONG = 4.0
 """How many mean ages of the copies the mean pace looks back."""
@@ -53,6 +53,11 @@ def with_slot(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> 
     return Pace(params, memory.pace + part * (params - memory.before - memory.pace))
 
 
+def even_progress(memory: Pace, age: Int[Array, ""]) -> Float[Array, " d"]:
+    """Return abar_i m_i, what the node makes in so many slots in the mean."""
+    return age.astype(memory.pace.dtype) * memory.pace
+
+
 def set_back(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> Float[Array, " d"]:
     """Return w_i(t) - abar_i m_i."""
-    return params - age.astype(params.dtype) * memory.pace
+    return params - even_progress(memory, age)

@@ -14,6 +14,7 @@ a share rho_i of what the node itself has done since.
                 the age abar_i and the smoothness L (`stable_steps`)
     measured    from how far the others have moved as the node itself has
     centred     rho_i = alpha_i of what differs from the mean own progress (`centred.py`)
+    adaptive    centred where data differ, rho_i = 1/2 where they are alike, and between
 
 `measured` compares, over windows of at least `WINDOW` slots and abar_i, how the sum of the others'
 copies moved, dy = d sum_{j != i} alpha_j w_j(tau_ij), with how it would have moved if all were as
@@ -29,6 +30,15 @@ models drift apart at steps that descent without delay bears (`stable_steps`). L
 choices: less bears only short steps where copies are old. LEAST and MOST were settled after a look
 at the seeds that benchmarks/own_part.py judges by; other seeds have not judged them yet.
 Until a copy tells something rho_i is START. No bit more is on the air.
+
+`adaptive` asks the same question for two shares. With a_i = min(1, max(0, GAIN q_i)) and m_i the
+mean own movement in a slot (`centred.py`)
+
+    rho_i = alpha_i + (h_i - alpha_i) a_i,      h_i = max(1/2, alpha_i)
+    v_i   = [ ... ] + rho_i ( w_i(t) - w_i(t - abar_i) ) - (1 - a_i) alpha_i abar_i m_i
+
+For a_i = 0 this is `centred`, for a_i = 1 the number 1/2. At rest on data that differ the others
+move against the node, since all movements cancel: then a_i is 0, and there is no bias.
 
 Ages are counted in slots, as the copies' are, also where a gradient takes several slots: the own
 parameters of b slots ago are those that were in force then. A slot is a call of `receive`; a node
@@ -52,11 +62,16 @@ from folkman.algorithm.method import Number
 from folkman.algorithm.pieces.stable_steps import least_rho
 from folkman.checks import require, within
 
-__all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "mean_age"]
-__all__ += ["own_at", "predicted_rho", "with_heard", "with_update"]
+__all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "is_rule", "mean_age"]
+__all__ += ["adaptive_share", "own_at", "predicted_rho", "with_heard", "with_update"]
 
-OwnRule: TypeAlias = Literal["newest", "aligned", "predicted", "measured", "centred"] | Number
-NAMES = ("newest", "aligned", "predicted", "measured", "centred")
+OwnRule: TypeAlias = (
+    Literal["newest", "aligned", "predicted", "measured", "centred", "adaptive"] | Number
+)
+NAMES = ("newest", "aligned", "predicted", "measured", "centred", "adaptive")
+
+MEASURED = ("measured", "adaptive")
+"""Own parts for which the node compares its movement with the others'."""
 
 LEAST, MOST, GAIN = 0.35, 0.55, 4.0
 """Of `measured`: the ends of rho, and what q is multiplied by."""
@@ -91,7 +106,13 @@ class OwnMemory(NamedTuple):
 
     past: OwnPast
     likeness: Likeness | None  # None unless `measured`
-    rho: Float[Array, ""]  # that of `measured` now; else the number, 0 where it is aligned
+    # that of `measured` now, a_i of `adaptive`; else the number, 0 where it is aligned
+    rho: Float[Array, ""]
+
+
+def is_rule(own: OwnRule, *names: str) -> bool:
+    """Tell whether an own part is one of these; a number may be traced, and is none."""
+    return isinstance(own, str) and own in names
 
 
 def check_own(own: OwnRule, memory: int, rule: str) -> None:
@@ -105,15 +126,15 @@ def check_own(own: OwnRule, memory: int, rule: str) -> None:
         memory >= 1, f"memory counts own parameters that are kept, at least 1, got {memory}; try 64"
     )
     require(
-        not (named and own == "measured") or rule == "mean",
-        f"own = 'measured' looks at the plain sum of all copies, which rule = {rule!r} does not "
+        not is_rule(own, *MEASURED) or rule == "mean",
+        f"own = {own!r} looks at the plain sum of all copies, which rule = {rule!r} does not "
         "trust; give own a number, as 0.5",
     )
 
 
 def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
     """Return the memory before the first slot; none where no past is looked at."""
-    if isinstance(own, str) and own in ("newest", "centred"):
+    if is_rule(own, "newest", "centred"):
         return None
     past = OwnPast(
         params=jnp.broadcast_to(params[None], (memory, *params.shape)),
@@ -122,7 +143,7 @@ def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
     )
     zero = jnp.zeros((), params.dtype)
     none = jnp.zeros_like(params)
-    measures = isinstance(own, str) and own == "measured"
+    measures = is_rule(own, *MEASURED)
     likeness = Likeness(none, none, jnp.zeros((), jnp.int32), zero, zero) if measures else None
     rho = START if measures else 0.0 if isinstance(own, str) else own
     return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype))
@@ -160,17 +181,24 @@ def with_update(memory: OwnMemory, params: Array, updates: Array) -> OwnMemory:
     return memory._replace(past=newer)
 
 
-def with_heard(memory: OwnMemory, inbox: Inbox) -> OwnMemory:
+def with_heard(memory: OwnMemory, inbox: Inbox, *, adaptive: bool = False) -> OwnMemory:
     """Return the memory in the coming slot, with what has arrived for it."""
     past = memory.past._replace(clock=memory.past.clock + 1)
     if memory.likeness is None:
         return memory._replace(past=past)
-    likeness, rho = _compared(memory.likeness, past, inbox)
-    return OwnMemory(past, likeness, rho.astype(memory.rho.dtype))
+    likeness, alike, known = _compared(memory.likeness, past, inbox)
+    rho = jnp.maximum(LEAST + (MOST - LEAST) * alike, inbox.own_weight)
+    found = jnp.where(known, alike if adaptive else rho, START)
+    return OwnMemory(past, likeness, found.astype(memory.rho.dtype))
 
 
-def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array]:
-    """Compare how the others and the node itself have moved; return also rho."""
+def adaptive_share(alike: Array, own_weight: Array) -> Array:
+    """Return rho_i of `adaptive`."""
+    return own_weight + (jnp.maximum(0.5, own_weight) - own_weight) * alike
+
+
+def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array, Array]:
+    """Compare how the others and the node itself have moved; return a_i and whether it is known."""
     others = inbox.mix()[: past.params.shape[1]]
     rows = jax.vmap(lambda back: _row(past, back))(inbox.age)
     by_row = jnp.zeros(len(past.formed), others.dtype).at[rows].add(inbox.weight)
@@ -185,13 +213,12 @@ def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Ar
     product, square = seen.product * KEPT + product, seen.square * KEPT + square
     known = square > 0
     alike = jnp.clip(GAIN * product / jnp.where(known, square, 1.0), 0.0, 1.0)
-    rho = jnp.maximum(LEAST + (MOST - LEAST) * alike, inbox.own_weight)
-    rho = jnp.where(known, rho, START)
     slots = seen.slots + 1
     ends = first | (slots >= jnp.maximum(WINDOW, mean_age(inbox, None)))
     closed = Likeness(others, own, jnp.zeros_like(slots), product, square)
     opened = seen._replace(slots=slots)
-    return jax.tree.map(lambda new, old: jnp.where(ends, new, old), closed, opened), rho
+    kept = jax.tree.map(lambda new, old: jnp.where(ends, new, old), closed, opened)
+    return kept, alike, known
 
 
 def predicted_rho(step: Array, smoothness: Array, age: Array) -> Array:
