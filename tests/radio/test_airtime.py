@@ -9,6 +9,7 @@ import pytest
 from test_serial import NODES, SLOTS, drawn, omega_of, run
 
 from folkman.keys import Stream, make_key
+from folkman.radio import serial_star
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork, place
 from folkman.radio.planning import Drops, forecast
@@ -180,20 +181,37 @@ def test_rounds_one_after_the_other_are_on_the_air_as_long_as_the_band_is_in_use
     assert (delivery.airtime.receive.sum(axis=1) >= sent.sum(axis=1) - 1e-5).all()
 
 
-def test_uploads_one_after_the_other_take_the_time_of_their_links():
-    """With one node and a free answer every upload takes its own slots, and no more."""
-    network = RadioNetwork(schedule="index", bandwidth_hz=15e3, answers="free")
+def test_the_station_is_on_as_long_as_uploads_that_follow_each_other():
+    """One upload at a time: the station listens for the sum of what its nodes send."""
+    network = RadioNetwork(schedule="index", bandwidth_hz=60e3)
     star: Any = network.star()
-    key, one = jax.random.key(4), jnp.ones(1, bool)
-    state, used, arrived = star.init(1, key), 0.0, 0
-    for t in range(40):
+    key, everyone = jax.random.key(4), jnp.ones(NODES, bool)
+
+    def slot(state, t):
         now = jax.random.fold_in(key, t)
-        state, upload = star.uplink(state, one, BITS, now)
-        used += float(upload.airtime[0])
-        assert float(upload.airtime[0]) <= 1
-        arrived += int(upload.arrived[0])
+        state, upload = star.uplink(state, everyone, BITS, now)
         state, answer = star.downlink(state, upload.arrived, BITS, now)
-        assert float(answer.airtime[0]) == 0
-    assert arrived > 3
-    assert 0 < used <= 40
-    assert used > arrived * 0.05
+        return state, (upload, answer)
+
+    roll = jax.jit(lambda: jax.lax.scan(slot, star.init(NODES, key), jnp.arange(60)))
+    _, (upload, answer) = jax.tree.map(np.asarray, roll())
+    sent = upload.airtime.sum(axis=1)
+    assert upload.arrived.sum() > 10
+    np.testing.assert_allclose(upload.server, sent, atol=1e-5)
+    assert (upload.airtime.max(axis=1) < sent - 0.05).any()  # several in a slot: no maximum
+    assert sent.max() <= 1 + 1e-5
+    # an answer is one message to all who hear it
+    assert (answer.server <= answer.airtime.sum(axis=1) + 1e-5).all()
+    assert (answer.server >= answer.airtime.max(axis=1) - 1e-5).all()
+
+
+def test_an_upload_is_on_the_air_for_the_time_of_its_link():
+    """One node that is heard alike in all slots: each upload takes the same part of a slot."""
+    star: Any = RadioNetwork(schedule="index", answers="free").star()
+    way = star.init(1, jax.random.key(0)).up._replace(wants=jnp.ones(1, bool))
+    used = []
+    for _ in range(3):
+        way, _ = serial_star._fill(way, jnp.full(1, 1.3, jnp.float32), serial_star.one_at_a_time)
+        used.append(float(way.used[0]))
+        way = way._replace(wants=way.wants | way.done)
+    np.testing.assert_allclose(used, [1.0, 0.3, 1.0], atol=1e-6)

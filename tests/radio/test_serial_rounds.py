@@ -231,7 +231,9 @@ def uploaded(costs: np.ndarray, choose: Any) -> list[list[int]]:
     """Return who is done in each slot, by the network's own steps."""
     nodes = costs.shape[1]
     none = jnp.zeros(nodes, bool)
-    way = serial_star.Way(~none, none, jnp.zeros(()), none, no_patience(nodes), jnp.zeros(nodes))
+    way = serial_star.Way(
+        ~none, none, jnp.zeros(()), none, no_patience(nodes), jnp.zeros(nodes), jnp.zeros(())
+    )
     done = []
     for cost in costs:
         way, _ = serial_star._fill(way, jnp.asarray(cost), choose)

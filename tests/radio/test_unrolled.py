@@ -9,6 +9,7 @@ from folkman import Lossy, RadioNetwork, record_timeline
 from folkman.keys import Stream, make_key
 from folkman.radio.shared import shared
 from folkman.radio.unrolled import Unrolled
+from folkman.runtime.fresh_air import FreshAir
 
 NODES, SEED, BITS = 4, 3, 16 * 1000
 
@@ -54,3 +55,11 @@ def test_its_events_bring_what_the_simulator_says_is_held(network):
     for one, two in pairwise(seen):  # one message at a time
         assert one.ends != two.ends
         assert two.ends or two.number == one.number + 1
+
+
+def test_a_node_that_begins_again_is_not_asked_for_what_was_before():
+    air = FreshAir(shared(0.4, message="sum").peers(), NODES, 1, seed=SEED, message_bits=BITS)
+    air.skip(20)
+    event = air.next(40)
+    assert event is not None
+    assert event.slot >= 20

@@ -5,6 +5,7 @@ import pytest
 
 from folkman import constant, ideal, pipelined, record_timeline, snapshot
 from folkman.radio.network import RadioNetwork
+from folkman.radio.shared import shared
 from folkman.runtime.control import SlotClock
 from folkman.runtime.emulation import (
     MOST_HELD_BACK,
@@ -85,12 +86,24 @@ def test_a_node_waits_for_who_is_there_and_due():
     ids=lambda n: getattr(n, "name", n),
 )
 def test_rounds_take_what_the_delay_law_says(network, slots, answer):
-    trips = RoundTrips(network.rounds(), NODES, seed=SEED, message_bits=BITS)
+    everyone = np.ones((NODES, NODES), bool)
+    trips = RoundTrips(network.rounds(), everyone, seed=SEED, message_bits=BITS)
     star = StarTrips(network.star(), NODES, seed=SEED, message_bits=BITS)
 
     assert [trips.slots(r, 0) for r in (1, 2, 3)] == [slots] * 3
     assert [star.slots(r, n) for r in (1, 2) for n in range(NODES)] == [slots] * 8
     assert [star.slots(r, n, down=True) for r in (1, 2) for n in range(NODES)] == [answer] * 8
+
+
+def test_a_round_on_the_index_serves_the_edges_of_its_graph_and_no_other_pairs():
+    ring = np.roll(np.eye(NODES, dtype=bool), 1, axis=0)
+    took = [
+        RoundTrips(shared(1.0).rounds(), beside, seed=SEED, message_bits=BITS).slots(1, 0)
+        for beside in (ring, ring & False)
+    ]
+
+    assert took[0] >= NODES  # one message of every node, a slot each
+    assert took[1] < NODES  # nobody is waited for
 
 
 def test_rounds_on_the_radio_take_slots_and_end():

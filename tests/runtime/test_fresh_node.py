@@ -152,14 +152,16 @@ def test_a_node_that_lost_its_past_says_so_and_comes_back_by_copies(quadratics):
 def test_the_own_past_is_bounded_and_the_oldest_goes(quadratics):
     problem = quadratics(nodes=3, dim=5, heterogeneity=1.0)
     nodes = make_nodes(problem, METHOD, "sum", room=3)
-    for _ in range(6):
+    for _ in range(2):
+        exchange(nodes)
+    for _ in range(5):
         for node in nodes:
             node.freeze()
             node.wake()
 
-    assert sorted(nodes[1].mailbox.past) == [3, 4, 5]
+    assert sorted(nodes[1].mailbox.past) == [0, 4, 5, 6]  # the first model is always at hand
     with pytest.raises(LostPastError):
-        nodes[1].take(nodes[0].carry()[0])  # it holds the first model of node 1
+        nodes[1].take(nodes[0].carry()[0])  # it holds what node 1 had in slot 1
 
 
 def test_a_sum_is_taken_only_of_those_who_are_trusted(quadratics):

@@ -108,7 +108,7 @@ def age_by_own_counts(logs: Mapping[int, journal.Log]) -> float:
             if sender != node:
                 used = [formed[sender][number] for number in wakes["sequence"][:, sender]]
                 found.append(wakes["slot"] - np.array(used))
-    return float(np.mean(np.concatenate(found)))
+    return float(np.mean(np.concatenate(found))) if found else 0.0  # one node holds no copies
 
 
 def _alike(one: PeerTimeline, two: PeerTimeline, awake: NDArray[np.bool_]) -> float:

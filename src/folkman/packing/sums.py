@@ -49,15 +49,16 @@ STAMP_BITS = 32
 """Of the stamp of one contribution: the number of the slot, as the wire has it."""
 
 
-def settled_sums(packing: Packing, name: str) -> Packing:
+def settled_sums(
+    packing: Packing, name: str, instead: str = "message = 'forward' or 'copy'"
+) -> Packing:
     """Return the packing of sums on a network with this packing, or refuse it."""
     if packing.name in ("float16", "bfloat16"):
         return fixed(16)._replace(feedback=packing.feedback)
     require(
         packing.exact or packing.name in ("float32", "fixed"),
-        f"message = 'sum' of {name} needs numbers on one grid, and '{packing.name}' scales each "
-        "message by itself; use the compression 'fixed', 'float32' or 'none', or message = "
-        "'forward' or 'copy'",
+        f"a sum of {name} needs numbers on one grid, and '{packing.name}' scales each message by "
+        f"itself; use the compression 'fixed', 'float32' or 'none', or {instead}",
     )
     return packing
 

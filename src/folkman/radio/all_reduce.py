@@ -78,7 +78,8 @@ class AllReduce:
         """Return who joins its sum with another's, or who spreads the sum of all."""
         now = patience.now(cost_slots, left_slots)
         spread = broadcast(progress.whole[None] & ~progress.whole[:, None], now)
-        join = _join(progress.within, now, left_slots + patience.slots)
+        later = jnp.where(jnp.isfinite(cost_slots), left_slots + patience.slots, jnp.inf)
+        join = _join(progress.within, now, later)
         known = jnp.any(progress.whole)
         return jax.tree.map(lambda a, b: jnp.where(known, a, b), spread, join)
 

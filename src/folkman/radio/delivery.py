@@ -80,6 +80,8 @@ class Transfer(NamedTuple):
     lost: Bool[Array, " node"]  # it ended now, in vain
     # how much of the slot each node sent (to the server) or listened (to it); None as in `Delivery`
     airtime: Float[Array, " node"] | None = None
+    # how much of it the server's radio was on; None: as long as the longest of its nodes
+    server: Float[Array, ""] | None = None
 
 
 class PeerNetwork(Protocol):

@@ -50,6 +50,7 @@ class Way(NamedTuple):
     done: Bool[Array, " node"]  # its transfer ends within the coming slot
     patience: Patience
     used: Float[Array, " node"]  # slots of its transfers within the coming slot
+    in_use: Float[Array, ""]  # slots that any transfer takes within it
 
 
 class SerialStarState(NamedTuple):
@@ -60,6 +61,7 @@ class SerialStarState(NamedTuple):
     up: Way
     down: Way
     air: "Air"
+    present: Bool[Array, " node"]  # in the coming slot: who is away neither sends nor hears
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,13 @@ class SerialStar:
         """Drop the same nodes and interferers as between peers."""
         none = jnp.zeros(num_nodes, bool)
         free, unused = jnp.zeros((), jnp.float32), jnp.zeros(num_nodes, jnp.float32)
-        idle = Way(none, none, free, none, no_patience(num_nodes), unused)
+        idle = Way(none, none, free, none, no_patience(num_nodes), unused, free)
         air = self.radio.open_air(num_nodes, key)
-        return SerialStarState(jnp.zeros((), jnp.int32), none, idle, idle, air)
+        return SerialStarState(jnp.zeros((), jnp.int32), none, idle, idle, air, ~none)
+
+    def attend(self, state: SerialStarState, present: Bool[Array, " node"]) -> SerialStarState:
+        """Tell the network who is there in the coming slot."""
+        return state._replace(present=present)
 
     def uplink(
         self,
@@ -94,9 +100,11 @@ class SerialStar:
         starts = offers & ~state.waiting
         arrived = state.up.done
         way = state.up._replace(wants=state.up.wants | starts)
-        way, _ = _fill(way, self._cost_slots(sinr, message_bits), one_at_a_time)
+        way, _ = _fill(way, self._cost_slots(state, sinr, message_bits), one_at_a_time)
         new = state._replace(slot=slot, waiting=state.waiting | starts, up=way, air=air)
-        return new, Transfer(starts, arrived, jnp.zeros_like(arrived), state.up.used)
+        return new, Transfer(
+            starts, arrived, jnp.zeros_like(arrived), state.up.used, state.up.in_use
+        )
 
     def downlink(
         self,
@@ -109,28 +117,33 @@ class SerialStar:
         if self.radio.answers == "free":
             new = _quiet(state, offers)
             new = new._replace(waiting=state.waiting & ~offers)
-            return new, Transfer(offers, offers, jnp.zeros_like(offers), state.down.used)
+            way = state.down
+            return new, Transfer(offers, offers, jnp.zeros_like(offers), way.used, way.in_use)
         fading_key = jax.random.fold_in(key, int(Stream.FADING))
         sinr = star.sinr_of_station(self.radio, state.air, fading_key)
         arrived = state.down.done
         way = state.down._replace(wants=offers & ~state.down.on_air)
-        way, started = _fill(way, self._cost_slots(sinr, message_bits), to_a_prefix)
+        way, started = _fill(way, self._cost_slots(state, sinr, message_bits), to_a_prefix)
         new = _quiet(state, started)
         new = new._replace(down=way, waiting=(state.waiting & ~arrived) | started)
-        return new, Transfer(started, arrived, jnp.zeros_like(arrived), state.down.used)
+        used = (state.down.used, state.down.in_use)
+        return new, Transfer(started, arrived, jnp.zeros_like(arrived), *used)
 
     def measures(self, state: SerialStarState) -> dict[str, Array]:
         """Return nothing: Gamma_T and Gamma_W are of peers."""
         del state
         return {}
 
-    def _cost_slots(self, sinr: Array, message_bits: ArrayLike) -> Float[Array, " node"]:
-        """Return the slots of each node's transfer on the whole band."""
+    def _cost_slots(
+        self, state: SerialStarState, sinr: Array, message_bits: ArrayLike
+    ) -> Float[Array, " node"]:
+        """Return the slots of each node's transfer on the whole band, infinite for who is away."""
         radio = self.radio
         bits, rate = radio.payload_bits(message_bits), schedule.spectral_efficiency(sinr)
         band_hz = jnp.asarray(radio.bandwidth_hz, rate.dtype)
         slots = latency.transmission_slots(bits, band_hz, rate, radio.slot_s)  # eq. (27)
-        return jnp.maximum(slots, LEAST_SLOTS).astype(jnp.float32)
+        slots = jnp.maximum(slots, LEAST_SLOTS).astype(jnp.float32)
+        return jnp.where(state.present, slots, jnp.inf)
 
 
 def one_at_a_time(way: Way, cost_slots: Array, left_slots: Array) -> Turn:
@@ -161,6 +174,7 @@ def _fill(way: Way, cost_slots: Array, choose) -> tuple[Way, Array]:  # noqa: AN
         patience=way.patience.after(cost_slots),
         done=none,
         used=jnp.where(way.on_air, jnp.minimum(way.busy, 1.0), 0.0),
+        in_use=jnp.where(jnp.any(way.on_air), jnp.minimum(way.busy, 1.0), 0.0),
     )
 
     def body(at: tuple[Way, Array, Array]) -> tuple[Way, Array, Array]:
@@ -175,6 +189,7 @@ def _fill(way: Way, cost_slots: Array, choose) -> tuple[Way, Array]:  # noqa: AN
             on_air=goes,
             busy=jnp.where(go, busy, now.busy),
             used=now.used + jnp.where(goes, jnp.minimum(busy, 1.0) - now.busy, 0.0),
+            in_use=now.in_use + jnp.where(go, jnp.minimum(busy, 1.0) - now.busy, 0.0),
         )
         return now, started | goes, ~go
 
@@ -198,6 +213,8 @@ def _quiet(state: SerialStarState, answered: Array) -> SerialStarState:
             on_air=up.on_air & ~answered,
             done=up.done & ~answered,
             used=jnp.where(answered, 0.0, up.used),
+            # one upload at a time: what is left is that of the nodes that are not answered
+            in_use=jnp.sum(jnp.where(answered, 0.0, up.used)),
             busy=jnp.where(alone, up.busy, 0.0),
         )
     )

@@ -193,17 +193,17 @@ class RoundTrips(Trips):
     """Rounds between peers in lock-step."""
 
     def __init__(
-        self, network: RoundNetwork, num_nodes: int, *, seed: int, message_bits: int
+        self, network: RoundNetwork, beside: NDArray[np.bool_], *, seed: int, message_bits: int
     ) -> None:
-        key = make_key(seed, Stream.DELAY)
+        key, num_nodes = make_key(seed, Stream.DELAY), len(beside)
         super().__init__(
             network.init(num_nodes, key), num_nodes, key=key, message_bits=message_bits
         )
+        self._wanted = jnp.asarray(beside & ~np.eye(num_nodes, dtype=bool))
         self._step = jax.jit(network.step)
 
     def _next(self) -> NDArray[np.int32]:
-        offers = jnp.ones(self._nodes, bool)
-        wanted = ~jnp.eye(self._nodes, dtype=bool)
+        offers, wanted = jnp.ones(self._nodes, bool), self._wanted
         first = self._slot
         while True:
             self._state, delivery = self._step(

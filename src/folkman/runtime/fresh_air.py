@@ -69,6 +69,13 @@ class FreshAir:
             self._roll(slot)
             return self._mine[0] if self._mine and self._mine[0].slot <= slot else None
 
+    def skip(self, slot: int) -> None:
+        """Leave out what was to be done before a slot: a node that was away is not asked for it."""
+        with self._lock:
+            self._roll(slot)
+            while self._mine and self._mine[0].slot < slot:
+                self._mine.popleft()
+
     def done(self) -> None:
         """Go on to what is next."""
         with self._lock:

@@ -68,6 +68,7 @@ def fresh_node(
         omega=np.asarray(pair_weights(weights, len(alpha))),
         room=config.past,
         paced=config.radio == "emulated",
+        thrift=getattr(below(network), "thrift", 1.0),
     )
     kind = {"sum": SumNode, "forward": ForwardNode}[network.message]
     return kind(config.number, problem, algorithm, alpha, seed=task.seed, wire=wire, rules=rules)

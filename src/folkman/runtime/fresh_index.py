@@ -43,6 +43,8 @@ def best_offer(
     cost_s: NDArray[np.floating],
     omega: NDArray[np.floating],
     message: str,
+    *,
+    thrift: float = 1.0,
 ) -> Offer | None:
     """Return a node's best message; None if nobody would gain by one.
 
@@ -55,7 +57,7 @@ def best_offer(
     order = order[np.isfinite(cost_s[order]) & (order != me)]
     if not len(order):
         return None
-    value = np.cumsum(gain[order], axis=0) / cost_s[order][:, None]
+    value = np.cumsum(gain[order], axis=0) / cost_s[order][:, None] ** thrift
     last, origin = np.unravel_index(int(np.argmax(value)), value.shape)
     if not value[last, origin] > 0:
         return None

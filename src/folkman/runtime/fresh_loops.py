@@ -15,7 +15,7 @@ from folkman.runtime.fresh_index import Offer, best_offer
 from folkman.runtime.fresh_node import ForwardNode, FreshNode
 from folkman.runtime.fresh_side import FreshSide
 from folkman.runtime.journal import SEND
-from folkman.runtime.loops import GRACE, goes_on, wake
+from folkman.runtime.loops import GRACE, MOST_MISSED, goes_on, wake
 
 __all__ = ["Beliefs", "emulated", "freeze", "measured"]
 
@@ -32,8 +32,10 @@ def emulated(daemon: Daemon) -> None:
     node, air, clock = _node(daemon), _side(daemon).air, daemon.clock
     assert air is not None  # noqa: S101 - the command line chose this loop for it
     slot = node.slot
+    air.skip(slot)  # a node that starts again has done its part of what was before
     while goes_on(daemon):
         slot = max(clock.slot(), slot)
+        air.skip(slot - MOST_MISSED)
         node.slot = slot  # before it sends what is late: no stamp is ahead of its carrier
         while (rest_s := clock.until_s(slot)) > 0 and not daemon.stopping.is_set():
             _work(daemon, air, slot - 1)
@@ -201,7 +203,9 @@ class Beliefs:
         for peer, steps in list(_side(self._daemon).progress.items()):
             newest[peer] = max(newest[peer], steps)
         ages = newest[None] - rows
-        return best_offer(me, ages, self._costs_s(), self._omega, node.message)
+        return best_offer(
+            me, ages, self._costs_s(), self._omega, node.message, thrift=node.rules.thrift
+        )
 
     def _costs_s(self) -> NDArray[np.floating]:
         """Return the seconds of a message to each; of a link not measured yet, as of the others."""

@@ -183,7 +183,10 @@ class SumNode(FreshNode):
         with self.mailbox.lock:
             rows = self.mailbox.rows
             others = np.arange(len(stamps)) != peer
-            if (slots_of(stamps) - slots_of(rows[peer]))[others].sum() > 0:
+            steps = slots_of(stamps) - slots_of(rows[peer])
+            omega = self.rules.omega
+            weighed = steps if omega is None else omega[peer] * steps
+            if weighed[others].sum() > 0:
                 rows[peer, others] = stamps[others]
 
     def carry(self, number: int = 0, origin: int | None = None) -> tuple[bytes, int]:
@@ -230,7 +233,7 @@ class SumNode(FreshNode):
         )
 
     def more_arrays(self) -> dict[str, NDArray]:
-        """Return the own past and the copies, to be saved."""
+        """Return the own past, to be saved."""
         box = self.mailbox
         with box.lock:
             stamps = sorted(box.past)

@@ -43,6 +43,7 @@ class SumRules(NamedTuple):
     omega: NDArray | None = None  # (rx, origin) weights of pairs; None: all alike
     room: int | None = None  # None: 8 (I + 1)
     paced: bool = False  # slots are those of a common clock: no stamp is ahead of its carrier
+    thrift: float = 1.0  # the index divides by the time of a message to this power
 
 
 class SumBox:
@@ -96,7 +97,8 @@ class SumBox:
         with self.lock:
             self.past[stamp] = contribution
             self.newest = max(self.newest, stamp)
-            for old in sorted(self.past)[: -self._room]:
+            own = sorted(self.past.keys() - {0})  # the first model is always at hand
+            for old in own[: -self._room]:
                 del self.past[old]
 
     def total(self, stamp: int) -> tuple[NDArray, NDArray[np.int64]]:

@@ -286,7 +286,8 @@ class RoundWay(PeerWay):
 
         del me
         rounds = network.rounds()
-        return None, RoundTrips(rounds, num_nodes, seed=seed, message_bits=message_bits)
+        beside = self._beside(num_nodes)  # as the simulator serves them: edges, and no other pairs
+        return None, RoundTrips(rounds, beside, seed=seed, message_bits=message_bits)
 
     def causal(self, logs: "Mapping[int, Log]", num_nodes: int, *, paced: bool) -> "CausalTimeline":
         """Join the journals of peers in lock-step, whose slots have no common clock."""

@@ -31,6 +31,9 @@ from folkman.radio.trace import PeerTimeline
 
 __all__ = ["AllReduceMedium", "by_hand"]
 
+INSTEAD = "through = 'station'"
+"""What to do where messages cannot be added up."""
+
 
 class AllReduceMedium(RoundMedium):
     """Peers in lock-step who use nothing but the sum of all messages."""
@@ -76,7 +79,9 @@ class AllReduceMedium(RoundMedium):
 
     def sending(self, problem: Learnable) -> Sending:
         """Return how nodes pack; contributions to sums are rounded at their origin."""
-        return Sending(settled_sums(self.network.packing, self.algorithm.name), problem.dim)
+        return Sending(
+            settled_sums(self.network.packing, self.algorithm.name, INSTEAD), problem.dim
+        )
 
     def sent(
         self,
@@ -111,7 +116,7 @@ def by_hand(
     world: World, timeline: PeerTimeline, algorithm: Algorithm, nodes: list[Learner]
 ) -> FinalParameters:
     """Follow a timeline of rounds, one node at a time."""
-    packing = settled_sums(world.packing, algorithm.name)
+    packing = settled_sums(world.packing, algorithm.name, INSTEAD)
     initial, share = world.problem.initial, world.problem.share
 
     def contribute(messages: NDArray) -> NDArray:

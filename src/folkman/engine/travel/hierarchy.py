@@ -380,7 +380,7 @@ class HierarchyMedium(Medium):
         if not self.told(upload.airtime) or not self.told(download.airtime):
             return OnAir.nothing(len(present))
         member = self._member(len(present))
-        return around(upload.airtime, download.airtime, present, member)
+        return around(upload, download, present, member)
 
     def measures(self, held: HierarchyHeld) -> dict[str, Array]:
         """Return what the network has measured so far."""

@@ -139,7 +139,11 @@ class StarMedium(Medium):
             held.up_links, messages, way.keys(senders, problem.node, senders.steps)
         )
 
-        network, upload = star.uplink(held.network, offers, bits, up_key)
+        before = held.network
+        if hasattr(star, "attend"):
+            there = faults.receives(problem.num_nodes, slot + 1)
+            before = star.attend(before, there)  # type: ignore[attr-defined]
+        network, upload = star.uplink(before, offers, bits, up_key)
         whole = jnp.all(jnp.isfinite(messages), axis=1)
         finite = jnp.where(upload.started, whole, held.up_finite)
         clean = jnp.where((finite & upload.started)[:, None], messages, 0.0)
@@ -211,7 +215,7 @@ class StarMedium(Medium):
         if not self.told(upload.airtime) or not self.told(download.airtime):
             return OnAir.nothing(len(present))
         member = jnp.ones((1, len(present)), bool)
-        return around(upload.airtime, download.airtime, present, member)
+        return around(upload, download, present, member)
 
     def late(self, held: StarHeld) -> Array:
         """Return how many versions late the uploads of the last slot were."""
@@ -273,17 +277,20 @@ def carried(links: Links | None, transfer: Transfer, memory: Array, slot: Array)
     return links.started(transfer.started, memory, slot).arrived(transfer.arrived)
 
 
-def around(sent: Array, heard: Array, present: Array, member: Array) -> OnAir:
-    """Return how long nodes (`sent`, `heard`) and stations were on; `member` (station, node).
+def around(upload: Transfer, download: Transfer, present: Array, member: Array) -> OnAir:
+    """Return how long nodes and stations were on; `member` (station, node).
 
-    A station listens while any of its nodes sends, and sends one message to all who listen.
+    A station listens while any of its nodes sends, and sends one message to all who listen. Where
+    transfers follow each other within a slot the network says how long that was (`server`).
     """
+    sent, heard = (jnp.asarray(each.airtime) for each in (upload, download))
     transmit, receive = (jnp.where(present, each, 0.0) for each in (sent, heard))
 
-    def longest(slots: Array) -> Array:
-        return jnp.sum(jnp.max(jnp.where(member, slots[None], 0.0), axis=1))
+    def on(way: Transfer, slots: Array) -> Array:
+        longest = jnp.sum(jnp.max(jnp.where(member, slots[None], 0.0), axis=1))
+        return longest if way.server is None else way.server
 
-    return OnAir(transmit, receive, longest(heard), longest(transmit))
+    return OnAir(transmit, receive, on(download, heard), on(upload, transmit))
 
 
 def behind_nodes(ages: NDArray) -> NDArray:
