@@ -54,6 +54,10 @@ better of `station` and `devices`, and is each of the four ahead of `paper`?
 The expectation: with full batches and even data FedAvg between the devices, with local steps, is
 hard to beat; data by label and unequal compute times favour fresh air.
 
+What was seen of judged drops before the end: a first run had twelve of the sixteen cells, in which
+the average of `devices` was wrong by a fault in the code. After it was mended the lines of
+`devices` were made again by this plan; no other side and nothing in the plan was changed.
+
 Lines that are in --out are not made again. Cells come in order of importance.
 """
 
