@@ -121,4 +121,5 @@ def is_alive(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return status_text.rpartition(")")[2].split()[0] != "Z" and b"folkman" in command
+    names = {word.rpartition(b"/")[2] for word in command.split(b"\0")}  # not a folder's name
+    return status_text.rpartition(")")[2].split()[0] != "Z" and b"folkman" in names
