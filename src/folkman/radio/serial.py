@@ -44,6 +44,7 @@ from folkman.checks import require
 from folkman.keys import Stream
 from folkman.radio import contest, fresh
 from folkman.radio.delivery import Airtime, Delivery
+from folkman.radio.turns import at_edge
 
 __all__ = [
     "CONTROLS",
@@ -77,9 +78,6 @@ RIVAL = 0.9
 
 LEAST_SLOTS = 1e-6
 """No transfer is shorter; keeps the index finite where a rate is infinite."""
-
-EDGE_SLOTS = 1e-5
-"""A transfer that ends so near the end of a slot ends with it: ten tenths are a slot."""
 
 
 class Band(Protocol):
@@ -432,7 +430,7 @@ class SerialPeers:
         held = jnp.where(own_part[:, None] & jnp.eye(nodes, dtype=bool), row[None], at.held)
         sums = at.sums
         flight = Flight(sender, choice.receivers, stamps, now.slot)
-        busy = _at_edge(at.busy + wait + choice.slots)
+        busy = at_edge(at.busy + wait + choice.slots)
         more = _used(flight, jnp.minimum(busy, 1.0) - at.busy)  # contentions too: they are signals
         return at._replace(
             held=held,
@@ -514,12 +512,6 @@ def check_fresh(band: Band) -> None:
         else len(weights) > 0 and all(0 < weight < float("inf") for weight in weights),
         f"weights are 'alike', 'shares', or one positive number per node, got {weights!r}",
     )
-
-
-def _at_edge(busy: Array) -> Array:
-    """Return a time that lies next to the end of a slot as that end."""
-    edge = jnp.round(busy)
-    return jnp.where(jnp.abs(busy - edge) < EDGE_SLOTS, jnp.maximum(edge, 0.0), busy)
 
 
 def opening(state: SerialState) -> _Slot:
