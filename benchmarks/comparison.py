@@ -71,7 +71,7 @@ class Plan(NamedTuple):
         groups = dict.fromkeys(cell.group for cell in self.cells)
         by_group = [tuple(cell for cell in self.cells if cell.group == group) for group in groups]
         pairs = product(by_group, self.methods)
-        yield from sorted(pairs, key=lambda pair: max(pair[0][0].part, pair[1].get("part", 1)))
+        yield from sorted(pairs, key=part_of)
 
     def ranked(self) -> set[str]:
         """Return the labels of the eighteen."""
@@ -84,6 +84,12 @@ class Plan(NamedTuple):
             for method in self.methods
             if method.get("reference") or method.get("added")
         }
+
+
+def part_of(job: tuple[tuple[Cell, ...], Json]) -> int:
+    """Return the part of a job: the later one of its group and its side."""
+    cells, method = job
+    return max(cells[0].part, method.get("part", 1))
 
 
 def read_plan(path: Path = PLAN, *, quick: bool = False) -> Plan:
@@ -345,6 +351,8 @@ def run_all(plan: Plan, asked: argparse.Namespace) -> None:
         orders = context.Queue()
         kept.append(orders)  # a queue that nobody holds is gone before the workers open it
         for cells, method in plan.jobs():
+            if asked.parts and part_of((cells, method)) not in asked.parts:
+                continue
             if cells[0].gpu == (platform == "cuda"):
                 orders.put((cells, method))
                 in_all += sum(
@@ -417,6 +425,7 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=math.inf, help="seconds, then stop")
     parser.add_argument("--quick", action="store_true", help="two small cells, six methods")
     parser.add_argument("--only", nargs="*", help="groups of cells by name")
+    parser.add_argument("--parts", type=int, nargs="*", help="parts of the plan by number")
     parser.add_argument("--pack", type=Path, help="write all results as one .jsonl.xz")
     parser.add_argument("--draw", type=Path, help="write tables and figures under this folder")
     asked = parser.parse_args()
