@@ -37,8 +37,10 @@ NODES, SLOTS = 5, 300
 TUNING, JUDGED = (100, 101, 102), (0, 1, 2, 3, 4)
 TOGETHER = 6
 """Runs side by side in one program: two steps under three seeds."""
-FIRST = {"softmax": (-1, 4), "mlp": (-3, 1)}
+FIRST = {"softmax": (-1, 4), "mlp": (-3, 1), "mnist": (-3, 1)}
 """The powers of two that are tried first."""
+MODEL = {"softmax": "softmax", "mlp": "mlp", "mnist": "mlp"}
+"""What is learned in a cell: `mnist` is the MLP on MNIST, the others are on the digits."""
 ENDS = (-12, 10)
 T_95 = {4: 2.776}
 """Student's t for 95 %, by degrees of freedom."""
@@ -77,8 +79,17 @@ Losses = Callable[[Sequence[float], Sequence[int]], list[list[float]]]
 """(steps, seeds) -> the loss of each, by step and seed."""
 
 
-def losses_of(cell: Cell, data: str | None) -> Callable[[str], Losses]:
-    """Return for the name of a side the function that runs it in a cell."""
+def losses_of(
+    cell: Cell,
+    data: str | None,
+    seeds: Sequence[int] = (*TUNING, *JUDGED),
+    together: int = TOGETHER,
+    programs: dict[str, Any] | None = None,
+) -> Callable[[str], Losses]:
+    """Return for the name of a side the function that runs it in a cell.
+
+    Cells that differ in their split alone can share their `programs`.
+    """
     from dataclasses import replace
 
     import jax
@@ -94,7 +105,7 @@ def losses_of(cell: Cell, data: str | None) -> Callable[[str], Losses]:
     from folkman.engine.travel import medium_of
     from folkman.faults import NO_FAULTS
     from folkman.problem.data import load, npz
-    from folkman.problem.partition import sorted_labels
+    from folkman.problem.partition import iid, sorted_labels
     from folkman.problem.problem import Problem, make_problem
     from folkman.radio.delay import pipelined
 
@@ -104,9 +115,12 @@ def losses_of(cell: Cell, data: str | None) -> Callable[[str], Losses]:
     memory = 2 * cell.gamma + 1
 
     def problem_of(seed: int) -> Problem:
-        return make_problem(samples, cell.model, parts, batch=cell.batch, seed=seed)
+        return make_problem(samples, MODEL[cell.model], parts, batch=cell.batch, seed=seed)
 
     common = problem_of(0)
+    if programs is not None:  # one shape and one form for both splits
+        both = (iid(samples.y_train, NODES), sorted_labels(samples.y_train, NODES))
+        common = of_one_form(common, max(len(part) for split in both for part in split))
 
     def build(side: str, step: Array, rho: Array) -> Algorithm:
         if side.startswith("fedavg"):
@@ -132,19 +146,19 @@ def losses_of(cell: Cell, data: str | None) -> Callable[[str], Losses]:
 
         return jax.jit(jax.vmap(one, (None, 0, 0, None, 0)))
 
-    programs: dict[str, Callable[..., Array]] = {}
-    initial = {seed: np.asarray(problem_of(seed).initial) for seed in (*TUNING, *JUDGED)}
+    made: dict[str, Callable[..., Array]] = {} if programs is None else programs
+    initial = {seed: np.asarray(problem_of(seed).initial) for seed in seeds}
 
     def side_of(name: str) -> Losses:
         side = "knob" if name in KNOB else name
-        program = programs.setdefault(side, runner(side))
+        program = made.setdefault(side, runner(side))
 
         def run(steps: Sequence[float], seeds: Sequence[int]) -> list[list[float]]:
             asked = [(step, seed) for step in steps for seed in seeds]
             found: list[float] = []
-            for begin in range(0, len(asked), TOGETHER):
-                some = asked[begin : begin + TOGETHER]
-                full = some + some[:1] * (TOGETHER - len(some))
+            for begin in range(0, len(asked), together):
+                some = asked[begin : begin + together]
+                full = some + some[:1] * (together - len(some))
                 step, seed = (np.array(each) for each in zip(*full, strict=True))
                 start = np.stack([initial[each] for each in seed])
                 rho = np.float32(KNOB.get(name, 0.0))
@@ -157,13 +171,27 @@ def losses_of(cell: Cell, data: str | None) -> Callable[[str], Losses]:
     return side_of
 
 
-def tuned(run: Losses, model: str) -> tuple[float, bool]:
+def of_one_form(problem: Any, length: int) -> Any:
+    """Return a problem with room for so many samples a node; neither this nor a factor 1 counts."""
+    from dataclasses import replace
+
+    import jax.numpy as jnp
+
+    def wide(some: Any) -> Any:
+        room = [(0, 0), (0, length - some.shape[1])] + [(0, 0)] * (some.ndim - 2)
+        return jnp.pad(some, room)
+
+    emphasis = jnp.ones(NODES) if problem.emphasis is None else problem.emphasis
+    return replace(problem, x=wide(problem.x), y=wide(problem.y), emphasis=emphasis)
+
+
+def tuned(run: Losses, model: str, seeds: Sequence[int] = TUNING) -> tuple[float, bool]:
     """Return the best step on the seeds for tuning, and whether it is off the ends of the grid."""
     seen: dict[float, float] = {}
 
     def look(powers: Sequence[float]) -> None:
         new = [power for power in powers if power not in seen]
-        rows = run([2.0**power for power in new], TUNING) if new else []
+        rows = run([2.0**power for power in new], seeds) if new else []
         for power, row in zip(new, rows, strict=True):
             mean = sum(row) / len(row)
             seen[power] = mean if math.isfinite(mean) else math.inf

@@ -1,30 +1,35 @@
-"""Bias and stability of Algorithm 1 with a share rho of the own newest progress, for quadratics.
+"""Bias and stability of Algorithm 1 with a share of the own newest progress, for quadratics.
 
 Nodes hold F_i(w) = 1/2 (w - o_i)' H_i (w - o_i). Ages are constant: a_ij of what i holds of j, and
 b_i of the own part, which is the mean age of the others unless another is given. With the share
-rho_i of the own progress,
+rho_i of the own progress, and sigma_i of the mean pace m_i that it is set back by,
 
     v_i(t)   = sum_{j != i} alpha_j w_j(t - a_ij) + (alpha_i - rho_i) w_i(t - b_i) + rho_i w_i(t)
+               - sigma_i b_i m_i(t)
+    m_i(t+1) = m_i(t) + k_i ( w_i(t+1) - w_i(t) - m_i(t) ),        k_i = 1 / (1 + 4 b_i)
     w_i(t+1) = w_i(t) - eta H_i (v_i(t) - o_i)                                                   (1)
 
-rho = alpha is Algorithm 1, rho = 0 is aligned, rho = 1 takes the others to have moved as oneself.
-The w_i themselves drift without end where data differ. What acts is w = sum_i alpha_i w_i and the
-last moves u_j(s) = w_j(s+1) - w_j(s), by
+With sigma = 0 this is one family: rho = alpha is Algorithm 1, rho = 0 is aligned, rho = 1 takes the
+others to have moved as oneself. `centred` has rho = sigma = alpha (`named`). The w_i themselves
+drift without end where data differ. What acts is w = sum_i alpha_i w_i, the m_i and the last moves
+u_j(s) = w_j(s+1) - w_j(s), by
 
     v_i(t) = w(t) - sum_{j != i} alpha_j sum_{s=t-a_ij}^{t-1} u_j(s)
-                  - (alpha_i - rho_i) sum_{s=t-b_i}^{t-1} u_i(s)                                 (2)
+                  - (alpha_i - rho_i) sum_{s=t-b_i}^{t-1} u_i(s) - sigma_i b_i m_i(t)            (2)
 
 `transition` is this linear map. Its spectral radius decides about stability, and its fixed point is
-where the run ends: w constant, all u_i = -eta g_i with sum_i alpha_i g_i = 0. Proofs, and what
-holds beyond quadratics, are in docs/fresh-air-theory.md (Theorems E and F).
+where the run ends: w constant, all u_i = m_i = -eta g_i with sum_i alpha_i g_i = 0. There only the
+difference rho_i - sigma_i counts. Proofs, and what holds beyond quadratics, are in
+docs/fresh-air-theory.md (Theorems E to G).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+from folkman.algorithm.pieces.centred import LONG
 from folkman.checks import require
 
 __all__ = [
@@ -35,6 +40,7 @@ __all__ = [
     "best_rho",
     "bias_bound",
     "fixed_point",
+    "named",
     "optimum",
     "setting",
     "spectral_radius",
@@ -62,6 +68,7 @@ class Setting(NamedTuple):
     ages: Int[ndarray, "rx tx"]  # a_ij; the diagonal is not looked at
     own_age: Int[ndarray, " node"]  # b_i
     rho: Float[ndarray, " node"]
+    set_back: Float[ndarray, " node"] | None = None  # sigma_i; None: 0
 
 
 class FixedPoint(NamedTuple):
@@ -86,6 +93,7 @@ def setting(
     rho: float | Float[ndarray, " node"],
     shares: Float[ndarray, " node"],
     own_age: Int[ndarray, " node"] | None = None,
+    set_back: float | Float[ndarray, " node"] | None = None,
 ) -> Setting:
     """Return a setting whose own age is the others' mean age, rounded, unless it is given."""
     ages, shares = np.asarray(ages), np.asarray(shares, float)
@@ -98,7 +106,39 @@ def setting(
     mean = (others * ages).sum(axis=1) / np.maximum(others.sum(axis=1), 1e-300)
     # halves down, as `algorithm.pieces.own_part.mean_age` rounds
     own = np.floor(mean + 0.499).astype(int) if own_age is None else np.asarray(own_age)
-    return Setting(ages, own, np.broadcast_to(np.asarray(rho, float), (nodes,)))
+    rho = np.broadcast_to(np.asarray(rho, float), (nodes,))
+    back = None if set_back is None else np.broadcast_to(np.asarray(set_back, float), (nodes,))
+    return Setting(ages, own, rho, back)
+
+
+def named(
+    own: str | float,
+    ages: Int[ndarray, "rx tx"],
+    shares: Float[ndarray, " node"],
+    alike: float = 0.0,
+) -> Setting:
+    """Return the setting of an option `own` of Algorithm 1; `alike` is a_i of `adaptive`."""
+    shares = np.asarray(shares, float)
+    if not isinstance(own, str):
+        return setting(ages, own, shares)
+    half = np.maximum(0.5, shares)
+    known: dict[str, tuple[Any, Any]] = {
+        "newest": (shares, None),
+        "aligned": (0.0, None),
+        "centred": (shares, shares),
+        "adaptive": (shares + (half - shares) * alike, (1.0 - alike) * shares),
+    }
+    require(
+        own in known,
+        f"the theory knows own = {', '.join(known)} or a number, whose shares are constant; "
+        f"got {own!r}",
+    )
+    rho, back = known[own]
+    return setting(ages, rho, shares, set_back=back)
+
+
+def _set_back(s: Setting) -> Float[ndarray, " node"]:
+    return np.zeros(len(s.rho)) if s.set_back is None else s.set_back
 
 
 def _reach(q: Quadratics, s: Setting) -> Float[ndarray, "rx tx age"]:
@@ -113,27 +153,38 @@ def _reach(q: Quadratics, s: Setting) -> Float[ndarray, "rx tx age"]:
 def transition(
     q: Quadratics, s: Setting, step: float
 ) -> tuple[Float[ndarray, "state state"], Float[ndarray, " state"]]:
-    """Return M and m of state(t+1) = M state(t) + m; the state is w, then u(t-1), u(t-2), ..."""
+    """Return M and m of state(t+1) = M state(t) + m; the state is w, then u(t-1), u(t-2), ...
+
+    Where own parts are set back, the paces m_i(t) come last.
+    """
     nodes, d = q.centre.shape
     reach = _reach(q, s)
     span = reach.shape[2]
-    size = d * (1 + nodes * span)
+    size = d * (1 + nodes * (span + (s.set_back is not None)))
     uses = np.zeros((nodes, d, size))  # v_i as a map of the state, (2)
     uses[:, :, :d] = np.eye(d)
     for age in range(span):
         for j in range(nodes):
             at = d * (1 + nodes * age + j)
             uses[:, :, at : at + d] = -reach[:, j, age, None, None] * np.eye(d)
+    block, moved = nodes * d, d * (1 + nodes * span)  # where the moves end
+    for i in range(nodes if s.set_back is not None else 0):
+        at = moved + d * i
+        uses[i, :, at : at + d] = -(_set_back(s) * s.own_age)[i] * np.eye(d)
     moves = -step * np.einsum("iab,ibs->ias", q.curvature, uses)  # u_i(t), without the centres
     push = step * np.einsum("iab,ib->ia", q.curvature, q.centre)
     matrix, offset = np.zeros((size, size)), np.zeros(size)
     matrix[:d] = np.einsum("i,ias->as", q.shares, moves)
     matrix[:d, :d] += np.eye(d)
     offset[:d] = q.shares @ push
-    block = nodes * d
     matrix[d : d + block] = moves.reshape(block, size)
     offset[d : d + block] = push.ravel()
-    matrix[d + block :, d : size - block] = np.eye(block * (span - 1))
+    matrix[d + block : moved, d : moved - block] = np.eye(block * (span - 1))
+    if s.set_back is not None:
+        part = np.repeat(1.0 / (1.0 + LONG * s.own_age), d)  # k_i
+        matrix[moved:] = part[:, None] * matrix[d : d + block]
+        matrix[moved:, moved:] += np.diag(1.0 - part)
+        offset[moved:] = part * offset[d : d + block]
     return matrix, offset
 
 
@@ -145,10 +196,10 @@ def spectral_radius(q: Quadratics, s: Setting, step: float) -> float:
 def fixed_point(q: Quadratics, s: Setting, step: float) -> FixedPoint:
     """Return where the recursion rests, from v_i = w + eta sum_j R_ij g_j (Theorem E).
 
-    R_ij = alpha_j a_ij for j != i and (alpha_i - rho_i) b_i for the own part.
+    R_ij = alpha_j a_ij for j != i and (alpha_i - rho_i + sigma_i) b_i for the own part.
     """
     nodes, d = q.centre.shape
-    late = _reach(q, s).sum(axis=2)
+    late = _reach(q, s).sum(axis=2) + np.diag(_set_back(s) * s.own_age)
     size = d * (nodes + 1)  # w, then the g_i
     system, right = np.zeros((size, size)), np.zeros(size)
     for i in range(nodes):
@@ -239,11 +290,12 @@ def sufficient_step(s: Setting, shares: Float[ndarray, " node"]) -> float:
     """Return 1 / (2 A): nodes alike are stable for eta L <= 1 below it (Theorem F).
 
     A is the largest sum_j |share in v_i| age over i: sum_{j != i} alpha_j a_ij +
-    |alpha_i - rho_i| b_i. It holds for ages that change in time too, with their largest A.
+    |alpha_i - rho_i| b_i + |sigma_i| b_i. It holds for ages that change in time too, with their
+    largest A.
     """
     nodes = len(shares)
     late = (np.asarray(shares) * s.ages * (1 - np.eye(nodes))).sum(axis=1)
-    late = late + np.abs(shares - s.rho) * s.own_age
+    late = late + (np.abs(shares - s.rho) + np.abs(_set_back(s))) * s.own_age
     return 0.5 / float(late.max()) if late.max() > 0 else np.inf
 
 
