@@ -31,6 +31,8 @@ Sides:
     measured    the same with own = "measured"
     centred     the same with own = "centred"; added before any judged run. Its two constants had
                 been chosen on this MLP with full batches, on timelines of the drops 100 to 117
+    adaptive    the same with own = "adaptive"; added when twelve cells had been judged without it.
+                It has no constant that was chosen here
     station     FedAvg through the station; uploads one after the other, each in a good slot
     devices     FedAvg between the devices: an all-reduce of partial sums over the same band
     dpsgd       D-PSGD with local steps (DFedAvgM without momentum): each node broadcasts once a
@@ -91,7 +93,10 @@ SIDES = (
     "sgp",
     "uniform",
     "free",
+    "adaptive",
 )
+OWN = {"fresh": "aligned", "measured": "measured", "centred": "centred", "adaptive": "adaptive"}
+"""Sides that send sums to peers, and their own parts."""
 LOCAL = ("station", "devices", "dpsgd", "free")
 """Sides that have local steps."""
 THRESHOLDS_DB = (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
@@ -251,8 +256,8 @@ class Bench:
         side = self._side
         if side in ("paper", "uniform"):
             return async_sharing(step)
-        if side in ("fresh", "measured", "centred"):
-            return async_sharing(step, own="aligned" if side == "fresh" else side, memory=32)
+        if side in OWN:
+            return async_sharing(step, own=OWN[side], memory=32)
         if side == "dpsgd":
             return dfedavgm(step, local_steps, momentum=0.0, topology="schedule")
         if side == "sgp":
@@ -274,8 +279,8 @@ class Bench:
                 self._thresholds[nodes, drop] = found
             radio = radio_of(nodes, dim, threshold_db=found, allocation=allocation)
         else:
-            sums = self._side in ("fresh", "measured", "centred", "devices")
-            message = "sum" if self._side in ("fresh", "measured", "centred") else "copy"
+            sums = self._side in OWN or self._side == "devices"
+            message = "sum" if self._side in OWN else "copy"
             radio = radio_of(nodes, dim, sums=sums, schedule="index", message=message)
         return Compressed(radio, none())
 

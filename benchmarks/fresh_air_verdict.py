@@ -36,7 +36,7 @@ def table(cells: list[str], lines: list[Json]) -> None:
     for line in lines:
         by_cell.setdefault(line["cell"], {})[line["side"]] = line
     order = [name for name in cells if name in by_cell]
-    shown = ("paper", "uniform", "fresh", "measured", "centred")
+    shown = ("paper", "uniform", "fresh", "measured", "centred", "adaptive")
     shown += ("station", "devices", "dpsgd", "sgp", "free")
     for column in ("train_loss", "node_train_loss"):
         print(f"\n{column}: median [worst] over drops (gradients a node; diverged)\n")
@@ -50,6 +50,7 @@ def table(cells: list[str], lines: list[Json]) -> None:
         print(f"\nratios of {column}: geometric mean [95 %]\n")
         pairs = [
             ("fresh", "devices"), ("measured", "devices"), ("centred", "devices"),
+            ("adaptive", "devices"), ("adaptive", "station"), ("adaptive", "paper"),
             ("fresh", "station"), ("centred", "station"), ("centred", "paper"),
             ("measured", "station"), ("fresh", "paper"), ("devices", "station"), ("fresh", "free"),
         ]  # fmt: skip
