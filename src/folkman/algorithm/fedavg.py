@@ -30,10 +30,6 @@ and the other shares are renormalised. Xie et al. (2024) plot it as "FedAv" and 
 from math import ceil
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.between_devices import between_devices
@@ -42,6 +38,7 @@ from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.server_steps import ServerRule, ServerStep
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.travel import Server, Star
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["FedAvgServer", "FedAvgState", "fedavg"]

@@ -13,11 +13,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.arrays import jax, jnp
 from folkman.files import write_whole
 from folkman.runtime.codec import Message
 from folkman.runtime.feedback import Memory
