@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-import jax
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
+from folkman.arithmetic import Arithmetic, choose
+from folkman.arrays import jax
 from folkman.checks import nearest, require
 from folkman.config.build import pair, slot_seconds
 from folkman.config.choices import ConfigError, describe
@@ -106,6 +107,7 @@ class NodeConfig(BaseModel):
     folder: Path = Path()
     certs: Path | None = None
     insecure: bool = False
+    arithmetic: Arithmetic = "auto"
     wire: Literal["float32", "float16"] = "float32"
     largest: float = Field(1e6, gt=0)
     threshold_bit_s: float = Field(0.0, ge=0)
@@ -358,6 +360,7 @@ def run_node(path: Path) -> int:
         "jax_persistent_cache_min_compile_time_secs", 0.0
     )  # a start that compiles nothing is small
     config = read_node(path)
+    choose(config.arithmetic)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
     logger = Logger(name_of(config.number), insecure=config.insecure)
