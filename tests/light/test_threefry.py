@@ -88,6 +88,15 @@ def test_normal_numbers_are_theirs_to_the_last_bits():
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
 
 
+@settings(max_examples=30, deadline=None)
+@given(NUMBERS)
+def test_a_drawn_number_is_theirs(seed):
+    theirs, ours = both(seed)
+    logits = np.where([True, False, True, True, True], np.float32(0), -np.inf).astype(np.float32)
+
+    alike(jax.random.categorical(theirs, logits), threefry.categorical(ours, logits))
+
+
 def test_many_numbers_fold_into_a_key_at_once_and_one_by_one_alike():
     _, ours = both(3)
 

@@ -4,6 +4,7 @@ precision      32 bits, whatever NumPy would widen to, unless 64 are switched on
 no change      `x[i] = y` is refused and `x += y` makes a new array, so that a state that is
                passed on stays what it was
 `x.at[i]`      a changed copy, as JAX writes it
+beyond an end  `x[i]` of an array i is the last entry there is, `x.at[i].set(y)` does nothing
 numbers        a sum or an element is an array without axes, not a number of NumPy's: those
                widen when they meet each other
 """
@@ -58,7 +59,10 @@ class Array(np.ndarray):
         return canonical(getattr(ufunc, method)(*map(plain, inputs), **options))
 
     def __getitem__(self, index: Any) -> Any:
-        return canonical(np.ndarray.__getitem__(self.view(np.ndarray), plain(index)))
+        held = self.view(np.ndarray)
+        if _is_number(index):
+            index = np.clip(index, -len(held), len(held) - 1)
+        return canonical(held[plain(index)])
 
     def __setitem__(self, index: object, value: object) -> None:
         raise TypeError("arrays are never changed in place; write x = x.at[i].set(y)")
@@ -89,10 +93,17 @@ class _At:
 
 
 class _Place:
-    """Some entries of an array. Numbers beyond its end raise; JAX would leave them out."""
+    """Some entries of an array."""
 
     def __init__(self, array: Array, index: Any) -> None:
         self._array, self._index = array, index
+
+    @property
+    def _beyond(self) -> bool:
+        """Tell whether the place is one row that the array does not have."""
+        number = self._index[0] if isinstance(self._index, tuple) else self._index
+        size = len(self._array)
+        return _is_number(number) and not -size <= int(number) < size
 
     def get(self, **mode: object) -> Any:
         """Return the entries."""
@@ -103,7 +114,8 @@ class _Place:
         """Return a copy with these entries."""
         del mode
         changed = np.array(self._array)
-        changed[self._index] = plain(value)
+        if not self._beyond:
+            changed[self._index] = plain(value)
         return changed.view(Array)
 
     def add(self, value: object, **mode: object) -> Any:
@@ -125,8 +137,15 @@ class _Place:
     def _changed(self, change: np.ufunc, value: object, **mode: object) -> Any:
         del mode
         changed = np.array(self._array)
-        change.at(changed, self._index, np.asarray(plain(value), changed.dtype))
+        if not self._beyond:
+            change.at(changed, self._index, np.asarray(plain(value), changed.dtype))
         return changed.view(Array)
+
+
+def _is_number(index: Any) -> bool:
+    """Tell whether an index is an array without axes, which JAX would trace."""
+    whole = isinstance(index, np.ndarray | np.generic) and np.issubdtype(index.dtype, np.integer)
+    return whole and index.ndim == 0
 
 
 def canonical(value: Any) -> Any:

@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
     found = getattr(np, name, None)
-    if found is None:
+    if found is None:  # bfloat16, for instance
         raise NotHereError(f"jax.numpy.{name}")
     made = _ruled(found) if callable(found) and not isinstance(found, type) else found
     globals()[name] = made  # asked for once

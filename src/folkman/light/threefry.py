@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from folkman.light.array import NotHereError, canonical, plain, settings
 
-__all__ = ["KEY", "bits", "fold_in", "key", "key_data", "normal", "randint", "split", "uniform"]
+__all__ = ["KEY", "bits", "categorical", "fold_in", "key", "key_data", "normal", "randint"]
+__all__ += ["split", "uniform"]
 
 KEY = np.dtype([("first", np.uint32), ("second", np.uint32)])
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -103,6 +104,13 @@ def randint(
         high_part, low_part = (plain(bits(each, shape)) % span for each in (above, below))
         offset = (high_part * factor + low_part) % span
         return canonical((low + offset.astype(np.int32)).astype(np.int32))
+
+
+def categorical(stream: Any, logits: Any) -> Any:
+    """Return one number of 0, 1, ... drawn by the logarithms of their weights (n,)."""
+    weights = np.asarray(plain(logits), np.float32)
+    drawn = plain(uniform(stream, weights.shape, np.float32, np.finfo(np.float32).tiny, 1.0))
+    return canonical(np.argmax(weights - np.log(-np.log(drawn))))
 
 
 def _key(first: Any, second: Any) -> Any:

@@ -98,7 +98,7 @@ def _cond(wanted: Any, if_true: Callable[..., Any], if_false: Callable[..., Any]
 
 def _fori_loop(begin: int, end: int, body: Callable[..., Any], value: Any) -> Any:
     for i in range(int(begin), int(end)):
-        value = body(i, value)
+        value = body(canonical(np.int32(i)), value)
     return value
 
 
