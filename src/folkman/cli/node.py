@@ -55,7 +55,8 @@ def node(
 def _choose_arithmetic(config: Path) -> None:
     """Let the node's file choose what it computes with, before anything that computes is imported.
 
-    What is wrong with the file is said later, by whoever reads all of it.
+    What is wrong with the file is said later, by whoever reads all of it. A small board has better
+    use for memory than threads of NumPy's, and than a search for plug-ins of pydantic.
     """
     from folkman.arithmetic import choose
 
@@ -63,7 +64,9 @@ def _choose_arithmetic(config: Path) -> None:
         asked = tomllib.loads(config.read_text(encoding="utf-8")).get("arithmetic", "auto")
     except (OSError, ValueError):
         asked = "auto"
-    choose(asked)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if choose(asked).name == "numpy":
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one

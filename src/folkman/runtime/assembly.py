@@ -43,7 +43,6 @@ from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
-from folkman.runtime.server_node import ServerNode
 from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
@@ -51,6 +50,7 @@ from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
+    from folkman.runtime.server_node import ServerNode
 
 __all__ = [
     "Loop",
@@ -292,7 +292,7 @@ def _node(
     problem: Learnable,
     built: tuple[Algorithm, Network],
     security: Security | None,
-) -> Node | ServerNode:
+) -> "Node | ServerNode":
     algorithm, network = built
     me, alpha = config.number, shares(config.samples, task.comparison.objective)
     serves = me in way_of(algorithm).servers()
@@ -306,12 +306,14 @@ def _node(
 
         return fresh_node(config, task, problem, built, wire)
     if serves:
+        from folkman.runtime.server_node import ServerNode  # here: one node of a run is one
+
         return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
 def _air(
-    config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
+    config: NodeConfig, task: Task, network: Network, node: "Node | ServerNode"
 ) -> tuple["Emulation | None", "Trips | None"]:
     if config.radio != "emulated":
         return None, None
@@ -322,14 +324,14 @@ def _air(
     return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 
 
-def _loop_of(node: Node | ServerNode, air: "Emulation | None") -> Loop:
-    if isinstance(node, ServerNode):
+def _loop_of(node: "Node | ServerNode", air: "Emulation | None") -> Loop:
+    if not isinstance(node, Node):
         return loops.serving
     return getattr(loops, node.way.loop(emulated=air is not None))
 
 
 def _transport(
-    config: NodeConfig, task: Task, node: Node | ServerNode, security: Security | None
+    config: NodeConfig, task: Task, node: "Node | ServerNode", security: Security | None
 ) -> Transport:
     addresses = {number_of(name): address(text) for name, text in config.peers.items()}
     lacking = [name_of(j) for j in node.neighbours if j not in addresses]

@@ -390,7 +390,8 @@ class TcpTransport:
                 peer.writer is writer
             ):  # one that was replaced must not take what is for its successor
                 if peer.control:
-                    frame = _framed(CONTROL, peer.control.popleft())
+                    waiting, peer.control = peer.control, deque()
+                    frame = b"".join(_framed(CONTROL, each) for each in waiting)
                 elif current is not None:
                     kind = LAST if len(current) <= PART_BYTES else PART
                     frame, rest = _framed(kind, current[:PART_BYTES]), current[PART_BYTES:]
