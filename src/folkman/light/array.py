@@ -72,7 +72,11 @@ class Array(np.ndarray):
 
     def astype(self, dtype: Any, **options: Any) -> Any:  # type: ignore[override] - as JAX has it
         """Return the array in another type; 32 bits at most unless 64 are switched on."""
-        return canonical(self.view(np.ndarray).astype(dtype, **options))
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError:
+            raise NotHereError(f"the type {dtype}") from None
+        return canonical(self.view(np.ndarray).astype(wanted, **options))
 
     @property
     def at(self) -> "_At":

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
-from folkman.arithmetic import Arithmetic, choose
+from folkman.arithmetic import Arithmetic, choose, chosen
 from folkman.arrays import jax
 from folkman.checks import nearest, require
 from folkman.config.build import pair, slot_seconds
@@ -220,6 +220,11 @@ def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Al
     way = way_of(algorithm)
     way.check(task.label)
     way.check_memory(network.packing, emulated=emulated)
+    require(
+        network.packing.name != "bfloat16" or chosen().name == "jax",
+        "messages in bfloat16 need JAX, and this node computes with NumPy; take float16, or "
+        "pip install 'folkman-node[jax]'",
+    )
     if carried(algorithm, network) != "copy":
         from folkman.runtime.fresh_assembly import check_fresh  # here: few nodes are of its kind
 
