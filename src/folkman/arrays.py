@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from folkman.arithmetic import chosen
 
-__all__ = ["Array", "ArrayLike", "Bool", "DTypeLike", "Float", "Int", "PRNGKeyArray"]
-__all__ += ["Tracer", "jax", "jnp", "lax"]
+__all__ = ["Array", "ArrayLike", "Bool", "DTypeLike", "Float", "Int", "Num"]
+__all__ += ["PRNGKeyArray", "Tracer", "jax", "jnp", "lax"]
 
 if TYPE_CHECKING or chosen().name == "jax":
     import jax
@@ -18,7 +18,7 @@ if TYPE_CHECKING or chosen().name == "jax":
     from jax import Array, lax
     from jax.core import Tracer
     from jax.typing import ArrayLike, DTypeLike
-    from jaxtyping import Bool, Float, Int, PRNGKeyArray
+    from jaxtyping import Bool, Float, Int, Num, PRNGKeyArray
 else:
     from folkman.light import names as jnp
     from folkman.light import transforms as jax
@@ -34,6 +34,6 @@ else:
     class Tracer:
         """What stands for a number in a compiled program: never met here."""
 
-    Bool = Float = Int = _Shaped
+    Bool = Float = Int = Num = _Shaped
     PRNGKeyArray = Array
     ArrayLike = DTypeLike = Any
