@@ -97,6 +97,15 @@ def test_a_drawn_number_is_theirs(seed):
     alike(jax.random.categorical(theirs, logits), threefry.categorical(ours, logits))
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 50, 3000])
+def test_an_order_is_theirs(size):
+    theirs, ours = both(29, size)
+
+    alike(jax.random.permutation(theirs, size), threefry.permutation(ours, size))
+    values = np.arange(size, dtype=np.float32) ** 2
+    alike(jax.random.permutation(theirs, values), threefry.permutation(ours, values))
+
+
 def test_many_numbers_fold_into_a_key_at_once_and_one_by_one_alike():
     _, ours = both(3)
 

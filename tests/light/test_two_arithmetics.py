@@ -35,12 +35,26 @@ def test_nodes_hold_what_they_hold_under_jax(name, without_jax):
     assert np.isfinite(wanted["params"]).all()
     assert np.ptp(wanted["losses"]) > 0  # something was learnt, and not in one step
     assert (wanted["heard"].max(axis=1) > 1).all()  # messages went round
+    compare(name, wanted, without_jax)
+
+
+def compare(name, wanted, held):
+    """Check that what was held is the same, in the same types and shapes."""
     for part, value in wanted.items():
-        found = without_jax[f"{name}/{part}"]
+        found = held[f"{name}/{part}"]
         assert found.dtype == value.dtype
         assert found.shape == value.shape
         scale = max(np.abs(value).max(), 1.0)
         np.testing.assert_allclose(found, value, rtol=0, atol=TOLERANCE * scale)
+
+
+@pytest.mark.parametrize("name", two.STARS)
+def test_nodes_around_a_server_hold_what_they_hold_under_jax(name, without_jax):
+    wanted = two.run_around(*two.STARS[name])
+
+    assert wanted["rounds"] > (0 if name == "adafl" else 3)
+    assert np.abs(wanted["model"]).max() > 0
+    compare(name, wanted, without_jax)
 
 
 @pytest.mark.parametrize("name", two.PACKINGS)

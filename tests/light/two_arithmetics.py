@@ -120,6 +120,50 @@ def run(method, options, model="softmax", batch=4, sampling="replacement"):
     }
 
 
+STARS = {
+    "fedavg": ("fedavg", STEP | {"local_steps": 2}),
+    "fedavg_some": ("fedavg", STEP | {"participation": 0.6, "server": "adam", "server_step": 0.1}),
+    "fedasync": ("fedasync", STEP),
+    "fedbuff": ("fedbuff", STEP),
+    "fedsa": ("fedsa", STEP),
+    "fedap": ("fedap", STEP | {"selection": "random"}),
+    "adafl": ("adafl", {}),
+    "twafl": ("twafl", STEP | {"shapes": ((CLASSES, FEATURES), (CLASSES,))}),
+}
+"""Methods around a server that run under both."""
+
+
+def run_around(method, options):
+    """Return what the nodes and the server hold in the end."""
+    from folkman.algorithm import ALGORITHMS
+    from folkman.runtime.node import Node
+    from folkman.runtime.server_node import ServerNode
+
+    algorithm, shares = ALGORITHMS[method](**options), np.array([0.5, 0.3, 0.2])
+    problems = [problem_of(i, "softmax", 4, "replacement") for i in range(NODES)]
+    nodes = [Node(i, own, algorithm, shares, run=1, seed=3) for i, own in enumerate(problems)]
+    server = ServerNode(problems[0].initial, algorithm, shares, run=1, seed=3)
+    sent = {}
+    for _ in range(SLOTS):
+        for node in nodes:
+            place = (node.steps, int(node.mailbox.sequence[0]))
+            if node.offers() and sent.get(node.index) != place:
+                sent[node.index] = place
+                server.receive(node.send())
+        asked = []
+        if server.complete() and server.wake():
+            asked = [int(peer) for peer in np.flatnonzero(server.offers())]
+        for peer, data in (server.answers(asked)[0] if asked else {}).items():
+            nodes[peer].receive(data)
+        for node in nodes:
+            node.wake()
+    return {
+        "params": np.stack([node.params() for node in nodes]),
+        "model": server.params(),
+        "rounds": np.array(server.steps),
+    }
+
+
 PACKINGS = ("float32", "float16", "int8", "fixed", "qsgd", "sign", "top_k", "rand_k")
 
 
@@ -150,6 +194,11 @@ if __name__ == "__main__":
         f"{name}/{part}": value
         for name, case in cases().items()
         for part, value in run(*case).items()
+    }
+    held |= {
+        f"{name}/{part}": value
+        for name, case in STARS.items()
+        for part, value in run_around(*case).items()
     }
     held |= {f"{name}/bytes": packed(name)["bytes"] for name in PACKINGS}
     np.savez(Path(sys.argv[1]), **held)

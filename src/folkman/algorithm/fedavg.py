@@ -33,6 +33,7 @@ from typing import Literal, NamedTuple
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.between_devices import between_devices
+from folkman.algorithm.pieces.local_optimizers import local_optimizer
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.server_steps import ServerRule, ServerStep
@@ -110,18 +111,7 @@ def fedavg(
     serving.check()
     rule.check()
     eta = step_size(step, decay)
-    import optax  # a node that only reads the options does not need it
-
-    optimizers = {
-        "sgd": optax.identity(),
-        "momentum": optax.trace(0.9),
-        "adam": optax.scale_by_adam(),
-    }
-    require(
-        optimizer in optimizers,
-        f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}",
-    )
-    local = optimizers[optimizer]
+    local = local_optimizer(optimizer)
     require(
         through in ("station", "devices"),
         f"through is 'station' or 'devices', got {through!r}",

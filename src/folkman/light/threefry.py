@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from folkman.light.array import NotHereError, canonical, plain, settings
 
 __all__ = ["KEY", "bits", "categorical", "fold_in", "key", "key_data", "normal", "randint"]
-__all__ += ["split", "uniform"]
+__all__ += ["permutation", "split", "uniform"]
 
 KEY = np.dtype([("first", np.uint32), ("second", np.uint32)])
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -70,8 +70,8 @@ def uniform(
     stream: Any,
     shape: tuple[int, ...] = (),
     dtype: Any = np.float32,
-    minval: float = 0.0,
-    maxval: float = 1.0,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
 ) -> Any:
     """Return numbers in [minval, maxval): the bits are the 23 of a mantissa."""
     if np.dtype(dtype) != np.float32 and (settings.wide or np.dtype(dtype) != np.float64):
@@ -111,6 +111,17 @@ def categorical(stream: Any, logits: Any) -> Any:
     weights = np.asarray(plain(logits), np.float32)
     drawn = plain(uniform(stream, weights.shape, np.float32, np.finfo(np.float32).tiny, 1.0))
     return canonical(np.argmax(weights - np.log(-np.log(drawn))))
+
+
+def permutation(stream: Any, x: Any) -> Any:
+    """Return 0, 1, ..., x - 1, or the rows of x, in random order: sorted by drawn bits."""
+    rows = np.arange(x, dtype=np.int32) if np.ndim(x) == 0 else np.asarray(plain(x))
+    if rows.ndim != 1:
+        raise NotHereError("jax.random.permutation of rows")
+    for _ in range(int(np.ceil(3 * np.log(max(1, rows.size)) / np.log(2**32 - 1)))):
+        stream, own = split(stream)
+        rows = rows[np.argsort(plain(bits(own, rows.shape)), stable=True)]
+    return canonical(rows)
 
 
 def _key(first: Any, second: Any) -> Any:
