@@ -11,6 +11,16 @@ script, which reads their peak from the kernel (VmHWM) and their modules from
                    mapped
     own_mb         of that, anonymous memory: what a second node on the same machine costs again
     modules        modules imported, in all and of folkman, and the packages they belong to
+
+With `--links K` one node, the measured one, has K neighbours that are there already:
+
+    first_slot_s   from the start of its process until it begins its first slot, all links up
+    start_cpu_s    CPU seconds that it has used by then: what `first_slot_s` is on an idle machine
+    peak_mb, rest_mb   largest resident set, and the one in the end
+    cpu_share      of one core, while it takes `--pace` gradients a second, over `--seconds`
+    modules        as it ends, those that `importlib` was asked for too
+
+`--arithmetic numpy` lets the measured node compute with NumPy; its neighbours always do.
 """
 
 import argparse
@@ -22,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 ONCE = (
@@ -42,9 +53,17 @@ def main() -> None:
     parser.add_argument(
         "--keep-programs", action="store_true", help="measure a second start, programs compiled"
     )
+    parser.add_argument("--links", type=int, help="neighbours of one measured node")
+    parser.add_argument("--arithmetic", default="auto", help="of the measured node")
+    parser.add_argument("--transport", default="tcp", help="of --links")
+    parser.add_argument("--pace", type=float, default=2.0, help="gradients a second, of --links")
+    parser.add_argument("--seconds", type=float, default=20.0, help="to measure, of --links")
     parser.add_argument("up", nargs="*", help="options of folkman up")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if given.links:
+            print(json.dumps(among_neighbours(Path(folder), given)))
+            return
         print(json.dumps(measure(Path(folder), given.steps, given.up, again=given.keep_programs)))
 
 
@@ -98,6 +117,97 @@ def make(folder: Path, environment: dict[str, str], steps: int, options: list[st
     fresh(homes)
     shutil.rmtree(folder / "programs", ignore_errors=True)
     return homes
+
+
+OBSERVED = """
+import json, os, sys
+leave = os._exit
+def end(code):
+    with open(sys.argv[-1] + ".modules", "w") as file:
+        json.dump(sorted(sys.modules), file)
+    leave(code)
+os._exit = end
+from folkman.cli import main
+main()
+"""
+"""A node that writes which modules it has imported, before it ends."""
+
+
+def among_neighbours(folder: Path, given: argparse.Namespace) -> dict[str, object]:
+    """Start one node among neighbours that wait for it; return what it costs."""
+    from folkman.config.comparison import resolve
+    from folkman.runtime.assembly import task_of
+    from folkman.runtime.cluster import make_cluster
+
+    model = {"model": {"name": "softmax"}, "algorithm": [{"name": "async_sharing", "step": 0.1}]}
+    task = task_of(resolve({"nodes": given.links + 1, "slots": 10**6, "seeds": [0], **model}))
+    options = {"transport": given.transport, "radio": "measured", "slot_s": 1 / given.pace}
+    homes = make_cluster(folder / "cluster", task, options)
+    for home in homes:
+        own = given.arithmetic if home == homes[0] else "numpy"
+        text = (home / "node.toml").read_text()
+        (home / "node.toml").write_text(f'arithmetic = "{own}"\nstart_wait_s = 300.0\n{text}')
+    begun = [_begin(home) for home in reversed(homes[1:])]
+    while not all('"event": "start"' in _log(home) for home in homes[1:]):
+        time.sleep(0.1)
+    time.sleep(2.0)  # until they listen
+    began_s = time.time()
+    node = _begin(homes[0])
+    while '"event": "learning"' not in _log(homes[0]):
+        if node.poll() is not None:
+            raise RuntimeError(f"the node ended: {_log(homes[0])[-2000:]}")
+        time.sleep(0.005)
+    start_cpu_s = _cpu_s(node.pid)
+    event = next(line for line in _log(homes[0]).splitlines() if '"event": "learning"' in line)
+    learning_s = datetime.fromisoformat(json.loads(event)["time"]).timestamp()
+    time.sleep(2.0)
+    before_s, at_s = _cpu_s(node.pid), time.monotonic()
+    time.sleep(given.seconds)
+    share = (_cpu_s(node.pid) - before_s) / (time.monotonic() - at_s)
+    peak_kb, rest_kb = _status(node.pid, "VmHWM"), _status(node.pid, "VmRSS")
+    for process in (node, *begun):
+        process.terminate()
+    for process in (node, *begun):
+        process.wait(60)
+    health = json.loads((homes[0] / "health.json").read_text())
+    found = json.loads(Path(f"{homes[0] / 'node.toml'}.modules").read_text())
+    own = [name for name in found if name.split(".")[0] == "folkman"]
+    return {
+        "links": given.links,
+        "arithmetic": given.arithmetic,
+        "first_slot_s": round(learning_s - began_s, 2),
+        "start_cpu_s": round(start_cpu_s, 2),
+        "peak_mb": round(peak_kb / 1024),
+        "rest_mb": round(rest_kb / 1024),
+        "cpu_share": round(share, 4),
+        "gradients": health["steps"],
+        "taken": health["counts"]["taken"],
+        "modules": len(found),
+        "modules_of_folkman": len(own),
+        "folkman": own,
+    }
+
+
+def _begin(home: Path) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", OBSERVED, "node", "--config", str(home / "node.toml")]
+    with (home / "node.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def _log(home: Path) -> str:
+    return (home / "node.log").read_text(errors="replace")
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used, its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _status(pid: int, name: str) -> int:
+    """Return an entry of the process's status, kB."""
+    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return int(found[1]) if found else 0
 
 
 def fresh(homes: list[Path]) -> None:

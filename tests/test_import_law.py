@@ -9,6 +9,7 @@ import folkman
 
 SOURCE = Path(folkman.__file__).parent
 BASE = {"builders", "checks", "energy", "faults", "files", "keys", "machine", "units"}
+BASE |= {"arithmetic", "arrays", "light"}
 ROOMS = BASE | {"packing", "problem", "radio", "algorithm"}
 HOUSE = ROOMS | {"record", "config", "engine", "runtime", "theory", "report", "torch"}
 MAY_IMPORT = {

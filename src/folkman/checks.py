@@ -29,7 +29,7 @@ def within(
 
     A traced value is let through: there is no number to look at yet.
     """
-    from jax.core import Tracer
+    from folkman.arrays import Tracer
 
     if isinstance(value, Tracer):
         return True
@@ -68,7 +68,8 @@ def require_positive(name: str, value: object, remedy: str) -> None:
     The numeric core checks here, where values enter: under `jit` there is no number to look at.
     """
     import numpy as np
-    from jax.core import Tracer
+
+    from folkman.arrays import Tracer
 
     if isinstance(value, Tracer):
         return

@@ -16,10 +16,7 @@ part: `folkman.radio.loss`.
 from math import ceil
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 from folkman.keys import Stream
 

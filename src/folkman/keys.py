@@ -7,12 +7,10 @@ at its step 17 draws the same mini-batch in the simulator and on a device.
 
 from enum import IntEnum
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
+from folkman.arithmetic import chosen
+from folkman.arrays import Array, ArrayLike, jax, jnp
 
-__all__ = ["Stream", "make_key", "node_key", "node_keys"]
+__all__ = ["Stream", "make_key", "node_key", "node_keys", "tickets"]
 
 
 class Stream(IntEnum):
@@ -50,3 +48,13 @@ def node_key(stream_key: Array, node: ArrayLike, step: ArrayLike) -> Array:
 def node_keys(stream_key: Array, nodes: Array, steps: Array) -> Array:
     """Return the keys of many nodes, each at its own step."""
     return jax.vmap(node_key, in_axes=(None, 0, 0))(stream_key, nodes, steps)
+
+
+def tickets(key: Array, numbers: Array) -> Array:
+    """Return 32 random bits for each number under a key, which depend on that number alone."""
+
+    def ticket(number: Array) -> Array:
+        return jax.random.bits(jax.random.fold_in(key, number), dtype=jnp.uint32)
+
+    # NumPy draws for all numbers at once; JAX's own draws take one number, and a batch by `vmap`
+    return ticket(numbers) if chosen().name == "numpy" else jax.vmap(ticket)(numbers)

@@ -3,9 +3,7 @@
 x_db = 10 log10(x)          p_dbm = 10 log10(p / 1 mW)
 """
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
+from folkman.arrays import Array, ArrayLike, jnp
 
 __all__ = ["db_to_linear", "dbm_to_watt", "linear_to_db", "watt_to_dbm"]
 

@@ -28,15 +28,12 @@ tau is 1.
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Inbox
 from folkman.algorithm.fedavg import fedavg
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.adafl_node import LEAST_BETA, adafl_node
 from folkman.algorithm.pieces.steps import step_size
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["AdaFLServer", "Measured", "adafl", "best_tau", "divergence"]

@@ -49,15 +49,12 @@ from 1 again and is not answered.
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.travel import Broadcast, Mixing
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["KeptAnswers", "MeetingState", "adpsgd"]

@@ -37,10 +37,6 @@ to the engine's horizon.
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.centred import (
@@ -74,6 +70,7 @@ from folkman.algorithm.pieces.own_part import (
 )
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.arrays import Array, ArrayLike, jnp
 from folkman.checks import require
 
 __all__ = ["SharingState", "async_sharing"]

@@ -26,12 +26,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Bool, Float, Int
-
 from folkman.algorithm.travel import Broadcast, State, Travel
+from folkman.arrays import Array, Bool, Float, Int, jax, jnp
 
 if TYPE_CHECKING:
     from folkman.algorithm.method import Recipe

@@ -38,8 +38,6 @@ from dataclasses import replace
 from sys import float_info
 from typing import Literal
 
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.cross_gradients import CrossGradients, with_cross_gradients
@@ -48,6 +46,7 @@ from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.segments import Shapes, segments
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.pieces.topology import Graph
+from folkman.arrays import Array
 from folkman.checks import require, within
 
 __all__ = ["cga"]

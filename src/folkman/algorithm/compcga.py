@@ -28,9 +28,6 @@ leaves room for two signs only. All else as cga.py says.
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Inbox, Place
 from folkman.algorithm.cga import cga
 from folkman.algorithm.method import Number, method
@@ -41,6 +38,7 @@ from folkman.algorithm.pieces.segments import Shapes, segments
 from folkman.algorithm.pieces.steps import Decay
 from folkman.algorithm.pieces.topology import Graph
 from folkman.algorithm.travel import Rounds
+from folkman.arrays import Array, jnp
 from folkman.checks import require
 
 __all__ = ["CompressedState", "compcga", "signs"]

@@ -22,16 +22,13 @@ bits), so nothing is ever clipped.
 
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.pieces.topology import Graph
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["DFedAvgMMemory", "dfedavgm", "round_at_random"]

@@ -23,10 +23,6 @@ With topology random `bits_unicast` counts all nodes that hear, not those that l
 
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.neighbours import RoundNeighbours, RoundTopology
@@ -35,6 +31,7 @@ from folkman.algorithm.pieces.segments import Shapes
 from folkman.algorithm.pieces.seldom import seldom
 from folkman.algorithm.pieces.sparsity import Layers, Sparsity
 from folkman.algorithm.pieces.steps import step_size
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["SparseMemory", "dispfl"]

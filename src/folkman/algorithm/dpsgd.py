@@ -18,9 +18,6 @@ edge has been served, however long that takes on the network.
 
 from typing import Literal, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.momentum import with_momentum
@@ -28,6 +25,7 @@ from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.pieces.topology import Graph
+from folkman.arrays import Array, jnp
 from folkman.checks import require
 
 __all__ = ["GossipMemory", "dpsgd"]

@@ -31,16 +31,13 @@ is not finite takes part with weight 0.
 
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.sparsity import lowest
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["FedAPServer", "fedap"]

@@ -26,14 +26,11 @@ descends I alpha_i F_i, or with `weighted` F_i while a_t is multiplied by I alph
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.server_side import around_server, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["FedAsyncServer", "Staleness", "fedasync", "staleness_factor"]

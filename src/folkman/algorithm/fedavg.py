@@ -30,18 +30,16 @@ and the other shares are renormalised. Xie et al. (2024) plot it as "FedAv" and 
 from math import ceil
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.between_devices import between_devices
+from folkman.algorithm.pieces.local_optimizers import local_optimizer
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.server_steps import ServerRule, ServerStep
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.travel import Server, Star
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["FedAvgServer", "FedAvgState", "fedavg"]
@@ -113,18 +111,7 @@ def fedavg(
     serving.check()
     rule.check()
     eta = step_size(step, decay)
-    import optax  # a node that only reads the options does not need it
-
-    optimizers = {
-        "sgd": optax.identity(),
-        "momentum": optax.trace(0.9),
-        "adam": optax.scale_by_adam(),
-    }
-    require(
-        optimizer in optimizers,
-        f"optimizer must be 'sgd', 'momentum' or 'adam', got {optimizer!r}",
-    )
-    local = optimizers[optimizer]
+    local = local_optimizer(optimizer)
     require(
         through in ("station", "devices"),
         f"through is 'station' or 'devices', got {through!r}",

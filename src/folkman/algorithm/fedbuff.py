@@ -22,13 +22,11 @@ arrive in one slot enter by node number. One that is not finite takes its place 
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.arrays import Array, jnp
 from folkman.checks import require
 
 __all__ = ["FedBuffServer", "fedbuff"]

@@ -28,15 +28,13 @@ last model. NaN and inf have weight 0.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import step_size
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["FedSAServer", "best_number", "fedsa", "relative_rates"]

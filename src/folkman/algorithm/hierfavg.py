@@ -19,16 +19,13 @@ An upload that is not finite is dropped and the other shares of its cell are ren
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.travel import Server
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["CellNode", "Root", "Station", "hierfavg"]

@@ -36,10 +36,6 @@ arrival would take y_i to 0 and the step eta / y_i to infinity; z_i = x_i / max(
 
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.momentum import with_momentum
@@ -47,6 +43,7 @@ from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, push_weights
 from folkman.algorithm.travel import Broadcast, Mixing
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["PushState", "push_weights", "sgp"]

@@ -26,9 +26,7 @@ always symmetric; 'scale' divides by the sum of the weights, which is the releas
 
 from typing import Literal, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
@@ -38,6 +36,7 @@ from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.travel import Broadcast, Mixing
+from folkman.arrays import Array, jnp
 from folkman.checks import require
 
 __all__ = ["SwiftState", "offered_weights", "swift"]

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-import jax.numpy as jnp
-from jax import Array
+from folkman.arrays import Array, jnp
 
 if TYPE_CHECKING:
     from folkman.algorithm.base import Inbox, Price

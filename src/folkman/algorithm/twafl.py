@@ -24,15 +24,12 @@ the node's next.
 from math import e, prod
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.segments import Shapes
 from folkman.algorithm.pieces.server_side import around_server, check_number, half
 from folkman.algorithm.pieces.steps import Decay, step_size
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["TWAFLServer", "temporal_weights", "twafl"]

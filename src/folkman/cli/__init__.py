@@ -104,10 +104,13 @@ def main(commands: typer.Typer = app) -> None:
         say(f"error: {plain(error)}; files are never written half, so what is there is whole")
         sys.exit(DISK)
     except ModuleNotFoundError as error:  # a node's installation has no simulator
-        say(
-            f"error: this needs '{error.name}', which is not installed here; pip install folkman "
-            "brings all commands"
+        computes = error.name in ("jax", "optax")
+        remedy = (
+            "pip install 'folkman-node[jax]' brings what NumPy does not compute"
+            if computes
+            else "pip install folkman brings all commands"
         )
+        say(f"error: this needs '{error.name}', which is not installed here; {remedy}")
         sys.exit(WRONG_INPUT)
     except (ValueError, RuntimeError, OverflowError) as error:
         say(f"error: {error}")

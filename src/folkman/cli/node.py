@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ def node(
 
     Logs are JSON lines on standard error.
     """
+    _choose_arithmetic(config)
     if check:
         from folkman.runtime.preview import preview, sentences
 
@@ -48,6 +50,23 @@ def node(
     code = run_node(config)
     sys.stdout.flush()
     os._exit(code)  # compiled programs may still run in threads of their own
+
+
+def _choose_arithmetic(config: Path) -> None:
+    """Let the node's file choose what it computes with, before anything that computes is imported.
+
+    What is wrong with the file is said later, by whoever reads all of it. A small board has better
+    use for memory than threads of NumPy's, and than a search for plug-ins of pydantic.
+    """
+    from folkman.arithmetic import choose
+
+    try:
+        asked = tomllib.loads(config.read_text(encoding="utf-8")).get("arithmetic", "auto")
+    except (OSError, ValueError):
+        asked = "auto"
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if choose(asked).name == "numpy":
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one

@@ -11,9 +11,12 @@ takes what it asks for by the name of a parameter. Such a parameter is never an 
     projection              algorithm             what the table [projection] builds
 """
 
+from typing import TYPE_CHECKING
+
 from folkman.algorithm import ALGORITHMS
 from folkman.algorithm.base import Algorithm
 from folkman.algorithm.method import numbers_of
+from folkman.arithmetic import chosen
 from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, OWN, Comparison
@@ -22,9 +25,11 @@ from folkman.packing.packing import Packing
 from folkman.problem.data import DataSet, shorten
 from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
-from folkman.problem.problem import Problem, make_problem
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.json_file import Json
+
+if TYPE_CHECKING:
+    from folkman.problem.problem import Problem
 
 __all__ = [
     "build_problem",
@@ -38,7 +43,7 @@ __all__ = [
 ]
 
 
-def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> Problem:
+def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> "Problem":
     """Load, split and model the data of a comparison under one seed.
 
     `prepare` as in `make_problem`.
@@ -77,23 +82,29 @@ def _deal(tables: Comparison, samples: DataSet, seed: int) -> Parts:
 
 def model_problem(
     comparison: Comparison, samples: DataSet, parts: Parts, seed: int, *, prepare: bool = True
-) -> Problem:
-    """Build the problem of a comparison's model on given samples, `parts[i]` of them on node i."""
+) -> "Problem":
+    """Build the problem of a comparison's model on given samples, `parts[i]` of them on node i.
+
+    Without JAX gradients are NumPy's, written by hand, for the one node of a board.
+    """
     tables = comparison
     model = CHOICES["model"].build(tables.model, **_of_samples(samples), **_always(tables, seed))
-    return make_problem(
-        samples,
-        model,
-        parts,
-        l2=tables.l2,
-        batch=tables.batch,
-        seed=seed,
-        dtype=tables.precision,
-        prepare=prepare,
-        objective=tables.objective,
-        sampling=tables.sampling,
-        local_tests=tables.local_tests,
-    )
+    options = {
+        "l2": tables.l2,
+        "batch": tables.batch,
+        "seed": seed,
+        "dtype": tables.precision,
+        "objective": tables.objective,
+        "sampling": tables.sampling,
+    }
+    if chosen().name == "numpy":
+        from folkman.problem.by_hand import make_hand_problem
+
+        return make_hand_problem(samples, model, parts, **options)  # type: ignore[return-value]
+    from folkman.problem.problem import make_problem
+
+    tests = tables.local_tests
+    return make_problem(samples, model, parts, prepare=prepare, local_tests=tests, **options)
 
 
 def slot_seconds(comparison: Comparison, problem: Learnable) -> float:

@@ -20,7 +20,7 @@ changes nothing.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,7 +30,6 @@ from folkman.config.choices import Choice, ConfigError, describe
 from folkman.config.plugins import Plugin, anchored, title
 from folkman.config.text import DEFAULT, TUNED, dump
 from folkman.energy import Energy
-from folkman.faults import Faults
 from folkman.packing import PACKINGS
 from folkman.problem.data import BUILDERS
 from folkman.problem.models import MODELS
@@ -42,8 +41,9 @@ from folkman.radio import NETWORKS
 from folkman.radio.delivery import check_horizon
 from folkman.record.json_file import Json, Table
 from folkman.record.run import METRICS, slug
-from folkman.record.tuned import SAME_SEEDS, sides_of, standings
-from folkman.record.tuned import TUNED as SEARCHED
+
+if TYPE_CHECKING:
+    from folkman.faults import Faults
 
 __all__ = [
     "CHOICES",
@@ -129,11 +129,13 @@ class FaultTable(BaseModel):
     attack: Literal["noise", "sign_flip"] = "sign_flip"
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
 
-    def faults(self) -> Faults:
+    def faults(self) -> "Faults":
         """Return the faults of the nodes; losses are the network's."""
         crash = tuple(
             (each[0], each[1], each[2] if len(each) == 3 else None) for each in self.crash
         )
+        from folkman.faults import Faults  # here and not above: a device node has none
+
         return Faults(self.away, crash, self.liars, self.attack, self.scale)
 
 
@@ -241,6 +243,9 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
 def _with_note(comparison: Comparison) -> Comparison:
     """Return the usual algorithms with the note of their search, where it was made for this."""
     noted = comparison.model_copy(update={"tuned": TUNED})
+    from folkman.record.tuned import SAME_SEEDS, sides_of, standings
+    from folkman.record.tuned import TUNED as SEARCHED
+
     found = standings(sides_of(told(noted))).values()
     return noted if {SEARCHED, SAME_SEEDS}.issuperset(found) else comparison
 

@@ -21,11 +21,7 @@ The memory has the first d entries of a message; what follows them travels as it
     Faster Error Feedback. NeurIPS 2021. arXiv:2106.05203
 """
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float, PRNGKeyArray
-
+from folkman.arrays import Array, Float, PRNGKeyArray, jax, jnp
 from folkman.packing.packing import Packing, pack
 
 __all__ = ["first_memory", "send"]

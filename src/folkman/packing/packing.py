@@ -34,13 +34,10 @@ Arithmetic is float32, as the wire's. A block that is not finite is NaN for its 
 from math import ceil, inf, sqrt
 from typing import Literal, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jaxtyping import Float, PRNGKeyArray
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, Float, PRNGKeyArray, jax, jnp, lax
 from folkman.checks import require
 
 __all__ = [

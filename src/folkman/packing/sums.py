@@ -22,12 +22,10 @@ on the number, and sums of such numbers are on no grid. Sums in 32 bits (`float3
 scale each message by itself and are refused.
 """
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jaxtyping import Float
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, Float, jnp
 from folkman.checks import require
 from folkman.packing.packing import CASTS, Packing, fixed, place_bits, step_of
 

@@ -21,11 +21,10 @@ zeros to whole bytes.
 import struct
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, jax
 from folkman.packing.packing import (
     CASTS,
     GOLDEN,

@@ -7,9 +7,7 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+from folkman.arrays import Array, jax, jnp
 
 __all__ = ["CROSS_ENTROPY", "ENERGY", "HINGE", "LOGISTIC", "SQUARE", "Head"]
 

@@ -7,9 +7,7 @@ length d; only `problem` opens it. A `Layout` is the map between the two.
 from dataclasses import dataclass
 from math import prod
 
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float
+from folkman.arrays import Array, Float, jnp
 
 __all__ = ["Layout"]
 

@@ -13,10 +13,7 @@ In shapes, `node` is the number of nodes I and `d` the number of parameters.
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax
-from jax import Array
-from jaxtyping import Float, Int
-
+from folkman.arrays import Array, Float, Int, jax
 from folkman.problem.layout import Layout
 
 __all__ = ["Analysable", "Evaluation", "Learnable", "LocallyTested", "analysable"]

@@ -12,9 +12,9 @@ data are left out of a mixture.
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from folkman.arrays import Float, Int
 from folkman.keys import Stream
 
 __all__ = ["drawn", "mixtures", "weighted"]

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from jax import Array
-
+from folkman.arrays import Array
 from folkman.checks import require
 from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Head
 from folkman.problem.layout import Layout

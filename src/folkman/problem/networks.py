@@ -6,10 +6,7 @@ Each is a frozen value with `layout`, `init(key) -> w` and `scores(w, x) -> (n, 
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
+from folkman.arrays import Array, jax, jnp
 from folkman.problem.layout import Layout
 
 __all__ = ["PRECISIONS", "Dense", "Offset", "Precision", "ScoreNetwork"]

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jax import Array
-from jaxtyping import Float
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, Float
 from folkman.checks import require
 from folkman.problem.learnable import Learnable
 

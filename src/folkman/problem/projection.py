@@ -16,9 +16,7 @@ regularised forms, which are proximal steps and not projections.
 from collections.abc import Callable
 from typing import TypeAlias
 
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float
+from folkman.arrays import Array, Float, jnp
 
 __all__ = ["PROJECTIONS", "Projection", "decay", "l1_ball", "l2_ball", "none", "soft_threshold"]
 

@@ -17,12 +17,8 @@ and device draw the same.
 
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float, Int
-
-from folkman.keys import node_keys
+from folkman.arrays import Array, Float, Int, jax, jnp
+from folkman.keys import node_keys, tickets
 from folkman.problem.learnable import Learnable
 
 __all__ = [
@@ -112,13 +108,9 @@ def draw(batch: int, key: Array | Turns, count: Array, most: int, dtype: jnp.dty
         rows = jax.random.randint(key, (batch,), 0, count, jnp.int32)
         return Batch(rows, jnp.full(batch, 1.0 / batch, dtype))
     number = jnp.arange(most, dtype=jnp.int32)
-
-    def ticket(row: Array) -> Array:
-        """Return a number that depends on the sample alone, not on how many there are."""
-        return jax.random.bits(jax.random.fold_in(key.key, row), dtype=jnp.uint32)
-
+    # a ticket depends on the sample alone, not on how many there are
     last = jnp.asarray(2**32 - 1, jnp.uint32)
-    order = jnp.argsort(jnp.where(number < count, jax.vmap(ticket)(number), last), stable=True)
+    order = jnp.argsort(jnp.where(number < count, tickets(key.key, number), last), stable=True)
     gradients = per_epoch(batch, count)
     place = key.turn + gradients * jnp.arange(batch, dtype=jnp.int32)
     real = place < count

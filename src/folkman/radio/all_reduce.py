@@ -24,13 +24,9 @@ transfer of every node, at its cheapest link (`least_slots`).
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
 
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, jax, jnp, lax
 from folkman.radio.turns import Patience, Turn, broadcast
 
 __all__ = ["AllReduce", "Parts", "Tree", "best_tree", "least_slots"]

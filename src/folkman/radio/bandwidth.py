@@ -19,12 +19,7 @@ bit/s per Hz; t* = lambda B. `certify` measures how far an allocation is from sa
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, PRNGKeyArray, jax, jnp
 from folkman.checks import require_positive
 
 __all__ = ["ALLOCATIONS", "Certificate", "certify", "optimal", "random_shares", "uniform"]

@@ -18,12 +18,7 @@ ignored (D5).
 
 from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Float, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, DTypeLike, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.checks import require_positive
 from folkman.radio.geometry import Points, distances
 from folkman.units import dbm_to_watt

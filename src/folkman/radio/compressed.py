@@ -9,8 +9,7 @@ The network carries messages as before; what changes is what they hold and what 
 
 from dataclasses import dataclass
 
-from jax.typing import ArrayLike
-
+from folkman.arrays import ArrayLike
 from folkman.checks import require
 from folkman.packing.packing import Packing
 from folkman.radio.delivery import (

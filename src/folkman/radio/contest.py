@@ -17,10 +17,7 @@ that of its origin, of a sum all. The choice is that of `fresh.choose` on costs 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array, lax
-from jaxtyping import Bool, Float, Int
-
+from folkman.arrays import Array, Bool, Float, Int, jnp, lax
 from folkman.radio import fresh
 
 __all__ = ["Contest", "Draw", "choose", "enter", "renew"]

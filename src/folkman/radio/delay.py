@@ -37,12 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Int, PRNGKeyArray, jax, jnp
 from folkman.checks import require
 from folkman.radio.delivery import Delivery, Network, NetworkState, Transfer, as_value
 

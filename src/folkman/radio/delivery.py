@@ -19,11 +19,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-import jax
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax
 from folkman.packing.packing import Packing, implied
 
 __all__ = [

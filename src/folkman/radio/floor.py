@@ -35,13 +35,10 @@ are ended at no cost, and the result is lowered by 1e-9 of itself.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
+from folkman.arrays import Array, Bool, Float, Int, jax, jnp
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio.network import RadioNetwork

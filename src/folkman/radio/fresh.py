@@ -32,9 +32,7 @@ are pure, and can be used without a network.
 
 from typing import Literal, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array, lax
-from jaxtyping import Bool, Float, Int
+from folkman.arrays import Array, Bool, Float, Int, jnp, lax
 
 __all__ = [
     "MESSAGES",

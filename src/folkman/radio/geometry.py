@@ -20,13 +20,9 @@ gives no density (D1).
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from folkman.arrays import Array, ArrayLike, Bool, DTypeLike, Float, Int, PRNGKeyArray, jax, jnp
 from folkman.checks import require_positive
 
 if TYPE_CHECKING:

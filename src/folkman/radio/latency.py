@@ -17,11 +17,7 @@ is there too. A sparse payload pays for its indices (D9).
 
 from typing import overload
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Num
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, Num, jnp
 from folkman.checks import require_positive
 
 __all__ = [

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from math import nextafter
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jax, jnp
 from folkman.checks import require, within
 from folkman.keys import Stream
 from folkman.packing.packing import Packing

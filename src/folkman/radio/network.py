@@ -36,12 +36,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.checks import require
 from folkman.keys import Stream
 from folkman.packing.packing import Packing, implied, top_k

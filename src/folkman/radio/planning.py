@@ -20,12 +20,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, jax, jnp, lax
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio import bandwidth, latency, schedule, serial

@@ -6,13 +6,10 @@ What happened is data (`folkman.radio.trace`). Nobody is waited for, since every
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, PRNGKeyArray
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jnp
 from folkman.checks import require
 from folkman.radio.delivery import Delivery, Network, Transfer, as_value
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, last_slots, load

@@ -21,13 +21,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, SupportsFloat
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float
 
+from folkman.arrays import Array, ArrayLike, Bool, Float, jax, jnp
 from folkman.radio import bandwidth, latency
 
 __all__ = [

@@ -34,12 +34,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.checks import require
 from folkman.keys import Stream
 from folkman.radio import contest, fresh

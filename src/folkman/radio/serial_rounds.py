@@ -20,12 +20,7 @@ on with the slot that follows. A task says what has to be carried:
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.keys import Stream
 from folkman.radio.delivery import Airtime, Delivery
 from folkman.radio.serial import LEAST_SLOTS, SINR_BITS, STAMP_BITS, Band

@@ -20,12 +20,7 @@ place. No control bits: a station hears the rates of its nodes and says whose tu
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.keys import Stream
 from folkman.radio import latency, schedule, star
 from folkman.radio.delivery import Transfer

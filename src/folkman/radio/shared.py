@@ -10,11 +10,7 @@ slots; with sums news of everyone goes round in fewer messages.
 from dataclasses import dataclass
 from typing import Literal
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Float
-
+from folkman.arrays import Array, ArrayLike, Float, jnp
 from folkman.checks import require
 from folkman.radio import serial
 from folkman.radio.all_reduce import AllReduce

@@ -22,12 +22,7 @@ radio needs.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-from jaxtyping import Bool, PRNGKeyArray
-
+from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jax, jnp
 from folkman.keys import Stream
 from folkman.radio import bandwidth, channel, latency, schedule
 from folkman.radio.delivery import Transfer

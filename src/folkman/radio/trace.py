@@ -21,12 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, jax, jnp, lax
 from folkman.files import write_whole
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import Delivery, Network

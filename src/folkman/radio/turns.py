@@ -17,11 +17,7 @@ Without patience the worst link in its worst block would decide about a whole ro
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array, lax
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
-
+from folkman.arrays import Array, ArrayLike, Bool, Float, Int, jnp, lax
 from folkman.radio import fresh
 
 __all__ = [

@@ -8,11 +8,9 @@ same decisions are made one at a time, outside of a compiled loop, and each is t
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
+from folkman.arrays import Array, jax, jnp
 from folkman.radio.serial import SerialPeers, SerialState, opening
 
 __all__ = ["Event", "Unrolled"]

@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-import jax
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from folkman.algorithm.base import Algorithm
+from folkman.arithmetic import Arithmetic, choose, chosen
+from folkman.arrays import jax
 from folkman.checks import nearest, require
 from folkman.config.build import pair, slot_seconds
 from folkman.config.choices import ConfigError, describe
@@ -42,7 +43,6 @@ from folkman.runtime.daemon import Daemon, DaemonConfig
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
-from folkman.runtime.server_node import ServerNode
 from folkman.runtime.shards import load_guest, load_shard
 from folkman.runtime.telemetry import Logger, MetricsServer, health_of
 from folkman.runtime.transport import Security, Transport
@@ -50,6 +50,7 @@ from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
+    from folkman.runtime.server_node import ServerNode
 
 __all__ = [
     "Loop",
@@ -106,6 +107,7 @@ class NodeConfig(BaseModel):
     folder: Path = Path()
     certs: Path | None = None
     insecure: bool = False
+    arithmetic: Arithmetic = "auto"
     wire: Literal["float32", "float16"] = "float32"
     largest: float = Field(1e6, gt=0)
     threshold_bit_s: float = Field(0.0, ge=0)
@@ -218,6 +220,11 @@ def build(task: Task, problem: Learnable, *, emulated: bool = False) -> tuple[Al
     way = way_of(algorithm)
     way.check(task.label)
     way.check_memory(network.packing, emulated=emulated)
+    require(
+        network.packing.name != "bfloat16" or chosen().name == "jax",
+        "messages in bfloat16 need JAX, and this node computes with NumPy; take float16, or "
+        "pip install 'folkman-node[jax]'",
+    )
     if carried(algorithm, network) != "copy":
         from folkman.runtime.fresh_assembly import check_fresh  # here: few nodes are of its kind
 
@@ -290,7 +297,7 @@ def _node(
     problem: Learnable,
     built: tuple[Algorithm, Network],
     security: Security | None,
-) -> Node | ServerNode:
+) -> "Node | ServerNode":
     algorithm, network = built
     me, alpha = config.number, shares(config.samples, task.comparison.objective)
     serves = me in way_of(algorithm).servers()
@@ -304,12 +311,14 @@ def _node(
 
         return fresh_node(config, task, problem, built, wire)
     if serves:
+        from folkman.runtime.server_node import ServerNode  # here: one node of a run is one
+
         return ServerNode(problem.initial, algorithm, alpha, seed=task.seed, wire=wire)
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
 def _air(
-    config: NodeConfig, task: Task, network: Network, node: Node | ServerNode
+    config: NodeConfig, task: Task, network: Network, node: "Node | ServerNode"
 ) -> tuple["Emulation | None", "Trips | None"]:
     if config.radio != "emulated":
         return None, None
@@ -320,14 +329,14 @@ def _air(
     return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
 
 
-def _loop_of(node: Node | ServerNode, air: "Emulation | None") -> Loop:
-    if isinstance(node, ServerNode):
+def _loop_of(node: "Node | ServerNode", air: "Emulation | None") -> Loop:
+    if not isinstance(node, Node):
         return loops.serving
     return getattr(loops, node.way.loop(emulated=air is not None))
 
 
 def _transport(
-    config: NodeConfig, task: Task, node: Node | ServerNode, security: Security | None
+    config: NodeConfig, task: Task, node: "Node | ServerNode", security: Security | None
 ) -> Transport:
     addresses = {number_of(name): address(text) for name, text in config.peers.items()}
     lacking = [name_of(j) for j in node.neighbours if j not in addresses]
@@ -358,6 +367,7 @@ def run_node(path: Path) -> int:
         "jax_persistent_cache_min_compile_time_secs", 0.0
     )  # a start that compiles nothing is small
     config = read_node(path)
+    choose(config.arithmetic)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
     logger = Logger(name_of(config.number), insecure=config.insecure)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
+from folkman.arrays import jnp
 from folkman.checks import require
 from folkman.config.build import build_problem
 from folkman.config.comparison import to_toml

@@ -42,18 +42,20 @@ from folkman.runtime.identity import Members, name_of
 from folkman.runtime.link_quality import Links
 from folkman.runtime.node import Node
 from folkman.runtime.outbox import Outbox
-from folkman.runtime.server_node import ServerNode
 from folkman.runtime.telemetry import Logger, health_of
 from folkman.runtime.transport import Transport
 
 if TYPE_CHECKING:
     from folkman.runtime.emulation import Emulation, Trips
     from folkman.runtime.fresh_side import FreshSide
+    from folkman.runtime.server_node import ServerNode
 
 __all__ = ["DISK", "DIVERGED", "FAULT", "Daemon", "DaemonConfig"]
 
 FAULT, DIVERGED, DISK = 1, 3, 4
 KEEP_EVERY_S = 0.5
+TELL_QUALITY = 4
+"""Times that a node keeps until it tells its neighbours again what it measured of its links."""
 LAST_LINES_S = 1.0
 """For the reader of the log, at the end."""
 ON_THE_BAND = 16
@@ -86,7 +88,7 @@ class Daemon:
 
     def __init__(
         self,
-        node: Node | ServerNode,
+        node: "Node | ServerNode",
         transport: Transport,
         config: DaemonConfig,
         logger: Logger,
@@ -138,6 +140,7 @@ class Daemon:
             "copies_sent": 0,
         }
         self.began_s = time.monotonic()
+        self._kept = 0
 
     def saved_now(self) -> bool:
         """Save before going on, as often as the disk needs.
@@ -382,7 +385,7 @@ class Daemon:
         if self.node.mailbox.round:
             round_ = min(round_of(data), self.node.mailbox.round + 1)
             return self.trips.slots(max(round_, 1), peer)
-        if isinstance(self.node, ServerNode):
+        if not isinstance(self.node, Node):
             return self.trips.slots(self.node.steps + 1, peer)
         answers = int(self.node.mailbox.sequence[0])
         return self.trips.slots(max(answers + 1, 1), self.node.index, down=True)
@@ -397,7 +400,7 @@ class Daemon:
         except CodecError as error:
             settled = (
                 ("stale", "finite", "absurd", "base")
-                if isinstance(self.node, ServerNode)
+                if not isinstance(self.node, Node)
                 else ("stale", "past", "trust")
             )
             if isinstance(error, LostPastError) and self.fresh is not None:
@@ -546,8 +549,9 @@ class Daemon:
             except (OSError, ValueError) as error:
                 self.logger.say("members", level="warning", reason="list", text=str(error))
         self.tell_all(self._hello())
-        if self.links.goodput_bit_s:
+        if self.links.goodput_bit_s and self._kept % TELL_QUALITY == 0:
             self.tell_all(control.Quality(self.links.table()))
+        self._kept += 1
         if self.state == DONE:
             self.tell_all(control.Done(self.node.steps))
         self.outbox.retry(self.config.retry_s)

@@ -18,12 +18,10 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
 from numpy.typing import NDArray
 
+from folkman.arrays import Array, jax, jnp, lax
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio.delivery import NetworkState, PeerNetwork, RoundNetwork, StarNetwork

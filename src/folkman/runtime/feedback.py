@@ -13,9 +13,9 @@ bits. Where receivers add messages up, e stays with its sender and a message bui
 from typing import NamedTuple
 
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
+from folkman.arrays import Array
 from folkman.checks import require
 from folkman.packing import wire
 from folkman.packing.packing import Packing

@@ -10,11 +10,11 @@ Everything else is as of `folkman.runtime.node`: no sockets, no time.
 from typing import NamedTuple
 
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
 from folkman.algorithm.travel import Broadcast
+from folkman.arrays import Array
 from folkman.checks import require
 from folkman.packing.packing import message_bits, width_of
 from folkman.packing.sums import forward_bits, settled_sums, sum_bits

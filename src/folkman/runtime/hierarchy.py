@@ -8,13 +8,12 @@ do not run this way yet.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-import jax
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.arrays import Array, jax
 from folkman.radio.delivery import Network
 from folkman.runtime.codec import SERVER
 from folkman.runtime.mailbox import Mailbox

@@ -17,10 +17,9 @@ Goodput and loss decide schedule and bandwidth.
 import threading
 from collections.abc import Iterable
 
-import jax
 import numpy as np
-from jax import Array
 
+from folkman.arrays import Array, jax
 from folkman.radio import bandwidth
 
 __all__ = ["Links"]

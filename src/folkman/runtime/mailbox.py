@@ -9,11 +9,11 @@ import threading
 from collections import Counter
 from typing import ClassVar, NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Inbox
+from folkman.arrays import jax
 from folkman.runtime.codec import CodecError, Message, Verify, decode
 
 __all__ = ["Checks", "Mailbox"]

@@ -15,12 +15,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
+from folkman.arrays import Array, jax
 from folkman.keys import Stream, make_key, node_key
 from folkman.packing import wire
 from folkman.packing.packing import NONE, Packing

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from folkman.arithmetic import chosen
 from folkman.checks import need, require
 from folkman.record.json_file import Json
 from folkman.runtime.assembly import NodeConfig, Task, assemble, read_node, read_task, use_precision
@@ -43,6 +44,7 @@ def preview(path: Path) -> Json:
         "seed": task.seed,
         "algorithm": _algorithm(task),
         "model": _model(config, task, daemon),
+        "arithmetic": {"name": chosen().name, "why": chosen().why},
         "samples": int(node.problem.count[0]) if isinstance(node, Node) else None,
         "samples_in_all": sum(config.samples),
         "listen": config.listen,
@@ -159,6 +161,7 @@ def sentences(found: Json) -> str:
             f"{_options({k: v for k, v in model.items() if k != 'parameters'})}, "
             f"{model['parameters']} parameters"
         ),
+        "arithmetic": f"{found['arithmetic']['name']}: {found['arithmetic']['why']}",
         "samples": f"{found['samples'] or 'none: a server'} of {found['samples_in_all']} in all",
         "listens": f"{found['listen']}, {found['transport']}",
         "neighbours": _listed(found["neighbours"], " at "),

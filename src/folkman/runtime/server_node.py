@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.travel import Server, Star
+from folkman.arrays import Array, jax
 from folkman.keys import Stream, make_key, node_key
 from folkman.packing.packing import NONE
 from folkman.runtime.codec import SERVER, Message

@@ -5,6 +5,7 @@ Written by whoever splits the data, read by the node.
 
 import runpy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,15 @@ from folkman.config.comparison import Comparison
 from folkman.files import write_whole
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Learnable
-from folkman.problem.problem import Problem
 from folkman.problem.sampling import Sampling
+
+if TYPE_CHECKING:
+    from folkman.problem.problem import Problem
 
 __all__ = ["load_guest", "load_shard", "save_shard"]
 
 
-def save_shard(path: Path, problem: Problem, node: int | None, num_classes: int) -> None:
+def save_shard(path: Path, problem: "Problem", node: int | None, num_classes: int) -> None:
     """Write the samples of one node; of None, a server, the shape of a sample and no more."""
     if node is None:
         x, y = (np.zeros((1, *each.shape[2:]), each.dtype) for each in (problem.x, problem.y))
@@ -36,7 +39,7 @@ def save_shard(path: Path, problem: Problem, node: int | None, num_classes: int)
     write_whole(path, write)
 
 
-def load_shard(path: Path, comparison: Comparison, seed: int) -> Problem:
+def load_shard(path: Path, comparison: Comparison, seed: int) -> "Problem":
     """Build the problem of one node from its own samples.
 
     The common first model comes from the seed.

@@ -11,19 +11,20 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.arrays import jax, jnp
 from folkman.files import write_whole
 from folkman.runtime.codec import Message
 from folkman.runtime.feedback import Memory
 from folkman.runtime.node import Node
-from folkman.runtime.server_node import ServerNode
 from folkman.runtime.telemetry import Logger
+
+if TYPE_CHECKING:
+    from folkman.runtime.server_node import ServerNode
 
 __all__ = ["Saver", "begin_life", "pack", "read_arrays", "restore", "write_arrays"]
 
@@ -51,7 +52,7 @@ def begin_life(mark: Path, spoken: int) -> int:
     return life
 
 
-def pack(node: Node | ServerNode) -> dict[str, NDArray]:
+def pack(node: "Node | ServerNode") -> dict[str, NDArray]:
     """Return all that a node is, as arrays; call it from the thread that wakes the node."""
     arrays = {
         f"state{jax.tree_util.keystr(path)}": np.asarray(leaf)
@@ -78,7 +79,7 @@ def pack(node: Node | ServerNode) -> dict[str, NDArray]:
     return arrays | {"counters": np.array(counters, np.int64), "params": node.params()}
 
 
-def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
+def restore(node: "Node | ServerNode", arrays: dict[str, NDArray]) -> None:
     """Put a fresh node where the saved one was; refuse arrays that are not of such a node."""
     paths, structure = jax.tree_util.tree_flatten_with_path(node.state)
     leaves = [
@@ -108,7 +109,7 @@ def restore(node: Node | ServerNode, arrays: dict[str, NDArray]) -> None:
             node.mailbox.ahead[row] = Message(node.wire.run, number, seq, formed, params, of_round)
 
 
-def _memories(node: Node | ServerNode, arrays: dict[str, NDArray]) -> list[Memory]:
+def _memories(node: "Node | ServerNode", arrays: dict[str, NDArray]) -> list[Memory]:
     """Return what a sender remembered, with error feedback."""
     if not node.memories:
         return []
@@ -196,7 +197,7 @@ class Saver:
         self.steps = 0  # of the last save
         self.counts: Counter[str] = Counter(saves=0, saves_failed=0)
 
-    def maybe(self, node: Node | ServerNode) -> None:
+    def maybe(self, node: "Node | ServerNode") -> None:
         """Take the newest state now and then; called by the learner, and returns at once."""
         if time.monotonic() - self._last_s >= self._every_s:
             self._last_s = time.monotonic()
@@ -205,7 +206,7 @@ class Saver:
                 self._next = arrays
                 self._filled.notify()
 
-    def now(self, node: Node | ServerNode) -> bool:
+    def now(self, node: "Node | ServerNode") -> bool:
         """Write the state before going on; tell whether the disk took it."""
         with self._filled:
             self._next = None

@@ -18,12 +18,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Inbox, SummedInbox
+from folkman.arrays import jax, jnp
 from folkman.radio import fresh
 from folkman.runtime import codec, fresh_codec
 from folkman.runtime.codec import CodecError, LostPastError

@@ -366,7 +366,8 @@ class TcpTransport:
     async def _read(self, number: int, reader: asyncio.StreamReader) -> None:
         parts = bytearray()
         while True:
-            kind, content = await asyncio.wait_for(_frame(reader), SILENCE_S)
+            async with asyncio.timeout(SILENCE_S):  # unlike `wait_for` it makes no task of its own
+                kind, content = await _frame(reader)
             self.counts["bytes_received"] += len(content) + _FRAME.size
             if kind == CONTROL:
                 self._events.told(number, content)
@@ -390,7 +391,8 @@ class TcpTransport:
                 peer.writer is writer
             ):  # one that was replaced must not take what is for its successor
                 if peer.control:
-                    frame = _framed(CONTROL, peer.control.popleft())
+                    waiting, peer.control = peer.control, deque()
+                    frame = b"".join(_framed(CONTROL, each) for each in waiting)
                 elif current is not None:
                     kind = LAST if len(current) <= PART_BYTES else PART
                     frame, rest = _framed(kind, current[:PART_BYTES]), current[PART_BYTES:]
@@ -420,7 +422,8 @@ async def _idle(peer: _Peer) -> bytes:
     if peer.control or peer.slot is not None:
         return b""
     try:
-        await asyncio.wait_for(peer.something.wait(), PING_S)
+        async with asyncio.timeout(PING_S):
+            await peer.something.wait()
     except TimeoutError:
         return _framed(PING, b"")
     return b""

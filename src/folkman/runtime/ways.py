@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.travel import Broadcast, Mixing, Rounds, Star
+from folkman.arrays import Array, jnp
 from folkman.checks import require
 from folkman.packing.packing import Packing
 from folkman.radio.delivery import Network

@@ -16,13 +16,11 @@ count. By the estimate 'last_gradient' p_i is where the node took the last of it
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price, State
 from folkman.algorithm.method import Number
 from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.travel import Server, Star
+from folkman.arrays import Array, jnp
 
 __all__ = ["LEAST_BETA", "AdaFLState", "adafl_node"]
 

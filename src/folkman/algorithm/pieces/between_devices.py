@@ -10,14 +10,11 @@ averaged.
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float
-
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.steps import StepSize
 from folkman.algorithm.travel import AllReduce
+from folkman.arrays import Array, Float, jnp
 
 if TYPE_CHECKING:
     from optax import GradientTransformation

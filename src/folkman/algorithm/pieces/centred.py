@@ -25,9 +25,7 @@ A node that was away takes what it has done since for the movement of one slot.
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float, Int
+from folkman.arrays import Array, Float, Int, jnp
 
 __all__ = ["Pace", "even_progress", "first_pace", "set_back", "with_slot"]
 

@@ -11,15 +11,13 @@ for k neighbours.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.pieces.rounds import Gradient, RoundState, in_rounds
 from folkman.algorithm.pieces.topology import Graph
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["CrossGradients", "Move", "link_price", "with_cross_gradients"]

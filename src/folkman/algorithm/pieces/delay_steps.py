@@ -32,11 +32,8 @@ of nodes.
 
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-
 from folkman.algorithm.pieces.stable_steps import stable_limit
+from folkman.arrays import Array, ArrayLike, jnp
 from folkman.checks import require
 
 __all__ = [

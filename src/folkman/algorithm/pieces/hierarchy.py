@@ -10,10 +10,9 @@ and the site); stations reach the root over a link of their own, on which a mess
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jax import Array
-
 from folkman.algorithm.base import State
 from folkman.algorithm.travel import Server, Travel
+from folkman.arrays import Array
 
 __all__ = ["Hierarchy"]
 

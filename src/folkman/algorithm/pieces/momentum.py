@@ -13,11 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Inbox, Place, State
 from folkman.algorithm.travel import Broadcast, Rounds, Travel
+from folkman.arrays import Array, jnp
 from folkman.checks import require
 
 __all__ = ["MovingState", "with_momentum"]

@@ -9,14 +9,11 @@ A node takes part in a round with the chance `active`; otherwise it listens to n
 
 from typing import Literal, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Inbox
 from folkman.algorithm.pieces.sparsity import lowest
 from folkman.algorithm.pieces.topology import Graph
 from folkman.algorithm.travel import Mixing
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["RoundNeighbours", "RoundTopology"]

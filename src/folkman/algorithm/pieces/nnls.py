@@ -23,10 +23,9 @@ of 14 rows in 4 dimensions took at most 18 steps.
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
 from jax.scipy.linalg import cho_factor, cho_solve
+
+from folkman.arrays import Array, jax, jnp, lax
 
 __all__ = ["combination_weights", "shortest_combination"]
 

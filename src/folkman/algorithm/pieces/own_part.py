@@ -52,14 +52,10 @@ model as its whole past.
 
 from typing import Literal, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float, Int
-
 from folkman.algorithm.base import Inbox
 from folkman.algorithm.method import Number
 from folkman.algorithm.pieces.stable_steps import least_rho
+from folkman.arrays import Array, Float, Int, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "is_rule", "mean_age"]

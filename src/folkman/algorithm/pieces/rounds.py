@@ -10,13 +10,9 @@ Counting gradients, and waiting for the others, is done here.
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Float, Int
-
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, State
 from folkman.algorithm.travel import Mixing, Rounds
+from folkman.arrays import Array, Float, Int, jax, jnp
 
 __all__ = ["Gradient", "Memory", "RoundState", "in_rounds"]
 

@@ -18,11 +18,8 @@ node x node x d; the mean does not.
 
 from typing import Literal, NamedTuple, get_args
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike
-
 from folkman.algorithm.base import Inbox
+from folkman.arrays import Array, ArrayLike, jnp
 from folkman.checks import require
 
 __all__ = ["RULES", "Rule", "combine"]

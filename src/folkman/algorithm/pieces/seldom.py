@@ -6,9 +6,7 @@ at once, and both are then computed in every slot. Here the branch is taken for 
 
 from collections.abc import Callable, Sequence
 
-import jax
-import jax.numpy as jnp
-from jax import Array, lax
+from folkman.arrays import Array, jax, jnp, lax
 
 __all__ = ["seldom"]
 

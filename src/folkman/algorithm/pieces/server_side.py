@@ -15,13 +15,10 @@ from collections.abc import Callable
 from math import ceil
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, Price, State
 from folkman.algorithm.pieces.steps import StepSize
 from folkman.algorithm.travel import Server, Star
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = ["WorkerState", "around_server", "check_number", "half", "received", "versions"]

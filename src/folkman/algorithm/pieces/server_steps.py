@@ -13,9 +13,7 @@
 
 from typing import Literal, NamedTuple, TypeAlias
 
-import jax.numpy as jnp
-from jax import Array
-
+from folkman.arrays import Array, jnp
 from folkman.checks import require, within
 
 __all__ = ["ServerRule", "ServerStep"]

@@ -15,10 +15,8 @@ highest score. So |m| of each tensor never changes. From round R on nothing move
 from math import floor, prod
 from typing import Literal, NamedTuple, TypeAlias
 
-import jax.numpy as jnp
-from jax import Array, lax
-
 from folkman.algorithm.pieces.segments import Shapes, segments
+from folkman.arrays import Array, jnp, lax
 from folkman.checks import require
 
 __all__ = ["Layers", "Sparsity", "kept", "lowest"]

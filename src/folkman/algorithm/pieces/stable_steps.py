@@ -18,9 +18,7 @@ differences u of the nodes' models follow u(t+1) = u(t) - e rho [u(t) - u(t-D)].
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
-from jax import Array, lax
-from jaxtyping import Float
+from folkman.arrays import Array, Float, jnp, lax
 
 __all__ = ["least_rho", "stable_limit"]
 

@@ -7,11 +7,8 @@ is traced when a program is compiled, so it is written with operations that JAX 
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
-import jax.numpy as jnp
-from jax import Array
-from jax.typing import ArrayLike, DTypeLike
-
 from folkman.algorithm.method import Number
+from folkman.arrays import Array, ArrayLike, DTypeLike, jnp
 from folkman.checks import require, within
 
 __all__ = ["Decay", "OwnStep", "StepSize", "step_size"]
@@ -19,6 +16,7 @@ __all__ = ["Decay", "OwnStep", "StepSize", "step_size"]
 StepSize: TypeAlias = Callable[[Array, DTypeLike], Array]  # (updates done so far, dtype) -> step
 OwnStep: TypeAlias = Callable[[Array], ArrayLike]  # updates done so far -> step
 LARGEST = 3.4e38  # of a float32
+PER_DECAY = 0.36787944117144233  # 1/e
 
 
 class Decay(NamedTuple):
@@ -113,10 +111,12 @@ def _schedule(step: Number, how: Decay) -> Callable[[Array], ArrayLike]:
         return lambda _: step
     if decay == "inverse_sqrt":
         return lambda count: step / jnp.sqrt(1.0 + count / decay_steps)
-    import optax  # here and not above: only a schedule needs it
-
     if decay == "cosine":
-        return optax.cosine_decay_schedule(step, decay_steps)
+        return lambda count: (
+            step * (0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(count, decay_steps) / decay_steps)))
+        )
     if decay == "exponential":
-        return optax.exponential_decay(step, decay_steps, 0.36787944117144233)  # 1/e
+        return lambda count: jnp.where(
+            count <= 0, step, step * jnp.power(PER_DECAY, count / decay_steps)
+        )
     raise ValueError(f"decay must be constant, cosine, exponential or inverse_sqrt, got {decay!r}")

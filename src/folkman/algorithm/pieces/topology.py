@@ -22,12 +22,11 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.travel import Mixing
+from folkman.arrays import Array, jnp
 from folkman.checks import nearest, need, require
 
 if TYPE_CHECKING:

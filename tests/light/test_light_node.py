@@ -1,0 +1,116 @@
+"""A node where JAX cannot be imported: real processes that the simulator repeats, and refusals."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from folkman import arithmetic
+from folkman.experiment.replay import replay
+from folkman.runtime.cluster import make_cluster
+from light.two_arithmetics import REFUSED
+from runtime.hosts import task
+from test_deletion import cluster, to_their_end
+
+CUSTOM = f"""
+import sys
+
+class Refusal:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in {REFUSED!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refusal())
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """Return an environment in which Python imports no heavy package."""
+    folder = tmp_path_factory.mktemp("custom")
+    (folder / "sitecustomize.py").write_text(CUSTOM)
+    path = [str(folder), *(each for each in sys.path if each)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def command(environment, *arguments, folder):
+    return subprocess.run(
+        [sys.executable, "-m", "folkman", *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.process
+def test_nodes_without_jax_run_to_their_end_and_the_simulator_repeats_them(tmp_path, environment):
+    homes = cluster(tmp_path / "cluster", 3, steps=20)
+
+    for modules, home in zip(to_their_end(environment, homes), homes, strict=True):
+        assert not {name.split(".")[0] for name in modules} & set(REFUSED)
+        assert json.loads((home / "health.json").read_text())["memory_peak_bytes"] < 80e6
+    again = replay(tmp_path / "cluster")
+
+    assert max(again["difference"].values()) < 1e-5
+    assert again["slots"] >= 20
+
+
+@pytest.mark.process
+def test_a_node_says_what_it_computes_with_and_why(tmp_path, environment):
+    home, _ = cluster(tmp_path / "cluster", 2)
+    file = home / "node.toml"
+    where = ("node", "--config", file, "--check")
+
+    without = command(environment, *where, "--json", folder=tmp_path)
+    file.write_text(f'arithmetic = "jax"\n{file.read_text()}')
+    asked = command(environment, *where, folder=tmp_path)
+    file.write_text(file.read_text().replace('"jax"', '"numpy"'))
+    chosen = command(os.environ, *where, folder=tmp_path)
+    file.write_text(file.read_text().replace('"numpy"', '"cupy"'))
+    wrong = command(environment, *where, folder=tmp_path)
+
+    found = json.loads(without.stdout)["arithmetic"]
+    assert found == {"name": "numpy", "why": "JAX is not installed"}
+    assert asked.returncode == wrong.returncode == 2
+    assert "JAX is not installed; pip install jax" in asked.stderr
+    assert chosen.returncode == 0, chosen.stderr
+    assert "arithmetic  numpy: asked for" in chosen.stdout
+    assert "arithmetic must be 'auto', 'jax' or 'numpy', got 'cupy'" in wrong.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("tables", "remedy"),
+    [
+        ({"algorithm": [{"name": "cga"}]}, "this needs 'jax', which is not installed here; pip"),
+        ({"algorithm": [{"name": "fedavg", "optimizer": "adam"}]}, "this needs 'optax', which"),
+        ({"compression": {"name": "bfloat16"}}, "messages in bfloat16 need JAX, and this node"),
+    ],
+)
+def test_what_numpy_cannot_do_is_refused_with_a_sentence(tmp_path, environment, tables, remedy):
+    options = {"transport": "tcp", "radio": "measured"}
+    home = make_cluster(tmp_path / "cluster", task(nodes=2, **tables), options)[0]
+
+    refused = command(environment, "node", "--config", home / "node.toml", folder=tmp_path)
+
+    assert refused.returncode == 2
+    assert remedy in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_second_choice_in_a_process_must_be_the_same():
+    assert arithmetic.choose("auto").name == arithmetic.choose("jax").name == "jax"
+    with pytest.raises(ValueError, match="computes with jax already; start another process"):
+        arithmetic.choose("numpy")
+
+
+def test_the_choice_may_come_from_the_environment(monkeypatch):
+    monkeypatch.setattr(arithmetic, "_made", [])
+    monkeypatch.setenv(arithmetic.VARIABLE, "numpy")
+
+    assert arithmetic.chosen() == ("numpy", f"asked for by {arithmetic.VARIABLE}")
