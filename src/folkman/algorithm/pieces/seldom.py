@@ -15,6 +15,8 @@ __all__ = ["seldom"]
 
 def seldom(when: Array, compute: Callable[..., Array], otherwise: Array, *given: Array) -> Array:
     """Return `compute(*given)` of a node where `when`, and `otherwise` elsewhere."""
+    if not any(isinstance(each, jax.core.Tracer) for each in (when, otherwise, *given)):
+        return compute(*given) if when else otherwise  # one node by hand: nothing is compiled
 
     @jax.custom_batching.custom_vmap
     def choose(when: Array, otherwise: Array, *given: Array) -> Array:

@@ -15,6 +15,7 @@ highest score. So |m| of each tensor never changes. From round R on nothing move
 from math import floor, prod
 from typing import Literal, NamedTuple, TypeAlias
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -78,11 +79,13 @@ class Sparsity(NamedTuple):
         return jnp.concatenate(found)
 
 
+@jax.jit
 def lowest(score: Array, number: int | Array) -> Array:
     """Return a mask of the `number` entries of lowest score; of equal ones the first, NaN last.
 
     The largest score that is taken is found bit by bit, each by counting: as a sort would have it,
-    in a tenth of the time.
+    in a tenth of the time. It is a program of its own, since a loop that is called by hand would be
+    compiled at every call.
     """
     order = _order(score)
     bits = jnp.iinfo(order.dtype).bits
