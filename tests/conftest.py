@@ -67,7 +67,7 @@ def _share_contexts() -> None:
             own.context = make()
         return own.context
 
-    mlir.make_ir_context = context  # pyright: ignore[reportAttributeAccessIssue]
+    mlir.make_ir_context = context
 
 
 _share_contexts()

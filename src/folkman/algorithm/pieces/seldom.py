@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.core import Tracer
 
 __all__ = ["seldom"]
 
 
 def seldom(when: Array, compute: Callable[..., Array], otherwise: Array, *given: Array) -> Array:
     """Return `compute(*given)` of a node where `when`, and `otherwise` elsewhere."""
-    if not any(isinstance(each, jax.core.Tracer) for each in (when, otherwise, *given)):
+    if not any(isinstance(each, Tracer) for each in (when, otherwise, *given)):
         return compute(*given) if when else otherwise  # one node by hand: nothing is compiled
 
     @jax.custom_batching.custom_vmap
