@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -27,6 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import jax
 import numpy as np
 import pytest
+from jax._src.interpreters import mlir
 from jaxtyping import install_import_hook
 
 CHECKED = [f"folkman.radio.{name}" for name in ("bandwidth", "channel", "geometry", "latency")]
@@ -42,6 +44,33 @@ from folkman.problem.problem import Problem, make_problem  # noqa: E402
 from tests.cpu_times import CpuTimes  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")  # a silent broadcast is a bug
+
+
+MOST_WRITTEN = 500
+"""Programs that are written in one context of MLIR, before a new one forgets their constants."""
+
+
+def _share_contexts() -> None:
+    """Let the programs of a thread share a context of MLIR.
+
+    JAX makes one for every program, all of them alike. That is a quarter of what a small program
+    costs, and the suite compiles some twenty thousand. A JAX without this name goes on as it is.
+    """
+    make = getattr(mlir, "make_ir_context", None)
+    if make is None:
+        return
+    own = threading.local()
+
+    def context() -> object:
+        own.written = getattr(own, "written", -1) + 1
+        if own.written % MOST_WRITTEN == 0:
+            own.context = make()
+        return own.context
+
+    mlir.make_ir_context = context
+
+
+_share_contexts()
 
 
 PROCESS = {

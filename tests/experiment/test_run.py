@@ -20,6 +20,7 @@ from folkman.experiment import run as module
 from folkman.experiment.fingerprint import fingerprint
 from folkman.experiment.theory import examine
 from folkman.report import run_page
+from shell import undrawn as empty_figures
 
 CONFIG = {
     "nodes": 3,
@@ -33,8 +34,16 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Return the results of an uninterrupted run."""
-    return fm.run(CONFIG, out=tmp_path_factory.mktemp("whole") / "run")
+    """Return the results of an uninterrupted run; its figures are there and empty."""
+    with empty_figures():
+        return fm.run(CONFIG, out=tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture
+def unpainted():
+    """Leave figures empty where a test looks for their names alone."""
+    with empty_figures():
+        yield
 
 
 @pytest.fixture
@@ -62,7 +71,7 @@ def stop_after(calls):
 
 
 def test_a_file_a_dictionary_and_the_command_give_the_same_folder(
-    whole, tmp_path, monkeypatch, capsys
+    unpainted, whole, tmp_path, monkeypatch, capsys
 ):
     file = tmp_path / "mine.toml"
     file.write_text(dump({**CONFIG, "slots": 99}))
@@ -203,7 +212,9 @@ def objects():
 HOW = {"slots": 12, "seeds": (0, 1), "recording": fm.Recording(4)}
 
 
-def test_objects_give_the_numbers_and_the_folder_of_the_configuration(whole, objects, tmp_path):
+def test_objects_give_the_numbers_and_the_folder_of_the_configuration(
+    unpainted, whole, objects, tmp_path
+):
     results = fm.compare(*objects(), **HOW, out=tmp_path / "run", name="by hand")
 
     assert rows(tmp_path / "run") == rows(whole.folder)
@@ -323,7 +334,7 @@ def test_a_fingerprint_sees_values_code_and_closures_and_not_identity():
     assert all(fingerprint(build()) == fingerprint(build()) for build in ALGORITHMS.values())
 
 
-def test_a_sweep_from_python_is_the_sweep_of_the_command(tmp_path, monkeypatch):
+def test_a_sweep_from_python_is_the_sweep_of_the_command(unpainted, tmp_path, monkeypatch):
     """The same arms, rows and folder, from a dictionary and a mapping of axes; what is finished is
     not run again."""
     raw = {
@@ -358,7 +369,7 @@ def test_a_sweep_from_python_is_the_sweep_of_the_command(tmp_path, monkeypatch):
     }
 
 
-def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(tmp_path, monkeypatch):
+def test_a_plan_in_levels_and_arms_is_the_plan_in_a_grid(unpainted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     base = {
         "slots": 4,
@@ -412,7 +423,9 @@ def test_a_sweep_that_cannot_be_leaves_nothing_behind(tmp_path, monkeypatch, arg
     assert not list(tmp_path.iterdir())
 
 
-def test_a_data_file_that_changed_is_read_again_in_the_same_process(tmp_path, monkeypatch):
+def test_a_data_file_that_changed_is_read_again_in_the_same_process(
+    unpainted, tmp_path, monkeypatch
+):
     """Two sweeps in this process name one path; between them its content changes, and so must the
     losses."""
     monkeypatch.chdir(tmp_path)
@@ -435,7 +448,7 @@ def test_a_data_file_that_changed_is_read_again_in_the_same_process(tmp_path, mo
     assert losses[0] != losses[1]
 
 
-def test_a_target_of_the_configuration_ends_its_runs(tmp_path):
+def test_a_target_of_the_configuration_ends_its_runs(unpainted, tmp_path):
     settings = {
         "data": {"name": "quadratic"},
         "nodes": 5,

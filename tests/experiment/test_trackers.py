@@ -10,6 +10,7 @@ from folkman.cli import main
 from folkman.experiment import trackers
 from folkman.experiment.trackers import check_packages, make_shared, tracking
 from folkman.record.run import Run
+from shell import undrawn
 
 # the packages behind the trackers warn of their own past and future
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -159,7 +160,7 @@ def test_a_run_is_tracked_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         sys, "argv", ["folkman", "run", *arguments, "--out", "r", "--track", "tensorboard"]
     )
-    with pytest.raises(SystemExit) as ended:
+    with undrawn(), pytest.raises(SystemExit) as ended:
         main()
 
     assert ended.value.code == 0, capsys.readouterr().err

@@ -1,16 +1,20 @@
 """A run in Python: what is printed of it, and the folder that it is saved as."""
 
 import json
+from math import inf, nan
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 import folkman as fm
 from folkman.cli import app
 from folkman.radio.trace import PeerTimeline
+from folkman.record import folder
 from folkman.record.folder import RunFolder, save_runs
-from folkman.record.run import DIVERGED, WAITING, Run
+from folkman.record.run import DIVERGED, WAITING, Run, read_table
 from folkman.record.scene import load_scene
 from folkman.report.notebook import Results, read_results
 
@@ -115,3 +119,25 @@ def test_a_scene_of_too_many_nodes_is_not_saved(run, tmp_path):
     folder = RunFolder(big.save(tmp_path / "big"))
 
     assert load_scene(folder.scene(big)) is None
+
+
+def test_a_table_is_the_one_of_pyarrow_and_asks_for_no_pandas(tmp_path, monkeypatch):
+    """Byte by byte; `pa.array` and `pq.read_table`, which import pandas, are called for nothing
+    but values that are not there."""
+    rows = [
+        {"label": "", "slots": 3, "loss": 1.5, "mixed": 1, "none": None},
+        {"label": "Grüße, 1", "slots": -(2**62), "loss": nan, "mixed": inf, "none": 2.0},
+    ]
+    plain = [{name: row[name] for name in row if name != "none"} for row in rows]
+    tables = (rows, plain, plain[:1], [])
+    for number, given in enumerate(tables):
+        pq.write_table(pa.Table.from_pylist(given), tmp_path / f"{number}.parquet")
+        folder._write_table(tmp_path / "own.parquet", given)
+        own = (tmp_path / "own.parquet").read_bytes()
+        assert own == (tmp_path / f"{number}.parquet").read_bytes()
+
+    monkeypatch.delattr(pa, "array")
+    monkeypatch.delattr(pq, "read_table")
+    folder._write_table(tmp_path / "own.parquet", plain)
+    found = read_table(tmp_path / "own.parquet", "restore it").to_pylist()
+    assert str(found) == str([{**plain[0], "mixed": 1.0}, plain[1]])  # NaN is not itself

@@ -27,7 +27,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from folkman.checks import require
 from folkman.files import save_tensors, write_whole
@@ -49,6 +49,8 @@ from folkman.record.run import (
 from folkman.record.tuned import sides_of, standings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from folkman.record.live import LiveFiles
     from folkman.record.scene import Scene
 
@@ -334,10 +336,32 @@ def _write_table(path: Path, rows: list[Json], **notes: str | int | None) -> Non
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist(rows)
+    names = list(rows[0]) if rows else []
+    table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     if notes:
         table = table.replace_schema_metadata({"folkman": json.dumps(notes)})
     write_whole(path, lambda part: pq.write_table(table, part))
+
+
+def _column(values: Sequence[Any]) -> "pa.Array":
+    """Return values as `pa.array` does, which would import pandas where it is installed.
+
+    Numbers and texts are handed over as they lie in memory.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values}
+    if kinds == {str}:
+        data = [value.encode() for value in values]
+        ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
+        return pa.Array.from_buffers(pa.string(), len(values), buffers)
+    if kinds and kinds <= {int, float}:
+        kind, dtype = (pa.int64(), np.int64) if kinds == {int} else (pa.float64(), np.float64)
+        numbers = np.asarray(values, dtype)
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(numbers)])
+    return pa.array(values)
 
 
 def save_runs(root: Path, runs: Sequence[Run]) -> Path:

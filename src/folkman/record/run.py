@@ -250,7 +250,10 @@ def read_table(path: Path, remedy: str) -> "pa.Table":
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(
+            path
+        ) as file:  # pq.read_table would import pandas where it is installed
+            return file.read()
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
 

@@ -6,13 +6,15 @@ at once, and both are then computed in every slot. Here the branch is taken for 
 
 from collections.abc import Callable, Sequence
 
-from folkman.arrays import Array, jax, jnp, lax
+from folkman.arrays import Array, Tracer, jax, jnp, lax
 
 __all__ = ["seldom"]
 
 
 def seldom(when: Array, compute: Callable[..., Array], otherwise: Array, *given: Array) -> Array:
     """Return `compute(*given)` of a node where `when`, and `otherwise` elsewhere."""
+    if not any(isinstance(each, Tracer) for each in (when, otherwise, *given)):
+        return compute(*given) if when else otherwise  # one node by hand: nothing is compiled
 
     @jax.custom_batching.custom_vmap
     def choose(when: Array, otherwise: Array, *given: Array) -> Array:

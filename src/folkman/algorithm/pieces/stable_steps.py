@@ -18,7 +18,7 @@ differences u of the nodes' models follow u(t+1) = u(t) - e rho [u(t) - u(t-D)].
 
 from collections.abc import Callable
 
-from folkman.arrays import Array, Float, jnp, lax
+from folkman.arrays import Array, Float, jax, jnp, lax
 
 __all__ = ["least_rho", "stable_limit"]
 
@@ -29,7 +29,7 @@ HALVINGS = 30
 def stable_limit(rho: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array, ""]:
     """Return the largest stable e = eta L for a share rho in [0, 1] and a delay of D slots."""
     late = jnp.maximum(delay, 1.0)
-    angle = _angle(lambda theta: _share(theta, late) < rho, late)
+    angle = _angle_of_share(rho, late)
     by_delay = jnp.where(rho < 0.5, jnp.minimum(_limit(angle, late), 2.0), 2.0)
     apart = 1.0 / jnp.maximum(rho, 0.5)
     return jnp.where(delay < 1, 2.0, jnp.minimum(by_delay, apart))
@@ -38,7 +38,7 @@ def stable_limit(rho: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array,
 def least_rho(limit: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array, ""]:
     """Return the least rho for which e = eta L up to `limit` is stable, at most 1/2."""
     late = jnp.maximum(delay, 1.0)
-    angle = _angle(lambda theta: _limit(theta, late) < limit, late)
+    angle = _angle_of_limit(limit, late)
     found = jnp.clip(_share(angle, late), 0.0, 0.5)
     return jnp.where(delay < 1, 0.0, found).astype(limit.dtype)
 
@@ -50,6 +50,17 @@ def _limit(angle: Array, delay: Array) -> Array:
 def _share(angle: Array, delay: Array) -> Array:
     turned = 1.0 - jnp.cos(angle) - jnp.sin(angle) / jnp.tan(delay * angle)
     return turned / _limit(angle, delay)
+
+
+# Each a program of its own: a search that is called by hand would be compiled at every call.
+@jax.jit
+def _angle_of_share(rho: Array, delay: Array) -> Array:
+    return _angle(lambda theta: _share(theta, delay) < rho, delay)
+
+
+@jax.jit
+def _angle_of_limit(limit: Array, delay: Array) -> Array:
+    return _angle(lambda theta: _limit(theta, delay) < limit, delay)
 
 
 def _angle(below: Callable[[Array], Array], delay: Array) -> Array:
