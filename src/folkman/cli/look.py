@@ -1,11 +1,14 @@
 """The command line of looking: `folkman plot`, `report`, `dash`."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from folkman.cli import common
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,18 +155,52 @@ def dash(
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Also open it in the browser.")] = False,
 ) -> None:
-    """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it."""
-    if (folder is None) == (cluster is None):
+    """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it.
+
+    A folder that does not exist yet is waited for.
+    """
+    place = folder or cluster
+    if place is None or (folder is not None and cluster is not None):
         raise ValueError(
             "expected one thing to watch; give a run or sweep folder, or --cluster DIR"
         )
-    from folkman.dash.serve import serve
+    from folkman.dash.serve import checked_token, serve
 
+    checked_token(host, token)
+    with common.ending_at_once():
+        _await(place, cluster=cluster is not None)
     serve(
-        folder or cluster,
+        place,
         cluster=cluster is not None,
         host=host,
         port=port,
         token=token,
         open_page=open_page,
     )
+
+
+LOOK_S, PATIENCE_S = 0.2, 30.0
+"""Seconds between two looks for a folder, and how long it may take to be filled."""
+
+
+def _await(place: Path, *, cluster: bool) -> None:
+    """Wait for a folder that does not exist yet, until it holds something to watch."""
+    if place.exists():
+        return
+    from folkman.dash.serve import make_source
+
+    maker = "folkman up" if cluster else "folkman run"
+    common.say(
+        f"waiting for {place}, which does not exist yet; start it with: {maker} --out {place} "
+        "(Ctrl-C ends this)"
+    )
+    while not place.exists():
+        time.sleep(LOOK_S)
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        try:
+            make_source(place, cluster=cluster)
+        except (FileNotFoundError, ValueError):
+            time.sleep(LOOK_S)
+        else:
+            return
