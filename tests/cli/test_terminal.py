@@ -143,8 +143,9 @@ def test_columns_that_one_can_do_without_are_shown_where_they_fit():
 
 
 def test_every_column_is_explained():
-    told = " ".join(explained(some_runs("a"), 80))
+    told = " ".join(explained(some_runs("a"), 100))
     shown = [name for name in COLUMNS if name != "optimum_distance"]
     assert all(f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" in told for name in shown)
     assert "mean of 3 seeds" in told
+    assert "rounds" not in " ".join(explained(some_runs("a"), 70))  # nor is it shown there
     assert "one seed" in " ".join(explained(some_runs("a", seeds=(0,)), 80))

@@ -117,7 +117,11 @@ def _swings(results: "Results") -> list[str]:
     for each in results:
         if each.rows and not each.message and (words := swing(each.rows)):
             found.setdefault(each.label, []).append(f"with seed {each.seed} {words}")
-    return [f"'{label}' swings ({len(lines)} seeds): {lines[0]}" for label, lines in found.items()]
+    seeds = len({each.seed for each in results})
+    return [
+        f"'{label}' swings ({len(lines)} of {seeds} seeds): {lines[0]}"
+        for label, lines in found.items()
+    ]
 
 
 def list_command(

@@ -30,7 +30,7 @@ LEAST = 1e-3
 
 
 SWING = 2.0
-"""How many times its lowest value the last loss must be for the run to have thrown away progress."""
+"""How many times its lowest value the last loss must be to count as a swing."""
 
 
 class Descent(NamedTuple):

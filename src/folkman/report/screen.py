@@ -7,6 +7,7 @@ of their own; those that a reader can do without (`EXTRA`) are then left out. No
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -43,10 +44,7 @@ def result_lines(runs: Sequence[Run], width: int) -> list[str]:
 
     Mean over the seeds; the loss and the accuracy with half of their 95 % interval.
     """
-    labels = list(dict.fromkeys(run.label for run in runs))
-    groups = [[run for run in runs if run.label == label] for label in labels]
-    names = [_named(label, group) for label, group in zip(labels, groups, strict=True)]
-    columns = {name: _cells(name, groups) for name in _known(runs)}
+    names, columns = _filled(runs)
     lines: list[str] = []
     for block in _blocks(columns, names, width):
         lines += [*_block(names, {name: columns[name] for name in block}, width), ""]
@@ -54,11 +52,21 @@ def result_lines(runs: Sequence[Run], width: int) -> list[str]:
 
 
 def explained(runs: Sequence[Run], width: int) -> list[str]:
-    """Return what the numbers and headings mean, folded to a width."""
+    """Return what the numbers and headings of the lines of such a width mean."""
     seeds = len({run.seed for run in runs})
     over = "one seed" if seeds == 1 else f"mean of {seeds} seeds ± half of the 95 % interval"
-    words = [f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in _known(runs)]
+    names, columns = _filled(runs)
+    shown = chain.from_iterable(_blocks(columns, names, width))
+    words = [f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in shown]
     return textwrap.wrap(f"{over}. {'; '.join(words)}.", max(width, 20))
+
+
+def _filled(runs: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the labels, and for each metric that some run defines its heading and cells."""
+    labels = list(dict.fromkeys(run.label for run in runs))
+    groups = [[run for run in runs if run.label == label] for label in labels]
+    names = [_named(label, group) for label, group in zip(labels, groups, strict=True)]
+    return names, {name: _cells(name, groups) for name in _known(runs)}
 
 
 def _known(runs: Sequence[Run]) -> list[str]:
