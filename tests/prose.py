@@ -4,8 +4,8 @@
     python tests/prose.py --show docs/guide.md     what is counted there
     python tests/prose.py --wrap docs/guide.md     wrap its paragraphs and lists anew
 
-Code, tables, headings, formulas that are set in, and BibTeX are not prose. A piece of code within a
-sentence, or a link, is as many words as its text shows: code counts as one.
+Code, tables, headings, quoted theorems, and formulas that are set in are not prose. Within a
+sentence a link is as many words as its text shows, and a piece of code is one.
 """
 
 import re
@@ -22,7 +22,7 @@ FENCE, TABLE, HEADING = re.compile(r"^\s*(```|~~~)"), re.compile(r"^\s*\|"), re.
 ITEM = re.compile(r"^(\s*)([*+-]|\d+\.)\s+")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 CODE = re.compile(r"`+[^`]*`+")
-END = re.compile(r"(?<=[.!?])[*_)\"']*\s+(?=[*_(\"'`]*[A-Z0-9`])")
+END = re.compile(r"(?<=[.!?])[*_)\"']*\s+(?=[*_(\"'`]*[A-Z0-9`]|\*\w)")
 NO_END = re.compile(r"\b(?:e\.g|i\.e|cf|vs|eq|Eq|Fig|al|et al|No|approx|i\.i\.d)\.$")
 
 
@@ -53,7 +53,7 @@ def blocks(text: str) -> Iterator[tuple[str, list[str]]]:
         if fenced:
             piece.append(line)
             continue
-        plain = TABLE.match(line) or HEADING.match(line) or not line.strip() or line[:1] == "<"
+        plain = TABLE.match(line) or HEADING.match(line) or not line.strip() or line[:1] in "<>"
         inset = line.startswith("    ") and not ITEM.match(line) and (kind == "" or not piece)
         own = "" if plain or inset else "prose"
         if own != kind or ITEM.match(line):
@@ -70,7 +70,7 @@ def long_sentences(text: str) -> list[str]:
         if kind != "prose":
             continue
         joined = ITEM.sub("", " ".join(line.strip() for line in lines))
-        plain = CODE.sub("code", LINK.sub(r"\1", joined))
+        plain = CODE.sub("Code", LINK.sub(_shown, joined))
         whole = ""
         for part in END.split(plain):
             whole = f"{whole} {part}".strip()
@@ -80,6 +80,11 @@ def long_sentences(text: str) -> list[str]:
                 found.append(whole)
             whole = ""
     return found
+
+
+def _shown(link: re.Match[str]) -> str:
+    """Return what a link shows; of a picture nothing, as its text is a caption."""
+    return "" if link[0].startswith("!") else link[1]
 
 
 def long_lines(text: str) -> list[str]:
@@ -99,9 +104,10 @@ def _breakable(line: str) -> bool:
 
 
 def _glued(text: str) -> str:
-    """Return a text with the spaces within links and code made unbreakable."""
+    """Return a text with its spaces made unbreakable in links, in code and before list marks."""
     glue = lambda found: found[0].replace(" ", "\x00")  # noqa: E731 - used twice below
-    return CODE.sub(glue, re.sub(r"!?\[[^\]]*\]\([^)]*\)", glue, text))
+    whole = CODE.sub(glue, re.sub(r"!?\[[^\]]*\]\([^)]*\)", glue, text))
+    return re.sub(r" (?=(?:\d+[.)]|[-*+#>|]+)(?: |$))", "\x00", whole)  # or a line begins a list
 
 
 def wrapped(text: str) -> str:

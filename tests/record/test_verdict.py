@@ -49,7 +49,7 @@ NOTHING = Descent(step=0.1, loss=1.0)
         (rows(1.0, 0.5, 0.7), LOWER, FINISHED, ""),
         (rows(1.0, float("nan")), None, DIVERGED, "no longer finite at slot 10"),
         (rows(1.0, 1.5), None, NOT_LEARNING, "rose from 1 to 1.5; try a smaller step"),
-        (rows(1.0, 1.5), LOWER, NOT_LEARNING, "one of 0.1 lowers it to 0.5"),
+        (rows(1.0, 1.5), LOWER, NOT_LEARNING, "a single step of 0.1 lowers it to 0.5"),
         (rows(1.0, 1.5, 1.5), NOTHING, FINISHED, ""),
         (rows(1.0, 1.5, 15.0, 150.0), NOTHING, NOT_LEARNING, "rose from 1 to 150"),
         (rows(1.0, 1.0), LOWER, NOT_LEARNING, "stayed at 1 (1 after 10 slots); try another step"),

@@ -52,7 +52,8 @@ def node(
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file as for `folkman run`; without, the demo.")
+        Path | None,
+        typer.Argument(help="A TOML file as for `folkman run`; default its comparison."),
     ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Nodes; default as the configuration says.")

@@ -57,7 +57,8 @@ def crew_of(engine: str, workers: int | None, memory: str | None, *tls: Path | N
 
 def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     config: Annotated[
-        Path | None, typer.Argument(help="A configuration with [grid] or [list]; default the demo.")
+        Path | None,
+        typer.Argument(help="A TOML file with [grid] or [list]; default that of `run`."),
     ] = None,
     grid: Annotated[
         list[str] | None,

@@ -94,7 +94,7 @@ def bound(
 @theory_app.command()
 def step(
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
     ] = None,
     settings: Settings = None,
     as_json: AsJson = False,

@@ -33,7 +33,7 @@ __all__ = ["tune"]
 
 def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
     ] = None,
     over: Annotated[
         list[str] | None,

@@ -113,8 +113,8 @@ def _goes_on(rows: "Sequence[Mapping[str, float]]") -> bool:
 
 def _rising(start: float, end: float, descent: Descent | None) -> Verdict:
     reason = f"the training loss rose from {start:.4g} to {end:.4g}"
-    hint = "" if descent is None else f": one of {descent.step:g} lowers it to {descent.loss:.4g}"
-    return Verdict(NOT_LEARNING, reason, f"try a smaller step{hint}, or less delay")
+    hint = "" if descent is None else f" ({_single(descent)})"
+    return Verdict(NOT_LEARNING, reason, f"try a smaller step or less delay{hint}")
 
 
 def _level(
@@ -132,5 +132,10 @@ def _level(
     if last.get("pairs_unheard"):
         reason = f"{level}, and {int(last['pairs_unheard'])} pairs never heard each other"
         return Verdict(NOT_LEARNING, reason, "run longer, or lower the threshold of the radio")
-    hint = "" if descent is None else f": one of {descent.step:g} lowers it to {descent.loss:.4g}"
+    hint = "" if descent is None else f" ({_single(descent)})"
     return Verdict(NOT_LEARNING, level, f"try another step{hint}, or run longer")
+
+
+def _single(descent: Descent) -> str:
+    """Return what one gradient step does, without delay: it may be longer than the run's step."""
+    return f"without delay a single step of {descent.step:g} lowers it to {descent.loss:.4g}"
