@@ -94,7 +94,7 @@ def test_a_step_that_moves_nothing_is_not_learning_and_says_which_would(bowls):
     run = simulate(bowls, ideal(), fedavg(1e-9), slots=5)
     assert run.verdict == NOT_LEARNING
     step = best_descent(bowls).step
-    assert f"one of {step:g} lowers it" in run.reason
+    assert f"a single step of {step:g} lowers it" in run.reason
     better = simulate(bowls, ideal(), fedavg(step), slots=5)
     assert better.verdict == FINISHED
     assert better.last("train_loss") < run.last("train_loss")
