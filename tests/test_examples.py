@@ -138,3 +138,11 @@ def test_ones_own_algorithm_is_d_psgd(x64, tmp_path):
     run = simulate(problem, ideal(), own.gossip(0.3), slots=12)
 
     np.testing.assert_allclose(run.nodes, x, rtol=1e-9, atol=1e-12)
+
+
+def test_the_example_of_a_delay_law_is_the_default_comparison():
+    from folkman.config.comparison import resolve
+    from folkman.config.text import read
+
+    shown = resolve(read(ROOT / "examples" / "delay-law.toml"))
+    assert shown == resolve({}).model_copy(update={"tuned": None})

@@ -20,7 +20,9 @@ __all__ = ["dash", "plot", "report"]
 
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="One run or sweep folder or more.")],
-    x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
+    x: Annotated[
+        str, typer.Option(help="Axis: seconds, slots, gradients, bits or rounds.")
+    ] = "seconds",
     y: Annotated[
         str, typer.Option(help="train_loss, test_accuracy, consensus, ...")
     ] = "train_loss",
@@ -35,9 +37,12 @@ def plot(
         str, typer.Option(help="screen; ieee: one column of a paper; ieee-wide: both")
     ] = "screen",
     label: Annotated[
-        str | None, typer.Option(help="Of which algorithm, for the kinds of one run; the first.")
+        str | None,
+        typer.Option(help="Algorithm to draw, for figures of one run; default the first."),
     ] = None,
-    colour: Annotated[str | None, typer.Option(help="Of a map: sinr, age or disagreement.")] = None,
+    colour: Annotated[
+        str | None, typer.Option(help="Colour of a map: sinr, age or disagreement.")
+    ] = None,
 ) -> None:
     """Draw a metric against an axis, or what one run's network did.
 
@@ -115,7 +120,8 @@ def report(
         Path | None, typer.Option(help="The file to write; default report.html in the folder.")
     ] = None,
     jobs: Annotated[
-        bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")
+        bool,
+        typer.Option("--jobs", help="For a sweep: also write the report of every job without one."),
     ] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
@@ -149,11 +155,13 @@ def dash(
     host: Annotated[
         str, typer.Option(help="The address to listen on; any but loopback needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8600,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8600,
     token: Annotated[
-        str | None, typer.Option(help="What a visitor must bring; 'new' draws one.")
+        str | None, typer.Option(help="Token that visitors need; 'new' draws one.")
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Also open it in the browser.")] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Also open the page in the browser.")
+    ] = False,
 ) -> None:
     """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it.
 

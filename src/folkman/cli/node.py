@@ -22,7 +22,7 @@ Folder = Annotated[Path, typer.Argument(help="A cluster that `folkman up` made."
 def node(
     config: Annotated[Path, typer.Option(help="The node's own TOML file.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Read and build everything, say what it is, and end.")
+        bool, typer.Option("--check", help="Read and build everything, print what it is, and exit.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --check: print one JSON object.")
@@ -80,7 +80,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16."),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until all nodes are done, and evaluate.")
+        bool, typer.Option("--wait", help="Wait until all nodes are done, then evaluate.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

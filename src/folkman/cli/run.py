@@ -28,9 +28,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with an interrupted run folder.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue an interrupted run folder.")] = None,
     track: Track = None,
     as_json: AsJson = False,
 ) -> None:
