@@ -92,19 +92,19 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
     lines = [f"{title}, objective {prepared.config['objective']}", ""]
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
-    for line in network_lines(prepared.first):
-        lines += textwrap.wrap(line, width, subsequent_indent="  ")
-    lines.append("")
-    for each in results:
-        if each.message:
-            lines += textwrap.wrap(each.message, width, subsequent_indent="  ")
-    for line in _swings(results):
-        lines += textwrap.wrap(line, width, subsequent_indent="  ")
-    if note := told(standings(sides_of(folder.read_config()))):
-        lines += textwrap.wrap(note, width)
+    note = told(standings(sides_of(folder.read_config())))
+    more = [*network_lines(prepared.first), ""]
+    more += [each.message for each in results if each.message] + _swings(results)
+    for line in [*more, *([note] if note else [])]:
+        lines += _folded(line, width) if place.isatty() else [line]
     figure = folder.figures / "train_loss-seconds.png"
     lines += [f"folder  {folder.root}", f"figure  {figure if figure.is_file() else folder.figures}"]
     print("\n".join([*lines, f"report  {folder.report}"]), file=place, flush=True)
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line for a terminal, its later parts set in; an empty one stays."""
+    return textwrap.wrap(line, width, subsequent_indent="  ") or [""]
 
 
 def _swings(results: "Results") -> list[str]:
