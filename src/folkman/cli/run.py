@@ -9,7 +9,6 @@ import typer
 
 from folkman.cli import common
 from folkman.cli.common import AsJson, Settings, Track
-from folkman.record import run as record
 
 if TYPE_CHECKING:
     from folkman.experiment.parts import Watch
@@ -39,6 +38,7 @@ def run(
     with common.ending_at_once():
         common.begin(f"preparing {config or resume or 'the default comparison on the digits'} ...")
         from folkman.experiment.run import prepare_run
+        from folkman.record.run import DIVERGED
 
         prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
         for warning in prepared.warnings:
@@ -52,7 +52,7 @@ def run(
                 "objective": prepared.config["objective"],
             }
         )
-    if any(run.status == record.DIVERGED for run in results):
+    if any(run.status == DIVERGED for run in results):
         sys.exit(common.DIVERGED)
 
 
@@ -68,11 +68,13 @@ def carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
 
 def _shown(show: common.Update, in_all: int) -> "Watch":
     """Return a watcher that shows the slots done in all runs, and each run's end as a line."""
+    from folkman.record.run import DIVERGED
+
     reached: dict[tuple[str, int], int] = {}
 
     def watch(run: "Run", done: int, slots: int) -> None:
         name = f"{run.label}, seed {run.seed}"
-        ended = done == slots or run.status == record.DIVERGED
+        ended = done == slots or run.status == DIVERGED
         reached[run.label, run.seed] = slots if ended else done
         line = f"{name}: {done} slots, training loss {run.last('train_loss'):.4g}" if ended else ""
         total = sum(reached.values())
