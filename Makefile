@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-quick soak check bench docs browser clean
 
-demo: $(VENV)/.installed ## compare Algorithm 1 with FedAvg on the embedded digits
-	$(BIN)/folkman run --out runs/demo-$$(date +%Y%m%d-%H%M%S)
+demo: $(VENV)/.installed ## four ways to learn in one radio cell, on the embedded digits
+	$(BIN)/folkman demo --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n auto --dist worksteal

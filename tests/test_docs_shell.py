@@ -43,8 +43,12 @@ PARSED_ONLY = {
     ),
     "folkman dash runs/first --host 0.0.0.0": "listens beyond this machine; the token is tested in "
     "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
-    "folkman theory gap --model worst --plot": "takes half a minute; run without the plot in "
-    "tests/test_examples.py::test_the_command_line_of_the_readme_prints_what_it_shows",
+    "folkman theory gap --model worst --plot": "takes half a minute; run in "
+    "tests/cli/test_cli_theory.py::test_gap_prints_rows_and_draws_a_figure",
+    "folkman demo": (
+        "takes half a minute; run in "
+        "tests/test_examples.py::test_the_demo_prints_the_table_that_the_readme_shows"
+    ),
     "python -m benchmarks.comparison": "takes hours, and is of the repository, not of the package",
     "python benchmarks/laws.py": "takes minutes, and is of the repository, not of the package",
     "folkman reproduce all --size smoke": SMOKE,

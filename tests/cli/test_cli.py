@@ -119,6 +119,12 @@ def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path)
         (["run", "--set", "data.name=npz", "--set", "data.path=nan.npz"], "expected finite"),
         (["run", "--set", "data.name=npz", "--set", "data.path=cut.npz"], "cut.npz"),
         (["run", "--set", "nodes=2000"], "none at node"),
+        (["run", "--set", "nodes=1000000000"], "nodes must be at most"),
+        (["run", "--set", "nodes=1000000"], "none at node 1437"),
+        (["run", "--set", "nodes=1000000", "--set", "partition.name=case3"], "fewer nodes"),
+        (["run", "--set", "nodes=1000000", "--set", "partition.name=dirichlet"], "fewer nodes"),
+        (["run", "--set", "slots=1000000000000"], "slots must be at most"),
+        (["run", "--set", "slots=1000000000"], "set record_every = 500 or more"),
         (
             ["run", "--set", "data.name=mnist", "--set", "data.folder=empty"],
             "folkman data fetch mnist",
@@ -163,6 +169,33 @@ def test_wrong_input_is_answered_in_one_sentence(folkman, tmp_path, arguments, c
     assert done.returncode == 2
     assert complaint in done.stderr
     assert before <= {path for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_one_node_alone_is_a_run_like_any_other(folkman, tmp_path):
+    """It has no neighbour, so Algorithm 1 is gradient descent: its free links change nothing."""
+    only = ["--set", "nodes=1", "--set", "algorithm.0.step=0.5"]
+    free = ["--set", "algorithm.2.name=async_sharing", "--set", "algorithm.2.step=0.5"]
+    free += ["--set", "algorithm.2.label=free", "--set", "algorithm.2.network.name=ideal"]
+
+    done = folkman("run", *FAST, *only, *free, "--out", "r", "--json")
+
+    assert done.returncode == 0, done.stderr
+    first, _, last = json.loads(done.stdout.splitlines()[-1])["runs"]
+    assert first["train_loss"] == pytest.approx(last["train_loss"], rel=1e-6)
+    assert (tmp_path / "r" / "report.html").is_file()
+
+
+def test_a_run_that_goes_nowhere_ends_with_the_reason_and_what_to_try(folkman):
+    """No link reaches a threshold of 1000 dB, so that nothing is ever sent."""
+    radio = ["--set", "network.name=radio", "--set", "network.threshold_db=1000"]
+    with shell.undrawn():
+        done = folkman("run", *FAST, *radio, "--out", "r")
+
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "Algorithm 1 (1 not learning)" in told
+    assert "nothing was sent in 20 slots" in told
+    assert "lower the threshold of the radio" in told
 
 
 def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):

@@ -19,7 +19,7 @@ from folkman.radio.network import RadioNetwork
 from folkman.record.folder import RunFolder
 from folkman.record.run import DIVERGED, FINISHED
 from folkman.record.table import arms_of
-from folkman.record.verdict import NOT_LEARNING, Descent, verdict
+from folkman.record.verdict import NOT_LEARNING, Descent, swing, verdict
 from folkman.report.tables import final_rows
 from folkman.report.write import write_report
 
@@ -49,7 +49,7 @@ NOTHING = Descent(step=0.1, loss=1.0)
         (rows(1.0, 0.5, 0.7), LOWER, FINISHED, ""),
         (rows(1.0, float("nan")), None, DIVERGED, "no longer finite at slot 10"),
         (rows(1.0, 1.5), None, NOT_LEARNING, "rose from 1 to 1.5; try a smaller step"),
-        (rows(1.0, 1.5), LOWER, NOT_LEARNING, "one of 0.1 lowers it to 0.5"),
+        (rows(1.0, 1.5), LOWER, NOT_LEARNING, "a single step of 0.1 lowers it to 0.5"),
         (rows(1.0, 1.5, 1.5), NOTHING, FINISHED, ""),
         (rows(1.0, 1.5, 15.0, 150.0), NOTHING, NOT_LEARNING, "rose from 1 to 150"),
         (rows(1.0, 1.0), LOWER, NOT_LEARNING, "stayed at 1 (1 after 10 slots); try another step"),
@@ -94,7 +94,7 @@ def test_a_step_that_moves_nothing_is_not_learning_and_says_which_would(bowls):
     run = simulate(bowls, ideal(), fedavg(1e-9), slots=5)
     assert run.verdict == NOT_LEARNING
     step = best_descent(bowls).step
-    assert f"one of {step:g} lowers it" in run.reason
+    assert f"a single step of {step:g} lowers it" in run.reason
     better = simulate(bowls, ideal(), fedavg(step), slots=5)
     assert better.verdict == FINISHED
     assert better.last("train_loss") < run.last("train_loss")
@@ -163,3 +163,15 @@ def test_a_run_ends_at_the_first_recorded_slot_that_meets_its_target(bowls):
     assert whole.target_slot is None
     both = recording._replace(stop_at=(("train_loss", target), ("kappa", 1.5)))
     assert not both.meets(run.rows[-1])  # kappa is a share: more is better, and 1.5 is too much
+
+
+def test_a_loss_that_fell_and_rose_again_is_told_with_what_to_try():
+    def rows(*losses):
+        return [{"slots": 10.0 * i, "train_loss": loss} for i, loss in enumerate(losses)]
+
+    assert "had been 0.5 and ended at 2" in swing(rows(3.0, 0.5, 2.0))
+    assert "smaller step" in swing(rows(3.0, 0.5, 2.0))
+    assert not swing(rows(3.0, 0.5, 0.9))  # within a factor of two
+    assert not swing(rows(3.0, 0.0, 0.0009))  # noise about zero
+    assert not swing(rows(1.0, 0.5, 2.0))  # it rose above its start: the verdict tells
+    assert not swing([])

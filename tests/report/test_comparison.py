@@ -14,6 +14,7 @@ from folkman.record.run import Run
 from folkman.record.store import SweepFolder
 from folkman.record.table import objectives_of
 from folkman.report.comparison import compare_arms, complaints, render
+from folkman.report.tables import spread
 
 NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)
 
@@ -125,14 +126,44 @@ def test_the_three_forms_mark_the_winner_and_say_the_same_numbers():
     )
     text, markdown, latex = (render(found, form) for form in ("text", "markdown", "latex"))
 
-    assert "2 ± 2.5 *" in text
-    assert "**2 ± 2.5**" in markdown
+    assert "2.0 ± 2.5 *" in text
+    assert "**2.0 ± 2.5**" in markdown
     assert "c\\|d" in markdown
-    assert r"a\_1 \& b & \textbf{2 $\pm$ 2.5}" in latex
+    assert r"a\_1 \& b & $\mathbf{2.0 \pm 2.5}$" in latex
     for form in (text, markdown, latex):
         assert "+7.2" in form
     with pytest.raises(ValueError, match="there is no format 'html'"):
         render(found, "html")
+
+
+def test_one_seed_ties_nobody_and_the_table_says_so():
+    found = compare_arms(arms(a=[0.35], b=[0.82]), ["train_loss"])
+
+    assert [found.cells[arm, "train_loss"].rank for arm in "ab"] == ["winner", ""]
+    for form in ("text", "markdown", "latex"):
+        assert "one seed: run more" in render(found, form)
+        assert "tied" not in render(found, form)
+
+
+def test_latex_has_minus_signs_and_no_digits_beyond_the_interval():
+    found = compare_arms(
+        arms(a=[0.1, 0.12, 0.11], b=[0.234567, 0.2445, 0.2345]), ["train_loss"], against="b"
+    )
+    line = next(line for line in render(found, "latex").splitlines() if line.startswith("a &"))
+
+    assert line == r"a & $\mathbf{0.110 \pm 0.025}$ & $-0.128 \pm 0.014$ \\"
+
+
+@given(st.floats(-1e7, 1e7, allow_subnormal=False), st.floats(1e-9, 1e6, allow_subnormal=False))
+def test_mean_and_half_width_end_at_the_same_place(mean, half):
+    """The half-width keeps two digits, and the mean is rounded where they end."""
+    shown_mean, shown_half = spread(mean, half).split(" ± ")
+    unit = 10.0 ** (np.floor(np.log10(float(f"{half:.1e}"))) - 1)
+
+    assert float(shown_half) == pytest.approx(half, abs=0.51 * unit)
+    assert float(shown_mean) == pytest.approx(mean, abs=max(0.51 * unit, 1e-12 * abs(mean)))
+    if "e" not in shown_mean:
+        assert len(shown_mean.partition(".")[2]) == len(shown_half.partition(".")[2])
 
 
 def test_arms_that_do_not_learn_are_named_with_their_first_reason():

@@ -6,7 +6,8 @@ from folkman.record.folder import RunFolder
 from folkman.record.run import ENERGY_COLUMNS, Run
 from folkman.report.comparison import compare_arms, render
 from folkman.report.run_page import curves_section
-from folkman.report.tables import energy_line, final_rows, final_table
+from folkman.report.screen import result_lines
+from folkman.report.tables import final_rows
 
 
 def rows(joules):
@@ -16,13 +17,12 @@ def rows(joules):
     return [base | {"mean_age": 0.0, "kappa": 1.0, "max_age": 0.0} | known]
 
 
-def test_a_page_has_joules_and_a_terminal_has_a_line():
+def test_pages_and_terminals_have_joules():
     runs = [Run("a", "ours", seed, rows(2.0 + seed), "finished") for seed in (0, 1)]
     headings, lines = final_rows(runs)
     assert headings[4] == "joules"
     assert lines[0][4].startswith("2.5 ± ")
-    assert "joules" not in [column.header for column in final_table(runs).columns]
-    assert energy_line(runs) == "energy of all nodes: ours 2.5 J"
+    assert "joules" in result_lines(runs, 80)[0]
 
 
 def test_arms_are_compared_by_joules_in_eighty_columns():
@@ -49,7 +49,7 @@ def test_rows_of_earlier_versions_are_shown_without_joules():
     old = [{k: v for k, v in rows(1.0)[0].items() if k not in ENERGY_COLUMNS}]
     runs = [Run("a", "ours", 0, old, "finished")]
     assert "joules" not in final_rows(runs)[0]
-    assert not energy_line(runs)
+    assert "joules" not in result_lines(runs, 80)[0]
     assert runs[0].summary()["energy_j"] is None
     assert "energy" not in curves_section(runs).body
     cell = compare_arms({"ours": {0: runs[0]}}, ["train_loss"], at=("energy_j", 5.0))

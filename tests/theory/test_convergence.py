@@ -191,7 +191,7 @@ def effective_age_told_again(ages, beta):
 
 
 def bounds_told_again(path, smooth, floor):
-    """Return the four bounds of all horizons J by the sums in which docs/theory.md states them."""
+    """Return the four bounds of all horizons J by the sums in which docs/theory-proofs.md states them."""
     slots, nodes = path.ages.shape[:2]
     beta, eta, every = path.weights, path.step, range(nodes)
     mean_smooth = sum(beta * smooth)

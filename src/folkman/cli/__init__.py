@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS: Builders[None] = Builders(
     {
+        "demo": "folkman.cli.demo:demo",
         "run": "folkman.cli.run:run",
         "ls": "folkman.cli.run:list_command",
         "plot": "folkman.cli.look:plot",

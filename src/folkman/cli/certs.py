@@ -10,7 +10,8 @@ from folkman.cli.common import AsJson, print_json
 __all__ = ["certs_app"]
 
 certs_app = typer.Typer(
-    no_args_is_help=True, help="Who may take part: a small authority and short-lived certificates."
+    no_args_is_help=True,
+    help="Certificates of a cluster: a small authority, short-lived certificates.",
 )
 
 Folder = Annotated[Path, typer.Option(help="Where the authority is kept.")]
@@ -30,7 +31,9 @@ def init_command(
 
 @certs_app.command()
 def issue(
-    nodes: Annotated[list[str], typer.Argument(help="node-0, node-1, ..., server")],
+    nodes: Annotated[
+        list[str], typer.Argument(help="Names of the nodes: node-0, node-1, ..., server.")
+    ],
     folder: Folder = Path("certs"),
     host: Annotated[
         list[str] | None,
@@ -50,7 +53,8 @@ def issue(
 
 @certs_app.command()
 def revoke(
-    nodes: Annotated[list[str], typer.Argument(help="node-0, ...")], folder: Folder = Path("certs")
+    nodes: Annotated[list[str], typer.Argument(help="Name of the node: node-0, ...")],
+    folder: Folder = Path("certs"),
 ) -> None:
     """Mark members as revoked; copy members.json to the nodes, which read it while running."""
     from folkman.runtime.identity import number_of

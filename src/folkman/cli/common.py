@@ -5,6 +5,7 @@ Nothing heavy is imported here, and no other folder of folkman: `folkman --help`
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,8 @@ __all__ = [
     "Settings",
     "Track",
     "Update",
+    "begin",
+    "columns",
     "console",
     "ending_at_once",
     "leave",
@@ -80,6 +83,20 @@ def say(text: object) -> None:
 def stream(*, quiet: bool) -> TextIO:
     """Return where text for people goes: standard error if standard output is kept for JSON."""
     return sys.stderr if quiet else sys.stdout
+
+
+def begin(text: str) -> None:
+    """Say on a terminal that work has begun, before the packages that take seconds to import."""
+    if sys.stderr.isatty():
+        say(text)
+
+
+def columns(*, quiet: bool, width: int = 120) -> int:
+    """Return the width of the terminal that text for people goes to; `width` outside of one."""
+    place = stream(quiet=quiet)
+    if not place.isatty():
+        return width
+    return shutil.get_terminal_size().columns
 
 
 def console(*, quiet: bool, width: int = 120) -> "Console":

@@ -1,11 +1,14 @@
 """The command line of looking: `folkman plot`, `report`, `dash`."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from folkman.cli import common
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +20,9 @@ __all__ = ["dash", "plot", "report"]
 
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="One run or sweep folder or more.")],
-    x: Annotated[str, typer.Option(help="seconds, slots, gradients, bits or rounds")] = "seconds",
+    x: Annotated[
+        str, typer.Option(help="Axis: seconds, slots, gradients, bits or rounds.")
+    ] = "seconds",
     y: Annotated[
         str, typer.Option(help="train_loss, test_accuracy, consensus, ...")
     ] = "train_loss",
@@ -32,9 +37,12 @@ def plot(
         str, typer.Option(help="screen; ieee: one column of a paper; ieee-wide: both")
     ] = "screen",
     label: Annotated[
-        str | None, typer.Option(help="Of which algorithm, for the kinds of one run; the first.")
+        str | None,
+        typer.Option(help="Algorithm to draw, for figures of one run; default the first."),
     ] = None,
-    colour: Annotated[str | None, typer.Option(help="Of a map: sinr, age or disagreement.")] = None,
+    colour: Annotated[
+        str | None, typer.Option(help="Colour of a map: sinr, age or disagreement.")
+    ] = None,
 ) -> None:
     """Draw a metric against an axis, or what one run's network did.
 
@@ -112,7 +120,8 @@ def report(
         Path | None, typer.Option(help="The file to write; default report.html in the folder.")
     ] = None,
     jobs: Annotated[
-        bool, typer.Option("--jobs", help="Of a sweep: also of every job that has none yet.")
+        bool,
+        typer.Option("--jobs", help="For a sweep: also write the report of every job without one."),
     ] = False,
 ) -> None:
     """Write report.html: one page that needs nothing else, of a folder as it stands."""
@@ -146,24 +155,60 @@ def dash(
     host: Annotated[
         str, typer.Option(help="The address to listen on; any but loopback needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8600,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8600,
     token: Annotated[
-        str | None, typer.Option(help="What a visitor must bring; 'new' draws one.")
+        str | None, typer.Option(help="Token that visitors need; 'new' draws one.")
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Also open it in the browser.")] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Also open the page in the browser.")
+    ] = False,
 ) -> None:
-    """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it."""
-    if (folder is None) == (cluster is None):
+    """Watch a run, a sweep or a cluster on a live page; Ctrl-C ends it.
+
+    A folder that does not exist yet is waited for.
+    """
+    place = folder or cluster
+    if place is None or (folder is not None and cluster is not None):
         raise ValueError(
             "expected one thing to watch; give a run or sweep folder, or --cluster DIR"
         )
-    from folkman.dash.serve import serve
+    from folkman.dash.serve import checked_token, serve
 
+    checked_token(host, token)
+    with common.ending_at_once():
+        _await(place, cluster=cluster is not None)
     serve(
-        folder or cluster,
+        place,
         cluster=cluster is not None,
         host=host,
         port=port,
         token=token,
         open_page=open_page,
     )
+
+
+LOOK_S, PATIENCE_S = 0.2, 30.0
+"""Seconds between two looks for a folder, and how long it may take to be filled."""
+
+
+def _await(place: Path, *, cluster: bool) -> None:
+    """Wait for a folder that does not exist yet, until it holds something to watch."""
+    if place.exists():
+        return
+    from folkman.dash.serve import make_source
+
+    maker = "folkman up" if cluster else "folkman run"
+    common.say(
+        f"waiting for {place}, which does not exist yet; start it with: {maker} --out {place} "
+        "(Ctrl-C ends this)"
+    )
+    while not place.exists():
+        time.sleep(LOOK_S)
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        try:
+            make_source(place, cluster=cluster)
+        except (FileNotFoundError, ValueError):
+            time.sleep(LOOK_S)
+        else:
+            return

@@ -23,7 +23,7 @@ Folder = Annotated[Path, typer.Argument(help="A cluster that `folkman up` made."
 def node(
     config: Annotated[Path, typer.Option(help="The node's own TOML file.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Read and build everything, say what it is, and end.")
+        bool, typer.Option("--check", help="Read and build everything, print what it is, and exit.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --check: print one JSON object.")
@@ -71,7 +71,8 @@ def _choose_arithmetic(config: Path) -> None:
 
 def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file as for `folkman run`; without, the demo.")
+        Path | None,
+        typer.Argument(help="A TOML file as for `folkman run`; default its comparison."),
     ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Nodes; default as the configuration says.")
@@ -98,7 +99,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16."),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until all nodes are done, and evaluate.")
+        bool, typer.Option("--wait", help="Wait until all nodes are done, then evaluate.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -107,13 +108,14 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     from folkman.config.text import override, read
     from folkman.record.json_file import dated
     from folkman.runtime.assembly import task_of
-    from folkman.runtime.cluster import evaluate, make_cluster, start
+    from folkman.runtime.cluster import check_options, evaluate, make_cluster, start
 
     chosen = [*(settings or []), *([f"nodes={nodes}"] if nodes else [])]
     task = task_of(resolve(override(read(config) if config else {}, chosen)), label, seed)
     root = out or Path("runs") / dated("cluster")
     options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
+    check_options(options, task.comparison.nodes)
     homes = make_cluster(root, task, options)
     _say_what_is_carried(homes[0], task)
     for home in homes:
@@ -127,8 +129,27 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         answer |= evaluate(root)
         text = f"train loss {answer['train_loss']:.4f}, test accuracy {answer['test_accuracy']}"
         print(text, file=stream(quiet=as_json))
+    else:
+        _complain_of_the_dead(root)
     if as_json:
         print_json(answer)
+
+
+def _complain_of_the_dead(root: Path) -> None:
+    """Wait for the nodes to begin; fail if some have ended already, with what they logged last."""
+    from folkman.record.cluster import WELL, ClusterFolder
+    from folkman.runtime.cluster import await_start
+
+    found = await_start(root)
+    dead = [each for each in found if not each["alive"] and each["state"] not in WELL]
+    if not dead:
+        return
+    lines = [f"{len(dead)} of {len(found)} nodes have ended already:"]
+    for each in dead:
+        log = ClusterFolder(root).node(each["node"]).log
+        said = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
+        lines.append(f"  {each['node']}: {said[-1] if said else 'nothing logged'}")
+    raise RuntimeError("\n".join([*lines, f"stop the others with: folkman down {root}"]))
 
 
 def _say_what_is_carried(home: Path, task: "Task") -> None:

@@ -34,18 +34,20 @@ PaperName = Annotated[
 ]
 Size = Annotated[
     str | None,
-    typer.Option(help="Of the paper's sizes; the smallest. xie2024: smoke, laptop, full (a GPU)."),
+    typer.Option(
+        help="Size of the runs; default the smallest. xie2024: smoke, laptop, full (a GPU)."
+    ),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or gpu; by default what JAX finds.")]
 Seeds = Annotated[
-    int | None, typer.Option(min=1, help="Draws of every figure, instead of the size's.")
+    int | None, typer.Option(min=1, help="Number of draws per figure; default that of the size.")
 ]
 Slots = Annotated[
     int | None,
-    typer.Option("--iterations", min=1, help="Slots of every run, instead of the size's."),
+    typer.Option("--iterations", min=1, help="Slots of every run; default those of the size."),
 ]
 Budget = Annotated[
-    float | None, typer.Option(min=0, help="Seconds after which to stop; call again to go on.")
+    float | None, typer.Option(min=0, help="Stop after so many seconds; call again to continue.")
 ]
 Out = Annotated[
     Path | None,

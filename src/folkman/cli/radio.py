@@ -13,12 +13,15 @@ __all__ = ["radio"]
 def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     nodes: Annotated[int, typer.Option(help="Nodes in the cell.")] = 5,
     threshold_db: Annotated[
-        list[float] | None, typer.Option(help="SINR threshold. May be repeated; -15, 0, 15.")
+        list[float] | None,
+        typer.Option(help="SINR threshold in dB. May be repeated; default -15, 0, 15."),
     ] = None,
     allocation: Annotated[
         list[str] | None, typer.Option(help="optimal, uniform, random. May be repeated.")
     ] = None,
-    period: Annotated[str, typer.Option(help="epoch or node")] = "epoch",
+    period: Annotated[
+        str, typer.Option(help="Schedule period: epoch (network-wide) or node (each its own).")
+    ] = "epoch",
     schedule: Annotated[
         list[str] | None,
         typer.Option(help="threshold (the paper's rule) or index (fresh air). May be repeated."),
@@ -37,10 +40,10 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     slot_s: Annotated[float, typer.Option(help="T, seconds of one local gradient.")] = 1.0,
     parameters: Annotated[
-        int, typer.Option(help="Parameters in a message; the paper's CNN.")
+        int, typer.Option(help="Parameters per message; default those of the paper's CNN.")
     ] = 430_698,
     objective: Annotated[
-        str, typer.Option(help="Of the best threshold: duration or age.")
+        str, typer.Option(help="What the best threshold minimises: duration or age.")
     ] = "duration",
     settings: Annotated[
         list[str] | None,

@@ -1,6 +1,7 @@
 """The command line of runs: `folkman run`, `ls`."""
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,6 @@ import typer
 
 from folkman.cli import common
 from folkman.cli.common import AsJson, Settings, Track
-from folkman.record import run as record
 
 if TYPE_CHECKING:
     from folkman.experiment.parts import Watch
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.report.notebook import Results
 
-__all__ = ["list_command", "run"]
+__all__ = ["carried_out", "list_command", "print_results", "run"]
 
 
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
     ] = None,
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with an interrupted run folder.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue an interrupted run folder.")] = None,
     track: Track = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,13 +36,15 @@ def run(
     Ends in a table, figures and a run folder.
     """
     with common.ending_at_once():
+        common.begin(f"preparing {config or resume or 'the default comparison on the digits'} ...")
         from folkman.experiment.run import prepare_run
+        from folkman.record.run import DIVERGED
 
         prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
         for warning in prepared.warnings:
             common.say(f"warning: {warning}")
-        results = _carried_out(prepared, track or [])
-        _print(results, prepared, quiet=as_json)
+        results = carried_out(prepared, track or [])
+        print_results(results, prepared, quiet=as_json)
     if as_json:
         common.print_json(
             {
@@ -52,56 +52,76 @@ def run(
                 "objective": prepared.config["objective"],
             }
         )
-    if any(run.status == record.DIVERGED for run in results):
+    if any(run.status == DIVERGED for run in results):
         sys.exit(common.DIVERGED)
 
 
-def _carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
-    """Run with common.progress shown; when stopped, common.say how to go on."""
+def carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
+    """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.run import carry_out_run
 
     advice = f"go on with: folkman run --resume {prepared.folder.root}"
     with common.stoppable(advice), common.progress(prepared.slots, "slots") as show:
-        return carry_out_run(prepared, track=track, watch=_shown(show), command=sys.argv[1:])
+        watch = _shown(show, prepared.slots)
+        return carry_out_run(prepared, track=track, watch=watch, command=sys.argv[1:])
 
 
-def _shown(show: common.Update) -> "Watch":
+def _shown(show: common.Update, in_all: int) -> "Watch":
     """Return a watcher that shows the slots done in all runs, and each run's end as a line."""
+    from folkman.record.run import DIVERGED
+
     reached: dict[tuple[str, int], int] = {}
 
     def watch(run: "Run", done: int, slots: int) -> None:
         name = f"{run.label}, seed {run.seed}"
-        ended = done == slots or run.status == record.DIVERGED
+        ended = done == slots or run.status == DIVERGED
         reached[run.label, run.seed] = slots if ended else done
         line = f"{name}: {done} slots, training loss {run.last('train_loss'):.4g}" if ended else ""
-        show(sum(reached.values()), name, line)
+        total = sum(reached.values())
+        show(total, "writing figures and report" if total == in_all else name, line)
 
     return watch
 
 
-def _print(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
-    """Print the table, what went wrong, and where things are."""
+def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
+    """Print the table, what its columns mean, what went wrong, and where things are."""
     from folkman.experiment.networks import network_lines
     from folkman.record.tuned import sides_of, standings, told
-    from folkman.report.tables import energy_line, final_table
+    from folkman.report.screen import explained, result_lines
 
-    screen, folder, first = common.console(quiet=quiet), prepared.folder, prepared.first[0]
+    place, width = common.stream(quiet=quiet), common.columns(quiet=quiet)
+    folder, first = prepared.folder, prepared.first[0]
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
-    title += f", objective {prepared.config['objective']}"
-    screen.print(final_table(results, title))
-    for line in network_lines(prepared.first):
-        screen.print(line, highlight=False, soft_wrap=True, markup=False)
-    if spent := energy_line(results):
-        screen.print(spent, highlight=False, soft_wrap=True, markup=False)
-    screen.print()
-    for each in results:
-        if each.message:
-            screen.print(each.message, style="bold", highlight=False, soft_wrap=True, markup=False)
+    lines = [f"{title}, objective {prepared.config['objective']}", ""]
+    lines += [*result_lines(results, width), "", *explained(results, width), ""]
+    note = told(standings(sides_of(folder.read_config())))
+    more = [*network_lines(prepared.first), ""]
+    more += [each.message for each in results if each.message] + _swings(results)
+    for line in [*more, *([note] if note else [])]:
+        lines += _folded(line, width) if place.isatty() else [line]
     figure = folder.figures / "train_loss-seconds.png"
-    if note := told(standings(sides_of(folder.read_config()))):
-        screen.print(note, highlight=False, soft_wrap=True, markup=False)
-    lines = f"folder  {folder.root}\nfigure  {figure if figure.is_file() else folder.figures}\n"
-    screen.print(f"{lines}report  {folder.report}", highlight=False, soft_wrap=True, markup=False)
+    lines += [f"folder  {folder.root}", f"figure  {figure if figure.is_file() else folder.figures}"]
+    print("\n".join([*lines, f"report  {folder.report}"]), file=place, flush=True)
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line for a terminal, its later parts set in; an empty one stays."""
+    return textwrap.wrap(line, width, subsequent_indent="  ") or [""]
+
+
+def _swings(results: "Results") -> list[str]:
+    """Return a line for each label with runs that fell and rose again, with the first one's."""
+    from folkman.record.verdict import swing
+
+    found: dict[str, list[str]] = {}
+    for each in results:
+        if each.rows and not each.message and (words := swing(each.rows)):
+            found.setdefault(each.label, []).append(f"with seed {each.seed} {words}")
+    seeds = len({each.seed for each in results})
+    return [
+        f"'{label}' swings ({len(lines)} of {seeds} seeds): {lines[0]}"
+        for label, lines in found.items()
+    ]
 
 
 def list_command(

@@ -37,14 +37,16 @@ __all__ = [
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a key of all arms. May be repeated.")
 ]
-Engine = Annotated[str, typer.Option(help="here, processes, dask, or tls://scheduler:8786")]
+Engine = Annotated[
+    str, typer.Option(help="Where jobs run: here, processes, dask, or tls://scheduler:8786.")
+]
 Workers = Annotated[int | None, typer.Option(help="Jobs at a time here; default one per core.")]
 Memory = Annotated[
     str | None, typer.Option(help="Most memory of a worker: 4GB; default its share.")
 ]
-TlsCa = Annotated[Path | None, typer.Option(help="The cluster's authority, PEM.")]
-TlsCert = Annotated[Path | None, typer.Option(help="Our certificate, PEM.")]
-TlsKey = Annotated[Path | None, typer.Option(help="Its private key, PEM.")]
+TlsCa = Annotated[Path | None, typer.Option(help="Certificate of the cluster's authority, PEM.")]
+TlsCert = Annotated[Path | None, typer.Option(help="Certificate to show to the cluster, PEM.")]
+TlsKey = Annotated[Path | None, typer.Option(help="Private key of the certificate, PEM.")]
 
 
 def crew_of(engine: str, workers: int | None, memory: str | None, *tls: Path | None) -> "Crew":
@@ -57,7 +59,8 @@ def crew_of(engine: str, workers: int | None, memory: str | None, *tls: Path | N
 
 def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     config: Annotated[
-        Path | None, typer.Argument(help="A configuration with [grid] or [list]; default the demo.")
+        Path | None,
+        typer.Argument(help="A TOML file with [grid] or [list]; default that of `run`."),
     ] = None,
     grid: Annotated[
         list[str] | None,
@@ -74,7 +77,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
     store: Annotated[
         Path | None, typer.Option(help="Where jobs are kept, to share them; default OUT/jobs.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with a sweep folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue an interrupted sweep folder.")
+    ] = None,
     engine: Engine = "processes",
     workers: Workers = None,
     memory: Memory = None,
@@ -237,15 +242,19 @@ def _megabytes(text: str) -> float:
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Sweep or run folders.")],
     metric: Annotated[
-        list[str] | None, typer.Option(help="May be repeated; train_loss, test_accuracy.")
+        list[str] | None,
+        typer.Option(help="Metric to compare. May be repeated; default loss and accuracy."),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="The arm that differences are from; default the best.")
+        str | None, typer.Option(help="Arm to take differences from; default the best.")
     ] = None,
     at: Annotated[
-        str | None, typer.Option(help="Compare there: seconds=100, bits=1e7; default the end.")
+        str | None,
+        typer.Option(help="Compare at this point: seconds=100, bits=1e7; default the end."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="text, markdown or latex")] = "text",
+    form: Annotated[
+        str, typer.Option("--format", help="Format of the table: text, markdown or latex.")
+    ] = "text",
     out: Annotated[Path | None, typer.Option(help="Write the table here instead.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -20,13 +20,14 @@ theory_app = typer.Typer(
 @theory_app.command()
 def gap(
     nodes: Annotated[
-        list[int] | None, typer.Option(help="Nodes. May be repeated; 1, 2, 4 ... 64.")
+        list[int] | None,
+        typer.Option(help="Number of nodes. May be repeated; default 1, 2, 4 ... 64."),
     ] = None,
     model: Annotated[
         str, typer.Option(help="quadratic, double_well, robust, network, wide_network, worst")
     ] = "double_well",
     reach: Annotated[
-        str, typer.Option(help="What a node reaches: the same, or shrinking with its share.")
+        str, typer.Option(help="Reach of a node: same, or shrinking with its share.")
     ] = "same",
     seed: Annotated[int, typer.Option(help="Random seed of the drawn losses.")] = 0,
     as_json: AsJson = False,
@@ -52,11 +53,9 @@ def gap(
 def bound(
     run: Annotated[Path, typer.Argument(help="A run folder that `folkman run` made.")],
     label: Annotated[
-        str | None, typer.Option(help="One of its labels; all of Algorithm 1 without it.")
+        str | None, typer.Option(help="Label to examine; default all of Algorithm 1.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="One of its seeds; the first without it.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed to examine; default the first.")] = None,
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
@@ -94,7 +93,7 @@ def bound(
 @theory_app.command()
 def step(
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
     ] = None,
     settings: Settings = None,
     as_json: AsJson = False,

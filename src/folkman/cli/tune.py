@@ -33,7 +33,7 @@ __all__ = ["tune"]
 
 def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
     ] = None,
     over: Annotated[
         list[str] | None,
@@ -46,7 +46,7 @@ def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
         int | None, typer.Option(help="Runs for each method; default what the grid takes.")
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Seeds to tune on, none of the file's; 1000,1001.")
+        str | None, typer.Option(help="Seeds to tune on, none of the file's; default 1000,1001.")
     ] = None,
     score: Annotated[
         str,
@@ -59,7 +59,9 @@ def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
     store: Annotated[
         Path | None, typer.Option(help="Where runs are kept, to share them; default OUT/jobs.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the folder of a tuning.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue an interrupted tuning folder.")
+    ] = None,
     engine: Engine = "processes",
     workers: Workers = None,
     memory: Memory = None,

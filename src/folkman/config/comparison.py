@@ -93,6 +93,9 @@ CHOICES: dict[str, Choice] = {
 OWN = ("network", "compression")
 """The tables that an algorithm may have for itself."""
 LONGEST_LABEL = 80
+MOST_NODES, MOST_SLOTS, MOST_ROWS = 10**6, 10**9, 2 * 10**6
+"""Beyond these nothing is begun: tables of all pairs of nodes, slots that are counted in 32 bits,
+and the rows that one run records."""
 
 
 class Latency(BaseModel):
@@ -350,6 +353,7 @@ def _check(comparison: Comparison) -> None:
         raise ConfigError(f"seeds must differ, got {list(comparison.seeds)}")
     if any(not 0 <= seed < 2**32 for seed in comparison.seeds):
         raise ConfigError(f"a seed must lie in 0 .. 2^32 - 1, got {list(comparison.seeds)}")
+    _check_size(comparison)
     times = comparison.compute_slots
     if isinstance(times, ComputeTable):
         times = times.mean
@@ -370,6 +374,23 @@ def _check(comparison: Comparison) -> None:
         raise ConfigError(f"[faults]: {error}") from None
     for i, table in enumerate(comparison.algorithm):
         _check_graph(table, comparison.nodes, f"algorithm.{i} ({table['label']})")
+
+
+def _check_size(comparison: Comparison) -> None:
+    """Refuse a run that no machine could finish, before anything is allocated for it."""
+    nodes, slots, every = comparison.nodes, comparison.slots, comparison.record_every
+    if nodes > MOST_NODES:
+        raise ConfigError(
+            f"nodes must be at most {MOST_NODES}, got {nodes}: every pair of nodes has an age; "
+            "use fewer, or many cells (folkman.simulate_cells)"
+        )
+    if slots > MOST_SLOTS:
+        raise ConfigError(f"slots must be at most {MOST_SLOTS}, got {slots}; run fewer slots")
+    if slots // every > MOST_ROWS:
+        raise ConfigError(
+            f"a run of {slots} slots with record_every = {every} would have {slots // every} rows, "
+            f"expected at most {MOST_ROWS}; set record_every = {-(-slots // MOST_ROWS)} or more"
+        )
 
 
 def _check_graph(table: Table, nodes: int, where: str) -> None:

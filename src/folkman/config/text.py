@@ -110,7 +110,7 @@ def read(path: str | Path, *, warn: bool = True) -> Json:
 def gather(
     config: str | Path | Table | None = None, settings: Sequence[str] | Table | None = None
 ) -> Json:
-    """Return the tables of a file, of a dictionary, or none for the demo, with settings applied.
+    """Return the tables of a file, of a dictionary, or none (the default), with settings applied.
 
     Settings are `a.b=value`, one string each, or a dictionary of values by dotted key.
     """
@@ -121,7 +121,8 @@ def gather(
         )
     if not isinstance(config, str | Path | Mapping | None):
         raise ConfigError(
-            f"a configuration is a path, a dictionary, or nothing for the demo; got {config!r}"
+            "a configuration is a path, a dictionary, or nothing for the default comparison; got "
+            f"{config!r}"
         )
     raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
     if isinstance(settings, Mapping):

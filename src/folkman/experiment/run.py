@@ -80,7 +80,7 @@ def run(
 ) -> Results:
     """Compare algorithms over seeds on the same draws, as `folkman run` does, and return the runs.
 
-    `config` is a TOML file, a dictionary of the same keys, or nothing for the demo on the digits.
+    `config` is a TOML file, a dictionary of the same keys, or nothing for the default one.
     `settings` override keys of it: a list of "network.gamma=10", or a dictionary of values by
     dotted key. The run folder is `out`, else runs/DATE-TIME-NAME; `results.folder` says where.
     `resume` goes on with an interrupted folder and takes everything from it. `track` names trackers

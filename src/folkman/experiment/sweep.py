@@ -127,7 +127,7 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
 
     What is finished is not run again.
 
-    `config`: a path, a dict, or nothing for the demo. `grid`: every combination of these values;
+    `config`: a path, a dict, or nothing: the default. `grid`: every combination of these values;
     `together`: lists that advance together. `engine`: here, processes, dask, or the address of a
     dask scheduler. A job that fails is an error when all others have ended.
     """

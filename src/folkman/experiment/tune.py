@@ -352,7 +352,7 @@ def tune(  # noqa: PLR0913 - what may be asked for, by name
 ) -> Tuned:
     """Find each method's own best options, as `folkman tune` does, and return them.
 
-    `config`: a path, a dictionary, or nothing for the demo. `over`: options to tune, as "step" or
+    `config`: a path, a dictionary, or nothing: the default. `over`: options to tune, as "step" or
     "step=0.01,0.1,1", or a dictionary of values by option (None: the usual ones). `budget`: runs
     for each method, the same for all. `seeds`: to tune on; none of them may be a seed of the
     configuration. `score`: train_loss, test_loss, test_accuracy or optimum_distance at the end,

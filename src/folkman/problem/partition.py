@@ -47,6 +47,9 @@ Labels = NDArray
 Parts = list[NDArray[np.int64]]
 
 DIRICHLET_DRAWS = 100
+MOST_HELD = 10**9
+"""Samples of all nodes together, each held as often as it is given out."""
+ADVICE = "use fewer nodes, more samples or a milder partition"
 
 
 def iid(labels: Labels, nodes: int) -> Parts:
@@ -67,7 +70,13 @@ def sorted_labels(labels: Labels, nodes: int) -> Parts:
 
 def everything(labels: Labels, nodes: int) -> Parts:
     """Give every sample to every node (case 3)."""
-    return [np.arange(len(labels)) for _ in range(_checked(labels, nodes))]
+    held = _checked(labels, nodes) * len(labels)
+    require(
+        held < MOST_HELD,
+        f"case3: expected at most {MOST_HELD:.0e} samples at all nodes together, got {nodes} nodes "
+        f"of {len(labels)} samples each; use fewer nodes or another partition",
+    )
+    return [np.arange(len(labels)) for _ in range(nodes)]
 
 
 def half(labels: Labels, nodes: int) -> Parts:
@@ -93,6 +102,11 @@ def dirichlet(labels: Labels, nodes: int, *, concentration: float = 0.3, seed: i
     A draw that leaves a node empty is thrown away; after 100 such draws the partition is refused.
     """
     _checked(labels, nodes)
+    require(
+        nodes <= len(labels),
+        f"dirichlet: expected samples at every node, got {nodes} nodes and {len(labels)} samples; "
+        f"{ADVICE}",
+    )
     require(
         0 < concentration < math.inf,
         f"expected a finite concentration > 0, got {concentration}; "
@@ -255,11 +269,11 @@ def _apportion(total: int, sizes: Sequence[int]) -> list[int]:
 
 
 def _by_node(node: Labels, nodes: int, kind: str) -> Parts:
-    parts = [np.flatnonzero(node == which) for which in range(nodes)]
-    for which, part in enumerate(parts):
-        advice = "use fewer nodes, more samples or a milder partition"
-        require(
-            len(part) > 0,
-            f"{kind}: expected samples at every node, got none at node {which}; {advice}",
+    """Return the samples of each node; a node without any is refused before anything is made."""
+    taken = np.unique(node)
+    if len(taken) < nodes:
+        empty = next((k for k, which in enumerate(taken) if which != k), len(taken))
+        raise ValueError(
+            f"{kind}: expected samples at every node, got none at node {empty}; {ADVICE}"
         )
-    return parts
+    return [np.flatnonzero(node == which) for which in range(nodes)]

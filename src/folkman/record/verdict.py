@@ -19,7 +19,7 @@ from folkman.record.run import DIVERGED, FINISHED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NOT_LEARNING", "Descent", "Verdict", "is_level", "verdict"]
+__all__ = ["NOT_LEARNING", "Descent", "Verdict", "is_level", "swing", "verdict"]
 
 NOT_LEARNING = "not learning"
 
@@ -27,6 +27,10 @@ LEVEL = 1e-3
 """Share of the first loss by which a loss must change to count as changed."""
 LEAST = 1e-3
 """And how much it must rise: a loss of almost 0 may be noise."""
+
+
+SWING = 2.0
+"""How many times its lowest value the last loss must be to count as a swing."""
 
 
 class Descent(NamedTuple):
@@ -57,6 +61,23 @@ def is_level(rows: "Sequence[Mapping[str, float]]") -> bool:
     """Tell whether the training loss has not fallen from the first row to the last."""
     first, last = (rows[place]["train_loss"] for place in (0, -1))
     return not last < first - LEVEL * abs(first)
+
+
+def swing(rows: "Sequence[Mapping[str, float]]") -> str:
+    """Return what to try where the loss fell and rose again; nothing where it did not.
+
+    This is no verdict: such a run has learnt something.
+    """
+    losses = [row["train_loss"] for row in rows if isfinite(row["train_loss"])]
+    if not losses or is_level(rows):
+        return ""
+    low, last = min(losses), losses[-1]
+    if last <= SWING * low + LEAST:
+        return ""
+    return (
+        f"the training loss had been {low:.4g} and ended at {last:.4g}; try a smaller step or "
+        "younger copies (docs/fresh-air.md)"
+    )
 
 
 def verdict(rows: "Sequence[Mapping[str, float]]", descent: Descent | None = None) -> Verdict:
@@ -92,8 +113,8 @@ def _goes_on(rows: "Sequence[Mapping[str, float]]") -> bool:
 
 def _rising(start: float, end: float, descent: Descent | None) -> Verdict:
     reason = f"the training loss rose from {start:.4g} to {end:.4g}"
-    hint = "" if descent is None else f": one of {descent.step:g} lowers it to {descent.loss:.4g}"
-    return Verdict(NOT_LEARNING, reason, f"try a smaller step{hint}, or less delay")
+    hint = "" if descent is None else f" ({_single(descent)})"
+    return Verdict(NOT_LEARNING, reason, f"try a smaller step or less delay{hint}")
 
 
 def _level(
@@ -111,5 +132,10 @@ def _level(
     if last.get("pairs_unheard"):
         reason = f"{level}, and {int(last['pairs_unheard'])} pairs never heard each other"
         return Verdict(NOT_LEARNING, reason, "run longer, or lower the threshold of the radio")
-    hint = "" if descent is None else f": one of {descent.step:g} lowers it to {descent.loss:.4g}"
+    hint = "" if descent is None else f" ({_single(descent)})"
     return Verdict(NOT_LEARNING, level, f"try another step{hint}, or run longer")
+
+
+def _single(descent: Descent) -> str:
+    """Return what one gradient step does, without delay: it may be longer than the run's step."""
+    return f"without delay a single step of {descent.step:g} lowers it to {descent.loss:.4g}"

@@ -5,9 +5,11 @@ As text, Markdown or LaTeX.
 A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is
 that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
 best mean wins; an arm whose difference from the winner has an interval that contains 0 is tied with
-it. Intervals are not adjusted for the number of arms.
+it. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
+number of arms.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -138,7 +140,7 @@ def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, w
         rank = "winner"
     elif np.isfinite(mean):
         to_winner, winner_half, _ = _paired(values[arm], values[winner])
-        rank = "" if abs(to_winner) > winner_half else "tied"  # one seed tells nobody apart
+        rank = "tied" if abs(to_winner) <= winner_half else ""  # one seed: no interval, no tie
     if arm == reference:
         difference, half = float("nan"), float("nan")
     return Cell(mean, float(half_width(own)), difference, half, len(own), paired, rank)
@@ -168,18 +170,24 @@ def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[li
     return head, lines
 
 
+def _ties(found: ArmTable, words: str) -> str:
+    """Return how ties are marked, or that one seed cannot find any."""
+    alone = all(cell.num_seeds < 2 for cell in found.cells.values())
+    return ", by one seed: run more to see what is chance" if alone else words
+
+
 def _note(found: ArmTable) -> str:
     counts = sorted({cell.num_seeds for cell in found.cells.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
     what = objective_text(found.objectives)
-    mean = f"mean and 95 % interval over {seeds} seeds"
+    mean = "" if counts == [1] else f"mean and 95 % interval over {seeds} seeds"
     paired = f"differences paired by seed, from {from_}"
     return "; ".join(filter(None, (what, mean, paired, told(found.tuned))))
 
 
 def as_text(found: ArmTable) -> str:
-    """Return columns of plain text; the winner has a star, what is tied with it a tilde."""
+    """Return columns of plain text; the best has a star, what is tied with it a tilde."""
     head, lines = _table(found, {"winner": "{} *", "tied": "{} ~", "": "{}  "})
     head = [head[0], *(f"{title}  " for title in head[1:])]
     widths = [max(len(row[column]) for row in [head, *lines]) for column in range(len(head))]
@@ -188,30 +196,39 @@ def as_text(found: ArmTable) -> str:
         for row in [head, *lines]
     ]
     rule = "-" * max(map(len, aligned))
-    return "\n".join(
-        [aligned[0], rule, *aligned[1:], "", f"* best, ~ tied with it; {_note(found)}"]
-    )
+    note = f"* best{_ties(found, ', ~ tied with it')}; {_note(found)}"
+    return "\n".join([aligned[0], rule, *aligned[1:], "", note])
 
 
 def as_markdown(found: ArmTable) -> str:
     """Return a table of Markdown; the winner is bold, what is tied with it in italics."""
     head, lines = _table(found, {"winner": "**{}**", "tied": "*{}*", "": "{}"})
     body = markdown_table(head, lines, numbers=True)
-    return f"{body}\n\nBold: best; italics: tied with it; {_note(found)}."
+    return f"{body}\n\nBold: best{_ties(found, '; italics: tied with it')}; {_note(found)}."
 
 
 def as_latex(found: ArmTable) -> str:
-    """Return a `tabular` for booktabs; the winner is bold, what is tied with it underlined."""
-    head, lines = _table(found, {"winner": "\\textbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"})
+    """Return a `tabular` for booktabs; the winner is bold, what is tied with it underlined.
+
+    Numbers are in math mode, where a hyphen is a minus sign.
+    """
+    mark = {"winner": "\\mathbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"}
+    head, lines = _table(found, mark)
     rows = [[_escaped(cell) for cell in head]]
-    rows += [
-        [_escaped(row[0]), *(cell.replace("±", "$\\pm$") for cell in row[1:])] for row in lines
-    ]
+    rows += [[_escaped(row[0]), *map(_in_math, row[1:])] for row in lines]
     body = [" & ".join(row) + r" \\" for row in rows]
-    note = f"% bold: best; underlined: tied with it; {_note(found)}"
+    note = f"% bold: best{_ties(found, '; underlined: tied with it')}; {_note(found)}"
     start = f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}"
     top = [note, start, r"\toprule", body[0], r"\midrule"]
     return "\n".join([*top, *body[1:], r"\bottomrule", r"\end{tabular}"])
+
+
+def _in_math(cell: str) -> str:
+    """Return a number as LaTeX sets it; a value that is not there is a dash."""
+    if not cell.strip("-+"):
+        return "--" if cell else ""
+    power = re.sub(r"e([+-])0*(\d+)", lambda e: rf" \cdot 10^{{{e[1].strip('+')}{e[2]}}}", cell)
+    return f"${power.replace('±', chr(92) + 'pm')}$"
 
 
 def _escaped(text: str) -> str:

@@ -117,7 +117,7 @@ def network_sections(runs: Sequence[Run]) -> list[html.Section]:
 def _ages_differ(scene: Scene) -> bool:
     """Tell whether some pairs of nodes held older copies than others."""
     others = ~np.eye(scene.size, dtype=bool)
-    return bool(np.ptp(scene.mean_ages[others]))
+    return bool(others.any()) and bool(np.ptp(scene.mean_ages[others]))
 
 
 def _subtitle(config: Json) -> str:

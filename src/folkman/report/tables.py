@@ -1,7 +1,8 @@
 """Tables for a terminal and for Markdown, and a comparison's last one: one line per label."""
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
-    "energy_line",
     "final_rows",
-    "final_table",
     "markdown_table",
     "objective_text",
     "screen_table",
@@ -39,8 +38,8 @@ COLUMNS = {
 HEADINGS = COLUMNS | {"joules_per_percent": "J per %"}
 """The same, with those of metrics that only a comparison shows."""
 
-PAGE_ONLY = frozenset({"energy_j"})
-"""What a page has room for, and a terminal of 120 columns has not."""
+LEAST_PLACE, MOST_PLAIN = 6, 1e5
+"""Decimal places, and size of a number, beyond which it is written with an exponent."""
 
 
 def screen_table(
@@ -75,11 +74,19 @@ def markdown_table(
 
 
 def spread(mean: float, half: float) -> str:
-    """Return mean and half-width; no half-width where all seeds agree or there is one."""
+    """Return mean and half-width; no half-width where all seeds agree or there is one.
+
+    The half-width has two digits, and the mean ends where they end: 0.0426 ± 0.0025.
+    """
     if not np.isfinite(mean):
         return "-"
-    text = f"{mean:.4g}" if abs(mean) < 1e5 else f"{mean:.3g}"
-    return f"{text} ± {half:.2g}" if np.isfinite(half) and half > 0 else text
+    if not (np.isfinite(half) and half > 0):
+        return f"{mean:.4g}" if abs(mean) < 1e5 else f"{mean:.3g}"
+    last = math.floor(math.log10(float(f"{half:.1e}"))) - 1  # the place of the last digit
+    if last >= -LEAST_PLACE and max(abs(mean), half) < MOST_PLAIN:
+        return f"{round(mean, -last):.{max(0, -last)}f} ± {round(half, -last):.{max(0, -last)}f}"
+    top = math.floor(math.log10(abs(mean))) if mean else last + 1
+    return f"{mean:.{max(0, top - last)}e} ± {half:.1e}"
 
 
 def objective_text(objectives: Sequence[str]) -> str:
@@ -89,29 +96,10 @@ def objective_text(objectives: Sequence[str]) -> str:
     return f"objective {objectives[0]}" if objectives else ""
 
 
-def final_table(runs: Sequence[Run], title: str = "") -> "Table":
-    """Return the last values of each label's runs; a column that no run defines is left out."""
-    headings, rows = final_rows(runs, without=PAGE_ONLY)
-    return screen_table("l" + "r" * (len(headings) - 1), headings, rows, title)
-
-
-def energy_line(runs: Sequence[Run]) -> str:
-    """Return the joules of all nodes of each label, mean over seeds; nothing if none is known."""
-    found = []
-    for label in dict.fromkeys(run.label for run in runs):
-        spent = float(np.mean([run.last("energy_j") for run in runs if run.label == label]))
-        if np.isfinite(spent):
-            found.append(f"{label} {spent:.3g} J")
-    return f"energy of all nodes: {', '.join(found)}" if found else ""
-
-
-def final_rows(
-    runs: Sequence[Run], without: Collection[str] = ()
-) -> tuple[list[str], list[list[str]]]:
+def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     """Return headings and a row of text per label: mean and 95 % interval over its seeds."""
     begun = [run for run in runs if run.rows]
-    shown = [name for name in COLUMNS if name not in without]
-    columns = [name for name in shown if any(np.isfinite(run.last(name)) for run in begun)]
+    columns = [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in begun)]
     rows = []
     for label in dict.fromkeys(run.label for run in runs):
         group = [run for run in runs if run.label == label]

@@ -360,6 +360,10 @@ def _transport(
     )
 
 
+WRONG_INPUT = 2
+"""The exit code of a node that its file or its machine does not let begin."""
+
+
 def run_node(path: Path) -> int:
     """Be the node of a file until done or stopped; return the exit code."""
     hold_little()
@@ -380,12 +384,15 @@ def run_node(path: Path) -> int:
         signal.signal(number, ask)
     faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
-    metrics = (
-        MetricsServer(address(config.metrics), partial(health_of, daemon))
-        if config.metrics
-        else None
-    )
-    if metrics:
+    metrics = None
+    if config.metrics:
+        try:
+            metrics = MetricsServer(address(config.metrics), partial(health_of, daemon))
+        except OSError as error:
+            advice = "give every node another port, or port 0 for a free one"
+            text = f"could not listen for metrics on {config.metrics}: {error.strerror}; {advice}"
+            logger.say("not started", level="error", text=text)
+            return WRONG_INPUT
         logger.say("metrics", port=metrics.port)
     code = daemon.run(loop)
     if metrics:

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
 from folkman.arrays import jnp
-from folkman.checks import require
+from folkman.checks import need, require
 from folkman.config.build import build_problem
 from folkman.config.comparison import to_toml
 from folkman.config.own_code import bundled, write_bundle
 from folkman.config.text import dump
 from folkman.problem.objective import model_weights
 from folkman.problem.problem import Problem
-from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
+from folkman.record.cluster import STARTING, ClusterFolder, NodeFolder, is_alive
 from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json, write_text
 from folkman.runtime.assembly import (
@@ -40,7 +40,8 @@ from folkman.runtime.shards import save_shard
 from folkman.runtime.state import read_arrays
 from folkman.runtime.ways import way_of
 
-__all__ = ["Cluster", "down", "evaluate", "last_params", "make_cluster", "read_cluster", "start"]
+__all__ = ["Cluster", "await_start", "check_options", "down", "evaluate", "last_params"]
+__all__ += ["make_cluster", "read_cluster", "start"]
 
 PORT = 7440
 """Where nodes on machines of their own listen."""
@@ -100,6 +101,32 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
         write_text(home.config, dump(table))
         made.append(home.root)
     return made
+
+
+def check_options(options: Json, nodes: int) -> None:
+    """Refuse, before a folder is made, what would end the nodes of one machine at their start."""
+    need("blake3")
+    if options.get("transport", "zenoh") == "zenoh":
+        need("zenoh")
+    if not options.get("insecure"):
+        need("cryptography.x509")
+    port = str(options.get("metrics") or ":0").rpartition(":")[2]
+    require(
+        port == "0" or nodes == 1,
+        f"expected a metrics port for each of {nodes} nodes, got the one port {port} for all; "
+        "write --node-set metrics=127.0.0.1:0, and each node logs the free port that it takes",
+    )
+
+
+def await_start(root: Path, patience_s: float = 20.0) -> list[Json]:
+    """Wait until each node of a cluster has begun to learn or has ended; return how they stand."""
+    cluster, end_s = ClusterFolder(root), time.monotonic() + patience_s
+    while True:
+        found = cluster.standing()
+        starting = any(each["alive"] and each["state"] == STARTING for each in found)
+        if not starting or time.monotonic() > end_s:
+            return found
+        time.sleep(0.2)
 
 
 def _classes(problem: Problem) -> int:

@@ -160,18 +160,51 @@ def health_of(daemon: "Daemon") -> Json:
     }
 
 
+HELP = {
+    "steps": "gradient steps taken",
+    "slot": "number of the present slot",
+    "round": "number of the present round, in lock-step",
+    "loss": "training loss of the last gradient",
+    "saved_steps": "steps in the state on disk",
+    "incarnation": "how often the node has begun",
+    "uptime_s": "seconds since the node began",
+    "cpu_s": "seconds of CPU time used",
+    "memory_bytes": "resident memory",
+    "memory_peak_bytes": "most resident memory so far",
+    "num_linked": "neighbours with a link now",
+    "refused": "messages refused, by reason",
+    "counts": "events of the node, by kind",
+    "transport": "events of the transport, by kind",
+    "goodput_bit_s": "rate of acknowledged bits to a neighbour",
+    "latency_s": "time until a neighbour's acknowledgement",
+    "loss_share": "share of messages to a neighbour without acknowledgement",
+    "goodput_here_bit_s": "rate from a neighbour, as it reports it",
+    "insecure": "1 if there is no TLS and no signature",
+}
+"""What the numbers of a health file are."""
+
+COUNTERS = frozenset({"steps", "cpu_s", "refused", "counts", "transport"})
+"""Those that only grow while a node runs."""
+
+
 def prometheus(facts: Table) -> str:
-    """Return facts as Prometheus text: numbers as gauges, tables of numbers by label."""
+    """Return facts as Prometheus text: numbers as gauges or counters, tables of numbers by label.
+
+    The label `key` of a rate, a latency or a loss is the neighbour at the other end of the link.
+    """
     lines = []
     for name, value in facts.items():
         if isinstance(value, bool):
             value = int(value)
-        if isinstance(value, int | float):
-            lines += [f"# TYPE folkman_{name} gauge", f"folkman_{name} {value}"]
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             rows = [(key, each) for key, each in value.items() if isinstance(each, int | float)]
-            lines += [f"# TYPE folkman_{name} gauge"] if rows else []
-            lines += [f'folkman_{name}{{key="{key}"}} {each}' for key, each in rows]
+            told = [f'folkman_{name}{{key="{key}"}} {each}' for key, each in rows]
+        else:
+            told = [f"folkman_{name} {value}"] if isinstance(value, int | float) else []
+        if told:
+            kind = "counter" if name in COUNTERS else "gauge"
+            lines += [f"# HELP folkman_{name} {HELP.get(name, name.replace('_', ' '))}"]
+            lines += [f"# TYPE folkman_{name} {kind}", *told]
     return "\n".join(lines) + "\n"
 
 

@@ -161,7 +161,7 @@ class ZenohTransport:
     def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
         zenoh = need("zenoh")
-        zenoh.init_log_from_env_or("warn")
+        zenoh.init_log_from_env_or("off")  # its lines are no JSON; RUST_LOG=warn shows them
         self._events = events
         config = zenoh.Config.from_json5(json.dumps(self._settings))
         try:

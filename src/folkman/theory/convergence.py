@@ -2,7 +2,7 @@
 
 With the step eta and weights beta_i of `folkman.theory.trajectory`, a_ij(t) = t - tau_ij(t),
 g_j = grad F_j(v_j), F* <= F, L = max L_i and L_mean = sum_i beta_i L_i, all of them bound the mean
-over J slots of ||grad F(w(t))||^2 (proofs in docs/theory.md):
+over J slots of ||grad F(w(t))||^2 (proofs in docs/theory-proofs.md):
 
     simple      2 (F(w(0)) - F*) / (eta J)  +  (eta L A G)^2                 if eta L_mean <= 1
                 A the largest age, G the largest ||g_j||

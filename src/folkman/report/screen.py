@@ -1,0 +1,140 @@
+"""The result table of a terminal: it fits any width, and says what its columns mean.
+
+Columns come in the order of their worth. Those that do not fit beside the others follow in a block
+of their own; those that a reader can do without (`EXTRA`) are then left out. No number is ever cut.
+"""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from folkman.record.run import DIVERGED, Run
+from folkman.record.verdict import NOT_LEARNING
+from folkman.report.statistics import half_width
+from folkman.report.tables import spread
+
+__all__ = ["COLUMNS", "explained", "result_lines"]
+
+COLUMNS = {
+    "train_loss": ("train loss", "loss of the common model over all training data"),
+    "test_accuracy": ("accuracy", "share of the test samples it gets right"),
+    "optimum_distance": ("from optimum", "distance to the best model"),
+    "bits": ("bits", "sent by all nodes together"),
+    "energy_j": ("joules", "spent by all nodes, computing and radio"),
+    "mean_age": ("age", "slots since the copies in use were sent, mean"),
+    "kappa": ("kappa", "share of slots that a node spent computing"),
+    "gradients": ("gradients", "computed per node"),
+    "rounds": ("rounds", "times that every node sent, or rounds of a method that has them"),
+}
+"""Metric -> its heading, and what it is."""
+
+EXTRA = ("gradients", "rounds")
+"""Left out where they do not fit: the report has them."""
+WITH_INTERVAL = ("train_loss", "test_accuracy", "optimum_distance")
+GAP = "  "
+LEAST_LABEL = 12
+"""Characters that a label has at least before it is folded."""
+
+
+def result_lines(runs: Sequence[Run], width: int) -> list[str]:
+    """Return the last values of each label's runs as lines of at most `width` characters.
+
+    Mean over the seeds; the loss and the accuracy with half of their 95 % interval.
+    """
+    names, columns = _filled(runs)
+    lines: list[str] = []
+    for block in _blocks(columns, names, width):
+        lines += [*_block(names, {name: columns[name] for name in block}, width), ""]
+    return lines[:-1]
+
+
+def explained(runs: Sequence[Run], width: int) -> list[str]:
+    """Return what the numbers and headings of the lines of such a width mean."""
+    seeds = len({run.seed for run in runs})
+    over = "one seed" if seeds == 1 else f"mean of {seeds} seeds ± half of the 95 % interval"
+    names, columns = _filled(runs)
+    shown = chain.from_iterable(_blocks(columns, names, width))
+    words = [f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in shown]
+    return textwrap.wrap(f"{over}. {'; '.join(words)}.", max(width, 20))
+
+
+def _filled(runs: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the labels, and for each metric that some run defines its heading and cells."""
+    labels = list(dict.fromkeys(run.label for run in runs))
+    groups = [[run for run in runs if run.label == label] for label in labels]
+    names = [_named(label, group) for label, group in zip(labels, groups, strict=True)]
+    return names, {name: _cells(name, groups) for name in _known(runs)}
+
+
+def _known(runs: Sequence[Run]) -> list[str]:
+    """Return the metrics that some run defines."""
+    begun = [run for run in runs if run.rows]
+    return [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in begun)]
+
+
+def _named(label: str, group: Sequence[Run]) -> str:
+    """Return a label with the number of its runs that went wrong."""
+    words = Counter(DIVERGED if run.status == DIVERGED else run.verdict for run in group)
+    bad = [f"{words[word]} {word}" for word in (DIVERGED, NOT_LEARNING) if words[word]]
+    return label + (f" ({', '.join(bad)})" if bad else "")
+
+
+def _cells(name: str, groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Return a metric's heading and its value for each group of runs."""
+    found = [COLUMNS[name][0]]
+    for group in groups:
+        values = np.array([run.last(name) for run in group if run.rows])
+        half = float(half_width(values)) if name in WITH_INTERVAL else float("nan")
+        found.append(_short(float(values.mean()), half) if len(values) else "-")
+    return found
+
+
+def _short(mean: float, half: float) -> str:
+    """Return a number in few characters: 4.6e7, 0.426 ± 0.025, 12.3."""
+    if np.isfinite(half) and half > 0:
+        return spread(mean, half)
+    if not np.isfinite(mean):
+        return "-"
+    digits = f"{mean:.4g}" if 0.001 <= abs(mean) < 1e4 else f"{mean:.2g}"
+    return digits.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+
+
+def _blocks(columns: dict[str, list[str]], names: Sequence[str], width: int) -> Iterator[list[str]]:
+    """Yield the metrics of each block, as many as fit; extras only where they fit in the first."""
+    label = _widest(names)
+    widths = {name: len(GAP) + max(map(len, cells)) for name, cells in columns.items()}
+    if label + sum(widths.values()) > width:
+        widths = {name: size for name, size in widths.items() if name not in EXTRA}
+    block: list[str] = []
+    for name, size in widths.items():
+        taken = min(label, LEAST_LABEL) + sum(widths[each] for each in block)
+        if block and taken + size > width:
+            yield block
+            block = []
+        block.append(name)
+    yield block
+
+
+def _widest(names: Sequence[str]) -> int:
+    """Return the characters of the longest label, or of their heading."""
+    return max(map(len, ("algorithm", *names)))
+
+
+def _block(names: Sequence[str], columns: dict[str, list[str]], width: int) -> list[str]:
+    """Return a heading, a rule, and a line or more for each label."""
+    sizes = [max(map(len, cells)) for cells in columns.values()]
+    rest = sum(len(GAP) + size for size in sizes)
+    room = max(min(_widest(names), width - rest), min(_widest(names), LEAST_LABEL))
+    lines = []
+    for row, name in enumerate(("algorithm", *names)):
+        first, *more = textwrap.wrap(name, room) or [""]
+        cells = (
+            cells[row].rjust(size) for cells, size in zip(columns.values(), sizes, strict=True)
+        )
+        lines += [GAP.join([first.ljust(room), *cells]).rstrip(), *(f"  {each}" for each in more)]
+        if row == 0:
+            lines.append("─" * min(room + rest, width))
+    return lines

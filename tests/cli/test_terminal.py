@@ -1,0 +1,151 @@
+"""What a person sees in a real terminal: tables that fit, a first sign of life, a waiting page."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+
+import pytest
+
+from folkman.config.comparison import resolve, to_toml
+from folkman.record.run import Run
+from folkman.report.screen import COLUMNS, explained, result_lines
+
+FAST = ["--set", "slots=40", "--set", "data.train_size=100", "--set", "model.name=softmax"]
+FAST += ["--set", "seeds=[0,1]"]
+
+
+class Terminal:
+    """A process in a pseudo-terminal of some width."""
+
+    def __init__(self, width, arguments, cwd):
+        self.began_s = time.monotonic()
+        self.pid, self.screen = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.environ.pop("COLUMNS", None)
+            os.execv(sys.executable, [sys.executable, "-m", "folkman", *arguments])  # noqa: S606
+        fcntl.ioctl(self.screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        self.text = ""
+
+    def read_until(self, words, within_s=120.0):
+        """Read until the words appear or the process ends; return the seconds since its start."""
+        end_s = self.began_s + within_s
+        while words is None or words not in self.text:
+            assert time.monotonic() < end_s, self.text
+            if select.select([self.screen], [], [], 0.5)[0]:
+                try:
+                    found = os.read(self.screen, 65536)
+                except OSError:  # the process is gone
+                    break
+                if not found:
+                    break
+                plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", found)
+                self.text += plain.decode(errors="replace").replace("\r\n", "\n")
+        return time.monotonic() - self.began_s
+
+    def end(self):
+        """Wait for the process and return its exit code."""
+        self.read_until(None)
+        os.close(self.screen)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def table_of(text):
+    """Return the lines of the result table: from its heading to the empty line."""
+    lines = text.split("\n")
+    start = next(i for i, line in enumerate(lines) if line.startswith("algorithm "))
+    return lines[start : lines.index("", start)]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_table_of_a_run_fits_terminals_of_80_and_100_columns(tmp_path):
+    first = Terminal(80, ["run", *FAST, "--out", "r"], tmp_path)
+    first.read_until("preparing")
+    assert first.end() == 0, first.text
+    again = Terminal(100, ["run", "--resume", "r"], tmp_path)
+    assert again.end() == 0, again.text
+
+    for terminal, width in ((first, 80), (again, 100)):
+        table = table_of(terminal.text)
+        assert max(map(len, terminal.text.split("comparison: ")[1].split("\n"))) <= width
+        assert not any("…" in line for line in table)
+        assert [line.split("  ")[0] for line in table[2:5]] == [
+            "Algorithm 1",
+            "FedAvg",
+            "FedAvg, free links",
+        ]
+        assert {"train loss", "accuracy", "bits", "age", "kappa"} <= set(
+            re.split(r"\s{2,}", table[0])
+        )
+        words = " ".join(terminal.text.split())
+        assert "kappa: share of slots that a node spent computing" in words
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_live_page_waits_for_a_folder_that_is_not_there_yet(tmp_path):
+    page = Terminal(80, ["dash", "later", "--port", "0"], tmp_path)
+    try:
+        page.read_until("waiting for later")
+        assert "folkman run --out later" in page.text.replace("\n", " ")
+        (tmp_path / "later").mkdir()
+        (tmp_path / "later" / "config.toml").write_text(to_toml(resolve({"seeds": [0]})))
+        page.read_until("open      http://127.0.0.1:")
+    finally:
+        os.kill(page.pid, signal.SIGINT)
+    assert page.end() in (0, 130), page.text
+
+
+def some_runs(label, *, loss=0.5, seeds=(0, 1, 2)):
+    values = {
+        "slots": 10,
+        "optimum_distance": float("nan"),
+        "bits": 1.234e9,
+        "mean_age": 12.345,
+        "kappa": 0.667,
+        "energy_j": 123.4,
+        "gradients": 200,
+        "rounds": 35.5,
+        "test_accuracy": 0.9,
+    }
+    return [
+        Run("x", label, seed, [values | {"train_loss": loss + 0.01 * seed}], "finished")
+        for seed in seeds
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+@pytest.mark.parametrize("label", ["a", "FedAvg, free links", "one label of many words " * 3])
+def test_no_width_cuts_a_number(width, label):
+    runs = some_runs(label.strip()) + some_runs("other", loss=123456.0)
+    lines = result_lines(runs, width)
+
+    assert max(map(len, lines)) <= width
+    whole = "\n".join(lines)
+    for shown in ("0.510 ± 0.025", "123456.010 ± 0.025", "1.2e9", "12.35", "123.4", "0.667"):
+        assert shown.replace("123456.010 ± 0.025", "1.23456010e+05 ± 2.5e-02") in whole, shown
+    assert max(map(len, explained(runs, width))) <= width
+
+
+def test_columns_that_one_can_do_without_are_shown_where_they_fit():
+    runs = some_runs("a")
+    assert "rounds" not in result_lines(runs, 70)[0]
+    assert "rounds" in result_lines(runs, 100)[0]
+    assert len(result_lines(runs, 40)) > len(result_lines(runs, 100))  # two blocks
+
+
+def test_every_column_is_explained():
+    told = " ".join(explained(some_runs("a"), 100))
+    shown = [name for name in COLUMNS if name != "optimum_distance"]
+    assert all(f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" in told for name in shown)
+    assert "mean of 3 seeds" in told
+    assert "rounds" not in " ".join(explained(some_runs("a"), 70))  # nor is it shown there
+    assert "one seed" in " ".join(explained(some_runs("a", seeds=(0,)), 80))

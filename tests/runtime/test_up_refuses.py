@@ -1,0 +1,106 @@
+"""What would end the nodes of a cluster at their start is found before, or told at once."""
+
+import json
+import socket
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+import shell
+from folkman.cli.node import _complain_of_the_dead
+from folkman.record.cluster import ClusterFolder
+from folkman.runtime import assembly, cluster
+from folkman.runtime.telemetry import COUNTERS, HELP, prometheus
+
+FEW = ["--nodes", "3", "--set", "data.train_size=60", "--set", "model.name=softmax"]
+
+
+@pytest.fixture
+def folkman(tmp_path):
+    return partial(shell.folkman, cwd=tmp_path)
+
+
+def test_one_metrics_port_for_all_nodes_is_refused_before_a_folder_is_made(folkman, tmp_path):
+    done = folkman("up", *FEW, "--out", "c", "--node-set", "metrics=127.0.0.1:9191")
+    assert done.returncode == 2
+    assert "a metrics port for each of 3 nodes, got the one port 9191" in done.stderr
+    assert "metrics=127.0.0.1:0" in done.stderr
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("package", ["zenoh", "cryptography.x509", "blake3"])
+def test_a_missing_package_leaves_no_folder_behind(folkman, tmp_path, monkeypatch, package):
+    def need(module):
+        if module == package:
+            raise RuntimeError(f"this needs '{module}'; pip install 'folkman[devices]'")
+
+    monkeypatch.setattr(cluster, "need", need)
+    monkeypatch.setattr(cluster, "start", lambda _: pytest.fail("a node was started"))
+    done = folkman("up", *FEW, "--out", "c")
+    assert done.returncode == 2
+    assert "pip install 'folkman[devices]'" in done.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_nodes_that_are_dead_already_are_named_with_their_last_line(tmp_path):
+    for name in ("node-0", "node-1"):
+        home = ClusterFolder(tmp_path).node(name)
+        home.root.mkdir(parents=True)
+        home.config.write_text("")
+        home.pid.write_text("4194303\n")  # above the largest number of a process
+        home.log.write_text('{"event": "start"}\n{"event": "not started", "text": "port"}\n')
+    ClusterFolder(tmp_path).node("node-1").health.write_text(json.dumps({"state": "done"}))
+
+    with pytest.raises(RuntimeError) as told:
+        _complain_of_the_dead(tmp_path)
+
+    assert "1 of 2 nodes have ended already" in str(told.value)
+    assert 'node-0: {"event": "not started", "text": "port"}' in str(told.value)
+    assert "folkman down" in str(told.value)
+
+
+def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatch, capfd):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = SimpleNamespace(
+            config="", label="", seed=0, number=0, insecure=False, metrics=where
+        )
+        for name, value in {
+            "hold_little": lambda: None,
+            "read_node": lambda _: config,
+            "read_task": lambda *_: None,
+            "use_precision": lambda _: None,
+            "assemble": lambda *_: (SimpleNamespace(), None),
+            "signal": SimpleNamespace(
+                signal=lambda *_: None, Signals=None, SIGTERM=0, SIGINT=0, SIGUSR1=0, SIGHUP=0,
+                SIG_IGN=0,
+            ),
+            "faulthandler": SimpleNamespace(register=lambda _: None),
+            "MetricsServer": assembly.MetricsServer,
+        }.items():  # fmt: skip
+            monkeypatch.setattr(assembly, name, value)
+        monkeypatch.setattr("http.server.HTTPServer.allow_reuse_address", False)
+        code = assembly.run_node("node.toml")  # pyright: ignore[reportArgumentType]
+
+    line = json.loads(capfd.readouterr().err.splitlines()[-1])
+    assert code == 2
+    assert (line["event"], line["level"]) == ("not started", "error")
+    assert where in line["text"]
+    assert "port 0" in line["text"]
+
+
+def test_every_metric_has_help_and_what_only_grows_is_a_counter():
+    text = prometheus({"steps": 3, "loss": 0.5, "refused": {"stale": 2}, "state": "learning",
+                       "latency_s": {"node-1": 0.1}, "insecure": True, "unknown_thing": 1})  # fmt: skip
+    lines = text.splitlines()
+    assert "# TYPE folkman_steps counter" in lines
+    assert "# TYPE folkman_loss gauge" in lines
+    assert 'folkman_latency_s{key="node-1"} 0.1' in lines
+    assert "folkman_insecure 1" in lines
+    assert "state" not in text
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert [line.split()[2] for line in lines if line.startswith("# HELP")] == names
+    assert set(HELP) >= COUNTERS
