@@ -459,7 +459,10 @@ def test_sgp_on_a_regular_graph_is_dpsgd_adapt_first_with_weight_one(quadratics)
 
 
 def test_a_liar_does_to_sgp_in_lock_step_what_it_does_to_dpsgd(quadratics):
-    problem, liars = quadratics(nodes=NODES), Faults(liars=0.2, attack="sign_flip", scale=2.0)
+    """From a first model that is not 0: there an update reversed is not a model reversed."""
+    liars = Faults(liars=0.2, attack="sign_flip", scale=2.0)
+    problem = quadratics(nodes=NODES)
+    problem = replace(problem, initial=jnp.full_like(problem.initial, 3.0))
 
     left, right = (
         simulate(problem, ideal(), each, slots=20, recording=Recording(20), faults=liars)
