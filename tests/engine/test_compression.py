@@ -13,6 +13,7 @@ from folkman import (
     RadioNetwork,
     Recording,
     adafl,
+    adpsgd,
     async_sharing,
     cga,
     compcga,
@@ -144,12 +145,16 @@ METHODS = [
     (dpsgd(STEP), constant(1)),
     (hierfavg(STEP, cells=2), constant(1)),
     (fedbuff(STEP, buffer_size=2), iid(3)),  # it sends differences
+    (adpsgd(STEP), constant(1)),  # a meeting is two messages, with a head of three numbers each
+    (adpsgd(STEP), Lossy(pipelined(2), 0.3)),
 ]
 CASES = [(METHODS[0], packing) for packing in MEMORYLESS] + [
     (METHODS[i], packing)
     for i, packing in [(1, qsgd(5)), (2, rand_k(0.3)), (3, qsgd(5)), (4, int8())]
 ]
-REMEMBERED = [(method, top_k(0.3, feedback=True)) for method in METHODS[:4]]
+CASES += [(METHODS[5], packing) for packing in (int8(), top_k(0.3))]
+CASES += [(METHODS[6], int8())]
+REMEMBERED = [(METHODS[i], top_k(0.3, feedback=True)) for i in (0, 1, 2, 3, 5)]
 REMEMBERED += [(METHODS[1], qsgd(5, feedback=True)), (METHODS[4], sign(feedback=True))]
 
 
