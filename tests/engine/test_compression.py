@@ -340,6 +340,21 @@ def test_devices_refuse_memory_where_not_everyone_hears_every_message(small, alg
         wire.make_nodes(small, algorithm, 3, wire.Wire(1, packing=sign(feedback=True)))
 
 
+@pytest.mark.parametrize("algorithm", [adpsgd(0.1), adafl(0.1), sgp(0.1)], ids=named)
+@pytest.mark.parametrize("network", [ideal(8), RadioNetwork()], ids=["int8", "radio"])
+def test_numbers_behind_a_model_are_never_rounded_as_if_they_were_one(algorithm, network):
+    """AD-PSGD's partner and number of a meeting, say: with three parameters they look alike."""
+    behind = {"adpsgd": 3, "adafl": 4, "sgp": 1}[algorithm.name]
+    for dim in (behind, behind + 1):
+        problem = make_problem(load("quadratic", nodes=4, dim=dim), "quadratic", 4)
+        if dim > behind:
+            Simulation(problem, network, algorithm).medium.sending(problem)
+            continue
+        with pytest.raises(ValueError, match=f"have {behind} numbers behind the model"):
+            Simulation(problem, network, algorithm).medium.sending(problem)
+    Simulation(problem, Compressed(network, none()), algorithm).medium.sending(problem)
+
+
 def test_answers_with_a_memory_count_once_where_they_are_one_message(problem):
     """FedAvg answers all at once, with one memory; FedBuff answers whom it hears, each its own."""
     packing = int8(feedback=True)
