@@ -459,7 +459,10 @@ def test_sgp_on_a_regular_graph_is_dpsgd_adapt_first_with_weight_one(quadratics)
 
 
 def test_a_liar_does_to_sgp_in_lock_step_what_it_does_to_dpsgd(quadratics):
-    problem, liars = quadratics(nodes=NODES), Faults(liars=0.2, attack="sign_flip", scale=2.0)
+    """From a first model that is not 0: there an update reversed is not a model reversed."""
+    liars = Faults(liars=0.2, attack="sign_flip", scale=2.0)
+    problem = quadratics(nodes=NODES)
+    problem = replace(problem, initial=jnp.full_like(problem.initial, 3.0))
 
     left, right = (
         simulate(problem, ideal(), each, slots=20, recording=Recording(20), faults=liars)
@@ -679,6 +682,26 @@ def test_with_wait_an_active_node_of_adpsgd_averages_once_for_each_gradient(quad
         before = x[slot]
         mean = (before + y[slot + 1]) / 2
         close(x[slot + 1], mean - STEP * curvature[0] * (before - centre[0]))
+
+
+@pytest.mark.parametrize(
+    ("network", "slots"), [(constant(3), 60), (LOSSY, 200)], ids=["late", "lossy, out of order"]
+)
+def test_with_wait_a_run_of_adpsgd_is_a_sequence_of_atomic_averages(quadratics, network, slots):
+    """Nothing happens to an active node between its proposal and the answer, however late."""
+    problem = quadratics(nodes=NODES)
+    parts = zip(np.asarray(problem.x), np.asarray(problem.y), strict=True)
+    gradients = [partial(plain.quadratic_gradient, x=x, y=y) for x, y in parts]
+
+    states = steps_of(problem, network, adpsgd(STEP, wait=True), slots)
+
+    asks, answers = np.diff(states.number, axis=0) > 0, np.diff(states.served, axis=0) > 0
+    told = plain.meet_at_once(gradients, np.asarray(problem.initial), asks, answers, STEP)
+    close(states.params[:, 1::2], told[:, 1::2])
+    free = np.argwhere(asks[:, ::2]) * [1, 2] + [1, 0]  # where an active node has just asked again
+    close(states.params[tuple(free.T)], told[tuple(free.T)])
+    assert len(free) > 20
+    assert answers.sum() > 20
 
 
 def test_an_answer_that_was_lost_and_is_kept_no_more_ends_the_meeting(x64):

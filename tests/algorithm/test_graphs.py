@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman import Node, Recording, cga, constant, dpsgd, ideal, reference, sgp, simulate, swift
-from folkman.algorithm.pieces.given_graph import as_text, read_text
+from folkman.algorithm.pieces.given_graph import read_text
+from folkman.algorithm.pieces.graph_sources import as_text
 from folkman.algorithm.pieces.topology import GRAPHS, MATCHINGS, Graph, strongly_connected
 from folkman.algorithm.travel import Broadcast
 from folkman.config.choices import ConfigError
@@ -527,3 +528,164 @@ def test_texts_are_read_once_and_directed_by_what_they_say():
     assert not read_text("edges: 0>1 1>0").directed
     assert read_text("edges: 0>1:0.2 1>0:0.3").directed
     assert as_text("edges: 1>0 0>1") == "edges: 0-1"
+
+
+# --- rounds of one's own ---
+
+TURNS = "edges: 0-1 2-3 | 1-2 | 0-4 1-3 2-4"
+"""Three rounds of five nodes; in each of them somebody rests."""
+
+
+def test_files_lists_and_functions_of_rounds_are_one_text(tmp_path):
+    rounds = [[(0, 1), (2, 3)], [(1, 2)], [(0, 4), (1, 3), (2, 4)]]
+    matrices = np.zeros((3, 5, 5))
+    for number, edges in enumerate(rounds):
+        for a, b in edges:
+            matrices[number, a, b] = matrices[number, b, a] = 1
+    graphs = [nx.empty_graph(5) for _ in rounds]
+    for graph, edges in zip(graphs, rounds, strict=True):
+        graph.add_edges_from(edges)
+    lines = "\n|\n".join("\n".join(f"{a},{b}\n{b},{a}" for a, b in edges) for edges in rounds)
+    (tmp_path / "g.csv").write_text(f"from,to\n{lines}\n")
+    np.save(tmp_path / "g.npy", matrices)
+    np.savez(tmp_path / "g.npz", rounds=matrices.astype(bool))
+
+    sources = [tmp_path / f"g.{end}" for end in ("csv", "npy", "npz")]
+    sources += [matrices, list(matrices), graphs, tuple(graphs), TURNS]
+    sources += [lambda number: graphs[number % 3], lambda number: matrices[number % 3]]
+
+    assert {as_text(source) for source in sources} == {TURNS}
+    assert dpsgd(topology=sources[-1]) == dpsgd(topology=TURNS)
+    np.testing.assert_array_equal(Graph(TURNS).adjacency(5), matrices.any(axis=0))
+    assert read_text("edges: 0>1 1>0 | 0-1").rounds == (((0, 1, 1.0), (1, 0, 1.0)),) * 2
+
+
+def test_a_function_that_never_repeats_itself_is_asked_for_1024_rounds():
+    def rarer(number):
+        matrix = np.zeros((2, 2))
+        matrix[number % 2, 1 - number % 2] = 0.5 ** min(number + 1, 40)
+        return matrix
+
+    text = as_text(rarer)
+
+    assert len(read_text(text).rounds) == 1024
+    mixing = Graph(text).pushing()
+    assert mixing.in_round is not None
+    first, again = (np.asarray(mixing.in_round(2, jnp.asarray(n))) for n in (0, 1024))
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(first, [[1, 0.5], [0, 0.5]])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 2**31))
+def test_weights_of_a_round_are_those_of_its_graph_alone(nodes, length, seed):
+    rng = np.random.default_rng(seed)
+    rounds = rng.random((length, nodes, nodes)) < 0.4
+    rounds = np.triu(rounds, 1) | np.triu(rounds, 1).transpose(0, 2, 1)
+    joined = np.arange(nodes - 1)
+    rounds[0, joined, joined + 1] = rounds[0, joined + 1, joined] = True  # connected
+    rounds[:, 0, 1] = rounds[:, 1, 0] = True  # no round without an edge
+    degree = rounds.sum(axis=2)
+    expected = np.zeros(rounds.shape)
+    for t, i, j in np.argwhere(rounds):
+        expected[t, i, j] = 1 / (1 + max(degree[t, i], degree[t, j]))
+    expected += np.eye(nodes) * (1 - expected.sum(axis=2, keepdims=True))
+    in_round = Graph(as_text([*rounds, *rounds])).mixing().in_round
+    assert in_round is not None
+
+    for number in (0, 1, length, 3 * length + 1):
+        found = np.asarray(in_round(nodes, jnp.asarray(number)))
+        np.testing.assert_allclose(found, expected[number % length], atol=1e-6)
+    each = rng.integers(0, 9, nodes)  # nodes of a cluster may be in different rounds
+    rows = np.asarray(in_round(nodes, jnp.asarray(each)[:, None]))
+    np.testing.assert_allclose(rows, expected[each % length, np.arange(nodes)], atol=1e-6)
+
+
+def test_one_peer_a_round_as_a_function_is_the_graph_of_that_name(quadratics):
+    problem = quadratics(nodes=8, dim=3)
+    own = sgp(STEP, topology=lambda number: np.roll(np.eye(8), 2 ** (number % 3), axis=0))
+
+    left, right = (
+        simulate(problem, constant(1), each, slots=20)
+        for each in (own, sgp(STEP, topology="one_peer_exponential"))
+    )
+
+    np.testing.assert_array_equal(left.nodes, right.nodes)
+    np.testing.assert_equal(left.rows, right.rows)
+
+
+@pytest.mark.parametrize("method", [dpsgd, sgp])
+def test_three_engines_agree_on_rounds_of_ones_own_with_the_equations(quadratics, method):
+    """D-PSGD by Metropolis weights, and SGP by weights that were given, unlike in each round."""
+    rng, problem = np.random.default_rng(5), quadratics(nodes=5, dim=3, heterogeneity=1.0)
+    third, half = 1 / 3, 1 / 2
+    W, topology = np.zeros((3, 5, 5)), TURNS
+    for t, i, j, weight in [
+        (0, 0, 1, half), (0, 2, 3, half), (1, 1, 2, half),
+        (2, 0, 4, third), (2, 1, 3, half), (2, 2, 4, third),
+    ]:  # fmt: skip
+        W[t, i, j] = W[t, j, i] = weight  # Metropolis: node 4 has two neighbours in the third
+    W += np.eye(5) * (1 - W.sum(axis=2, keepdims=True))
+    if method is sgp:
+        W = np.where((W > 0) & ~np.eye(5, dtype=bool), rng.uniform(0.1, 0.4, W.shape), 0.0)
+        topology = as_text(W)
+        W = W + np.eye(5) * (1 - W.sum(axis=1, keepdims=True))
+    algorithm = method(STEP, topology=topology)
+
+    run = simulate(
+        problem, constant(2), algorithm, slots=21, seed=2, recording=Recording(21, timeline=True)
+    )
+    slow = reference(problem, run.timeline, algorithm, seed=2)
+    real = [
+        Node(i, problem.of_node(i), algorithm, np.asarray(problem.share), seed=2) for i in range(5)
+    ]
+    steps = int(run.timeline.finished[:, 0].sum())
+    live(real, steps)
+
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose([node.params() for node in real], run.nodes, rtol=1e-12, atol=1e-13)
+    parts = list(zip(np.asarray(problem.x), np.asarray(problem.y), strict=True))
+    x, y = np.tile(np.asarray(problem.initial), (5, 1)), np.ones(5)
+    for t in range(steps):
+        z, push = x / y[:, None], W[t % 3] if t + 1 < steps else np.eye(5)
+        grads = np.stack([plain.quadratic_gradient(z[i], *p)[1] for i, p in enumerate(parts)])
+        if method is sgp:  # adapts, and then pushes
+            x, y = push @ (x - STEP * grads), push @ y
+        else:
+            x = push @ x - STEP * grads
+    np.testing.assert_allclose(run.nodes, x / y[:, None], rtol=1e-7, atol=1e-9)
+
+
+def test_only_the_edges_of_ones_own_rounds_are_paid_for(quadratics):
+    problem = quadratics(nodes=5, dim=3)
+    run = simulate(problem, ideal(), dpsgd(STEP, topology=TURNS), slots=9)
+    rounds = int(run.last("gradients"))
+    senders, copies = [4, 2, 5], [4, 2, 6]
+    assert run.last("bits") == 3 * 64 * sum(senders[t % 3] for t in range(rounds))
+    assert run.last("bits_unicast") == 3 * 64 * sum(copies[t % 3] for t in range(rounds))
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("edges: 0-1 | | 1-2", "give each round at least one"),
+        ("edges: 0-1 | 2-3", "falls into parts"),
+        ("edges: 0>1 | 1>2", "not strongly connected"),
+        ("edges: 0-1 | 1-2:0.5", "some rounds have weights"),
+        ("edges: 0-1:0.5 | 0-1:1.0", "what others take of node 0 sums to 1"),
+        ("edges: " + " | ".join(["0-1"] * 1025), "1024 rounds at most"),
+        ([nx.path_graph(3), nx.path_graph(4)], "must have the same nodes, got 3 and 4"),
+        (np.ones((2, 3, 3)) - np.eye(3) - np.ones((3, 3)), "finite weights"),
+        (lambda number: number, "expected a square matrix"),
+        (lambda _: [nx.path_graph(3)] * 2, "for round 0 it returned list"),
+        (lambda _: lambda again: again, "for round 0 it returned function"),
+    ],
+)
+def test_rounds_that_cannot_be_used_are_refused(source, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        dpsgd(topology=source)
+    for method in (cga, swift):
+        with pytest.raises(ValueError, match="that was given, whose rounds have their own edges"):
+            method(topology=TURNS)
+    with pytest.raises(ValueError, match="on a fixed graph"):
+        sgp(mode="asynchronous", topology=TURNS)

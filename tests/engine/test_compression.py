@@ -13,6 +13,7 @@ from folkman import (
     RadioNetwork,
     Recording,
     adafl,
+    adpsgd,
     async_sharing,
     cga,
     compcga,
@@ -113,12 +114,14 @@ def largest(x, kept):
     return found
 
 
+def signs(x):
+    """Return the sign of every entry, times the mean modulus of its row."""
+    return np.where(x >= 0, 1, -1) * np.abs(x).mean(axis=-1, keepdims=True)
+
+
 RETOLD = {
     "float16": (float16(), lambda w, _: w.astype(np.float32).astype(np.float16).astype(float)),
-    "sign": (
-        sign(),
-        lambda w, _: np.where(w >= 0, 1, -1) * np.abs(w).mean(axis=1, keepdims=True),
-    ),
+    "sign": (sign(), lambda w, _: signs(w)),
     "top_k": (top_k(0.2), lambda w, _: largest(w, 2)),
     "top_k, feedback": (top_k(0.2, feedback=True), lambda w, h: h + largest(w - h, 2)),
 }
@@ -128,6 +131,63 @@ RETOLD = {
 def test_algorithm_1_with_packed_messages_is_its_equations(problem, packing, packs):
     run = end(problem, Compressed(ideal(), packing), async_sharing(STEP), slots=9)
     np.testing.assert_allclose(run.nodes, by_the_equations(problem, 9, packs), rtol=1e-5, atol=1e-6)
+
+
+def retold(method, problem, slots, packs, *, remembers):
+    """Return the models of the nodes, or of the server, after so many slots without delay.
+
+    `packs` is C, row by row. What is sent in place of a model m is C(m), or h + C(m - h),
+    which is then h; in place of a difference C(m), or C(m + e), of which e is what is left out.
+    """
+    nodes, first = problem.num_nodes, np.asarray(problem.initial)
+    x, y = np.asarray(problem.x), np.asarray(problem.y)
+
+    def slopes(points):
+        each = zip(points, x, y, strict=True)
+        return np.stack([plain.quadratic_gradient(w, x=a, y=b)[1] for w, a, b in each])
+
+    def sent(m, h):
+        return h + packs(m - h) if remembers else packs(m)
+
+    w = np.tile(first, (nodes, 1))
+    up, left, down, server = w.copy(), np.zeros_like(w), first[None], first
+    ring = (np.eye(nodes) + np.roll(np.eye(nodes), 1, 0) + np.roll(np.eye(nodes), -1, 0)) / 3
+    for slot in range(slots):
+        moves = -STEP * slopes(w)
+        if method == "dpsgd":  # x_i <- W_ii x_i + sum_j W_ij C(x_j) - eta grad F_i(x_i)
+            if slot + 1 < slots:  # the last round has not ended
+                up = sent(w, up)
+                w = np.diag(ring)[:, None] * w + (ring - np.diag(np.diag(ring))) @ up
+            w = w + moves
+            continue
+        if method == "fedavg":
+            up = sent(w + moves, up)
+            server = up.mean(axis=0)
+        else:  # FedBuff: differences, and a buffer that all nodes fill
+            wanted = left - moves if remembers else -moves
+            server = server - packs(wanted).mean(axis=0)
+            left = wanted - packs(wanted)
+        down = sent(server[None], down)
+        w = np.tile(down, (nodes, 1))
+    return w if method == "dpsgd" else server
+
+
+@pytest.mark.parametrize("feedback", [False, True], ids=["plain", "memory"])
+@pytest.mark.parametrize(
+    ("packing", "packs"), [(top_k, lambda x: largest(x, 2)), (sign, signs)], ids=["top_k", "sign"]
+)
+@pytest.mark.parametrize(
+    "algorithm", [dpsgd(STEP), fedavg(STEP), fedbuff(STEP, buffer_size=4)], ids=named
+)
+def test_what_packed_methods_send_and_remember_is_told_in_numpy(
+    problem, algorithm, packing, packs, feedback
+):
+    fraction = (0.2,) if packing is top_k else ()
+    network = Compressed(ideal(), packing(*fraction, feedback=feedback))
+    run = end(problem, network, algorithm, slots=9)
+    told = retold(algorithm.name, problem, 9, packs, remembers=feedback)
+    found = run.nodes if algorithm.name == "dpsgd" else run.model
+    np.testing.assert_allclose(found, told, rtol=1e-5, atol=1e-6)
 
 
 MEMORYLESS = [
@@ -144,12 +204,16 @@ METHODS = [
     (dpsgd(STEP), constant(1)),
     (hierfavg(STEP, cells=2), constant(1)),
     (fedbuff(STEP, buffer_size=2), iid(3)),  # it sends differences
+    (adpsgd(STEP), constant(1)),  # a meeting is two messages, with a head of three numbers each
+    (adpsgd(STEP), Lossy(pipelined(2), 0.3)),
 ]
 CASES = [(METHODS[0], packing) for packing in MEMORYLESS] + [
     (METHODS[i], packing)
     for i, packing in [(1, qsgd(5)), (2, rand_k(0.3)), (3, qsgd(5)), (4, int8())]
 ]
-REMEMBERED = [(method, top_k(0.3, feedback=True)) for method in METHODS[:4]]
+CASES += [(METHODS[5], packing) for packing in (int8(), top_k(0.3))]
+CASES += [(METHODS[6], int8())]
+REMEMBERED = [(METHODS[i], top_k(0.3, feedback=True)) for i in (0, 1, 2, 3, 5)]
 REMEMBERED += [(METHODS[1], qsgd(5, feedback=True)), (METHODS[4], sign(feedback=True))]
 
 
@@ -274,6 +338,21 @@ def test_devices_refuse_memory_where_not_everyone_hears_every_message(small, alg
     assert wire.make_nodes(small, algorithm, 3, wire.Wire(1, packing=sign()))
     with pytest.raises(ValueError, match=r"every receiver must have heard.*leave feedback out"):
         wire.make_nodes(small, algorithm, 3, wire.Wire(1, packing=sign(feedback=True)))
+
+
+@pytest.mark.parametrize("algorithm", [adpsgd(0.1), adafl(0.1), sgp(0.1)], ids=named)
+@pytest.mark.parametrize("network", [ideal(8), RadioNetwork()], ids=["int8", "radio"])
+def test_numbers_behind_a_model_are_never_rounded_as_if_they_were_one(algorithm, network):
+    """AD-PSGD's partner and number of a meeting, say: with three parameters they look alike."""
+    behind = {"adpsgd": 3, "adafl": 4, "sgp": 1}[algorithm.name]
+    for dim in (behind, behind + 1):
+        problem = make_problem(load("quadratic", nodes=4, dim=dim), "quadratic", 4)
+        if dim > behind:
+            Simulation(problem, network, algorithm).medium.sending(problem)
+            continue
+        with pytest.raises(ValueError, match=f"have {behind} numbers behind the model"):
+            Simulation(problem, network, algorithm).medium.sending(problem)
+    Simulation(problem, Compressed(network, none()), algorithm).medium.sending(problem)
 
 
 def test_answers_with_a_memory_count_once_where_they_are_one_message(problem):

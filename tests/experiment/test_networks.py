@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from folkman import async_sharing, compare, dpsgd, fedavg, ideal, iid, pipelined, snapshot, swift
-from folkman.engine.simulate import Simulation
+from folkman.config.comparison import resolve
+from folkman.config.text import DEFAULT
+from folkman.engine.simulate import Recording, Simulation, simulate
 from folkman.experiment.networks import network_lines
-from folkman.experiment.parts import Part
+from folkman.experiment.parts import Part, parts
 from folkman.radio.loss import Lossy
 from folkman.record.run import Run
 from shell import folkman
@@ -19,6 +22,27 @@ def of(problem, *arms):
         Part(Run(algorithm.name, label, 0), Simulation(problem, network, algorithm), 4, "")
         for label, network, algorithm in arms
     ]
+
+
+def test_on_the_network_of_the_demo_a_message_takes_as_long_for_every_method(quadratics):
+    """Between peers, in a round, to a server and back: five slots; a gradient takes one more."""
+    network = next(iter(parts(resolve(DEFAULT)))).simulation.network
+    problem, slots, trip = quadratics(nodes=4), 60, 5
+
+    peers, rounds, server = (
+        simulate(problem, network, each, slots=slots, recording=Recording(slots, timeline=True))
+        for each in (async_sharing(0.01), dpsgd(0.01), fedavg(0.01))
+    )
+
+    ages = np.arange(slots)[:, None, None] - peers.timeline.held
+    assert ages[3 * trip :][:, ~np.eye(4, dtype=bool)].min() == trip
+    assert rounds.last("rounds") == slots / (1 + trip)
+    started, arrived = (
+        np.flatnonzero(each[:, 0])
+        for each in (server.timeline.up_started, server.timeline.up_arrived)
+    )
+    assert arrived[0] - started[0] == trip
+    assert (np.diff(started) == 1 + 2 * trip).all()  # a gradient, the upload and the answer
 
 
 def test_one_law_for_all_is_one_line(quadratics):

@@ -120,6 +120,29 @@ def meet(gradients, w0, partners, held, sends, step):
     return np.array(path)
 
 
+def meet_at_once(gradients, w0, asks, answers, step):
+    """AD-PSGD with atomic averages: return x (slot + 1, node, d).
+
+    In slot t node j answers each i of answers[t, j, i]: both models become their mean in this one
+    moment. Then odd nodes step. Even ones step where asks[t, i]: by the gradient that was taken
+    before their mean, which counts after it, and they take the next one.
+    """
+    nodes = len(gradients)
+    x, moves = np.tile(w0, (nodes, 1)), np.zeros((nodes, len(w0)))
+    path = [x.copy()]
+    for asking, answering in zip(asks, answers, strict=True):
+        for j, i in np.argwhere(answering):
+            x[[i, j]] = (x[i] + x[j]) / 2
+        for node, gradient in enumerate(gradients):
+            if node % 2:
+                x[node] -= step * gradient(x[node])[1]
+            elif asking[node]:
+                x[node] += moves[node]
+                moves[node] = -step * gradient(x[node])[1]
+        path.append(x.copy())
+    return np.array(path)
+
+
 def _calm(draws):
     return {
         "draws": draws, "says": None, "aired": True, "number": 0, "trip": 0, "doubt": 0, "spell": 0,

@@ -35,9 +35,10 @@ A packing rounds what travels: of one meeting sum_i x_i then moves by half of wh
 f_i and half of what it left out of f_j, once each, however often they were sent.
 
 With `wait` an active node rests until its meeting is over, and there is one averaging for each of
-its gradients, which is applied after it, as in [1].
+its gradients, which is applied after it, as in [1]. The mean then is atomic: nothing happens to x_i
+between its proposal and the answer, so that a run is a sequence of pairwise means and gradients.
 
-Differs from [1]: the mean is not atomic, and without `wait` a node goes on computing while a
+Differs from [1]: without `wait` the mean is not atomic, and a node goes on computing while a
 meeting lasts, so that there are several gradients to one; full-batch gradients unless the problem
 has mini-batches; no momentum (the released code: 0.9). A node that crashes and starts anew counts
 from 1 again and is not answered.

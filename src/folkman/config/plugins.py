@@ -124,7 +124,7 @@ def _anchored_graph(value: Any, here: Path) -> Any:
     """Return the file of a graph by its absolute path; a name or the edges themselves stay."""
     if not isinstance(value, str) or "." not in value:
         return value
-    from folkman.algorithm.pieces.given_graph import is_file as is_graph  # here: few have graphs
+    from folkman.algorithm.pieces.graph_sources import is_file as is_graph  # here: few have graphs
 
     return str((here / value).resolve()) if is_graph(value) else value
 

@@ -46,6 +46,7 @@ def settled(
                 f"{name} packs its messages by itself, and '{packing.name}' cannot be put on top; "
                 "use the compression 'none', 'float16' or 'bfloat16', or another method",
             )
+        _check_blocks(packing, fixed, slopes, entries, dim, name)
     if packing.remembers:
         number = 1 if forms is None else len(forms(dim, 1))
         require(
@@ -54,6 +55,23 @@ def settled(
             f"{blocks_of(entries, dim)} in {number} forms; leave feedback out",
         )
     return packing
+
+
+def _check_blocks(
+    packing: Packing, fixed: tuple[int, ...], slopes: list[int], entries: int, dim: int, name: str
+) -> None:
+    """Refuse messages whose numbers behind the model are as many as a model, and so look like one.
+
+    A block is d entries, on the wire as well. Such numbers are declared at 32 bits each.
+    """
+    for base, slope in zip(fixed, slopes, strict=True):
+        behind = entries - slope
+        require(
+            packing.exact or base != 32 * behind or blocks_of(entries, dim) * dim <= slope,
+            f"messages of {name} have {behind} numbers behind the model, and with {dim} parameters "
+            f"'{packing.name}' would take them for a model and round them; use the compression "
+            "'none', or a larger model",
+        )
 
 
 def _parts(forms: Forms, dim: int) -> tuple[tuple[int, ...], list[int]]:

@@ -8,7 +8,8 @@ node is heard by it. The columns of push weights sum to 1, on any directed graph
 `GRAPHS` has all names. `degree` and `graph_seed` are of the graphs that are drawn.
 
 A graph of one's own is a file, `topology = "mine.csv"`, or a text, `topology = "edges: 0>1 1>0"`
-(`folkman.algorithm.pieces.given_graph`); in Python also a NetworkX graph or a NumPy matrix.
+(`folkman.algorithm.pieces.graph_sources`); in Python also a NetworkX graph, a NumPy matrix, a list
+of these, one a round, or a function of the round.
 
 [1] L. Xiao, S. Boyd. Fast linear iterations for distributed averaging. Systems & Control Letters
     53, 2004. doi:10.1016/j.sysconle.2004.02.022
@@ -128,7 +129,7 @@ class Graph(NamedTuple):
         found = options["topology"]
         if isinstance(found, str) and found in GRAPHS:
             return options
-        from folkman.algorithm.pieces.given_graph import as_text  # here: few graphs are one's own
+        from folkman.algorithm.pieces.graph_sources import as_text  # here: few are one's own
 
         return {**options, "topology": as_text(found)}
 
@@ -140,7 +141,8 @@ class Graph(NamedTuple):
     @property
     def varies(self) -> bool:
         """Tell whether each round has its own edges."""
-        return self.topology in GRAPHS and GRAPHS[self.topology].varies
+        given = self._given()
+        return GRAPHS[self.topology].varies if given is None else given.varies
 
     @property
     def directed(self) -> bool:
@@ -163,7 +165,7 @@ class Graph(NamedTuple):
         """Return who hears whom, (rx, tx); where the graph varies, in any round."""
         given = self._given()
         if given is not None:
-            return given.matrix(num_nodes) > 0
+            return given.adjacency(num_nodes)
         if self.varies:
             found = np.zeros((num_nodes, num_nodes), bool)
             found[np.arange(num_nodes), self._peers(num_nodes)] = True
@@ -187,7 +189,7 @@ class Graph(NamedTuple):
         self.check()
         require(
             not self.varies,
-            f"{name} needs neighbours that stay, got topology {self.topology!r}, whose rounds "
+            f"{name} needs neighbours that stay, got the topology {self._title()}, whose rounds "
             "have their own edges; take complete, ring or another",
         )
         self._check_symmetric()
@@ -210,8 +212,10 @@ class Graph(NamedTuple):
 
     def _mixing(self, weigh: Callable[[Array], Array]) -> Mixing:
         given = self._given()
+        if given is not None and given.varies:
+            return _taking_turns(self.topology, weigh)
         if given is not None and given.weighted:
-            return Mixing(lambda heard: jnp.asarray(given.weights(len(heard))))
+            return Mixing(lambda heard: jnp.asarray(given.weights(len(heard))[0]))
         if not self.varies:
             return Mixing(lambda heard: weigh(jnp.asarray(self.adjacency(len(heard)))))
         return Mixing(
@@ -250,6 +254,16 @@ class Graph(NamedTuple):
 def _mutual(heard: Array) -> Array:
     """Return the weights of those who heard each other."""
     return metropolis(heard & heard.T & ~jnp.eye(len(heard), dtype=bool))
+
+
+def _taking_turns(topology: str, weigh: Callable[[Array], Array]) -> Mixing:
+    """Return the weights of a graph of one's own whose rounds have their own edges."""
+    from folkman.algorithm.pieces.given_graph import of_round, weights_by_round
+
+    return Mixing(
+        lambda heard: jnp.asarray(weights_by_round(topology, len(heard), weigh).mean(axis=0)),
+        in_round=lambda nodes, number: of_round(weights_by_round(topology, nodes, weigh), number),
+    )
 
 
 def _halves(peers: NDArray[np.int32], number: Array) -> Array:
