@@ -19,13 +19,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.pieces.topology import strongly_connected
+from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 
 __all__ = [
