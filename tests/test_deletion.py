@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 SOURCE = Path(folkman.__file__).parent
 SIMULATOR = ("engine", "theory", "report", "dash", "experiment", "papers")
 ABSENT = ("matplotlib", "sklearn", "pyarrow", "networkx", "PIL", "scipy", "optax")
-"""Packages that a node of Algorithm 1 never imports; scipy and optax are installed with it and not
+"""Packages that a node of Algorithm 1 never imports; scipy and optax come with JAX and are not
 used by it."""
 
 
