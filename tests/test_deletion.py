@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 SOURCE = Path(folkman.__file__).parent
 SIMULATOR = ("engine", "theory", "report", "dash", "experiment", "papers")
 ABSENT = ("matplotlib", "sklearn", "pyarrow", "networkx", "PIL", "scipy", "optax")
-"""Packages that a node of Algorithm 1 never imports; scipy and optax are installed with it and not
+"""Packages that a node of Algorithm 1 never imports; scipy and optax come with JAX and are not
 used by it."""
 
 
@@ -86,7 +86,7 @@ def test_without_the_simulator_nodes_run_to_their_end(tmp_path):
 
     for modules in to_their_end(environment, homes):
         assert not {name.split(".")[0] for name in modules} & set(ABSENT)
-        # of 74 today 20 are the runtime, 13 the problem, 12 the method with its options
+        # of 74 today 19 are the runtime, 13 the problem, 12 the method with its options
         assert len({name for name in modules if name.split(".")[0] == "folkman"}) <= 74
     refused = command(environment, "run", folder=tmp_path)
     checked = command(

@@ -47,9 +47,17 @@ def command(environment, *arguments, folder):
     )
 
 
+SUMS = {"network": {"name": "radio", "schedule": "index", "message": "sum"}}
+
+
 @pytest.mark.process
-def test_nodes_without_jax_run_to_their_end_and_the_simulator_repeats_them(tmp_path, environment):
-    homes = cluster(tmp_path / "cluster", 3, steps=20)
+@pytest.mark.parametrize("tables", [{}, SUMS], ids=["copies", "sums"])
+def test_nodes_without_jax_run_to_their_end_and_the_simulator_repeats_them(
+    tmp_path, environment, tables
+):
+    options = {"transport": "tcp", "radio": "measured", "steps": 20, "slot_s": 0.02}
+    options |= {"trust": {"sums": "members"}} if tables else {}
+    homes = make_cluster(tmp_path / "cluster", task(nodes=3, **tables), options)
 
     for modules, home in zip(to_their_end(environment, homes), homes, strict=True):
         assert not {name.split(".")[0] for name in modules} & set(REFUSED)
@@ -58,6 +66,20 @@ def test_nodes_without_jax_run_to_their_end_and_the_simulator_repeats_them(tmp_p
 
     assert max(again["difference"].values()) < 1e-5
     assert again["slots"] >= 20
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_nodes_of_both_kinds_learn_together(tmp_path):
+    homes = cluster(tmp_path / "cluster", 2, steps=20)
+    light = homes[1] / "node.toml"
+    light.write_text(f'arithmetic = "numpy"\n{light.read_text()}')
+
+    with_jax, without = to_their_end(dict(os.environ), homes)
+
+    assert "jax" in with_jax
+    assert not {name.split(".")[0] for name in without} & set(REFUSED)
+    assert max(replay(tmp_path / "cluster")["difference"].values()) < 1e-5
 
 
 @pytest.mark.process

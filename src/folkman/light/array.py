@@ -9,7 +9,7 @@ numbers        a sum or an element is an array without axes, not a number of Num
                widen when they meet each other
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,8 @@ class Array(np.ndarray):
     ) -> Any:
         if out is not None:
             raise TypeError("arrays are never changed in place; write x.at[i].set(y) or x = x + y")
-        return canonical(getattr(ufunc, method)(*map(plain, inputs), **options))
+        with np.errstate(all="ignore"):  # what is not finite is found by whoever looks at it
+            return canonical(getattr(ufunc, method)(*map(plain, inputs), **options))
 
     def __getitem__(self, index: Any) -> Any:
         held = self.view(np.ndarray)
@@ -84,6 +85,20 @@ class Array(np.ndarray):
         return _At(self)
 
 
+def _own(name: str) -> Callable[..., Any]:
+    """Return a function of NumPy's arrays, whose result is an array under these rules."""
+    function = getattr(np.ndarray, name)
+
+    def call(self: Array, *args: Any, **options: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return canonical(function(self.view(np.ndarray), *map(plain, args), **options))
+
+    call.__name__, call.__doc__ = name, function.__doc__
+    return call
+
+
+for _name in ("mean", "std", "var", "argmax", "argmin", "argsort", "nonzero", "round", "take"):
+    setattr(Array, _name, _own(_name))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
     setattr(Array, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
 

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
-from folkman.problem import local_tests
 from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
 from folkman.problem.layout import Layout
@@ -220,6 +219,8 @@ def _local_weights(problem: Problem) -> Array | None:
     labels, tested = np.asarray(problem.y), np.asarray(problem.y_test)
     if not _labelled(problem.model, tested):
         return None
+    from folkman.problem import local_tests  # here and not above: a device node has no test data
+
     own = [labels[node, :count] for node, count in enumerate(np.asarray(problem.count))]
     mixture = local_tests.mixtures(own, tested)
     return jnp.asarray(local_tests.weighted(mixture, tested), problem.initial.dtype)
@@ -411,6 +412,8 @@ def _drawn_tests(
         _labelled(model, tested),
         "local_tests draws test samples by their labels, and these data have none; leave it out",
     )
+    from folkman.problem import local_tests
+
     mixture = local_tests.mixtures([data.y_train[part] for part in parts], tested)
     return jnp.asarray(local_tests.drawn(mixture, tested, size, seed), dtype)
 
