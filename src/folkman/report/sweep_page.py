@@ -12,25 +12,19 @@ from folkman.record.json_file import Json, read_json
 from folkman.record.run import DIVERGED, FAILED, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
 from folkman.report import html
-from folkman.report.figures import COLOURS, STYLES, draw_curves, finish, name_curves, new_figure
-from folkman.report.run_page import (
-    MOST_SCENES,
-    curves_section,
-    headline,
-    network_sections,
-    provenance_section,
-)
+from folkman.report.curves_page import best_first, curves_section, multiples_section
+from folkman.report.figures import COLOURS, STYLES, finish, name_curves, new_figure
+from folkman.report.network_page import MOST_SCENES, network_sections
+from folkman.report.palette import MOST_CURVES
+from folkman.report.run_page import costs_table, headline, provenance_section, results_table
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
-from folkman.report.tables import final_rows, objective_text
+from folkman.report.tables import objective_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_response", "sweep_page"]
 
-MOST_TOGETHER = 8
-"""Arms that are told apart on one figure; those of more stand as small multiples."""
-MOST_DRAWN = 60
 LOG_LINES = 15
 
 
@@ -56,7 +50,7 @@ def sweep_page(sweep: Sweep) -> str:
         html.Section("repeat", "To repeat it", _commands(sweep)),
     ]
     lead = (
-        headline(sweep.runs)
+        headline(sweep.runs, {})
         if sweep.runs
         else html.facts([("Jobs", str(len(jobs)), "none has ended")])
     )
@@ -78,8 +72,7 @@ def _in_order(jobs: Sequence[Json], key: str) -> list[object]:
 def _results(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
-    headings, rows = final_rows(runs)
-    return html.table(["arm", *headings[1:]], rows)
+    return results_table(runs, "arm") + costs_table(runs, {})
 
 
 def _responses(sweep: Sweep) -> str:
@@ -144,31 +137,16 @@ def _half(values: Sequence[float]) -> float:
 
 
 def _curves(runs: Sequence[Run]) -> list[html.Section]:
-    """Return the curves of all arms.
-
-    Of many arms, those of the best on all axes, and a small figure of each.
-    """
-    best = _best(runs)
-    if len(best) <= MOST_TOGETHER:
-        return [curves_section(runs)]
-    chosen = best[:MOST_TOGETHER]
-    section = curves_section([run for run in runs if run.label in chosen])
-    note = f"<p>The {MOST_TOGETHER} arms of the lowest training loss; all {len(best)} follow.</p>"
-    return [section._replace(body=note + section.body), _multiples(runs)]
-
-
-def _best(runs: Sequence[Run]) -> list[str]:
-    """Return the arms by their mean training loss at the end, the lowest first."""
-    means = {
-        arm: np.mean([r.last("train_loss") for r in runs if r.label == arm])
-        for arm in {r.label for r in runs}
-    }
-    return sorted(means, key=lambda arm: (not np.isfinite(means[arm]), means[arm], arm))
+    """Return the curves of all arms; of many arms also a small figure of each."""
+    if not runs:
+        return []
+    many = len(best_first(runs)) > MOST_CURVES
+    return [curves_section(runs), *([multiples_section(runs)] if many else [])]
 
 
 def _with_scenes(sweep: Sweep) -> list[Run]:
     """Return the runs of the best few arms, each arm's first with what its network did."""
-    chosen = _best(sweep.runs)[:MOST_SCENES]
+    chosen = best_first(sweep.runs)[:MOST_SCENES]
     runs = [run for run in sweep.runs if run.label in chosen]
     folders = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
     for arm in chosen:
@@ -178,18 +156,6 @@ def _with_scenes(sweep: Sweep) -> list[Run]:
             kept = Run(first.algorithm, str(job.get("label")), first.seed)
             first.scene = job_folder(sweep.folder, job).load_scene(kept)
     return runs
-
-
-def _multiples(runs: Sequence[Run]) -> html.Section:
-    """Return a small figure an arm."""
-    arms = list(dict.fromkeys(run.label for run in runs))
-    blocks = []
-    for index, arm in enumerate(arms[:MOST_DRAWN]):
-        figure = draw_curves([run for run in runs if run.label == arm])
-        blocks.append(html.figure_block(f"arm-{index}", figure, f"{arm}: training loss"))
-    rest = len(arms) - MOST_DRAWN
-    more = f"<p>{rest} more arms are not drawn; results.parquet has them.</p>" if rest > 0 else ""
-    return html.Section("arms", "Arm by arm", html.grid(blocks) + more)
 
 
 def _failures(sweep: Sweep) -> str:
