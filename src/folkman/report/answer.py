@@ -15,7 +15,7 @@ from folkman.record.run import ENDED, FINISHED, HIGHER_IS_BETTER, Run
 from folkman.report.comparison import ArmTable, compare_arms
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
-__all__ = ["CURRENCIES", "Cost", "Costs", "answer", "cautions", "costs_to", "learning", "quantity"]
+__all__ = ["CURRENCIES", "Cost", "Costs", "answer", "cautions", "costs_to", "learners", "quantity"]
 
 CURRENCIES: dict[str, tuple[str, str]] = {
     "seconds": ("s", "time"),
@@ -95,7 +95,7 @@ def _apart(a: Cost, b: Cost) -> bool:
     return bool(abs(differences.mean()) > half_width(differences))
 
 
-def learning(runs: Sequence[Run]) -> list[Run]:
+def learners(runs: Sequence[Run]) -> list[Run]:
     """Return the runs of those labels of which every run learns, as far as that is known."""
     bad = {run.label for run in runs if run.verdict not in ("", FINISHED)}
     return [run for run in runs if run.rows and run.label not in bad]
@@ -109,7 +109,7 @@ def costs_to(
     None where that is the value that they begin with, or the axis is not known. Methods that are
     not on the network of most are apart; see `answer`.
     """
-    known = [run for run in learning(runs) if np.isfinite(run.last(metric)).all()]
+    known = [run for run in learners(runs) if np.isfinite(run.last(metric)).all()]
     if not known or not all(isfinite(run.last(axis)) for run in known):
         return None
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
@@ -153,8 +153,8 @@ def answer(runs: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
     if few < FEWEST_FOR_AN_INTERVAL:
         seeds = "one seed" if few == 1 else f"{few} seeds"
         lines.append(
-            f"With {seeds} chance and effect cannot be told apart. Run at least three: "
-            "folkman run --set 'seeds=[0,1,2,3,4]'"
+            f"With {seeds} chance and effect cannot be told apart. Use at least three, for "
+            "example seeds = [0, 1, 2, 3, 4]."
         )
     return lines
 
@@ -280,7 +280,7 @@ def cautions(runs: Sequence[Run]) -> list[str]:
     """Return a line for each label whose loss ends far above the lowest that it had."""
     lines = []
     for label in _labels(runs):
-        group = [run for run in learning(runs) if run.label == label and run.status in ENDED]
+        group = [run for run in learners(runs) if run.label == label and run.status in ENDED]
         ends = [run.last("train_loss") for run in group]
         lows = [min(run.column("train_loss")) for run in group]
         if not group or not np.isfinite([*ends, *lows]).all():

@@ -7,7 +7,7 @@ import numpy as np
 
 from folkman.record.run import AXES, METRICS, Run
 from folkman.report import html
-from folkman.report.answer import NOUNS, NOWHERE, Costs, costs_to, learning
+from folkman.report.answer import NOUNS, NOWHERE, Costs, costs_to, learners
 from folkman.report.palette import MOST_CURVES
 from folkman.report.panels import lines_of, panel
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, curves
@@ -29,7 +29,7 @@ def curves_section(runs: Sequence[Run], networks: Mapping[str, str] = NOWHERE) -
 
     Labels that do not learn are drawn in the folded part alone, unless none learns.
     """
-    shown = learning(runs) or runs
+    shown = learners(runs) or runs
     priced = all(isfinite(run.last("energy_j")) for run in shown)  # not by earlier versions
     axes = COSTS if priced else ("seconds", "gradients", "bits")
     goals = [(y, x) for y in GOALS for x in axes]
