@@ -68,7 +68,8 @@ class Costs(NamedTuple):
         least = {"gradients": "fewest gradients", "bits": "fewest bits"}.get(
             self.axis, f"least {what}"
         )
-        also = f" (tied: {', '.join(cost.label for cost in tied)})" if tied else ""
+        named = ", ".join(cost.label for cost in tied[:3]) + (", ..." if len(tied) > 3 else "")
+        also = f" (tied: {named})" if tied else ""
         return f"{first.label} needs the {least} to {goal}{also}: {shown}."
 
 

@@ -192,7 +192,7 @@ def _paid(costs: Costs, cost: Cost) -> str:
 
 def _amount(axis: str, mean: float, half: float) -> str:
     """Return an amount with its unit, and its interval as a share of it."""
-    around = f" ± {100 * half / mean:.2g} %" if isfinite(half) and half > 0 and mean else ""
+    around = f" ± {100 * half / mean:.2g} %" if isfinite(half) and half > 1e-6 * abs(mean) else ""
     return quantity(axis, mean) + around
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.record.json_file import Json, read_json
-from folkman.record.run import DIVERGED, FAILED, METRICS, Run
+from folkman.record.run import DIVERGED, FAILED, HIGHER_IS_BETTER, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
 from folkman.report import html
 from folkman.report.curves_page import best_first, curves_section, multiples_section
-from folkman.report.figures import COLOURS, STYLES, finish, name_curves, new_figure
+from folkman.report.figures import COLOURS, STYLES, finish, name_curves, name_ends, new_figure
 from folkman.report.network_page import MOST_SCENES, network_sections
 from folkman.report.palette import MOST_CURVES
 from folkman.report.run_page import costs_table, headline, provenance_section, results_table
@@ -83,10 +83,27 @@ def _responses(sweep: Sweep) -> str:
             if figure is not None:
                 blocks.append(
                     html.figure_block(
-                        f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"
+                        f"axis-{number}-{metric}", figure, _caption(sweep, axis, metric)
                     )
                 )
     return html.grid(blocks)
+
+
+def _caption(sweep: Sweep, axis: str, metric: str) -> str:
+    """Return what a figure along an axis shows: where the metric is best."""
+    last = {(run.label, run.seed): run.last(metric) for run in sweep.runs}
+    ends: dict[tuple[str, str], list[float]] = {}
+    for job in sweep.jobs:
+        value = last.get((job["arm"], job["seed"]), float("nan"))
+        if axis in job.get("settings", {}) and np.isfinite(value):
+            ends.setdefault((job["arm"], str(job["settings"][axis])), []).append(value)
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+    (arm, setting), values = min(ends.items(), key=lambda end: sign * float(np.mean(end[1])))
+    name = METRICS[metric]
+    return (
+        f"{name[0].upper()}{name[1:]} against {axis}. It is best at {setting}: "
+        f"{np.mean(values):.3g} ({arm})."
+    )
 
 
 def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
@@ -119,15 +136,21 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
         xs = [x for x in points if x in group]
         mean = [float(np.mean(group[x])) for x in xs]
         half = [_half(group[x]) for x in xs]
-        axes.errorbar([place[x] for x in xs], mean, yerr=half, color=COLOURS[index % len(COLOURS)],
-                      linestyle=STYLES[index % len(STYLES)], marker="o", markersize=3.5,
-                      linewidth=1.4, capsize=2.5, label=name)  # fmt: skip
+        look: Json = {"color": COLOURS[index % len(COLOURS)]}
+        style = STYLES[index % len(STYLES)]
+        at = [place[x] for x in xs]
+        axes.plot(at, mean, linestyle=style, marker="o", markersize=3.5, linewidth=1.4, label=name,
+                  **look)  # fmt: skip
+        axes.errorbar(at, mean, yerr=half, fmt="none", capsize=2.5, **look)
     axes.set_xticks([place[x] for x in points], [str(x) for x in points])
     if numeric and min(points) > 0 and max(points) / min(points) > 30:
         axes.set_xscale("log")
         axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
     finish(axes, axis, METRICS[metric])
-    name_curves(figure, axes, len(groups))
+    if len(groups) <= MOST_CURVES:
+        name_ends(axes)
+    else:
+        name_curves(figure, axes, len(groups))
     return figure
 
 
