@@ -16,6 +16,39 @@ CHROMIUM = (
 )
 
 
+CONTRASTS = """() => {
+    const parse = (text) => {
+        const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
+        return { rgb: [r, g, b], a };
+    };
+    const luminance = (rgb) => {
+        const [r, g, b] = rgb.map((v) => v / 255)
+            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = (element) => {
+        if (element.classList.contains("number"))
+            return parse(getComputedStyle(element.previousSibling).fill).rgb;
+        for (let each = element; each; each = each.parentElement) {
+            const found = parse(getComputedStyle(each).backgroundColor);
+            if (found.a > 0.99) return found.rgb;
+        }
+        return [255, 255, 255];
+    };
+    const worst = [];
+    for (const element of document.querySelectorAll("h1,h2,h3,p,a,li,dt,dd,th,td,summary,figcaption,small,code,label,select,button,span,svg.panel text,svg.map text")) {
+        const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+        if (!own || !element.checkVisibility()) continue;
+        const style = getComputedStyle(element);
+        const ink = element.closest("svg") ? style.fill : style.color;
+        const pair = [luminance(parse(ink).rgb), luminance(ground(element))].sort((a, b) => a - b);
+        worst.push([(pair[1] + 0.05) / (pair[0] + 0.05), element.tagName, element.textContent.slice(0, 40)]);
+    }
+    return worst.sort((a, b) => a[0] - b[0]).slice(0, 3);
+}"""  # noqa: E501
+"""The three texts of the least contrast to their ground, as WCAG 2 counts it."""
+
+
 @contextmanager
 def served(source, token=None) -> Iterator[str]:
     """Serve the page of a source on a free port of loopback; yield its address."""

@@ -3,6 +3,7 @@ kill and resume."""
 
 import itertools
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import served
+from conftest import CONTRASTS, served
 from folkman.dash.run import RunSource
 from folkman.dash.serve import make_source
 
@@ -111,6 +112,75 @@ def test_it_follows_the_system_and_can_be_told_otherwise(visit, address, scheme)
     assert page.get_by_role("combobox", name="Theme").input_value() == other
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_links_stand_out_from_their_ground(visit, address, scheme):
+    """WCAG AA: 4.5 for text, 3 for what is drawn, the oldest copies too."""
+    page = visit(address, color_scheme=scheme)
+    expect(page.locator("svg.map .link").first).to_be_visible()
+    for paint in ("age", "disagreement"):
+        page.keyboard.press("c")
+        expect(page.get_by_role("combobox", name="Colour")).to_have_value(paint)
+        ratio, *where = page.evaluate(CONTRASTS)[0]
+        assert ratio >= 4.5, where
+    ground, shades = page.evaluate(
+        """async () => {
+            const { colourOf, shade } = await import("/static/colours.js");
+            const all = [0, 0.25, 0.5, 0.75, 1].map(shade);
+            const card = getComputedStyle(document.querySelector(".card")).backgroundColor;
+            return [card, all];
+        }"""
+    )
+    contrasts = [contrast(ground, each) for each in shades]
+    assert min(contrasts) >= 2.9
+    assert contrasts == sorted(contrasts)  # the oldest stand out most
+
+
+def contrast(a, b):
+    def luminance(text):
+        parts = [int(each) / 255 for each in re.findall(r"\d+", text)[:3]]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_only_what_is_there_is_offered_and_every_listed_key_does_something(visit, address):
+    page = visit(address)
+    expect(page.locator("#keys kbd")).to_have_text(["p", "x", "c", "[", "]", "Tab"])
+    offered = page.get_by_role("combobox", name="Curve").first.locator("option")
+    values = offered.evaluate_all("all => all.map((each) => each.value)")
+    assert "train_loss" in values
+    assert "optimum_distance" not in values  # the problem has no known optimum
+    cells = page.get_by_role("combobox", name="Run").locator("option")
+    assert "the one that runs" not in cells.all_text_contents()  # all have ended
+    for key in ("x", "c", "]", "["):
+        before = page.evaluate(SHOWN)
+        page.keyboard.press(key)
+        assert page.evaluate(SHOWN) != before, key
+    expect(page.locator(".readout").first.locator("span")).to_have_count(2)
+
+
+SHOWN = """() => [...document.querySelectorAll("select, input[type=range]")]
+    .map((each) => each.value).join()"""
+
+
+def test_a_run_that_does_not_learn_says_why_and_what_to_try(visit, address):
+    page = visit(address)
+
+    expect(page.locator(".wrong")).to_contain_text("FedAvg: 1 of 2 runs not learning; no round")
+    expect(page.locator(".wrong")).to_contain_text("run longer")
+
+
+def test_words_are_explained(visit, address):
+    page = visit(address)
+    expect(page.locator("th abbr", has_text="disagreement")).to_have_attribute(
+        "title", re.compile("How far a node's model")
+    )
+    page.get_by_text("What the words mean").click()
+    expect(page.locator("#words dt", has_text="kappa")).to_be_visible()
+
+
 def test_a_phone_needs_no_sideways_scrolling(visit, address):
     page = visit(address, viewport={"width": 390, "height": 844})
     expect(page.locator(".plot canvas")).to_have_count(4)
@@ -156,25 +226,29 @@ def test_a_sweep_is_shown_as_small_multiples(serving, visit, tmp_path, radio_fol
     expect(page.locator("#status")).to_have_text("failed, 3 of 3 jobs")
 
 
-def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
-    health = {
-        "node": "node-0",
-        "state": "learning",
-        "steps": 41,
-        "slot": 44,
-        "loss": 0.5,
-        "linked": ["node-1"],
-    }
-    health |= {
-        "refused": {"stale": 2},
-        "latency_s": {"node-1": 0.004},
-        "memory_bytes": 2e8,
-        "uptime_s": 9.0,
-    }
-    for number, state in enumerate(("learning", "fault")):
+@pytest.fixture
+def cluster(tmp_path):
+    """Return a cluster's folder and a writer of a node's health."""
+    health = {"steps": 41, "slot": 44, "loss": 0.5, "refused": {"stale": 2}, "memory_bytes": 2e8}
+    health |= {"uptime_s": 9.0}
+
+    def write(number, state="learning", **more):
         home = tmp_path / "nodes" / f"node-{number}"
-        home.mkdir(parents=True)
-        (home / "health.json").write_text(json.dumps(health | {"node": home.name, "state": state}))
+        home.mkdir(parents=True, exist_ok=True)
+        other = f"node-{1 - number}"
+        links = {"linked": [other], "latency_s": {other: 0.004 + number / 100}}
+        links |= {"goodput_bit_s": {other: 5e5}, "loss_share": {other: 0.25}}
+        told = health | links | {"node": home.name, "state": state} | more
+        (home / "health.json").write_text(json.dumps(told))
+        return home
+
+    return tmp_path, write
+
+
+def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, cluster):
+    root, write = cluster
+    write(0)
+    write(1, "fault")
     line = {
         "time": "2026-01-01T12:00:00.000Z",
         "level": "warning",
@@ -182,17 +256,44 @@ def test_a_cluster_shows_its_nodes_health_and_faults(serving, visit, tmp_path):
         "reason": "crc",
         "node": "node-1",
     }
-    (tmp_path / "nodes" / "node-1" / "node.log").write_text("starting\n" + json.dumps(line) + "\n")
+    (root / "nodes" / "node-1" / "node.log").write_text("starting\n" + json.dumps(line) + "\n")
 
-    page = visit(serving(make_source(tmp_path, cluster=True)))
+    page = visit(serving(make_source(root, cluster=True)))
 
     expect(page.locator("#status")).to_have_text("1 of 2 nodes well")
     expect(page.get_by_role("region", name="Nodes").locator("tr.bad")).to_contain_text("fault")
     expect(page.get_by_role("region", name="Faults")).to_contain_text("refused: crc")
-    (tmp_path / "nodes" / "node-1" / "health.json").write_text(
-        json.dumps(health | {"node": "node-1"})
-    )
+    write(1)
     expect(page.locator("#status")).to_have_text("2 of 2 nodes well")
+
+
+def test_a_cluster_shows_curves_and_links_and_names_a_killed_node(serving, visit, cluster):
+    """The process of a node is gone while the page is open: row, links and faults say so."""
+    root, write = cluster
+    write(0)
+    home = write(1)
+    page = visit(serving(make_source(root, cluster=True)), color_scheme="dark")
+
+    expect(page.locator(".plot canvas")).to_have_count(2)
+    expect(page.locator("svg.map .link")).to_have_count(2)
+    links = page.get_by_role("region", name="Link by link")
+    expect(links.locator("tbody tr").first).to_contain_text("500")  # kbit/s
+    expect(links.locator("tbody tr").first).to_contain_text("25")  # % lost
+    write(0, slot=60, loss=0.25)
+    expect(page.locator(".readout").first).to_contain_text("node-0 0.25")
+    expect(page.get_by_role("region", name="Faults")).to_contain_text("No fault so far.")
+
+    ended = subprocess.Popen([sys.executable, "-c", ""])  # a number that no process has any more
+    ended.wait()
+    (home / "pid").write_text(str(ended.pid))
+
+    expect(page.locator("#status")).to_have_text("1 of 2 nodes well")
+    expect(page.get_by_role("region", name="Faults")).to_contain_text("node-1")
+    expect(page.get_by_role("region", name="Faults")).to_contain_text("gone: its process has ended")
+    expect(page.locator(".wrong")).to_contain_text("node-1 is gone")
+    expect(links.locator("tr.bad")).to_have_count(1)  # the link that it sends on
+    assert page.locator("svg.map .node[data-bad]").count() == 1
+    assert page.evaluate(CONTRASTS)[0][0] >= 4.5
 
 
 @pytest.mark.slow

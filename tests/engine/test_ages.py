@@ -20,7 +20,7 @@ from folkman.radio.delay import constant, pipelined, snapshot
 from folkman.radio.network import RadioNetwork
 from folkman.radio.shared import shared
 from folkman.record.scene import from_timeline, join, load_scene, save_scene
-from folkman.report.run_page import node_rows
+from folkman.report.network_page import node_rows
 
 NODES, GAMMA, SLOTS = 4, 5, 100
 

@@ -161,3 +161,38 @@ def test_the_names_below_panels_do_not_meet(waiting):
     assert (
         figure.axes[3].get_position().width > 0.25
     )  # a panel is not squeezed to make room for names
+
+
+def test_many_curves_stand_in_rows_by_case_few_in_each():
+    """Three cases of two methods and a third without: seven curves, three rows of three for each
+    of two metrics; curves of one method look alike, and not as another's."""
+    cases = ("5 nodes", "10 nodes", "15 nodes")
+    names = [f"{method}, {case}" for method in ("Alg. 1", "AdaFL") for case in cases]
+    runs = [
+        run(name, seed, method="async_sharing" if name.startswith("Alg. 1") else "fedavg")
+        for name in [*names, "FedAvg"]
+        for seed in range(3)
+    ]
+    panels = [Panel("a", runs), Panel("b", runs)]
+
+    figure = draw_panels(panels, "gradients", "t", "async_sharing", LINES)
+
+    assert len(figure.axes) == 2 * 3 * 2
+    for axes in figure.axes:
+        looks = {line.get_color() for line in axes.lines}
+        assert (len(axes.lines), len(looks), len(axes.collections)) == (3, 3, 3)
+    assert figure.axes[2].get_ylabel() == "training loss\n10 nodes"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "Alg. 1",
+        "AdaFL",
+        "FedAvg",
+    ]
+
+
+def test_panels_of_other_cases_stay_whole():
+    many = [run(f"{number} nodes") for number in range(9)]
+
+    figure = draw_panels([Panel("a", many), Panel("b", many[:2])], "gradients", "t",
+                         "async_sharing", LINES)  # fmt: skip
+
+    assert len(figure.axes) == 4

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.text import Annotation
 
 from folkman.record.run import Run
 from folkman.report.figures import draw_curves, draw_labels, save
@@ -38,17 +39,34 @@ def test_a_wide_span_is_drawn_on_a_logarithmic_axis():
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_dozens_of_curves_are_all_named_and_leave_room_for_the_axes(style):
+def test_of_dozens_of_curves_the_best_six_are_named_and_the_axes_have_room(style):
     """A warning, as matplotlib gives when the names leave no room, is an error in the tests."""
-    many = [run for index in range(60) for run in runs([[3.0, 2.0]], f"gamma={index}")]
+    many = [run for i in range(60) for run in runs([[3.0, 2.0 - i / 100]], f"gamma={i}")]
 
     figure = dressed(STYLES[style], lambda: draw_curves(many))
     drawing("many", figure, "sixty curves")
 
-    legend = figure.axes[0].get_legend()
-    assert legend is not None
-    assert len(legend.get_texts()) == 60
-    assert figure.axes[0].get_position().height > 0.5
+    axes = figure.axes[0]
+    assert {text.get_text() for text in axes.texts} == {f"gamma={i}" for i in range(54, 60)}
+    assert axes.get_position().height > 0.5
+    assert axes.get_position().width > 0.4
+    grey = [line for line in axes.lines if line.get_color() == "0.75"]
+    assert len(grey) == 54
+
+
+def test_names_stand_at_the_ends_of_their_curves_and_clear_of_each_other():
+    some = [*runs([[3.0, 1.0]], "a"), *runs([[3.0, 1.001]], "b"), *runs([[3.0, 2.0]], "c")]
+
+    texts = {
+        text.get_text(): text
+        for text in draw_curves(some).axes[0].texts
+        if isinstance(text, Annotation)
+    }
+
+    heights = {name: text.xyann[1] for name, text in texts.items()}
+    assert heights["a"] < heights["b"] < heights["c"]
+    assert heights["b"] - heights["a"] >= 0.08
+    assert texts["c"].xy[1] == 2.0
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -1,15 +1,18 @@
 """What the live page knows of a real cluster: the nodes' health files and the errors in their logs.
 
-Nodes are watched by their files alone (`folkman.record.cluster`).
+Nodes are watched by their files alone (`folkman.record.cluster`). A health file tells of this
+moment; the curves of a node begin when somebody begins to watch it.
 """
 
 import time
 from collections import deque
+from datetime import UTC, datetime
 from pathlib import Path
 
-from folkman.record.cluster import WELL, ClusterFolder, NodeFolder
+from folkman.record.cluster import GONE, SILENT, WELL, ClusterFolder, NodeFolder
 from folkman.record.json_file import Json
 from folkman.record.live import Tail
+from folkman.record.terms import TERM_OF, TERMS
 
 __all__ = ["ClusterSource"]
 
@@ -27,6 +30,11 @@ COLUMNS = (
     "latency (ms)",
 )
 COLUMNS += ("memory (MB)", "up (s)", "heard (s ago)")
+LINK_COLUMNS = ("from", "to", "goodput (kbit/s)", "latency (ms)", "lost (%)")
+METRICS = {"loss": "loss of the node's own model", "steps": "gradients of the node"}
+AXES = {"slots": "slot of the node", "seconds": "time watched (s)"}
+MOST_POINTS = 600
+"""Points of a node's curve that are kept; of more, every second is let go."""
 
 
 class ClusterSource:
@@ -37,6 +45,9 @@ class ClusterSource:
         self.folder.nodes()  # or there is nothing to watch
         self.logs: dict[Path, Tail] = {}
         self.faults: deque[dict[str, str]] = deque(maxlen=MOST_FAULTS)
+        self.states: dict[str, str] = {}  # node -> its state at the last look
+        self.curves: dict[str, list[Json]] = {}
+        self._began_s = time.monotonic()
         self._next_check_s = 0.0
         self._told: Json = {}
 
@@ -49,14 +60,41 @@ class ClusterSource:
                 for line in news.lines:
                     if line.get("level") in ("warning", "error"):
                         self.faults.appendleft(_fault(home, line))
-        return {"nodes": [_row(home) for home in homes], "faults": list(self.faults)}
+        standing = [(home, home.standing()) for home in homes]
+        for home, health in standing:
+            self._note(home, health)
+        return {
+            "nodes": [_row(home, health) for home, health in standing],
+            "links": [link for _, health in standing for link in _links(health)],
+            "faults": list(self.faults),
+            "seconds": round(time.monotonic() - self._began_s, 1),
+        }
+
+    def _note(self, home: NodeFolder, health: Json) -> None:
+        """Note a point of the node's curve, and that it is down if it was not before."""
+        name, state = str(health["node"]), str(health["state"])
+        if state not in WELL and state != self.states.get(name):
+            self.faults.appendleft(_down(home, health))
+        self.states[name] = state
+        points = self.curves.setdefault(name, [])
+        if not points or points[-1]["slots"] != health.get("slot"):
+            seconds = round(time.monotonic() - self._began_s, 1)
+            kept = {name: health.get(name) for name in METRICS}
+            points.append({"slots": health.get("slot"), "seconds": seconds, **kept})
+            if len(points) > MOST_POINTS:
+                del points[1::2]
 
     def state(self) -> Json:
         """Return everything."""
         self._told = self._look()
         name = self.folder.root.name
         head = {"kind": "cluster", "name": name, "folder": name, "columns": COLUMNS}
-        return head | self._told
+        head |= {"link_columns": LINK_COLUMNS, "metrics": METRICS, "axes": AXES}
+        curves = {
+            node: {key: [point[key] for point in points] for key in (*AXES, *METRICS)}
+            for node, points in self.curves.items()
+        }
+        return head | self._told | {"curves": curves, "terms": TERMS, "term_of": TERM_OF}
 
     def poll(self) -> Json | None:
         """Return everything again, if it changed, twice a second."""
@@ -70,9 +108,45 @@ class ClusterSource:
         return found
 
 
-def _row(home: NodeFolder) -> Json:
+def _links(health: Json) -> list[Json]:
+    """Return a row for each neighbour that a node sends to."""
+    goodput, latency, lost = (
+        table if isinstance(table := health.get(key), dict) else {}
+        for key in ("goodput_bit_s", "latency_s", "loss_share")
+    )
+    linked = health.get("linked")
+    names = dict.fromkeys([*(linked if isinstance(linked, list) else ()), *goodput, *latency])
+    return [
+        {
+            "from": health["node"],
+            "to": name,
+            "goodput (kbit/s)": _scaled(goodput.get(name), 1e-3),
+            "latency (ms)": _scaled(latency.get(name), 1e3),
+            "lost (%)": _scaled(lost.get(name), 100.0),
+            "up": health["state"] in WELL and isinstance(linked, list) and name in linked,
+        }
+        for name in names
+    ]
+
+
+def _scaled(value: object, by: float) -> float | None:
+    return value * by if isinstance(value, int | float) else None
+
+
+def _down(home: NodeFolder, health: Json) -> dict[str, str]:
+    """Return a fault that no log tells: a node that is gone, silent or in another bad state."""
+    told = {
+        GONE: "gone: its process has ended without a word, killed or crashed",
+        SILENT: f"silent: its health file is {health['health_age_s']:.0f} s old",
+    }
+    state = str(health["state"])
+    what = f"{told.get(state, state)}; look at {home.root.name}/{home.log.name}, and start it again"
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return {"when": when, "node": str(health["node"]), "what": what}
+
+
+def _row(home: NodeFolder, health: Json) -> Json:
     """Return how a node stands as a row; what an entry lacks is left out."""
-    health = home.standing()
     linked, refused = health.get("linked"), health.get("refused")
     goodput, latency = _values(health.get("goodput_bit_s")), _values(health.get("latency_s"))
     memory = health.get("memory_bytes")

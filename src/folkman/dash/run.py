@@ -9,6 +9,7 @@ from folkman.record.json_file import Json, read_json
 from folkman.record.live import Tail
 from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, RUNNING, STOPPED, Run, slug
 from folkman.record.scene import frame_json
+from folkman.record.terms import TERM_OF, TERMS
 
 __all__ = ["RunSource"]
 
@@ -115,6 +116,8 @@ class RunSource:
             "slots": self.config.get("slots"),
             "axes": AXES,
             "metrics": METRICS,
+            "terms": TERMS,
+            "term_of": TERM_OF,
             "runs": [watched.told(most) for watched in self.runs],
         }
 

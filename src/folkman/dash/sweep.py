@@ -9,6 +9,7 @@ from folkman.record.live import Tail
 from folkman.record.run import ENDED, METRICS, RUNNING, STOPPED, Run
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_held, job_folder
+from folkman.record.terms import TERM_OF, TERMS
 
 __all__ = ["SweepSource"]
 
@@ -57,6 +58,8 @@ class WatchedJob:
             "settings",
             "state",
             "message",
+            "verdict",
+            "reason",
             "seconds",
             "rss_mb",
             "worker",
@@ -106,7 +109,7 @@ class SweepSource:
         """Return everything."""
         metrics = {name: METRICS[name] for name in CURVES}
         jobs = [job.told() for job in self.jobs.values()]
-        return self._head() | {"metrics": metrics, "jobs": jobs}
+        return self._head() | {"metrics": metrics, "jobs": jobs, "terms": TERMS, "term_of": TERM_OF}
 
     def poll(self) -> Json | None:
         """Return what is new, twice a second."""

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.record.json_file import Json
-from folkman.report.figures import COLOURS, STYLES, finish, new_figure
-from folkman.report.scenes import draw_link, draw_surroundings, frame_map, number_nodes
+from folkman.report.figures import COLOURS, STYLES, finish, name_ends, new_figure
+from folkman.report.palette import ramp
+from folkman.report.scenes import NODE_SIZE, draw_link, draw_surroundings, frame_map, number_nodes
 from folkman.report.tables import screen_table
 
 if TYPE_CHECKING:
@@ -117,12 +118,12 @@ def draw_map(picture: Picture) -> "Figure":
     axes.scatter([0], [0], marker="^", s=30, color="0.35", label="base station")
     near = np.abs(picture.interferers_m).max(axis=1, initial=0.0) < reach_m
     draw_surroundings(axes, picture.cell_radius_m, picture.interferers_m[near])
-    shades = ScalarMappable(Normalize(*_span(picture.sinr_db[linked])), "viridis")
+    shades = ScalarMappable(Normalize(*_span(picture.sinr_db[linked])), ramp())
     for rx, tx in np.argwhere(linked):
         draw_link(axes, nodes, rx, tx, shades.to_rgba(picture.sinr_db[rx, tx]))
     if linked.any():
         figure.colorbar(shades, ax=axes, label="SINR of scheduled links (dB)", shrink=0.85)
-    axes.scatter(*nodes.T, s=36, color=COLOURS[1], zorder=3, label="node", edgecolor="white")
+    axes.scatter(*nodes.T, s=NODE_SIZE, color=COLOURS[1], zorder=3, label="node", edgecolor="white")
     number_nodes(axes, nodes)
     frame_map(axes, reach_m, placed=True)
     return figure
@@ -146,6 +147,5 @@ def draw_ages(picture: Picture) -> "Figure":
         look: Json = {"color": COLOURS[index], "linestyle": STYLES[index], "linewidth": 1.2}
         axes.plot(picture.ages[:, rx, tx], label=f"node {rx}'s copy of node {tx}", **look)
     finish(axes, "slot", "age (slots)")
-    if order:
-        axes.legend(frameon=False, fontsize="x-small", loc="upper left")
+    name_ends(axes)
     return figure

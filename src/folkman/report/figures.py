@@ -1,7 +1,7 @@
 """Figures: curves with intervals, and who holds which labels.
 
-Colours are Okabe and Ito's, which people with any colour vision tell apart; line styles differ as
-well, so that a black-and-white print still reads.
+People with any colour vision tell the colours apart (`report.palette`); line styles differ as well,
+so that a black-and-white print still reads.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from folkman.files import write_whole
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
+from folkman.report.palette import LIGHT, MOST_CURVES
+from folkman.report.panels import spread_out
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 
 if TYPE_CHECKING:
@@ -27,18 +29,23 @@ __all__ = [
     "draw_labels",
     "finish",
     "name_curves",
+    "name_ends",
     "new_figure",
     "room_for_names_in",
     "save",
     "shades_of",
 ]
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+COLOURS = (*LIGHT, "#000000", "#8a8a8a")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 BESIDE: Json = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0}
 """Where the names of curves are that do not fit among them."""
-FEW = 6
-"""Curves whose names fit among them; those of more stand beside the figure."""
+FEW = MOST_CURVES
+"""Curves that have a colour and a name; others are grey, or named beside the figure."""
+NAME_GAP = 0.085
+"""The least distance between two names at the ends of curves, as a share of the axes."""
+EARLY = 0.93
+"""A curve that ends before this share of the axes is named within them."""
 NAME_IN = 0.16
 """The height of a name beside the curves, in inches."""
 SHARES = (*HIGHER_IS_BETTER, "node_test_accuracy_spread", "node_local_accuracy_spread")
@@ -59,6 +66,8 @@ def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Axes]":
 
 def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") -> "Figure":
     """Draw metric `y` against axis `x`: the mean over seeds, its 95 % interval shaded."""
+    from matplotlib.ticker import EngFormatter
+
     names = AXES | METRICS
     for given in (x, y):
         if given not in names:
@@ -72,13 +81,14 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
             f"these runs have no '{y}': their problem does not define it; choose another metric"
         )
     figure, axes = new_figure(4.6, 3.2)
-    for index, curve in enumerate(found):
-        colour = COLOURS[index % len(COLOURS)]
-        # a colour that returns has another style
-        style = STYLES[(index + index // len(COLOURS)) % len(STYLES)]
-        axes.plot(
-            curve.x, curve.mean, color=colour, linestyle=style, linewidth=1.6, label=curve.label
-        )
+    named = _named(found, y)
+    for curve in (curve for curve in found if curve.label not in named):
+        axes.plot(curve.x, curve.mean, color="0.75", linewidth=0.8, zorder=1)
+    for index, label in enumerate(named):
+        curve = next(curve for curve in found if curve.label == label)
+        colour = COLOURS[index]
+        axes.plot(curve.x, curve.mean, color=colour, linestyle=STYLES[index], linewidth=1.6,
+                  label=curve.label)  # fmt: skip
         if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
             low, high = curve.mean - curve.half, curve.mean + curve.half
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
@@ -89,10 +99,47 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         _bound(axes, found, y)
     seeds = {curve.num_seeds for curve in found}
     band = ", 95 % interval" if min(seeds) >= FEWEST_FOR_AN_INTERVAL else ""
-    noted = f"mean of {max(seeds)} seeds{band}" if min(seeds) > 1 else ""
-    finish(axes, names[x], names[y], noted)
-    name_curves(figure, axes, len(found))
+    noted = [f"mean of {max(seeds)} seeds{band}"] if min(seeds) > 1 else []
+    rest = len(found) - len(named)
+    noted += [f"named: the best {len(named)} of {len(found)}, grey: the others"] if rest else []
+    finish(axes, names[x], names[y], "; ".join(noted))
+    if x == "bits":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    name_ends(axes)
     return figure
+
+
+def _named(found: Sequence[Curve], metric: str) -> list[str]:
+    """Return the labels that have a colour and a name, in their order: the best where many are."""
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+    ends = {curve.label: sign * float(curve.mean[-1]) for curve in found}
+    best = sorted(ends, key=lambda label: (not np.isfinite(ends[label]), ends[label]))[:FEW]
+    return [label for label in ends if label in best]
+
+
+def name_ends(axes: "Axes") -> None:
+    """Write the name of each labelled line beside its end, clear of the other names."""
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    axes.autoscale_view()
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = []
+    for line in lines:
+        points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
+        shown = points[np.isfinite(to_axes.transform(points)).all(axis=1)]
+        if len(shown):
+            at = to_axes.transform(shown[-1])
+            ends.append((float(np.clip(at[1], 0, 1)), float(at[0]), shown[-1], line))
+    ends.sort(key=lambda end: end[0])
+    places = spread_out([end[0] for end in ends], NAME_GAP, 0.0, 1.0)
+    for (_, x, end, line), place in zip(ends, places, strict=True):
+        early = x < EARLY
+        lead: Json = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "shrinkB": 0}
+        look: Json = {"fontsize": "small", "va": "center", "annotation_clip": False, "zorder": 5}
+        axes.annotate(
+            str(line.get_label()), end, ((x if early else 1.0) + 0.03, place),
+            textcoords=axes.transAxes, arrowprops=lead, **look,
+        )  # fmt: skip
+        axes.plot(*end, marker="o", markersize=3, color=line.get_color(), clip_on=False)
 
 
 def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) -> None:

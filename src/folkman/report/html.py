@@ -12,6 +12,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from folkman.record.json_file import Json
+from folkman.record.terms import TERM_OF, TERMS
+from folkman.report import palette
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +29,9 @@ __all__ = [
     "facts",
     "figure_block",
     "grid",
+    "heading",
     "page",
+    "panel_block",
     "preformatted",
     "table",
 ]
@@ -54,19 +58,15 @@ class Section(NamedTuple):
     name: str
     title: str
     body: str
+    folded: bool = False
 
 
 def page(title: str, subtitle: str, lead: str, sections: Iterable[Section]) -> str:
     """Return a whole page."""
     kept = [section for section in sections if section.body]
-    style = (
-        resources.files("folkman.report").joinpath("assets/report.css").read_text(encoding="utf-8")
-    )
+    kept.append(Section("words", "What the words mean", glossary()))
     links = "".join(f'<a href="#{part.name}">{escape(part.title)}</a> ' for part in kept)
-    body = "\n".join(
-        f'<section id="{part.name}"><h2>{escape(part.title)}</h2>\n{part.body}\n</section>'
-        for part in kept
-    )
+    body = "\n".join(map(_section, kept))
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -76,19 +76,64 @@ def page(title: str, subtitle: str, lead: str, sections: Iterable[Section]) -> s
 <meta name="generator" content="folkman">
 <title>{escape(title)}</title>
 <style>
-{style}</style>
+{style()}</style>
 </head>
 <body>
 <header><h1>{escape(title)}</h1>
-<p class="sub">{escape(subtitle)}</p>
-<nav aria-label="Contents">{links}</nav></header>
+<p class="sub">{escape(subtitle)}</p></header>
 <main>
 {lead}
+<nav aria-label="Contents">{links}</nav>
 {body}
 </main>
 </body>
 </html>
 """
+
+
+def style() -> str:
+    """Return the style sheet, with the colours of figures for both themes."""
+    rules = resources.files("folkman.report").joinpath("assets/report.css")
+    light = palette.declared(palette.LIGHT, palette.RAMP_LIGHT)
+    dark = palette.declared(palette.DARK, palette.RAMP_DARK)
+    dark += " --on-low: #000000; --on-high: #000000;"
+    themes = (
+        f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) "
+        f"{{ :root {{ {dark} }} }}\n"
+    )
+    return themes + rules.read_text(encoding="utf-8")
+
+
+def _section(part: Section) -> str:
+    title = f"<h2>{escape(part.title)}</h2>"
+    if not part.folded:
+        return f'<section id="{part.name}">{title}\n{part.body}\n</section>'
+    return (
+        f'<section id="{part.name}" class="folded"><details><summary>{title}</summary>\n'
+        f"{part.body}\n</details></section>"
+    )
+
+
+def glossary() -> str:
+    """Return the terms of the page with their meanings."""
+    rows = "".join(
+        f'<div id="{_anchor(term)}"><dt>{escape(term)}</dt><dd>{escape(meaning)}</dd></div>'
+        for term, meaning in TERMS.items()
+    )
+    return f'<dl class="words">{rows}</dl>'
+
+
+def _anchor(term: str) -> str:
+    return f"word-{term.replace(' ', '-').lower()}"
+
+
+def heading(text: str) -> str:
+    """Return the heading of a column; one that needs a word is a link to it, and a tooltip."""
+    term = TERM_OF.get(text)
+    if term is None:
+        return escape(text)
+    meaning = escape(TERMS[term], quote=True)
+    return f'<a class="term" href="#{_anchor(term)}" title="{meaning}">{escape(text)}</a>'
 
 
 def facts(pairs: Iterable[tuple[str, str, str]]) -> str:
@@ -106,12 +151,14 @@ def table(
     best: int | None = None,
     *,
     words: bool = False,
+    explained: bool = False,
 ) -> str:
     """Return a table that scrolls sideways where it does not fit.
 
-    Row `best` is marked, `words` are set left.
+    Row `best` is marked, `words` are set left; `explained` headings lead to the page's glossary.
     """
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
+    title = heading if explained else escape
+    head = "".join(f'<th scope="col">{title(name)}</th>' for name in headings)
     lines = [
         ('<tr class="best">' if index == best else "<tr>")
         + "".join(f"<td>{cell if isinstance(cell, Markup) else escape(cell)}</td>" for cell in row)
@@ -121,8 +168,8 @@ def table(
     body = "".join(lines)
     kind = ' class="words"' if words else ""
     return (
-        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        '<div class="scroll" tabindex="0" role="group" aria-label="table">'
+        f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -153,6 +200,11 @@ def figure_block(name: str, figure: "Figure", caption: str, keep: Keep | None = 
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
+def panel_block(drawn: str, caption: str) -> str:
+    """Return a drawing of `report.panels` with its caption."""
+    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
 def drawing(name: str, figure: "Figure", description: str, keep: Keep | None = None) -> str:
     """Return a figure as SVG for the inside of a page, without margins.
 
@@ -176,6 +228,7 @@ def embedded(svg: str, name: str, description: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(xlink:href="|href="|url\()#', rf"\1#{name}-", svg)
+    svg = palette.themed(svg)
     svg = re.sub(r"#000000|#262626|#404040|#595959", "currentColor", svg)
     svg = svg.replace("<text ", '<text fill="currentColor" ').replace(
         "'DejaVu Sans'", "'DejaVu Sans', sans-serif"

@@ -9,6 +9,7 @@ import numpy as np
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
+from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, curves
 from folkman.report.tables import markdown_table, screen_table
 
@@ -26,7 +27,16 @@ __all__ = [
     "claims_markdown",
     "claims_table",
 ]
-__all__ += ["draw_panels", "ends_markdown", "score", "score_of_changes"]
+__all__ += [
+    "LETTERS_A_COLUMN",
+    "Lines",
+    "bound",
+    "draw_one",
+    "draw_panels",
+    "ends_markdown",
+    "score",
+    "score_of_changes",
+]
 
 VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
 """How verdicts begin, the longer of two first."""
@@ -114,11 +124,17 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
     Mean over draws, 95 % interval.
 
     Losses are averaged as the audit compares them, by their logarithms. A curve looks the same in
-    every panel, and is drawn as far as those of the method `own` reach.
+    every panel, and is drawn as far as those of the method `own` reach. Where a panel has more than
+    six curves, each case has a row of its own, if all panels have the same few cases.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    if max(len({run.label for run in panel.runs}) for panel in panels) > MOST_CURVES:
+        from folkman.report.paper_cases import draw_cases, have_rows
+
+        if have_rows(panels, own, lines):
+            return draw_cases(panels, x, title, own, lines)
     figure = Figure(figsize=(4.3 * len(panels), 6.4), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(
@@ -127,11 +143,11 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
     looks = _looks(panels, lines)
     for row, metric in enumerate(("train_loss", "test_accuracy")):
         for column, panel in enumerate(panels):
-            _draw_one(grid[row, column], panel, x, metric, looks)
+            draw_one(grid[row, column], panel, x, metric, looks)
             grid[row, column].set_title(panel.title if row == 0 else "", fontsize="small")
         grid[row, 0].set_ylabel(METRICS[metric])
         if metric == "train_loss":
-            _bound(grid[row])
+            bound(grid[row])
     size = _legend_size(grid[1])
     for axes, panel in zip(grid[1], panels, strict=True):
         axes.set_ylim(0.0, 1.0)
@@ -180,7 +196,8 @@ def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, Json]:
     return looks
 
 
-def _draw_one(axes: "Axes", panel: Panel, x: str, metric: str, looks: Mapping[str, Json]) -> None:
+def draw_one(axes: "Axes", panel: Panel, x: str, metric: str, looks: Mapping[str, Json]) -> None:
+    """Draw the curves of a panel: mean and interval, losses by their logarithms."""
     scale, back = (np.log, np.exp) if metric == "train_loss" else (np.asarray, np.asarray)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a run that diverged
         for curve in curves(panel.runs, x, metric, scale):
@@ -194,7 +211,7 @@ def _draw_one(axes: "Axes", panel: Panel, x: str, metric: str, looks: Mapping[st
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _bound(row: "Sequence[Axes]") -> None:
+def bound(row: "Sequence[Axes]") -> None:
     """Show all means, on a logarithmic axis where they span much.
 
     An interval may be wider than there is to see.

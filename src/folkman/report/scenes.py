@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from folkman.record.json_file import Json
 from folkman.record.scene import Scene
-from folkman.report.figures import BESIDE, COLOURS, STYLES, finish, new_figure, shades_of
+from folkman.report.figures import BESIDE, COLOURS, STYLES, finish, name_ends, new_figure
+from folkman.report.palette import MOST_CURVES, ON_HIGH, ON_LOW, PALE, ramp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +34,9 @@ PAINTS = {
 MAP_RADIUS = 1.25
 """How far the map reaches, in cell radii."""
 MOST_LINES = 16
-"""Senders that are told apart on a figure of shares; the others are one."""
+"""Twice as many nodes are numbered on a map."""
+NODE_SIZE = 120
+"""The area of a node that has room for its number, in square points."""
 
 
 def busiest(scene: Scene) -> int:
@@ -70,7 +73,7 @@ def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint:
     where = scene.where(frame)
     reach = MAP_RADIUS * (scene.cell_radius_m if scene.placed else 1.0)
     low, high = _span(scene, paint)
-    shades = ScalarMappable(Normalize(low, high), "viridis_r" if paint == "age" else "viridis")
+    shades = ScalarMappable(Normalize(low, high), ramp())
     if scene.placed:
         draw_surroundings(axes, scene.cell_radius_m, scene.interferers_m)
     for rx, tx, value in _arrows(scene, frame, paint):
@@ -81,10 +84,12 @@ def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint:
     apart = scene.disagreement[frame, :people]
     filled = shades.to_rgba(apart) if paint == "disagreement" else COLOURS[1]
     above: Json = {"zorder": 3, "edgecolor": "white"}
-    axes.scatter(*where[:people].T, s=44, color=filled, linewidth=0.8, label="node", **above)
+    few = people <= MOST_LINES * 2
+    size = NODE_SIZE if few else 44
+    axes.scatter(*where[:people].T, s=size, color=filled, linewidth=0.8, label="node", **above)
     if scene.server:
         axes.scatter(*where[people:].T, marker="^", s=54, color="0.25", label="server", **above)
-    number_nodes(axes, where[: people if people <= MOST_LINES * 2 else 0])
+    number_nodes(axes, where[: people if few else 0])
     figure.colorbar(shades, ax=axes, label=PAINTS[paint], shrink=0.85)
     frame_map(axes, reach, placed=scene.placed)
     title = f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s"
@@ -105,18 +110,19 @@ def draw_link(axes: "Axes", where: NDArray[np.float32], rx: int, tx: int, colour
     look: Json = {
         "arrowstyle": "-|>",
         "connectionstyle": "arc3,rad=0.15",
-        "shrinkA": 5,
-        "shrinkB": 5,
+        "shrinkA": 7,
+        "shrinkB": 7,
     }
     look |= {"color": colour, "linewidth": 1.3}
     axes.annotate("", where[rx], where[tx], arrowprops=look)
 
 
 def number_nodes(axes: "Axes", where: NDArray[np.float32]) -> None:
-    """Write the number of each node beside it."""
-    beside: Json = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": "small"}
+    """Write the number of each node on it."""
+    on: Json = {"ha": "center", "va": "center", "fontsize": "x-small", "color": ON_HIGH}
     for index, place in enumerate(where):
-        axes.annotate(str(index), place, **beside)
+        x, y = map(float, place)
+        axes.text(x, y, str(index), zorder=4, fontweight="bold", **on)
 
 
 def frame_map(axes: "Axes", reach: float, *, placed: bool) -> None:
@@ -127,7 +133,7 @@ def frame_map(axes: "Axes", reach: float, *, placed: bool) -> None:
     if placed:
         axes.set_xlabel("x (m)")
         axes.set_ylabel("y (m)")
-        axes.legend(frameon=False, fontsize="x-small", loc="upper right")
+        axes.legend(frameon=False, fontsize="x-small", loc="upper right", markerscale=0.6)
     else:
         axes.set_axis_off()
 
@@ -166,12 +172,12 @@ def draw_age_table(scene: Scene) -> "Figure":
     figure, axes = new_figure(4.2, 3.5)
     ages = scene.mean_ages
     edges = np.arange(scene.size + 1) - 0.5
-    mesh = axes.pcolormesh(edges, edges, np.ma.masked_invalid(ages), cmap="viridis_r", linewidth=0)
+    mesh = axes.pcolormesh(edges, edges, np.ma.masked_invalid(ages), cmap=ramp(), linewidth=0)
     if scene.size <= 12:
-        middle = np.nanmean([np.nanmin(ages), np.nanmax(ages)]) if np.isfinite(ages).any() else 0.0
+        low, high = np.nanmin(ages), np.nanmax(ages)
         for rx, tx in np.argwhere(np.isfinite(ages)):
-            # on its own ground, whatever the page's
-            ink = "#fefefe" if ages[rx, tx] > middle else "#111111"
+            part = (ages[rx, tx] - low) / (high - low) if high > low else 0.0
+            ink = ON_HIGH if part > PALE else ON_LOW
             look: Json = {"ha": "center", "va": "center", "fontsize": "xx-small", "color": ink}
             axes.text(tx, rx, f"{ages[rx, tx]:.3g}", **look)
     names = [scene.name(i) for i in range(scene.size)]
@@ -193,36 +199,42 @@ def draw_shares(scene: Scene) -> "Figure":
     figure, axes = new_figure(4.6, 2.8)
     people = scene.size - scene.server
     share = np.nan_to_num(scene.share[:, :people])
-    kept = np.sort(np.argsort(-share.mean(axis=0), kind="stable")[:MOST_LINES])
+    kept = np.sort(np.argsort(-share.mean(axis=0), kind="stable")[:MOST_CURVES])
     rest = share.sum(axis=1) - share[:, kept].sum(axis=1)
     bottom = np.zeros(len(share))
-    names = [f"node {i}" for i in kept] + (["others"] if people > MOST_LINES else [])
-    shades = shades_of(len(names))
+    names = [f"node {i}" for i in kept] + (["others"] if people > len(kept) else [])
     time_s = scene.seconds
     for index, name in enumerate(names):
         top = bottom + (share[:, kept[index]] if index < len(kept) else rest)
-        axes.fill_between(time_s, bottom, top, step="post", color=shades[index], linewidth=0)
-        axes.plot([], [], color=shades[index], linewidth=5, label=name)
+        colour = COLOURS[index] if index < len(kept) else "0.7"
+        edge: Json = {"linewidth": 0.4, "edgecolor": "0.98"}
+        axes.fill_between(time_s, bottom, top, step="post", color=colour, label=name, **edge)
         bottom = top
     axes.set_ylim(0, 1.02)
     axes.set_xlim(time_s[0], time_s[-1] if len(time_s) > 1 else time_s[0] + 1)
     finish(axes, "simulated time (s)", "share of the bandwidth", grid=False)
-    axes.legend(frameon=False, fontsize="xx-small", **BESIDE)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize="x-small", **BESIDE)
     return figure
 
 
 def draw_disagreement(scene: Scene) -> "Figure":
-    """Draw how far each node's own model is from the network's over time."""
+    """Draw how far each node's own model is from the network's over time.
+
+    The nodes that end farthest, nearest and in the middle are named.
+    """
     figure, axes = new_figure(4.6, 2.8)
     people = scene.size - scene.server
     far = scene.disagreement[:, :people]
+    order = np.argsort(far[-1], kind="stable")
+    told = {int(order[-1]): 1, int(order[len(order) // 2]): 2, int(order[0]): 0}
     for index in range(people):
-        look: Json = {"color": "0.6", "linewidth": 0.7}
-        if index < len(COLOURS):
-            look: Json = {"color": COLOURS[index], "linestyle": STYLES[index], "linewidth": 1.2}
-            look["label"] = str(index)
+        look: Json = {"color": "0.75", "linewidth": 0.7}
+        if index in told:
+            style = told[index]
+            look = {"color": COLOURS[style], "linestyle": STYLES[style], "linewidth": 1.4}
+            look["label"] = f"node {index}"
         axes.plot(scene.seconds, far[:, index], **look)
     finish(axes, "simulated time (s)", PAINTS["disagreement"])
-    small: Json = {"fontsize": "x-small", "title_fontsize": "x-small"}
-    axes.legend(title="node", frameon=False, **small, **BESIDE)
+    name_ends(axes)
     return figure

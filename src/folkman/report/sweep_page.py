@@ -9,28 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.record.json_file import Json, read_json
-from folkman.record.run import DIVERGED, FAILED, METRICS, Run
+from folkman.record.run import DIVERGED, FAILED, HIGHER_IS_BETTER, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
 from folkman.report import html
-from folkman.report.figures import COLOURS, STYLES, draw_curves, finish, name_curves, new_figure
-from folkman.report.run_page import (
-    MOST_SCENES,
-    curves_section,
-    headline,
-    network_sections,
-    provenance_section,
-)
+from folkman.report.curves_page import best_first, curves_section, multiples_section
+from folkman.report.figures import COLOURS, STYLES, finish, name_curves, name_ends, new_figure
+from folkman.report.network_page import MOST_SCENES, network_sections
+from folkman.report.palette import MOST_CURVES
+from folkman.report.run_page import costs_table, headline, provenance_section, results_table
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
-from folkman.report.tables import final_rows, objective_text
+from folkman.report.tables import objective_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_response", "sweep_page"]
 
-MOST_TOGETHER = 8
-"""Arms that are told apart on one figure; those of more stand as small multiples."""
-MOST_DRAWN = 60
 LOG_LINES = 15
 
 
@@ -56,7 +50,7 @@ def sweep_page(sweep: Sweep) -> str:
         html.Section("repeat", "To repeat it", _commands(sweep)),
     ]
     lead = (
-        headline(sweep.runs)
+        headline(sweep.runs, {})
         if sweep.runs
         else html.facts([("Jobs", str(len(jobs)), "none has ended")])
     )
@@ -78,8 +72,7 @@ def _in_order(jobs: Sequence[Json], key: str) -> list[object]:
 def _results(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
-    headings, rows = final_rows(runs)
-    return html.table(["arm", *headings[1:]], rows)
+    return results_table(runs, "arm") + costs_table(runs, {})
 
 
 def _responses(sweep: Sweep) -> str:
@@ -90,10 +83,27 @@ def _responses(sweep: Sweep) -> str:
             if figure is not None:
                 blocks.append(
                     html.figure_block(
-                        f"axis-{number}-{metric}", figure, f"{METRICS[metric]} against {axis}"
+                        f"axis-{number}-{metric}", figure, _caption(sweep, axis, metric)
                     )
                 )
     return html.grid(blocks)
+
+
+def _caption(sweep: Sweep, axis: str, metric: str) -> str:
+    """Return what a figure along an axis shows: where the metric is best."""
+    last = {(run.label, run.seed): run.last(metric) for run in sweep.runs}
+    ends: dict[tuple[str, str], list[float]] = {}
+    for job in sweep.jobs:
+        value = last.get((job["arm"], job["seed"]), float("nan"))
+        if axis in job.get("settings", {}) and np.isfinite(value):
+            ends.setdefault((job["arm"], str(job["settings"][axis])), []).append(value)
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+    (arm, setting), values = min(ends.items(), key=lambda end: sign * float(np.mean(end[1])))
+    name = METRICS[metric]
+    return (
+        f"{name[0].upper()}{name[1:]} against {axis}. It is best at {setting}: "
+        f"{np.mean(values):.3g} ({arm})."
+    )
 
 
 def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
@@ -126,15 +136,21 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
         xs = [x for x in points if x in group]
         mean = [float(np.mean(group[x])) for x in xs]
         half = [_half(group[x]) for x in xs]
-        axes.errorbar([place[x] for x in xs], mean, yerr=half, color=COLOURS[index % len(COLOURS)],
-                      linestyle=STYLES[index % len(STYLES)], marker="o", markersize=3.5,
-                      linewidth=1.4, capsize=2.5, label=name)  # fmt: skip
+        look: Json = {"color": COLOURS[index % len(COLOURS)]}
+        style = STYLES[index % len(STYLES)]
+        at = [place[x] for x in xs]
+        axes.plot(at, mean, linestyle=style, marker="o", markersize=3.5, linewidth=1.4, label=name,
+                  **look)  # fmt: skip
+        axes.errorbar(at, mean, yerr=half, fmt="none", capsize=2.5, **look)
     axes.set_xticks([place[x] for x in points], [str(x) for x in points])
     if numeric and min(points) > 0 and max(points) / min(points) > 30:
         axes.set_xscale("log")
         axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
     finish(axes, axis, METRICS[metric])
-    name_curves(figure, axes, len(groups))
+    if len(groups) <= MOST_CURVES:
+        name_ends(axes)
+    else:
+        name_curves(figure, axes, len(groups))
     return figure
 
 
@@ -144,31 +160,16 @@ def _half(values: Sequence[float]) -> float:
 
 
 def _curves(runs: Sequence[Run]) -> list[html.Section]:
-    """Return the curves of all arms.
-
-    Of many arms, those of the best on all axes, and a small figure of each.
-    """
-    best = _best(runs)
-    if len(best) <= MOST_TOGETHER:
-        return [curves_section(runs)]
-    chosen = best[:MOST_TOGETHER]
-    section = curves_section([run for run in runs if run.label in chosen])
-    note = f"<p>The {MOST_TOGETHER} arms of the lowest training loss; all {len(best)} follow.</p>"
-    return [section._replace(body=note + section.body), _multiples(runs)]
-
-
-def _best(runs: Sequence[Run]) -> list[str]:
-    """Return the arms by their mean training loss at the end, the lowest first."""
-    means = {
-        arm: np.mean([r.last("train_loss") for r in runs if r.label == arm])
-        for arm in {r.label for r in runs}
-    }
-    return sorted(means, key=lambda arm: (not np.isfinite(means[arm]), means[arm], arm))
+    """Return the curves of all arms; of many arms also a small figure of each."""
+    if not runs:
+        return []
+    many = len(best_first(runs)) > MOST_CURVES
+    return [curves_section(runs), *([multiples_section(runs)] if many else [])]
 
 
 def _with_scenes(sweep: Sweep) -> list[Run]:
     """Return the runs of the best few arms, each arm's first with what its network did."""
-    chosen = _best(sweep.runs)[:MOST_SCENES]
+    chosen = best_first(sweep.runs)[:MOST_SCENES]
     runs = [run for run in sweep.runs if run.label in chosen]
     folders = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
     for arm in chosen:
@@ -178,18 +179,6 @@ def _with_scenes(sweep: Sweep) -> list[Run]:
             kept = Run(first.algorithm, str(job.get("label")), first.seed)
             first.scene = job_folder(sweep.folder, job).load_scene(kept)
     return runs
-
-
-def _multiples(runs: Sequence[Run]) -> html.Section:
-    """Return a small figure an arm."""
-    arms = list(dict.fromkeys(run.label for run in runs))
-    blocks = []
-    for index, arm in enumerate(arms[:MOST_DRAWN]):
-        figure = draw_curves([run for run in runs if run.label == arm])
-        blocks.append(html.figure_block(f"arm-{index}", figure, f"{arm}: training loss"))
-    rest = len(arms) - MOST_DRAWN
-    more = f"<p>{rest} more arms are not drawn; results.parquet has them.</p>" if rest > 0 else ""
-    return html.Section("arms", "Arm by arm", html.grid(blocks) + more)
 
 
 def _failures(sweep: Sweep) -> str:

@@ -1,9 +1,8 @@
 """`report.html` of a run or sweep folder, and of every job of a sweep."""
 
 import multiprocessing
-import re
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
-from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,9 +13,14 @@ from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, job_folder, read_sweep
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from collections.abc import Sequence
+
+    from folkman.record.run import Run
 
 __all__ = ["JobReports", "write_job_reports", "write_report", "write_run_report"]
+
+KEPT = ("train_loss", "test_accuracy", "optimum_distance")
+"""Metrics whose figures a run folder keeps."""
 
 
 class JobReports(NamedTuple):
@@ -51,28 +55,29 @@ def write_run_report(
 ) -> Path:
     """Write the report of a run folder; see `write_report`.
 
-    With `figures` its curves are also kept in `figures/`, PNG and SVG; each is drawn once.
+    With `figures` its goals over time are also kept in `figures/`, PNG and SVG.
     """
     from folkman.report.run_page import run_page
 
     path = target or folder.report
-    write_text(path, run_page(folder.read(), partial(_keep, folder.figures) if figures else None))
+    contents = folder.read()
+    write_text(path, run_page(contents))
+    if figures:
+        _keep_figures(folder, [run for run in contents.runs if run.rows])
     return path
 
 
-def _keep(place: Path, name: str, figure: "Figure", svg: str) -> None:
-    """Keep a curve of the page as figures: the SVG on white, and the same layout as PNG."""
-    if name.endswith("-rounds"):  # on the page alone
-        return
-    from folkman.report.figures import save
+def _keep_figures(folder: RunFolder, runs: "Sequence[Run]") -> None:
+    """Draw what most people look for first; `folkman plot` draws the rest."""
+    from folkman.report.figures import draw_curves, save
 
-    place.mkdir(exist_ok=True)
-    figure.set_layout_engine("none")  # it has been laid out for the page: as expensive as drawing
-    save(figure, place / f"{name}.png")
-    on_white = re.sub(
-        r"(<svg[^>]*>)", r'\1\n <rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
-    )
-    write_text(place / f"{name}.svg", on_white)
+    for metric in KEPT:
+        if any(isfinite(run.last(metric)) for run in runs):
+            folder.figures.mkdir(exist_ok=True)
+            figure, target = draw_curves(runs, "seconds", metric), f"{metric}-seconds"
+            save(figure, folder.figures / f"{target}.png")
+            figure.set_layout_engine("none")  # it is laid out: as expensive as drawing
+            save(figure, folder.figures / f"{target}.svg")
 
 
 def write_job_reports(root: Path, workers: int = 1) -> JobReports:

@@ -1,7 +1,7 @@
 // Curves that grow: one chart a metric, a line a run, or the mean over the seeds of a label.
 
 import { colourOf, dashOf } from "./colours.js";
-import { choices, make, number, variable } from "./dom.js";
+import { choices, make, number, offer, variable } from "./dom.js";
 
 const MOST_POINTS = 2000;
 
@@ -75,16 +75,31 @@ function increasing([xs, ys]) {
   return kept;
 }
 
+const RATIO_FOR_LOG = 30;
+
+function dot(look) {
+  const found = make("i", { class: "dot", "aria-hidden": "true" });
+  found.style.background = colourOf(look);
+  return found;
+}
+
+function spansMuch(tables) {
+  const all = tables.flatMap(([, ys]) => ys).filter((y) => y !== null && Number.isFinite(y));
+  const low = Math.min(...all), high = Math.max(...all);
+  return all.length > 0 && low > 0 && high / low > RATIO_FOR_LOG;
+}
+
 export class Chart {
   constructor(metrics, metric, redraw) {
     this.metric = metric;
     this.metrics = metrics;
     this.readout = make("div", { class: "readout" });
     this.place = make("div", { class: "plot", tabindex: "0", role: "img", "aria-label": metrics[metric] });
-    this.log = make("input", { type: "checkbox", onchange: () => { this.rebuild = true; redraw(); } });
-    const picker = choices("", Object.entries(metrics), metric, (value) => { this.metric = value; this.rebuild = true; redraw(); }, "Curve");
+    this.log = make("input", { type: "checkbox", onchange: () => { this.asked = true; this.rebuild = true; redraw(); } });
+    this.picker = choices("", Object.entries(metrics), metric, (value) => { this.metric = value; this.rebuild = true; redraw(); }, "Curve");
+    this.picker.classList.add("curve");
     this.element = make("section", { class: "card", "aria-label": "Curves" },
-      make("div", { class: "head" }, picker, make("span", { class: "gap" }), make("label", {}, this.log, " log")),
+      make("div", { class: "head" }, this.picker, make("span", { class: "gap" }), make("label", {}, this.log, " log")),
       this.place, this.readout);
     this.place.addEventListener("keydown", (event) => this.step(event));
     this.plot = null;
@@ -106,6 +121,16 @@ export class Chart {
     this.plot.setCursor({ left: this.plot.valToPos(xs[at], "x"), top: 10 });
   }
 
+  // Offer the metrics that runs have; one that none has gives its place to the next.
+  offer(metrics) {
+    offer(this.picker, Object.entries(this.metrics).filter(([name]) => metrics.has(name)));
+    this.picker.hidden = false;
+    if (metrics.size && !metrics.has(this.metric)) {
+      this.metric = this.picker.querySelector("select").value;
+      this.rebuild = true;
+    }
+  }
+
   draw(groups, x, axes, each) {
     const lines = [];
     for (const group of groups) {
@@ -115,6 +140,8 @@ export class Chart {
     }
     const tables = lines.map(([, , data]) => increasing(data)).map((data) => (data[0].length ? data : [[0], [null]]));
     const data = tables.length > 1 ? uPlot.join(tables) : tables[0] ?? [[], []];
+    if (!this.asked) this.log.checked = spansMuch(tables);
+    this.looks = lines.map(([group]) => group.index);
     const shape = JSON.stringify([this.metric, x, this.log.checked, lines.map(([, name]) => name)]);
     if (this.rebuild || shape !== this.shape || !this.plot) {
       this.plot?.destroy();
@@ -128,18 +155,17 @@ export class Chart {
   }
 
   tellLast(lines) {
-    const shown = lines.map(([, name, [, ys]]) => `${name} ${number(ys.findLast((y) => y !== null))}`);
-    this.readout.textContent = shown.slice(0, 6).join("   ");
+    this.say(lines.map(([group, name, [, ys]]) => [name, ys.findLast((y) => y !== null), group.index]));
   }
 
   options(lines, x, axes) {
     const ink = () => variable("--ink-2"), grid = { stroke: () => variable("--grid"), width: 1 };
     const common = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 18 };
-    const series = lines.map(([group, name]) => ({ label: name, stroke: () => colourOf(group.index), dash: dashOf(group.index), width: 1.7, spanGaps: true, points: { show: false } }));
+    const series = lines.map(([group, name]) => ({ label: name, stroke: () => colourOf(group.index), dash: dashOf(group.index), width: 2, spanGaps: true, points: { show: false } }));
     return {
       ...this.size(),
       legend: { show: false },
-      padding: [8, 10, 0, 0],
+      padding: [8, 18, 0, 0],
       scales: { x: { time: false }, y: { distr: this.log.checked ? 3 : 1 } },
       cursor: { drag: { x: true, y: false }, points: { size: 6 } },
       axes: [{ ...common, label: axes[x], size: 34, values: (_, ticks) => ticks.map((v) => number(v, 3)) },
@@ -152,9 +178,14 @@ export class Chart {
   tell(plot, x) {
     const at = plot.cursor.idx;
     if (at === null || at === undefined) return;
-    const values = plot.series.slice(1).map((series, index) => [series.label, plot.data[index + 1][at]]);
+    const values = plot.series.slice(1).map((series, index) => [series.label, plot.data[index + 1][at], this.looks[index]]);
     const known = values.filter(([, value]) => value !== null && value !== undefined).slice(0, 6);
-    this.readout.textContent = `${x} ${number(plot.data[0][at])}:   ` + known.map(([name, value]) => `${name} ${number(value)}`).join("   ");
+    this.say([[x, plot.data[0][at]], ...known]);
+  }
+
+  // Names and values, each apart from the next.
+  say(values) {
+    this.readout.replaceChildren(...values.slice(0, 7).map(([name, value, look]) => make("span", {}, look === undefined ? null : dot(look), `${name} `, make("b", {}, number(value)))));
   }
 
   repaint() {

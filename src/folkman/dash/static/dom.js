@@ -17,6 +17,30 @@ function fill(element, attributes, children) {
   return element;
 }
 
+let terms = {}, termOf = {};
+
+export function explain(known, of) {
+  terms = known;
+  termOf = of;
+}
+
+// A heading; one that needs a word has its meaning as a tooltip.
+function heading(text) {
+  const meaning = terms[termOf[text] ?? text];
+  return meaning ? make("abbr", { title: meaning, tabindex: "0" }, text) : text;
+}
+
+// Offer these entries and no others; what was chosen stays chosen where it is still there.
+export function offer(label, entries) {
+  const select = label.querySelector("select"), key = JSON.stringify(entries);
+  if (select.dataset.offered === key) return;
+  const chosen = select.value;
+  select.dataset.offered = key;
+  select.replaceChildren(...entries.map(([value, text]) => make("option", { value }, text)));
+  if (entries.some(([value]) => value === chosen)) select.value = chosen;
+  label.hidden = entries.length < 2;
+}
+
 export function choices(label, entries, chosen, onchange, spoken = null) {
   const select = make("select", { "aria-label": spoken, onchange: () => onchange(select.value) });
   for (const [value, text] of entries) select.append(make("option", { value, selected: value === chosen }, text));
@@ -35,7 +59,7 @@ export function card(title, { wide = false } = {}) {
 export class Table {
   constructor(headings, caption) {
     this.body = make("tbody");
-    const heads = headings.map((text) => make("th", { scope: "col" }, text));
+    const heads = headings.map((text) => make("th", { scope: "col" }, heading(text)));
     this.element = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
       make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body));
   }
@@ -51,6 +75,21 @@ export class Table {
         if (cell.textContent !== text) cell.textContent = text;
       });
     });
+  }
+}
+
+// What went wrong, and what to try.
+export class Wrong {
+  constructor() {
+    this.element = make("ul", { class: "wrong", "aria-label": "What went wrong", hidden: true });
+  }
+
+  show(lines) {
+    const key = JSON.stringify(lines);
+    if (key === this.shown) return;
+    this.shown = key;
+    this.element.hidden = !lines.length;
+    this.element.replaceChildren(...lines.map((line) => make("li", {}, line)));
   }
 }
 

@@ -1,6 +1,7 @@
 // The live page: listens to the stream of events and draws, at most as often as the browser can.
 
 import { ClusterPage } from "./cluster.js";
+import { explain, make } from "./dom.js";
 import { RunPage } from "./run.js";
 import { SweepPage } from "./sweep.js";
 
@@ -48,6 +49,21 @@ function tell() {
     $("lag").dataset.ms = lag.toFixed(1);
     newest = null;
   }
+  tellKeys();
+}
+
+// Only keys that do something now.
+function tellKeys() {
+  const keys = [["p", paused ? "go on" : "pause"], ...page.keys(), ["Tab", "to everything"]];
+  const text = JSON.stringify(keys);
+  if ($("keys").dataset.shown === text) return;
+  $("keys").dataset.shown = text;
+  $("keys").replaceChildren(...keys.flatMap(([key, what], index) => [...key.split(" ").map((each) => make("kbd", {}, each)), ` ${what}${index < keys.length - 1 ? ", " : "."}`]));
+}
+
+function tellWords(terms) {
+  $("words").hidden = !Object.keys(terms).length;
+  $("words").querySelector("dl").replaceChildren(...Object.entries(terms).map(([term, meaning]) => make("div", {}, make("dt", {}, term), make("dd", {}, meaning))));
 }
 
 function trouble(text) {
@@ -61,6 +77,8 @@ function listen() {
     const state = JSON.parse(event.data);
     if (kind !== state.kind) {
       kind = state.kind;
+      explain(state.terms ?? {}, state.term_of ?? {});
+      tellWords(state.terms ?? {});
       page = new PAGES[kind]($("main"), redraw);
     }
     trouble("");
@@ -88,6 +106,7 @@ function pause() {
   paused = !paused;
   $("pause").setAttribute("aria-pressed", String(paused));
   $("pause").textContent = paused ? "Go on" : "Pause";
+  if (page) tellKeys();
   if (!paused) redraw();
 }
 

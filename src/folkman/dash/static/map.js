@@ -1,9 +1,10 @@
 // The cell: where nodes are, what is on the air between them, and how old, how clear or how far apart it is.
 
 import { colourOf, shade } from "./colours.js";
-import { Table, card, choices, draw, make, number } from "./dom.js";
+import { Table, card, choices, draw, make, number, offer } from "./dom.js";
 
 const SIZE = 460, BAR = 16;
+const PALE = 1 / 6; // the part of the ramp on which dark ink is read, on a light ground
 const PAINTS = [["sinr", "SINR"], ["age", "age"], ["disagreement", "disagreement"]];
 const UNITS = { sinr: "dB", age: "slots", disagreement: "||v - w||" };
 
@@ -39,9 +40,25 @@ export class Cell {
     if (this.frame) this.show(this.frame);
   }
 
+  // What a map can be coloured by: what its network has.
+  paints() {
+    const known = (name) => this.span[name] && this.span[name][1] >= this.span[name][0];
+    return PAINTS.filter(([name]) => known(name));
+  }
+
+  keys() {
+    const found = this.frame && this.paints().length > 1 ? [["c", "next colour"]] : [];
+    return this.frames.length > 1 ? [...found, ["[ ]", "step through frames"]] : found;
+  }
+
+  repaint() {
+    this.scaled = null;
+    if (this.frame) this.show(this.frame);
+  }
+
   next() {
-    const names = PAINTS.map(([name]) => name);
-    this.colour(names[(names.indexOf(this.paint) + 1) % names.length]);
+    const names = this.paints().map(([name]) => name);
+    if (names.length) this.colour(names[(names.indexOf(this.paint) + 1) % names.length]);
   }
 
   step(by) {
@@ -103,14 +120,18 @@ export class Cell {
     this.frame = frame;
     this.widen(frame);
     const placed = frame.positions_m.every(([x]) => x !== null);
-    const paint = this.paint === "sinr" && !(this.span.sinr[1] >= this.span.sinr[0]) ? "age" : this.paint;
+    const known = this.paints();
+    offer(this.picker, known);
+    const paint = known.some(([name]) => name === this.paint) ? this.paint : known[0]?.[0] ?? "disagreement";
+    this.paint = paint;
+    this.picker.querySelector("select").value = paint;
     const where = placed ? onMap(frame) : onCircle(frame);
     this.when.textContent = `slot ${frame.slot}, ${number(frame.seconds)} s`;
     this.drawStill(frame, placed);
     this.drawLinks(frame, where, paint);
     this.drawNodes(frame, where, paint);
     this.drawScale(paint);
-    this.note.textContent = [placed ? "" : "This network has no positions; nodes stand on a circle.", paint === this.paint ? "" : "It has no SINR either: colours are ages.", frame.age_slots.length ? "" : "Pairs are shown for at most 64 nodes."].join(" ").trim();
+    this.note.textContent = [placed ? "" : "This network has no positions; nodes stand on a circle.", frame.age_slots.length ? "" : "Pairs are shown for at most 64 nodes."].join(" ").trim();
     this.air.show(frame, this.chosen);
     this.table.show(frame);
   }
@@ -143,7 +164,7 @@ export class Cell {
       const colour = this.shadeOf(paint, value);
       link.setAttribute("d", arrow(where[tx], where[rx]));
       link.setAttribute("stroke", colour);
-      link.setAttribute("stroke-opacity", laws ? "0.45" : "0.95");
+      link.setAttribute("stroke-opacity", laws ? "0.8" : "0.95");
     });
   }
 
@@ -152,7 +173,7 @@ export class Cell {
     where.forEach(([x, y], index) => {
       let group = this.nodes.childNodes[index];
       if (!group) {
-        group = draw("g", {}, draw("circle", { class: "node", r: 9, tabindex: "0", role: "button", onclick: () => this.choose(index), onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), this.choose(index)) }), draw("text", {}));
+        group = draw("g", {}, draw("circle", { class: "node", r: 10, tabindex: "0", role: "button", onclick: () => this.choose(index), onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), this.choose(index)) }), draw("text", {}));
         this.nodes.append(group);
       }
       const server = frame.server && index === where.length - 1;
@@ -162,8 +183,10 @@ export class Cell {
       dot.classList.toggle("chosen", this.chosen === index);
       dot.setAttribute("aria-label", server ? "server" : `node ${index}, disagreement ${number(frame.disagreement[index], 3)}`);
       dot.setAttribute("aria-pressed", String(this.chosen === index));
-      text.setAttribute("x", "11");
-      text.setAttribute("y", "-7");
+      const pale = paint === "disagreement" && this.partOf(paint, frame.disagreement[index]) < PALE;
+      text.setAttribute("class", server ? "outside" : pale ? "number pale" : "number");
+      text.setAttribute("x", server ? "12" : "0");
+      text.setAttribute("y", server ? "-8" : "4");
       if (text.textContent !== (server ? "server" : String(index))) text.textContent = server ? "server" : String(index);
     });
   }
@@ -175,9 +198,12 @@ export class Cell {
 
   shadeOf(paint, value) {
     if (value === null || value === undefined || value < -1e8) return "#888888";
+    return shade(this.partOf(paint, value));
+  }
+
+  partOf(paint, value) {
     const [low, high] = this.span[paint];
-    const part = high > low ? (value - low) / (high - low) : 0.5;
-    return shade(paint === "age" ? 1 - part : part);
+    return high > low ? (value - low) / (high - low) : 0.5;
   }
 
   drawScale(paint) {
@@ -186,7 +212,7 @@ export class Cell {
     if (key === this.scaled) return;
     this.scaled = key;
     const steps = 24, top = 40, tall = SIZE - 80, x = SIZE + 14;
-    const boxes = Array.from({ length: steps }, (_, i) => draw("rect", { x, y: top + (tall * i) / steps, width: BAR, height: tall / steps + 0.5, fill: shade(paint === "age" ? i / (steps - 1) : 1 - i / (steps - 1)) }));
+    const boxes = Array.from({ length: steps }, (_, i) => draw("rect", { x, y: top + (tall * i) / steps, width: BAR, height: tall / steps + 0.5, fill: shade(1 - i / (steps - 1)) }));
     const labels = [high, (low + high) / 2, low].map((value, i) => draw("text", { x: x + BAR + 5, y: top + (tall * i) / 2 + 4 }, number(value, 3)));
     this.scale.replaceChildren(...boxes, ...labels, draw("text", { x, y: top - 14 }, UNITS[paint]));
   }
@@ -204,14 +230,14 @@ function onMap(frame) {
   return frame.positions_m.map((point) => toScreen(frame, point));
 }
 
-function onCircle(frame) {
+export function onCircle(frame) {
   const count = frame.positions_m.length - (frame.server ? 1 : 0);
   const around = Array.from({ length: count }, (_, i) => [SIZE / 2 - 0.4 * SIZE * Math.sin((2 * Math.PI * i) / count), SIZE / 2 - 0.4 * SIZE * Math.cos((2 * Math.PI * i) / count)]);
   return frame.server ? [...around, [SIZE / 2, SIZE / 2]] : around;
 }
 
 // A bent line with a head, so that both directions between two nodes can be seen.
-function arrow([ax, ay], [bx, by]) {
+export function arrow([ax, ay], [bx, by]) {
   const length = Math.hypot(bx - ax, by - ay) || 1, ux = (bx - ax) / length, uy = (by - ay) / length;
   const bend = Math.min(0.14 * length, 26), mx = (ax + bx) / 2 - uy * bend, my = (ay + by) / 2 + ux * bend;
   const back = Math.hypot(bx - mx, by - my) || 1, vx = (bx - mx) / back, vy = (by - my) / back;
@@ -245,7 +271,8 @@ class Air {
       rows.push([name(tx), to.map(name).join(" "), share === null ? "-" : `${number(100 * share, 3)} %`, band, since >= 0 ? number(since, 9) : "-", left < 0 ? "-" : `${left} slots`]);
     }
     this.table.show(rows);
-    this.empty.textContent = rows.length ? "" : frame.left_slots.every((left) => left < 0) ? "This network is a delay law: it has no air." : "Nothing is on the air.";
+    this.element.hidden = frame.left_slots.every((left) => left < 0) && !rows.length;
+    this.empty.textContent = rows.length ? "" : "Nothing is on the air.";
     this.drawBar(frame, name);
   }
 

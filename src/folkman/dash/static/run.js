@@ -1,8 +1,8 @@
 // The page of a run folder.
 
 import { Chart, Series } from "./charts.js";
-import { colourOf } from "./colours.js";
-import { Table, card, choices, make, number } from "./dom.js";
+import { colourOf, dashOf } from "./colours.js";
+import { Table, Wrong, card, choices, make, number, offer } from "./dom.js";
 import { Cell } from "./map.js";
 
 const FIRST = ["train_loss", "test_accuracy", "consensus", "mean_age"];
@@ -34,10 +34,8 @@ export class RunPage {
     const { axes, metrics } = this.about;
     this.charts = FIRST.map((metric) => new Chart(metrics, metric, this.redraw));
     this.cell = new Cell((id) => this.pick(id));
-    const select = this.cell.runs.querySelector("select");
-    for (const run of this.runs.values()) select.append(make("option", { value: run.id }, `${run.label}, seed ${run.seed}`));
     this.axis = choices("Against", Object.entries(axes), this.x, (value) => { this.x = value; this.redraw(); });
-    const seeds = choices("Seeds", [["mean", "mean"], ["each", "each"]], "mean", (value) => { this.each = value === "each"; this.redraw(); });
+    this.seeds = choices("Seeds", [["mean", "mean"], ["each", "each"]], "mean", (value) => { this.each = value === "each"; this.redraw(); });
     const legend = make("fieldset", { class: "legend" }, make("legend", { class: "quiet" }, "Algorithms"));
     this.swatches = this.groups.map((group) => {
       const swatch = make("canvas", { class: "swatch", width: 26, height: 8 });
@@ -48,10 +46,35 @@ export class RunPage {
     this.list = new Table(["run", "seed", "state", "slots", "training loss", "accuracy", "mean age"], "Runs");
     const runs = card("Runs");
     runs.body.append(this.list.element);
+    this.wrong = new Wrong();
     this.main.replaceChildren(
-      make("div", { class: "bar" }, this.axis, seeds, legend),
+      this.wrong.element,
+      make("div", { class: "bar" }, this.axis, this.seeds, legend),
       make("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
-      make("div", { class: "cards half" }, make("div", { class: "stack" }, this.cell.element, runs.element), make("div", { class: "stack" }, this.cell.air.element, this.cell.table.element)));
+      make("div", { class: "cards half" }, make("div", { class: "stack" }, this.cell.element, this.cell.air.element), make("div", { class: "stack" }, this.cell.table.element, runs.element)));
+  }
+
+  // Offer what there is: axes and metrics that runs have, seeds where there are several, runs with a cell.
+  offer() {
+    const runs = [...this.runs.values()];
+    const known = new Set(runs.flatMap((run) => Object.keys(run.series.columns)));
+    if (known.size) {
+      offer(this.axis, Object.entries(this.about.axes).filter(([name]) => known.has(name)));
+      for (const chart of this.charts) chart.offer(known);
+    }
+    this.seeds.hidden = new Set(runs.map((run) => run.seed)).size < 2;
+    const shown = runs.filter((run) => run.keeps || run.scene).map((run) => [run.id, `${run.label}, seed ${run.seed}`]);
+    const follow = runs.some((run) => run.status === "running") ? [["", "the one that runs"]] : [];
+    offer(this.cell.runs, [...follow, ...shown]);
+    if (this.shown && !follow.length) this.cell.runs.querySelector("select").value = this.shown;
+  }
+
+  // A line for each label with runs that went nowhere: the reason and what to try.
+  complaints() {
+    return this.groups.flatMap((group) => ["diverged", "not learning"].flatMap((word) => {
+      const bad = group.runs.filter((run) => (run.verdict || run.status) === word);
+      return bad.length ? [`${group.label}: ${bad.length} of ${group.runs.length} runs ${word}; ${bad[0].reason || bad[0].message || "try a smaller step or less delay"}`] : [];
+    }));
   }
 
   toggle(label, shown) {
@@ -65,6 +88,7 @@ export class RunPage {
       pen.clearRect(0, 0, 26, 8);
       pen.strokeStyle = colourOf(index);
       pen.lineWidth = 3;
+      pen.setLineDash(dashOf(index));
       pen.beginPath();
       pen.moveTo(0, 4);
       pen.lineTo(26, 4);
@@ -77,7 +101,7 @@ export class RunPage {
       const run = this.runs.get(told.id);
       if (!run) continue;
       Object.assign(run, { status: told.status, done: told.done });
-      if (told.message !== undefined) Object.assign(run, { message: told.message, verdict: told.verdict });
+      if (told.message !== undefined) Object.assign(run, { message: told.message, verdict: told.verdict, reason: told.reason });
       if (told.columns) {
         if (told.again) run.series = new Series(told.columns, told.step ?? 1);
         else run.series.add(told.columns);
@@ -104,7 +128,10 @@ export class RunPage {
     if (run.scene && run.status === "running") this.cell.live(run.scene);
     else if (run.keeps) {
       const answer = await fetch(`/scene/${encodeURIComponent(run.id)}`);
-      if (answer.ok && this.shown === run.id) this.cell.keep((await answer.json()).frames);
+      if (answer.ok && this.shown === run.id) {
+        this.cell.keep((await answer.json()).frames);
+        this.redraw();
+      }
     } else if (run.scene) this.cell.live(run.scene);
   }
 
@@ -118,18 +145,21 @@ export class RunPage {
       }
       this.fresh = null;
     }
+    this.offer();
+    this.wrong.show(this.complaints());
     for (const chart of this.charts) chart.draw(this.groups, this.x, this.about.axes, this.each);
     const rows = [...this.runs.values()];
-    this.list.show(rows.map((run) => [run.label, String(run.seed), (run.verdict || run.status) + (run.message ? `: ${run.message}` : ""), `${number(run.done, 7)} of ${this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped", "not learning"].includes(rows[index].verdict || rows[index].status));
+    this.list.show(rows.map((run) => [run.label, String(run.seed), run.verdict || run.status, `${number(run.done, 7)} of ${this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped", "not learning"].includes(rows[index].verdict || rows[index].status));
   }
 
   repaint() {
     this.paintSwatches();
+    this.cell.repaint();
     for (const chart of this.charts) chart.repaint();
   }
 
   key(key) {
-    const axes = Object.keys(this.about.axes);
+    const axes = [...this.axis.querySelectorAll("option")].map((option) => option.value);
     if (key === "x") {
       this.x = axes[(axes.indexOf(this.x) + 1) % axes.length];
       this.axis.querySelector("select").value = this.x;
@@ -137,6 +167,11 @@ export class RunPage {
     else if (key === "[" || key === "]") this.cell.step(key === "]" ? 1 : -1);
     else return;
     this.redraw();
+  }
+
+  keys() {
+    const found = this.axis.querySelectorAll("option").length > 1 ? [["x", "next axis"]] : [];
+    return [...found, ...this.cell.keys()];
   }
 
   summary() {

@@ -1,7 +1,7 @@
 // The page of a sweep folder: a small curve a job, arm by arm.
 
 import { colourOf } from "./colours.js";
-import { Table, card, choices, draw, make, number } from "./dom.js";
+import { Table, Wrong, card, choices, draw, make, number, offer } from "./dom.js";
 
 const WIDE = 200, TALL = 60, MOST_SHOWN = 300;
 
@@ -25,9 +25,10 @@ export class SweepPage {
     failures.body.append(this.failures.element);
     workers.body.append(this.workers.element);
     this.failureCard = failures.element;
-    const picker = choices("Curve", Object.entries(state.metrics), this.metric, (value) => { this.metric = value; this.drawn.clear(); this.redraw(); });
-    const head = make("div", { class: "bar" }, picker, make("span", { class: "quiet" }, "One small figure an arm, one line a seed, all on the same scale."));
-    this.main.replaceChildren(head, this.grid, make("p"), failures.element, make("p"), workers.element);
+    this.picker = choices("Curve", Object.entries(state.metrics), this.metric, (value) => this.choose(value));
+    this.wrong = new Wrong();
+    const head = make("div", { class: "bar" }, this.picker, make("span", { class: "quiet" }, "One small figure an arm, one line a seed, all on the same scale."));
+    this.main.replaceChildren(this.wrong.element, head, this.grid, make("p"), failures.element, make("p"), workers.element);
   }
 
   news(news) {
@@ -51,7 +52,31 @@ export class SweepPage {
     return high > low ? [low, high] : [Number.isFinite(low) ? low - 0.5 : 0, Number.isFinite(low) ? low + 0.5 : 1];
   }
 
+  choose(metric) {
+    this.metric = metric;
+    this.picker.querySelector("select").value = metric;
+    this.drawn.clear();
+    this.redraw();
+  }
+
+  // The metrics that jobs have; before any has a row, all.
+  offered() {
+    const known = new Set([...this.jobs.values()].flatMap((job) => Object.keys(job.columns ?? {})));
+    const all = Object.entries(this.about.metrics);
+    const found = all.filter(([name]) => known.has(name));
+    return found.length ? found : all;
+  }
+
+  complaints() {
+    return this.arms().flatMap(([arm, jobs]) => ["diverged", "not learning"].flatMap((word) => {
+      const bad = jobs.filter((job) => (job.verdict || job.state) === word);
+      return bad.length ? [`${arm}: ${bad.length} of ${jobs.length} runs ${word}; ${bad[0].reason || bad[0].message || "try a smaller step or less delay"}`] : [];
+    })).slice(0, 12);
+  }
+
   draw() {
+    offer(this.picker, this.offered());
+    this.wrong.show(this.complaints());
     const x = this.span("slots"), y = this.span(this.metric);
     const seeds = [...new Set([...this.jobs.values()].map((job) => job.seed))];
     for (const [arm, jobs] of this.arms()) {
@@ -89,7 +114,14 @@ export class SweepPage {
     this.redraw();
   }
 
-  key() {}
+  key(key) {
+    const names = this.offered().map(([name]) => name);
+    if (key === "c") this.choose(names[(names.indexOf(this.metric) + 1) % names.length]);
+  }
+
+  keys() {
+    return this.offered().length > 1 ? [["c", "next curve"]] : [];
+  }
 
   summary() {
     const jobs = [...this.jobs.values()], ended = jobs.filter((job) => !["waiting", "running"].includes(job.state)).length;

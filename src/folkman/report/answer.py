@@ -1,0 +1,297 @@
+"""The answer that a report begins with: who won, by how much, how sure, and what it cost.
+
+A winner has the best mean over seeds. It is sure if the paired 95 % interval of its difference
+from every other method leaves out 0, which takes at least three seeds. Costs are those of the first
+recorded slot at which a run reaches a target that every run of the comparison reaches.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite, nan
+from typing import NamedTuple
+
+import numpy as np
+
+from folkman.record.run import ENDED, FINISHED, HIGHER_IS_BETTER, Run
+from folkman.report.comparison import ArmTable, compare_arms
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+
+__all__ = ["CURRENCIES", "Cost", "Costs", "answer", "cautions", "costs_to", "learners", "quantity"]
+
+CURRENCIES: dict[str, tuple[str, str]] = {
+    "seconds": ("s", "time"),
+    "gradients": ("gradients per node", "gradients"),
+    "bits": ("bit", "bits"),
+    "energy_j": ("J", "energy"),
+}
+"""Axis of cost -> its unit, and what it is called."""
+
+NOUNS = {"train_loss": "training loss", "test_accuracy": "accuracy"}
+NOWHERE: Mapping[str, str] = {}
+"""Where nobody says on which network methods run: they count as on one."""
+UNSTEADY = 1.5
+"""A run whose loss ends at more than this times its lowest is told."""
+
+
+class Cost(NamedTuple):
+    """What one method paid: mean and half of the 95 % interval over seeds."""
+
+    label: str
+    mean: float
+    half: float
+    by_seed: Mapping[int, float]
+
+
+class Costs(NamedTuple):
+    """What methods paid on one axis for the same target, the cheapest first."""
+
+    metric: str
+    target: float
+    axis: str
+    paid: Sequence[Cost]
+    apart: Sequence[Cost] = ()  # by methods on another network
+
+    def told(self) -> str:
+        """Return it as a sentence that begins with the conclusion."""
+        beside = "; ".join(f"{c.label} {quantity(self.axis, c.mean)}" for c in self.apart)
+        return self._conclusion() + (f" On another network: {beside}." if beside else "")
+
+    def _conclusion(self) -> str:
+        goal = f"{NOUNS[self.metric]} {self.target:.3g}"
+        first, *others = self.paid
+        what = CURRENCIES[self.axis][1]
+        if not others:
+            return f"{first.label} needs {quantity(self.axis, first.mean)} to {goal}."
+        tied = [cost for cost in others if not _apart(first, cost)]
+        shown = "; ".join(f"{c.label} {quantity(self.axis, c.mean)}" for c in self.paid[:4])
+        if len(tied) == len(others):
+            return f"No clear difference in {what} to {goal}: {shown}."
+        least = {"gradients": "fewest gradients", "bits": "fewest bits"}.get(
+            self.axis, f"least {what}"
+        )
+        named = ", ".join(cost.label for cost in tied[:3]) + (", ..." if len(tied) > 3 else "")
+        also = f" (tied: {named})" if tied else ""
+        return f"{first.label} needs the {least} to {goal}{also}: {shown}."
+
+
+def quantity(axis: str, value: float) -> str:
+    """Return an amount with its unit."""
+    unit = CURRENCIES[axis][0]
+    if not isfinite(value):
+        return "-"
+    if axis == "gradients":
+        return f"{value:.4g}"
+    scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m")]
+    if axis == "seconds":
+        scales = [(1.0, ""), (1e-3, "m")]
+    size, letter = next(((s, le) for s, le in scales if abs(value) >= s), scales[-1])
+    return f"{value / size:.3g} {letter}{unit}"
+
+
+def _apart(a: Cost, b: Cost) -> bool:
+    """Tell whether two costs differ by more than chance, seed by seed."""
+    seeds = [seed for seed in a.by_seed if seed in b.by_seed]
+    if len(seeds) < FEWEST_FOR_AN_INTERVAL:
+        return False
+    differences = np.array([a.by_seed[seed] - b.by_seed[seed] for seed in seeds])
+    return bool(abs(differences.mean()) > half_width(differences))
+
+
+def learners(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs of those labels of which every run learns, as far as that is known."""
+    bad = {run.label for run in runs if run.verdict not in ("", FINISHED)}
+    return [run for run in runs if run.rows and run.label not in bad]
+
+
+def costs_to(
+    runs: Sequence[Run], metric: str, axis: str, networks: Mapping[str, str] = NOWHERE
+) -> Costs | None:
+    """Return what each method paid for the best value of a metric that all runs reach.
+
+    None where that is the value that they begin with, or the axis is not known. Methods that are
+    not on the network of most are apart; see `answer`.
+    """
+    known = [run for run in learners(runs) if np.isfinite(run.last(metric)).all()]
+    if not known or not all(isfinite(run.last(axis)) for run in known):
+        return None
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+    target = max(min(sign * value for value in run.column(metric)) for run in known)
+    if target >= max(sign * run.column(metric)[0] for run in known):
+        return None
+    paid: dict[str, dict[int, float]] = {}
+    for run in known:
+        values, spent = run.column(metric), run.column(axis)
+        at = next(cost for value, cost in zip(values, spent, strict=True) if sign * value <= target)
+        paid.setdefault(run.label, {})[run.seed] = at
+    found = [
+        Cost(label, float(np.mean([*own.values()])), float(half_width([*own.values()])), own)
+        for label, own in paid.items()
+    ]
+    found.sort(key=lambda cost: cost.mean)
+    main = _labels(_main(known, networks)[0])
+    rivals = [cost for cost in found if cost.label in main]
+    apart = [cost for cost in found if cost.label not in main]
+    return Costs(metric, sign * target, axis, rivals, apart)
+
+
+def answer(runs: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
+    """Return the answer in sentences.
+
+    `networks` says on which network each label ran; methods are ranked on the network of most, and
+    the others are named apart.
+    """
+    begun = [run for run in runs if run.rows]
+    if not begun:
+        return []
+    main, apart = _main(begun, networks)
+    lines = []
+    if len({run.label for run in main}) == 1:
+        lines += _alone(main)
+    else:
+        where = f" on the network '{networks[main[0].label]}'" if apart else ""
+        lines += _ranked(main, where)
+    lines += [_beside(apart, networks)] if apart else []
+    few = min(len({run.seed for run in main if run.label == label}) for label in _labels(main))
+    if few < FEWEST_FOR_AN_INTERVAL:
+        seeds = "one seed" if few == 1 else f"{few} seeds"
+        lines.append(
+            f"With {seeds} chance and effect cannot be told apart. Use at least three, for "
+            "example seeds = [0, 1, 2, 3, 4]."
+        )
+    return lines
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    return list(dict.fromkeys(run.label for run in runs))
+
+
+def _main(runs: Sequence[Run], networks: Mapping[str, str]) -> tuple[list[Run], list[Run]]:
+    """Return the runs on the network that most labels have, and the others."""
+    names = [networks.get(label, "") for label in _labels(runs)]
+    most = max(dict.fromkeys(names), key=names.count)
+    main = [run for run in runs if networks.get(run.label, "") == most]
+    return main, [run for run in runs if networks.get(run.label, "") != most]
+
+
+def _alone(runs: Sequence[Run]) -> list[str]:
+    label, seconds = runs[0].label, runs[0].last("seconds")
+    lines = []
+    start, end = (_over(runs, "train_loss", at) for at in (0, -1))
+    lines.append(
+        f"{label} changes the training loss from {start[0]:.4g} to {_with(end)} "
+        f"in {quantity('seconds', seconds)}."
+    )
+    accuracy = _over(runs, "test_accuracy", -1)
+    if isfinite(accuracy[0]):
+        lines.append(f"Its accuracy at the end is {_with(accuracy)}.")
+    return lines
+
+
+def _over(runs: Sequence[Run], metric: str, at: int) -> tuple[float, float]:
+    """Return mean and half-width over runs of a metric at a recorded row."""
+    values = np.array([run.rows[at].get(metric, nan) for run in runs])
+    return float(values.mean()), float(half_width(values)) if len(values) > 1 else nan
+
+
+def _with(value: tuple[float, float]) -> str:
+    mean, half = value
+    return f"{mean:.4g} ± {half:.2g}" if isfinite(half) and half > 0 else f"{mean:.4g}"
+
+
+def _arms(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
+    arms: dict[str, dict[int, Run]] = {}
+    for run in runs:
+        arms.setdefault(run.label, {})[run.seed] = run
+    return arms
+
+
+def _ranked(runs: Sequence[Run], where: str) -> list[str]:
+    """Return who has the lowest loss and who the highest accuracy, and how sure that is."""
+    metrics = [m for m in NOUNS if any(isfinite(run.last(m)) for run in runs)]
+    found = compare_arms(_arms(runs), metrics)
+    winners = {metric: found.references[metric] for metric in metrics}
+    lines = []
+    if len(set(winners.values())) == 1 and len(metrics) == 2:
+        best = winners[metrics[0]]
+        loss, hit = (found.cells[best, metric] for metric in metrics)
+        lines.append(
+            f"{best} ends best{where}: training loss {_with((loss.mean, loss.half))}, "
+            f"accuracy {_with((hit.mean, hit.half))}."
+        )
+    else:
+        for metric in metrics:
+            cell, best = found.cells[winners[metric], metric], winners[metric]
+            most = "highest" if metric in HIGHER_IS_BETTER else "lowest"
+            lines.append(
+                f"{best} has the {most} {NOUNS[metric]}{where}: {_with((cell.mean, cell.half))}."
+            )
+            where = ""
+    return lines + [line for metric in metrics if (line := _sureness(found, metric))]
+
+
+def _sureness(found: ArmTable, metric: str) -> str:
+    """Return by how much the winner is ahead of the next, and how sure that is."""
+    best = found.references[metric]
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+    rest = {
+        arm: found.cells[arm, metric]
+        for arm in found.arms
+        if arm != best and isfinite(found.cells[arm, metric].difference)
+    }
+    if not rest:
+        return ""
+    second = min(rest, key=lambda arm: sign * rest[arm].mean)
+    cell, noun = rest[second], NOUNS[metric]
+    ahead, half = abs(cell.difference), cell.difference_half
+    gap = f"The {noun} of {second}, the next, is {ahead:.3g} {'lower' if sign < 0 else 'higher'}"
+    if cell.num_paired < FEWEST_FOR_AN_INTERVAL or not isfinite(half):
+        return f"{gap}."
+    low, high = ahead - half, ahead + half
+    how = (
+        f"95 % interval {low:.2g} to {high:.2g}, {cell.num_paired} seeds paired, "
+        f"p {_p(ahead, half, cell.num_paired)}"
+    )
+    if low > 0:
+        return f"{gap} ({how})."
+    tied = [arm for arm in rest if rest[arm].rank == "tied"]
+    names = ", ".join(tied)
+    return f"In {noun} this is no clear lead: {names} cannot be told from {best} ({how})."
+
+
+def _p(ahead: float, half: float, count: int) -> str:
+    """Return p of the paired t test, from a difference and half of its 95 % interval."""
+    from scipy.special import stdtr, stdtrit
+
+    if half == 0:
+        return "< 0.001" if ahead else "= 1"
+    p = float(2 * stdtr(count - 1, -ahead / half * stdtrit(count - 1, 0.975)))
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+
+
+def _beside(apart: Sequence[Run], networks: Mapping[str, str]) -> str:
+    """Return a sentence on methods that ran on another network."""
+    told = []
+    for label in _labels(apart):
+        loss = _over([run for run in apart if run.label == label], "train_loss", -1)
+        told.append(f"{label} (network '{networks[label]}', training loss {_with(loss)})")
+    what = "a bound, not an opponent" if len(told) == 1 else "bounds, not opponents"
+    return f"On another network, and so {what}: {'; '.join(told)}."
+
+
+def cautions(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each label whose loss ends far above the lowest that it had."""
+    lines = []
+    for label in _labels(runs):
+        group = [run for run in learners(runs) if run.label == label and run.status in ENDED]
+        ends = [run.last("train_loss") for run in group]
+        lows = [min(run.column("train_loss")) for run in group]
+        if not group or not np.isfinite([*ends, *lows]).all():
+            continue
+        end, low = float(np.mean(ends)), float(np.mean(lows))
+        if low > 0 and end > UNSTEADY * low and end - low > 0.05:
+            oldest = max(run.last("max_age") for run in group)
+            aged = f", and copies were up to {oldest:.0f} slots old" if oldest > 0 else ""
+            lines.append(
+                f"{label} is unsteady: its training loss ends at {end:.3g}, it had been at "
+                f"{low:.3g}{aged}. Try a smaller step, or less delay."
+            )
+    return lines

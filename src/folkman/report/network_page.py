@@ -1,0 +1,190 @@
+"""The part of a report on what the network did: the cell, ages, bandwidth, consensus, nodes."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.record.run import Run
+from folkman.record.scene import Scene
+from folkman.report import html
+from folkman.report.curves_page import curve_block
+from folkman.report.panels import Line, panel
+from folkman.report.scenes import draw_age_table, draw_scene, draw_shares
+
+__all__ = ["MOST_SCENES", "network_sections", "node_rows"]
+
+MOST_SCENES = 2
+"""Algorithms whose cell is drawn; the tables have all."""
+UNLIKE = 0.05
+"""Share of the mean age by which ages of pairs must differ to be drawn."""
+
+
+def network_sections(runs: Sequence[Run]) -> list[html.Section]:
+    """Return what the network did, folded.
+
+    Of each label the first seed is shown that has kept its network, and figures of the first few
+    labels that differ in it.
+    """
+    scenes: dict[str, Scene] = {}
+    for run in runs:
+        if run.scene is not None:
+            scenes.setdefault(run.label, run.scene)
+    shown = _unlike(scenes)
+    parts = {
+        "cell": ("The cell", _maps(shown)),
+        "ages": ("Ages", _ages(runs, shown)),
+        "bandwidth": ("Bandwidth", _shares(shown)),
+        "consensus": ("Consensus", _apart(runs, scenes)),
+    }
+    nodes = [
+        html.details(f"{label} (first seed)", html.table(*node_rows(scene), explained=True),
+                     opened=index == 0)
+        for index, (label, scene) in enumerate(scenes.items())
+    ]  # fmt: skip
+    folded = [
+        html.Section(name, title, html.grid(blocks), folded=True)
+        for name, (title, blocks) in parts.items()
+    ]
+    return [*folded, html.Section("nodes", "Nodes", "".join(nodes), folded=True)]
+
+
+def _unlike(scenes: dict[str, Scene]) -> dict[str, Scene]:
+    """Return the first scenes that differ in what was on the air and how old it was."""
+    kept: dict[str, Scene] = {}
+    for label, scene in scenes.items():
+        alike = any(
+            np.array_equal(scene.age_slots, other.age_slots)
+            and np.array_equal(scene.on_air, other.on_air)
+            for other in kept.values()
+        )
+        if not alike and len(kept) < MOST_SCENES:
+            kept[label] = scene
+    return kept
+
+
+def _maps(scenes: dict[str, Scene]) -> list[str]:
+    """Return maps of networks that have positions, or whose links are not all or a star."""
+    blocks = []
+    for index, (label, scene) in enumerate(scenes.items()):
+        sparse = scene.paired and not scene.server and not (scene.age_slots[-1] >= 0).all()
+        if not (scene.placed or sparse):
+            continue
+        what = "links on the air" if scene.on_air.any() else "who holds whose copy"
+        counted = scene.on_air.sum(axis=(1, 2))
+        busy = f"; {counted.mean():.3g} links on the air in the mean" if scene.on_air.any() else ""
+        how = "" if scene.placed else "; the network has no positions, nodes stand on a circle"
+        caption = f"{label}: nodes and {what}{busy}{how}"
+        blocks.append(html.figure_block(f"map-{index}", draw_scene(scene), caption))
+    return blocks
+
+
+def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
+    blocks = []
+    means = {run.label: run.last("mean_age") for run in reversed(runs)}
+    known = {label: value for label, value in means.items() if isfinite(value)}
+    if any(value > 0 for value in known.values()):
+        oldest = max(known, key=lambda label: known[label])
+        caption = f"Mean age of the copies in use. {oldest} uses the oldest: {known[oldest]:.3g}"
+        blocks.append(curve_block("age", runs, "seconds", "mean_age", f"{caption} slots."))
+    for index, (label, scene) in enumerate(scenes.items()):
+        if scene.paired and not scene.server and ages_differ(scene):
+            ages = scene.mean_ages
+            rx, tx = np.unravel_index(np.nanargmax(ages), ages.shape)
+            caption = (
+                f"{label}: mean age of what each node held of each other. The oldest: node "
+                f"{rx}'s copy of node {tx}, {ages[rx, tx]:.3g} slots."
+            )
+            blocks.append(html.figure_block(f"ages-{index}", draw_age_table(scene), caption))
+    return blocks
+
+
+def ages_differ(scene: Scene) -> bool:
+    """Tell whether some pairs of nodes held clearly older copies than others."""
+    ages = scene.mean_ages[np.isfinite(scene.mean_ages)]
+    return bool(ages.size and np.ptp(ages) > UNLIKE * ages.mean())
+
+
+def _shares(scenes: dict[str, Scene]) -> list[str]:
+    blocks = []
+    for index, (label, scene) in enumerate(scenes.items()):
+        if np.isfinite(scene.share).any():
+            people = scene.size - scene.server
+            mean = np.nan_to_num(scene.share[:, :people]).mean(axis=0)
+            most = int(mean.argmax())
+            caption = (
+                f"{label}: who had which share of {scene.bandwidth_hz / 1e6:g} MHz. Node {most} "
+                f"had most, {mean[most]:.0%} in the mean; {1 - mean.sum():.0%} was free."
+            )
+            blocks.append(html.figure_block(f"shares-{index}", draw_shares(scene), caption))
+    return blocks
+
+
+def _apart(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
+    """Return how far the nodes' models were from the network's, and from node to node."""
+    blocks = []
+    ends = {run.label: run.last("consensus") for run in reversed(runs)}
+    known = {label: value for label, value in ends.items() if isfinite(value)}
+    if known:
+        most = max(known, key=lambda label: known[label])
+        caption = (
+            "Mean distance of the nodes' models from the network's. At the end it is largest for "
+            f"{most}: {known[most]:.3g}."
+        )
+        blocks.append(curve_block("consensus", runs, "seconds", "consensus", caption))
+    for label, scene in list(scenes.items())[:1]:
+        far = scene.disagreement[:, : scene.size - scene.server].astype(float)
+        if not np.isfinite(far).all():
+            continue
+        order = np.argsort(far[-1])
+        looks = {int(order[-1]): 1, int(order[0]): 0} if len(order) > 1 else {0: 0}
+        lines = [
+            Line(f"node {node}", scene.seconds, far[:, node], None, looks.get(node))
+            for node in range(far.shape[1])
+        ]
+        caption = (
+            f"{label}: disagreement node by node. At the end node {order[-1]} is farthest, "
+            f"{far[-1].max():.3g}, and node {order[0]} nearest, {far[-1].min():.3g}."
+        )
+        y = "disagreement ||v_i - w||"
+        drawn = panel("apart-0", lines, "simulated time (s)", y, caption)
+        blocks.append(html.panel_block(drawn, caption))
+    return blocks
+
+
+def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
+    """Return headings and a row a node: what it had, did, held and sent."""
+    people = scene.size - scene.server
+    ages = scene.mean_ages if scene.paired else np.full((people, people), np.nan)
+    columns: dict[str, list[str]] = {
+        "node": [str(i) for i in range(people)],
+        "samples": [str(value) for value in scene.samples[:people]],
+        "gradients": [str(value) for value in scene.gradients[-1, :people]],
+        "age of what it holds": _means(ages[:people], 1, people, scene.paired),
+        "age of its copies": _means(ages[:, :people], 0, people, scene.paired and not scene.server),
+        "time on the air": _share_of(
+            (scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())
+        ),
+        "bandwidth": _share_of(
+            scene.share.mean(axis=0), people, bool(np.isfinite(scene.share).any())
+        ),
+        "disagreement": [f"{value:.3g}" for value in scene.disagreement[-1, :people]],
+    }
+    kept = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
+    return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
+
+
+def _means(values: NDArray, axis: int, count: int, known: bool) -> list[str]:
+    if not known:
+        return ["-"] * count
+    total, number = np.nansum(values, axis=axis), np.isfinite(values).sum(axis=axis)
+    return [
+        f"{t / n:.3g}" if n else "-" for t, n in zip(total[:count], number[:count], strict=True)
+    ]
+
+
+def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
+    return [
+        f"{100 * value:.3g} %" if known and isfinite(value) else "-" for value in values[:count]
+    ]
