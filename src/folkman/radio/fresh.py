@@ -153,7 +153,7 @@ def best_prefix(
     def add(i: Array, total: Array) -> Array:
         return total + jnp.where(cost_slots[i][None] <= cost_slots, gain[i][None], 0.0)
 
-    total = lax.fori_loop(0, len(gain), add, jnp.zeros_like(gain))
+    total = lax.fori_loop(0, len(gain), add, jnp.zeros_like(gain), unroll=2)
     return _best(total, cost_slots, thrift)
 
 
