@@ -252,7 +252,9 @@ def _sum_gains(x: Array, weight: Array) -> Array:
         theirs = weight[:, None] * (total[None] - without)
         return _settled(mine, theirs, jnp.maximum(mine, weight[:, None] * total[None]))
 
-    return jnp.where(less(x) > 0, less(x * x), 0.0)
+    # one after the other: XLA would split a longer kernel between threads, which costs more
+    ages, squares = lax.map(less, jnp.stack([x, x * x]))
+    return jnp.where(ages > 0, squares, 0.0)
 
 
 def _best(total: Array, cost: Array, thrift: float) -> tuple[Array, Array]:

@@ -366,7 +366,10 @@ class RadioNetwork(Network):
                 channel.rayleigh_at(interferer_key, first[..., 0] + n) * near[..., n]
                 for n in range(near.shape[-1])
             ]
-            fading, gain = jnp.ones_like(link)[..., None], sum(heard, jnp.zeros_like(link))[..., None]
+            fading, gain = (
+                jnp.ones_like(link)[..., None],
+                sum(heard, jnp.zeros_like(link))[..., None],
+            )
         sinr = channel.sinr(
             link,
             gain,
