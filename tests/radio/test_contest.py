@@ -65,6 +65,7 @@ def played(message: fresh.Message, thrift: float, key: jax.Array) -> tuple[jax.A
         ages, standing = carry
         asked = (ages, weights, message)
         look = (lambda sender: cost[:, sender], thrift)
+        standing = contest.renew(standing, *asked, thrift)
         choice, standing = contest.choose(standing, *asked, *look)
         whole = fresh.choose(ages, cost, weights[:, None] * weights[None], message, thrift)
         row = ages[choice.sender]
@@ -76,7 +77,6 @@ def played(message: fresh.Message, thrift: float, key: jax.Array) -> tuple[jax.A
             taken = taken & (jnp.arange(NODES) == choice.origin)[None]
         new = row[None] if message == "sum" else jnp.minimum(ages, row[None])
         ages = jnp.where(taken, new, ages)
-        standing = contest.renew(standing, ages, weights, message, choice, thrift)
         return (ages, standing), (choice, whole, jnp.sum(standing.drawn))
 
     return jax.lax.scan(one, (ages, standing), None, length=4)[1]

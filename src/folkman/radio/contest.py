@@ -36,6 +36,7 @@ class Contest(NamedTuple):
     slots: Float[Array, "kind tx"]
     settled: Bool[Array, " kind"]  # is the value worked out, or a bound?
     gain: Float[Array, "rx tx"]  # of copies and sums
+    changed: Int[Array, ""]  # the sender of a copy, the origin of a forward, that was chosen last
 
 
 def enter(
@@ -46,12 +47,27 @@ def enter(
     drawn: Bool[Array, " tx"],
     thrift: float = 1.0,
 ) -> Contest:
-    """Return the contest as a block begins; costs of a node to itself are infinite."""
+    """Return the contest as a block begins; costs of a node to itself are infinite.
+
+    The index is worked out by `renew`, before every choice: nothing is worked out after the last
+    message of a slot.
+    """
     nodes = len(ages)
-    if message != "forward":
+    begun = Contest(
+        cost_slots,
+        drawn,
+        value=jnp.zeros((1, nodes), omega.dtype),
+        slots=jnp.zeros((1, nodes), cost_slots.dtype),
+        settled=jnp.ones(1, bool),
+        gain=jnp.zeros_like(cost_slots),
+        changed=jnp.zeros((), jnp.int32),
+    )
+    if message == "sum":
+        return begun
+    if message == "copy":
         gain = fresh.gains(ages, omega, message)
         value, slots = fresh.best_prefix(gain, cost_slots, thrift)
-        return Contest(cost_slots, drawn, value[None], slots[None], jnp.ones(1, bool), gain)
+        return begun._replace(value=value[None], slots=slots[None], gain=gain)
     x = ages.astype(omega.dtype)
     square, divisor = x * x, fresh.powered(cost_slots, thrift)
 
@@ -61,8 +77,30 @@ def enter(
         return total + (gain / divisor[i][:, None]).T
 
     bound = lax.fori_loop(0, nodes, add, jnp.zeros((nodes, nodes), omega.dtype))
-    slots, none = jnp.zeros_like(cost_slots), jnp.zeros((0, 0), omega.dtype)
-    return Contest(cost_slots, drawn, bound, slots, jnp.zeros(nodes, bool), none)
+    return begun._replace(
+        value=bound,
+        slots=jnp.zeros_like(cost_slots),
+        settled=jnp.zeros(nodes, bool),
+        gain=jnp.zeros((0, 0), omega.dtype),
+    )
+
+
+def renew(
+    contest: Contest,
+    ages: Int[Array, "rx origin"],
+    omega: Float[Array, " node"],
+    message: fresh.Message,
+    thrift: float = 1.0,
+) -> Contest:
+    """Return the contest at these ages: what the last choice has changed is worked out anew."""
+    if message == "forward":
+        return _settle_one(contest, ages, omega, contest.changed, thrift)
+    gain = fresh.gains(ages, omega, message)
+    contest = contest._replace(gain=gain)
+    if message == "copy":
+        return _renew_one(contest, contest.changed, thrift)
+    value, slots = fresh.best_prefix(gain, contest.cost_slots, thrift)
+    return contest._replace(value=value[None], slots=slots[None])
 
 
 def choose(
@@ -83,26 +121,9 @@ def choose(
         contest = _draw(contest, draw, thrift)
         senders = jnp.arange(len(ages), dtype=jnp.int32)
         offered = fresh.Offers(contest.value[0], contest.slots[0], senders)
-    return fresh.pick(offered, contest.cost_slots), contest
-
-
-def renew(
-    contest: Contest,
-    ages: Int[Array, "rx origin"],
-    omega: Float[Array, " node"],
-    message: fresh.Message,
-    choice: fresh.Choice,
-    thrift: float = 1.0,
-) -> Contest:
-    """Return the contest after the ages have changed by a message that was chosen."""
-    if message == "forward":
-        return _settle_one(contest, ages, omega, choice.origin, thrift)
-    gain = fresh.gains(ages, omega, message)
-    contest = contest._replace(gain=gain)
-    if message == "copy":
-        return _renew_one(contest, choice.sender, thrift)
-    value, slots = fresh.best_prefix(gain, contest.cost_slots, thrift)
-    return contest._replace(value=value[None], slots=slots[None])
+    choice = fresh.pick(offered, contest.cost_slots)
+    changed = choice.origin if message == "forward" else choice.sender
+    return choice, contest._replace(changed=changed)
 
 
 def _draw(contest: Contest, draw: Draw, thrift: float) -> Contest:
@@ -112,17 +133,18 @@ def _draw(contest: Contest, draw: Draw, thrift: float) -> Contest:
         bound = jnp.where(at.drawn, -1.0, at.value[0])
         most = jnp.max(jnp.where(at.drawn, at.value[0], 0.0))
         sender = jnp.argmax(bound)
-        return sender, (bound[sender] > 0) & (bound[sender] >= most)
+        return sender, (bound[sender] > 0) & (bound[sender] >= most * ROUNDED)
 
-    def body(at: Contest) -> Contest:
-        sender, _ = rival(at)
+    def body(carry: tuple[Contest, Array, Array]) -> tuple[Contest, Array, Array]:
+        at, sender, _ = carry
         at = at._replace(
             cost_slots=at.cost_slots.at[:, sender].set(draw(sender)),
             drawn=at.drawn.at[sender].set(True),
         )
-        return _renew_one(at, sender, thrift)
+        at = _renew_one(at, sender, thrift)
+        return at, *rival(at)
 
-    return lax.while_loop(lambda at: rival(at)[1], body, contest)
+    return lax.while_loop(lambda carry: carry[2], body, (contest, *rival(contest)))[0]
 
 
 def _renew_one(contest: Contest, sender: Array, thrift: float) -> Contest:

@@ -41,6 +41,7 @@ from numpy import ndarray
 from folkman.arrays import Array, Bool, Float, Int, jax, jnp
 from folkman.checks import require
 from folkman.keys import Stream, make_key
+from folkman.radio.leaving import Leaving, leaving, sendings_dual
 from folkman.radio.network import RadioNetwork
 
 __all__ = [
@@ -116,9 +117,9 @@ def floor_any(
 ) -> Floor:
     """Return a floor under every scheme whose messages take at least the costs given.
 
-    News of j with stamp r must leave j in a message that starts in slot r. It costs at least what
-    j's best receiver needs, and serves the I - 1 receivers of j alike. No message can bring it to i
-    before the earliest arrival over all ways through the drop.
+    News of j with stamp r must leave j in a message that starts in slot r. One set of such messages
+    serves all receivers of j. Each costs what the widest of its receivers needs, and brings the
+    news no sooner than the best way on from them (`folkman.radio.leaving`).
 
     >>> import numpy as np
     >>> static = np.full((400, 3, 3), 2.0)  # symmetric: forwarding gains nothing
@@ -126,11 +127,12 @@ def floor_any(
     4.4
     """
     cost = _window(cost_slots, first_slot)
-    rx, tx = _pairs(cost)
-    leaving = cost.min(axis=1)  # (slot, tx): at the best receiver
-    prices = leaving[:, tx].T / (cost.shape[1] - 1)
-    lasting = _whole(earliest_arrival(cost)[:, rx, tx].T)
-    return _best_price(lasting, prices, len(cost_slots) - first_slot, longest_gap)
+    options = leaving(cost, earliest_arrival(cost), _whole)
+    slots, part, start = len(cost_slots) - first_slot, max(SOUGHT_SLOTS, longest_gap), 0.0
+    if len(cost) > 2 * part:
+        short = Leaving(options.price[:part], options.held[:part])
+        start = maximise(sendings_dual(short, part, longest_gap), within=5e-2).price
+    return maximise(sendings_dual(options, slots, longest_gap), start=start)
 
 
 def cost_draws(

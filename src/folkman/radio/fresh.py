@@ -151,7 +151,7 @@ def best_prefix(
     def add(i: Array, total: Array) -> Array:
         return total + jnp.where(cost_slots[i][None] <= cost_slots, gain[i][None], 0.0)
 
-    total = lax.fori_loop(0, len(gain), add, jnp.zeros_like(gain))
+    total = lax.fori_loop(0, len(gain), add, jnp.zeros_like(gain), unroll=2)
     return _best(total, cost_slots, thrift)
 
 
@@ -250,7 +250,9 @@ def _sum_gains(x: Array, weight: Array) -> Array:
         theirs = weight[:, None] * (total[None] - without)
         return _settled(mine, theirs, jnp.maximum(mine, weight[:, None] * total[None]))
 
-    return jnp.where(less(x) > 0, less(x * x), 0.0)
+    # one after the other: XLA would split a longer kernel between threads, which costs more
+    ages, squares = lax.map(less, jnp.stack([x, x * x]))
+    return jnp.where(ages > 0, squares, 0.0)
 
 
 def _best(total: Array, cost: Array, thrift: float) -> tuple[Array, Array]:

@@ -354,11 +354,22 @@ class RadioNetwork(Network):
         """Return the slots of single pairs."""
         link_key, interferer_key = channel.fading_words(key)
         power_w = dbm_to_watt(self.power_dbm)
+        if near.shape[-1] > NUM_GLANCED:
+            fading, gain = channel.rayleigh_at(interferer_key, first + _along(near)), near
+        else:  # one after the other: a sum over so few is no loop that a processor does in vectors
+            heard = [
+                channel.rayleigh_at(interferer_key, first[..., 0] + n) * near[..., n]
+                for n in range(near.shape[-1])
+            ]
+            fading, gain = (
+                jnp.ones_like(link)[..., None],
+                sum(heard, jnp.zeros_like(link))[..., None],
+            )
         sinr = channel.sinr(
             link,
-            near,
+            gain,
             channel.rayleigh_at(link_key, pair),
-            channel.rayleigh_at(interferer_key, first + _along(near)),
+            fading,
             power_w=power_w,
             noise_w=self.noise_w + power_w * background,
         )

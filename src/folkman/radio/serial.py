@@ -360,17 +360,10 @@ class SerialPeers:
         def body(carry: tuple[_Slot, Any]) -> tuple[_Slot, Any]:
             at, standing = carry
             choice, wait, standing = self._decide(at, now, standing)
-            go = choice.value > 0
-            started = self._start(at, now, choice, wait)
-            at = at._replace(quiet=~go, busy=jnp.where(go, at.busy, 1.0))
-            at = self._over(jax.tree.map(lambda n, o: jnp.where(go, n, o), started, at), now)
-            if standing is not None:
-                ages = now.slot - _with_own(at.held, now.own)
-                asked = (ages, now.weights, self._message)
-                standing = contest.renew(standing, *asked, choice, self._thrift)
+            at = self._end(self._start(at, now, choice, wait), now)
             return at, standing
 
-        begin = self._over(begin, now)
+        begin = self._end(begin, now)
         return lax.while_loop(
             lambda carry: (carry[0].busy < 1) & ~carry[0].quiet,
             body,
@@ -384,11 +377,6 @@ class SerialPeers:
         ages = now.slot - _with_own(at.held, now.own)
         rates = (now.cost_slots, now.drawn)
         return contest.enter(ages, now.weights, self._message, *rates, self._thrift)
-
-    def _over(self, at: _Slot, now: _Now) -> _Slot:
-        """Hand over the message on the air if it ends within this slot."""
-        over = at.busy <= 1
-        return jax.tree.map(lambda new, old: jnp.where(over, new, old), self._end(at, now), at)
 
     @property
     def _message(self) -> fresh.Message:
@@ -404,8 +392,9 @@ class SerialPeers:
         """Return who sends next, and the slots that finding this out takes."""
         ages = now.slot - _with_own(at.held, now.own)
         if standing is not None:
-            asked = (ages, now.weights, self._message, now.draw)
-            choice, standing = contest.choose(standing, *asked, self._thrift)
+            asked = (ages, now.weights, self._message)
+            standing = contest.renew(standing, *asked, self._thrift)
+            choice, standing = contest.choose(standing, *asked, now.draw, self._thrift)
             return choice, jnp.zeros_like(at.busy), standing
         believed = now.slot - jnp.asarray(at.known)
         gain = fresh.gains_believed(believed, ages, now.omega, self._message)
@@ -415,34 +404,44 @@ class SerialPeers:
         return choice, self.band.contention_slots * rivals.astype(at.busy.dtype), None
 
     def _start(self, at: _Slot, now: _Now, choice: fresh.Choice, wait: Array) -> _Slot:
-        """Put a message on the air."""
-        sender, nodes = choice.sender, len(now.own)
-        is_sender = jnp.arange(nodes) == sender
-        row = _with_own(at.held, now.own)[sender]
+        """Put a message on the free band; if nobody gains, let it wait for the next slot.
+
+        Masks say that nobody sends: to choose between two whole states costs more than to decide.
+        """
+        go, nodes = choice.value > 0, len(now.own)
+        is_sender = (jnp.arange(nodes) == choice.sender) & go
+        receivers = choice.receivers & go
+        row = _with_own(at.held, now.own)[choice.sender]
         holds = jnp.arange(nodes) == choice.origin
         stamps = row if self.band.message == "sum" else jnp.where(holds, row, -1)
         own_part = (stamps >= 0) & is_sender  # of a forward only where its origin is the sender
         held = jnp.where(own_part[:, None] & jnp.eye(nodes, dtype=bool), row[None], at.held)
-        sums = at.sums
-        flight = Flight(sender, choice.receivers, stamps, now.slot)
-        busy = at_edge(at.busy + wait + choice.slots)
-        more = _used(flight, jnp.minimum(busy, 1.0) - at.busy)  # contentions too: they are signals
+        started = Flight(choice.sender, receivers, stamps, now.slot)
+        flight = jax.tree.map(lambda new, old: jnp.where(go, new, old), started, at.flight)
+        busy = jnp.where(go, at_edge(at.busy + wait + choice.slots), 1.0)
+        # contentions too: they are signals
+        more = _used(started, jnp.where(go, jnp.minimum(busy, 1.0) - at.busy, 0.0))
+        sums = at.sums._replace(
+            air_slots=at.sums.air_slots + jnp.where(go, choice.slots, 0.0),
+            number=at.sums.number + go,
+        )
         return at._replace(
             held=held,
             flight=flight,
             busy=busy,
             airtime=jax.tree.map(jnp.add, at.airtime, more),
-            sums=sums._replace(air_slots=sums.air_slots + choice.slots, number=sums.number + 1),
+            sums=sums,
             sends=at.sends | (own_part & now.offers),
-            linked=at.linked | (choice.receivers[:, None] & is_sender[None]),
+            linked=at.linked | (receivers[:, None] & is_sender[None]),
             transfers=at.transfers + is_sender,
-            copies=at.copies + is_sender * jnp.sum(choice.receivers, dtype=jnp.int32),
+            copies=at.copies + is_sender * jnp.sum(receivers, dtype=jnp.int32),
+            quiet=~go,
         )
 
     def _end(self, at: _Slot, now: _Now) -> _Slot:
-        """Hand over the message on the air, if there is one."""
-        flight, sums = at.flight, at.sums
-        on_air = flight.sender >= 0
+        """Hand over the message on the air, if there is one that ends within this slot."""
+        flight, sums, over = at.flight, at.sums, at.busy <= 1
+        on_air = (flight.sender >= 0) & over
         heard = flight.receivers & on_air
         if self.loss is not None:
             key = jax.random.fold_in(now.key, sums.number)
@@ -461,7 +460,7 @@ class SerialPeers:
             known = jnp.where(part[:, None, None] & part[None, :, None], held[None], known)
         return at._replace(
             held=held,
-            flight=flight._replace(sender=jnp.full_like(flight.sender, -1)),
+            flight=flight._replace(sender=jnp.where(over, -1, flight.sender)),
             since=jnp.where(news, now.slot + 1, at.since),  # in use from the next slot on
             sums=sums._replace(
                 waited_slots=sums.waited_slots + jnp.sum(waited, dtype=jnp.int32),
