@@ -54,9 +54,9 @@ def jobs(nodes: list[int], drops: int, troubles: list[str]) -> Iterator[Job]:
     for each in nodes:
         for split in SPLITS:
             yield Job(each, split, "none", "free", 0)
-        for trouble in troubles:
-            for drop in range(drops):
-                for arm in ARMS:
+        for arm in ARMS:
+            for trouble in troubles:
+                for drop in range(drops):
                     for split in SPLITS:
                         yield Job(each, split, trouble, arm, drop)
 
@@ -82,24 +82,24 @@ def radio_of(job: Job, dim: int, threshold_db: float | None = None) -> Any:
     return Compressed(lossy, none())  # the bits are a price; nothing is rounded
 
 
-AGES: dict[Job, float] = {}
+AGES: dict[Any, Any] = {}
 
 
 def best_threshold_db(job: Job, dim: int) -> float:
     """Return the threshold of seven with the least mean age in this trouble on this drop."""
+    import jax
+    import jax.numpy as jnp
+
     from benchmarks.fresh_air_drops import THRESHOLDS_DB, TROUBLES, roll
     from folkman.keys import Stream, make_key
 
-    place = job._replace(split="")
-    if place not in AGES:
-        key, away = make_key(job.drop, Stream.DELAY), TROUBLES[job.trouble].away
+    def age(threshold_db: Any, key: Any) -> Any:
+        radio, away = radio_of(job, dim, threshold_db), TROUBLES[job.trouble].away
+        return roll.__wrapped__(radio, job.nodes, SLOTS, 16 * dim, away, key)[0]
 
-        def age(threshold_db: float) -> float:
-            radio = radio_of(job, dim, threshold_db)
-            return float(roll(radio, job.nodes, SLOTS, 16 * dim, away, key)[0])
-
-        AGES[place] = min(THRESHOLDS_DB, key=age)
-    return AGES[place]
+    program = AGES.setdefault((job.nodes, job.trouble), jax.jit(jax.vmap(age, (0, None))))
+    key, tried = make_key(job.drop, Stream.DELAY), jnp.asarray(THRESHOLDS_DB, jnp.float32)
+    return THRESHOLDS_DB[int(jnp.argmin(program(tried, key)))]
 
 
 def made(job: Job, problem: Any) -> Json:
