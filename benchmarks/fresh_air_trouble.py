@@ -7,8 +7,8 @@ The troubles are those of `fresh_air.py trouble`: control as it is heard, 20 % o
 node 0 away for the middle third of the slots, nodes that walk at 10 m/s, and all of these. Slots
 last 11.2 ms, so that a transfer of the 4,810 parameters takes the part of a slot that the paper's
 CNN takes of 1 s. Control bits, the time of a contention and the speed are scaled alike: a node
-walks 10 m in a slot. 500 slots, full gradients, step 0.2, one first model; copies at 16 bits a parameter,
-sums at 16 + ceil(log2 I); values are not rounded. The arms:
+walks 10 m in a slot. 500 slots, full gradients, step 0.2, one first model; copies at 16 bits a
+parameter, sums at 16 + ceil(log2 I); values are not rounded. The arms:
 
     fresh     index schedule, sums, own part centred
     paper     the paper's rule, at the threshold of seven with the least mean age in this trouble on
