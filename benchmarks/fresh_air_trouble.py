@@ -95,7 +95,8 @@ def best_threshold_db(job: Job, dim: int) -> float:
 
     def age(threshold_db: Any, key: Any) -> Any:
         radio, away = radio_of(job, dim, threshold_db), TROUBLES[job.trouble].away
-        return roll.__wrapped__(radio, job.nodes, SLOTS, 16 * dim, away, key)[0]
+        plain: Any = roll  # inside a program of its own, which takes the threshold as a number
+        return plain.__wrapped__(radio, job.nodes, SLOTS, 16 * dim, away, key)[0]
 
     program = AGES.setdefault((job.nodes, job.trouble), jax.jit(jax.vmap(age, (0, None))))
     key, tried = make_key(job.drop, Stream.DELAY), jnp.asarray(THRESHOLDS_DB, jnp.float32)
@@ -183,22 +184,32 @@ def table(lines: dict[Job, Json]) -> str:
     for nodes, split, trouble in dict.fromkeys(job[:3] for job in lines if job.arm != "free"):
         free = end_of(lines[Job(nodes, split, "none", "free", 0)])
         arms = {arm: _of(lines, nodes, split, trouble, arm) for arm in ARMS}
-        drops = sorted(set(arms["fresh"]) & set(arms["paper"]))
-        fresh, paper = (np.array([end_of(arms[arm][d]) for d in drops]) for arm in ARMS)
-        ages = [np.mean([arms[arm][d]["mean_age"] for d in drops]) for arm in ARMS]
+        drops = sorted(set(arms["fresh"]) & set(arms["paper"] or arms["fresh"]))
+        fresh = np.array([end_of(arms["fresh"][d]) for d in drops])
+        if not len(drops):
+            continue
         near = ", ".join(str(int((fresh <= bound * free).sum())) for bound in (1.05, 1.10))
+        age = np.mean([arms["fresh"][d]["mean_age"] for d in drops])
+        label = "by label" if split == "label" else split
+        cells = [str(nodes), label, trouble, str(len(drops)), _spread(fresh)]
+        cells += [f"{np.median(fresh) / free:.2f} [{fresh.max() / free:.2f}]", near, f"{age:.1f}"]
+        if not arms["paper"]:
+            rows.append("| " + " | ".join([*cells, "-", "-", "-", "-"]) + " |")
+            continue
+        paper = np.array([end_of(arms["paper"][d]) for d in drops])
         logs = np.log(fresh / paper)
         half = stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
         low, mid, high = np.exp([logs.mean() - half, logs.mean(), logs.mean() + half])
-        told = [f"{np.median(e):.3f} [{e.min():.3f}, {e.max():.3f}]" for e in (fresh, paper)]
-        over = [f"{np.median(e) / free:.2f}" for e in (fresh, paper)]
-        label = "by label" if split == "label" else split
-        rows.append(
-            f"| {nodes} | {label} | {trouble} | {len(drops)} | {told[0]} | {over[0]} "
-            f"[{fresh.max() / free:.2f}] | {near} | {ages[0]:.1f} | {told[1]} | {over[1]} | "
-            f"{ages[1]:.1f} | {mid:.2f} [{low:.2f}, {high:.2f}] |"
-        )
+        age = np.mean([arms["paper"][d]["mean_age"] for d in drops])
+        cells += [_spread(paper), f"{np.median(paper) / free:.2f}", f"{age:.1f}"]
+        rows.append("| " + " | ".join([*cells, f"{mid:.2f} [{low:.2f}, {high:.2f}]"]) + " |")
     return "\n".join(rows)
+
+
+def _spread(losses: Any) -> str:
+    import numpy as np
+
+    return f"{np.median(losses):.3f} [{losses.min():.3f}, {losses.max():.3f}]"
 
 
 def _of(lines: dict[Job, Json], *place: Any) -> dict[int, Json]:
