@@ -214,40 +214,51 @@ def _mean(line: Json) -> float:
     return sum(counted(line)) / len(line["losses"])
 
 
-def _told(line: Json) -> str:
-    """Return the mean of the judged losses with its interval, and the step."""
+def _told(line: Json, *, best: bool) -> str:
+    """Return the mean of the judged losses with its interval, bold where it is the best."""
     losses, mean = counted(line), _mean(line)
     spread = math.sqrt(sum((each - mean) ** 2 for each in losses) / (len(losses) - 1))
     half = T_95[len(losses) - 1] * spread / math.sqrt(len(losses))
-    edge = "" if line["inside"] else ", end of the grid"
-    return f"{mean:.3f} ± {half:.3f} ({line['step']:.3g}{edge})"
+    edge = "" if line["inside"] else " (step at the end of the grid)"
+    text = f"{mean:.3f} ± {half:.3f}{edge}"
+    return f"**{text}**" if best else text
+
+
+def _named(cell: Cell) -> str:
+    """Return a cell for a reader."""
+    what = {"mlp": "digits MLP", "mnist": "MNIST MLP", "softmax": "digits softmax"}[cell.model]
+    split = {"even": "even", "label": "by label"}[cell.split]
+    return f"{what}, {split}, {cell.batch or 'full'}, {cell.gamma}"
 
 
 def table(lines: list[Json]) -> str:
     """Return the losses of all cells, and how the sides that are asked about stand."""
     by_place = {(line["cell"], line["side"]): line for line in lines}
-    head = ["cell", *("rho = " + side if side in KNOB else side for side in SIDES)]
+    names = {side: f"rho = {side}" if side in KNOB else f"`{side}`" for side in SIDES}
+    names |= {side: side.replace("fedavg", "FedAvg") for side in AVERAGES}
+    head = ["model, data, batch, Gamma", *(names[side] for side in SIDES)]
     losses = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    names = [f"{side} / {what}" for side in ASKED for what in ("best fixed", "best FedAvg")]
-    ratios = ["| " + " | ".join(["cell", *names]) + " |", "|---" * (1 + len(names)) + "|"]
-    for cell in map(str, CELLS):
-        mine = {side: by_place[cell, side] for side in SIDES if (cell, side) in by_place}
+    stands = [f"`{side}` / {what}" for side in ASKED for what in ("best fixed", "best FedAvg")]
+    ratios = ["| " + " | ".join([head[0], *stands]) + " |", "|---" * (1 + len(stands)) + "|"]
+    for cell in CELLS:
+        mine = {s: by_place[str(cell), s] for s in SIDES if (str(cell), s) in by_place}
         if not mine:
             continue
-        row = [_told(mine[side]) if side in mine else "-" for side in SIDES]
-        losses.append("| " + " | ".join([cell, *row]) + " |")
-        stands = []
-        for side in ASKED:
-            for others in (FIXED, AVERAGES):
-                there = [other for other in others if other in mine]
-                if side not in mine or len(there) < len(others):
-                    stands.append("-")
-                    continue
-                best = min(there, key=lambda other: _mean(mine[other]))
-                mean, low, high = ratio(mine[side], mine[best])
-                stands.append(f"{mean:.2f} [{low:.2f}, {high:.2f}] ({best})")
-        ratios.append("| " + " | ".join([cell, *stands]) + " |")
+        best = min(mine, key=lambda side: _mean(mine[side]))
+        row = [_told(mine[s], best=s == best) if s in mine else "-" for s in SIDES]
+        losses.append("| " + " | ".join([_named(cell), *row]) + " |")
+        row = [_stand(mine, side, others) for side in ASKED for others in (FIXED, AVERAGES)]
+        ratios.append("| " + " | ".join([_named(cell), *row]) + " |")
     return "\n".join([*losses, "", *ratios])
+
+
+def _stand(mine: dict[str, Json], side: str, others: Sequence[str]) -> str:
+    """Return a side's ratio to the best of others, in their favour, with its interval."""
+    if not {side, *others} <= set(mine):
+        return "-"
+    best = min(others, key=lambda other: _mean(mine[other]))
+    mean, low, high = ratio(mine[side], mine[best])
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def main() -> None:

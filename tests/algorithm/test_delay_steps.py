@@ -17,7 +17,12 @@ from folkman import (
     pipelined,
     simulate,
 )
-from folkman.algorithm.pieces.delay_steps import POLICIES, first_memory, step_under_delay
+from folkman.algorithm.pieces.delay_steps import (
+    BACK,
+    POLICIES,
+    first_memory,
+    step_under_delay,
+)
 from folkman.engine.simulate import Simulation, march, start
 
 ETA, L = 0.1, 5.0
@@ -88,6 +93,62 @@ def test_the_estimate_of_smoothness_is_that_of_a_quadratic(x64):
         )
 
     assert float(memory.smoothness) == pytest.approx(7.0)
+
+
+def test_stable_looks_at_the_curvature_along_the_last_moves(x64):
+    """A swing along one axis has that axis's curvature, and is forgotten over the mean age."""
+    memory, curvature = first_memory("stable", None, jnp.zeros(2)), jnp.asarray([1.0, 20.0])
+    age, steps = 3, []
+
+    def move(point, grad):
+        nonlocal memory
+        step, memory = step_under_delay(
+            memory,
+            "stable",
+            eta=jnp.asarray(1.0),
+            delay=jnp.asarray(9),
+            mean_delay=jnp.asarray(age),
+            num_nodes=jnp.asarray(3),
+            point=point,
+            grad=grad,
+        )
+        steps.append(float(step))
+
+    for x in (4.0, 3.0, 2.0):  # even descent where the curvature is 1
+        move(jnp.asarray([x, 0.0]), curvature * jnp.asarray([x, 0.0]))
+    limit = 0.9 * 2 * np.sin(np.pi / (2 * (2 * age + 1)))  # the mean age, not that of the oldest
+    assert steps[0] == 1.0  # nothing is known yet
+    assert steps[1:] == pytest.approx([limit, limit])
+
+    for y in (1.0, -1.0):  # a swing where it is 20
+        move(jnp.asarray([2.0, y]), curvature * jnp.asarray([2.0, y]))
+    kept = 1 - 1 / (1 + BACK * age)  # of three moves of squares 2, 1 and 4, the first two old
+    squares = np.array([kept**3 + kept**2, kept, 4.0])  # first two even ones as one
+    turned = squares @ [1.0, 20.0, 20.0]
+    assert steps[-1] == pytest.approx(limit * squares.sum() / turned)
+
+
+def test_noise_of_gradients_does_not_lower_the_ceiling_of_stable(x64):
+    """Without correlation it cancels in the mean; the largest secant would be far above L."""
+    rng = np.random.default_rng(0)
+    found = []
+    for policy in ("stable", "mishchenko"):
+        memory = first_memory(policy, None, jnp.zeros(400))
+        for x in np.linspace(4.0, 0.0, 60):
+            point = np.full(400, x)
+            _, memory = step_under_delay(
+                memory,
+                policy,
+                eta=jnp.asarray(1.0),
+                delay=jnp.asarray(10),
+                num_nodes=jnp.asarray(3),
+                point=jnp.asarray(point),
+                grad=jnp.asarray(point + 0.5 * rng.standard_normal(400)),
+            )
+        product, square = memory.swing if policy == "stable" else (memory.smoothness, 1.0)
+        found.append(float(product / square))
+    assert found[0] == pytest.approx(1.0, abs=0.5)
+    assert found[1] > 5
 
 
 @pytest.mark.parametrize("delay", [1, 4])

@@ -195,7 +195,7 @@ def test_runs_grow_just_beyond_the_limit(x64, own, limit):
     assert late_over_early(1.03 * limit) > 1
 
 
-@pytest.mark.parametrize("own", ["newest", "aligned", 0.5, "measured"])
+@pytest.mark.parametrize("own", ["newest", "aligned", 0.5, "measured", "centred"])
 @pytest.mark.parametrize("smoothness", [1.0, None], ids=["given", "estimated"])
 def test_a_step_that_knows_the_ages_is_stable_whatever_it_was(x64, own, smoothness):
     problem = equal_nodes(3)

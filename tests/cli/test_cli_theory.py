@@ -118,6 +118,31 @@ def test_step_proposes_one_and_judges_the_configured(folkman):
     assert 0 < good["mean_age"] <= good["max_age"]
 
 
+def test_own_parts_end_where_the_theory_says(folkman):
+    given = ["data.heterogeneity=1.0", "network.name=constant", "network.delay=4", "slots=600"]
+    given += ["precision=float64", "algorithm.0.step=0.2"]
+    settings = [part for one in [*QUADRATIC, *given] for part in ("--set", one)]
+    asked = [part for name in ("newest", "0.5", "centred") for part in ("--own", name)]
+
+    newest, half, centred = last_json(folkman("own", *settings, *asked, "--json"))["rows"]
+
+    assert [row["own"] for row in (newest, half, centred)] == ["newest", "0.5", "centred"]
+    for row in (newest, half):  # constant ages: exact, once the run rests
+        assert row["away"] == pytest.approx(row["bias"], rel=1e-3)
+        assert 1e-3 < row["bias"] <= (row["bias_bound"] or float("inf"))
+        assert row["moving"] < 1e-6 * row["slope"] < row["slope"] <= row["rest_bound"]
+    assert centred["away"] < 1e-5 * newest["away"]
+    assert centred["rest_bound"] < 1e-9  # no bias, whatever the step
+    assert centred["margin"] > 1 > centred["radius"]
+    assert centred["share_at_rest"] == 0
+
+
+def test_the_theory_of_own_parts_says_what_it_is_not_about(folkman):
+    shares = folkman("own", "--own", "measured").exception
+    assert "whose shares are constant; got 'measured'" in str(shares)
+    assert "batch = 32" in str(folkman("own", "--set", "batch=32").exception)
+
+
 def test_wrong_input_is_refused_before_any_work(folkman, tmp_path):
     assert "ends in .png" in str(folkman("gap", "--plot", "x.txt").exception)
     assert "make it first" in str(folkman("gap", "--plot", tmp_path / "none" / "x.png").exception)

@@ -1,11 +1,13 @@
 """Own parts that are set back by the mean pace: rest, bias and stable steps, against runs."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkman.algorithm.pieces.centred import LONG
+from folkman.algorithm.pieces.stable_steps import set_back_limit
 from folkman.theory import own_limits as limits
 from folkman.theory import own_part as op
 
@@ -119,6 +121,17 @@ def test_the_closed_limit_is_that_of_the_eigenvalues(age, nodes, own, alike):
     assert op.spectral_radius(q, s, 0.999 * closed) < 1 < op.spectral_radius(q, s, 1.001 * closed)
     assert op.stable_step(q, s) == pytest.approx(closed, rel=1e-5)  # no earlier one, by a search
     assert op.sufficient_step(s, q.shares) <= closed
+
+
+@pytest.mark.parametrize("age", [1, 3, 8, 30])
+def test_nodes_compute_the_same_limit(age):
+    for share in (1 / 30, 1 / 5, 1 / 3, 1 / 2):
+        for alike in (0.0, 0.3, 0.8):  # centred, and adaptive on the way to 1/2
+            rho, back = share + (0.5 - share) * alike, (1 - alike) * share
+            found = set_back_limit(*map(jnp.float32, (rho, back, age)))
+            assert float(found) == pytest.approx(limits.limit_alike(age, rho, back), rel=2e-4)
+    assert float(set_back_limit(*map(jnp.float32, (0.8, 0.8, age)))) <= 1 / 0.8 + 1e-6
+    assert float(set_back_limit(*map(jnp.float32, (0.2, 0.2, 0)))) == 2.0
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])

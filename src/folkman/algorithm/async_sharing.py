@@ -19,7 +19,8 @@ v_i, not w_i.
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
 left out of the sum and the other weights are scaled up (C7); `own`, how much of the node's own
 progress enters v_i (`pieces/own_part.py`, for which the last `memory` own parameters are kept, and
-`pieces/centred.py`); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i.
+`pieces/centred.py`); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i,
+or with their mean age (`stable`).
 The policy looks at the ages of the copies held when a gradient ends: those of its start where
 gradients take one slot. Where it estimates the smoothness L it compares gradients at the very
 points where they were taken.
@@ -64,6 +65,7 @@ from folkman.algorithm.pieces.own_part import (
     is_rule,
     mean_age,
     own_at,
+    pace_share,
     predicted_rho,
     with_heard,
     with_update,
@@ -181,7 +183,7 @@ def async_sharing(
         point = coherent + share(state, inbox) * (state.params - then)
         if state.pace is None:
             return point
-        return point - (1.0 - state.own.rho) * own_weight * even_progress(state.pace, back)
+        return point - pace_share(state.own, own_weight) * even_progress(state.pace, back)
 
     def oldest_copy(inbox: Inbox) -> Array:
         """Return the age of the oldest copy that counts."""
@@ -216,11 +218,13 @@ def async_sharing(
             delay_policy,
             eta=eta(state.updates, grad.dtype),
             delay=oldest_copy(inbox),
+            mean_delay=mean_age(inbox, weights(inbox)[0]) if delay_policy == "stable" else None,
             num_nodes=state.num_nodes,
             point=state.params if state.work is None else state.work.point,
             grad=grad,
             scale=scale,
             rho=share(state, inbox) if delay_policy == "stable" else 0.0,
+            set_back=None if state.pace is None else pace_share(state.own, weights(inbox)[1]),
         )
         moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]

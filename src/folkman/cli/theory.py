@@ -1,4 +1,4 @@
-"""The command line of the theory: `folkman theory gap`, `bound`, `step`."""
+"""The command line of the theory: `folkman theory gap`, `bound`, `step`, `own`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -124,6 +124,33 @@ def step(
         common.print_json({"rows": rows})
 
 
+@theory_app.command()
+def own(
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+    ] = None,
+    parts: Annotated[
+        list[str] | None,
+        typer.Option("--own", help="newest, aligned, centred, adaptive or a number. Repeatable."),
+    ] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run Algorithm 1 with each own part, beside the bias and the stable step of the theory.
+
+    Full gradients and a constant step. The bias is exact for quadratic losses and constant ages.
+    """
+    from folkman.config.comparison import resolve
+    from folkman.config.text import gather
+    from folkman.experiment.own_theory import KNOWN, examine_own
+    from folkman.report.theory import own_table
+
+    rows = examine_own(resolve(gather(config, settings)), parts or KNOWN)
+    common.console(quiet=as_json).print(own_table(rows))
+    if as_json:
+        common.print_json({"rows": rows})
+
+
 def _own_part(row: Json) -> str:
     """Return how the stable step depends on the share rho of the own newest progress."""
     steps = ", ".join(
@@ -131,7 +158,7 @@ def _own_part(row: Json) -> str:
     )
     return (
         f"stable below by rho (share of the own newest progress; all copies {row['mean_age']:.1f} "
-        f"slots old): {steps}"
+        f"slots old): {steps}; {row['own_rules'][0]['stable_below']:.3g} centred"
     )
 
 

@@ -28,13 +28,15 @@ from folkman.record.json_file import Json
 from folkman.record.run import DIVERGED, jsonable
 from folkman.theory.convergence import Bound, all_bounds, effective_age, measured, without_running
 from folkman.theory.efficiency import Setting, compare_efficiency
+from folkman.theory.own_limits import limit_alike
 from folkman.theory.own_part import stable_step_alike
 from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import Advice, advise, stability_warning
 from folkman.theory.trajectory import METHOD, Trajectory, ages_of, follow
 
-__all__ = ["Examination", "Examined", "advise_steps", "examine", "step_warnings"]
+__all__ = ["Examination", "Examined", "advise_steps", "examine", "first_stamps", "outside"]
+__all__ += ["step_warnings"]
 
 MOST_NODES_WARNED = 200
 """Nodes up to which the stability limit is looked at: a timeline has nodes x nodes entries per
@@ -84,7 +86,7 @@ def advise_steps(comparison: Comparison) -> tuple[list[Json], str]:
         for part in chosen:
             table = _table_of(comparison, part.run.label)
             problem = analysable(part.simulation.problem, "advice on steps")
-            stamps = _first_stamps(part, 300)
+            stamps = first_stamps(part, 300)
             advice = advise(problem, stamps, table["scaling"])
             head = {"label": part.run.label, "step": table["step"]}
             head["beyond_limit"] = bool(table["step"] > advice.stable_below)
@@ -97,7 +99,8 @@ def own_part_rows(held: NDArray[np.integer], shares: NDArray, advice: Advice) ->
     """Return what the share rho of the own progress does to the stable step (Theorem F).
 
     `limit` is of eta L for nodes alike with equal shares, if all copies had the mean age; `steps`
-    are eta. `sufficient` is proved for nodes alike under these very ages.
+    are eta. `sufficient` is proved for nodes alike under these very ages, for Algorithm 1 and for
+    own parts that are centred (Theorem G); `own_rules` has the limits of the latter.
     """
     ages = ages_of(held)
     late = float((ages @ shares).max())  # the largest sum_j alpha_j a_ij(t)
@@ -106,8 +109,11 @@ def own_part_rows(held: NDArray[np.integer], shares: NDArray, advice: Advice) ->
     per_limit = advice.stable_below / advice.limit
     limits = {rho: stable_step_alike(round(mean), rho) for rho in (0.0, 1 / nodes, 0.5, 1.0)}
     found = [{"rho": r, "limit": e, "stable_below": e * per_limit} for r, e in limits.items()]
+    centred = limit_alike(round(mean), 1 / nodes, 1 / nodes)
+    rules = [{"own": "centred", "limit": centred, "stable_below": centred * per_limit}]
     sufficient = min(1.0, 0.5 / late) if late > 0 else 1.0
-    return {"mean_age": mean, "sufficient": sufficient, "own_part": found}
+    known: Json = {"mean_age": mean, "sufficient": sufficient}
+    return known | {"own_part": found, "own_rules": rules}
 
 
 def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterator[str]:
@@ -119,7 +125,7 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         if table["name"] != METHOD or table["delay_policy"] != "none" or table["own"] != "newest":
             continue
         warning = stability_warning(
-            part.simulation.problem, _first_stamps(part, 120), table["step"], table["scaling"]
+            part.simulation.problem, first_stamps(part, 120), table["step"], table["scaling"]
         )
         if warning is not None:
             yield f"'{part.run.label}': {warning}"
@@ -131,7 +137,7 @@ def model_bits(network: Network, problem: Learnable) -> int:
     return message_bits(network.packing, problem.dim, problem.dim, width)
 
 
-def _first_stamps(part: Part, most: int) -> NDArray[np.int32]:
+def first_stamps(part: Part, most: int) -> NDArray[np.int32]:
     """Return the stamps (slot, rx, tx) of the first slots of a run's network, at most so many."""
     problem, network, *_ = part.simulation
     slots = min(part.slots, most, network.horizon or most)
@@ -152,7 +158,7 @@ def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Seque
     )
     require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
     wanted = [table for table in comparison.algorithm if label in (None, table["label"])]
-    lacking = {table["label"]: _outside(comparison, table) for table in wanted}
+    lacking = {table["label"]: outside(comparison, table) for table in wanted}
     fit = [name for name, reason in lacking.items() if not reason]
     reasons = "; ".join(f"'{name}' has {reason}" for name, reason in lacking.items() if reason)
     require(
@@ -163,7 +169,7 @@ def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Seque
     return [part for part in under_seed if part.run.label in fit], reasons
 
 
-def _outside(comparison: Comparison, table: Json) -> str:
+def outside(comparison: Comparison, table: Json) -> str:
     """Return what puts an algorithm of a comparison outside the theory; nothing if it is inside."""
     if table["name"] != METHOD:
         return f"the method {table['name']}"

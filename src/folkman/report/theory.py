@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["bound_table", "draw_bounds", "draw_gaps", "efficiency_table", "gap_table", "number"]
+__all__ += ["own_table"]
 
 MEANING = {
     "simple": "simple: largest age and gradient",
@@ -145,3 +146,17 @@ def efficiency_table(rows: Sequence[Json]) -> "Table":
         [*(row[name] for name in names), *(number(row[name]) for name in numbers)] for row in rows
     ]
     return screen_table("llrrr", names + numbers, lines, "Table I: efficiency, rounds and bits")
+
+
+def own_table(rows: Sequence[Json]) -> "Table":
+    """Return own parts of Algorithm 1: the stable step, and how far from the optimum they end."""
+    names = ("stable_below", "margin", "slope", "moving", "rest_bound")
+    headings = ["own part", "stable below", "over the step", "|grad F(w)|", "moving", "at rest <="]
+    exact = any(row["bias"] is not None for row in rows)
+    if exact:
+        names += ("away", "bias", "bias_bound")
+        headings += ["|w - w*|", "theory", "bound"]
+    lines = [[row["own"], *(number(row[name]) for name in names)] for row in rows]
+    age, step = rows[0]["mean_age"], rows[0]["step"]
+    title = f"Own parts at the step {step:g}, copies {age:.1f} slots old in the mean"
+    return screen_table("l" + "r" * len(names), headings, lines, title)

@@ -7,15 +7,23 @@
     wu_1          g = max(eta - sum of the last tau steps, 0)                             [4]
     wu_2          g = eta / (tau + 1) if that and the last tau steps sum to at most eta,
                   else 0                                                                  [4]
-    stable        g = min(eta, 0.9 e(rho, tau) / (c L)), where e / L is the largest stable step
-                  for copies of the constant age tau: 2 sin(pi / (2 (2 tau + 1))) / L without own
-                  progress (`stable_steps`; rho is the share of the own progress, c the scaling)
+    stable        g = min(eta, 0.9 e(rho, abar) / (c L)), where e / L is the largest stable step
+                  for copies of the constant age abar: 2 sin(pi / (2 (2 abar + 1))) / L without own
+                  progress (`stable_steps`; rho is the share of the own progress, c the scaling);
+                  abar is the mean age of the copies, tau in all others that of the oldest
 
 Ages that vary bear a little less than constant ones, 3/2 in the place of pi/2 for steps times long
 ages; hence the 0.9. Without delay all of them are eta, `stable` at most 1.8 / (c L). `wu_1` and
-`wu_2` keep, at every update, the steps of the window within eta. L is given, or estimated as the
-largest ||grad(v) - grad(v')|| / ||v - v'|| between two gradients of a node so far, as AdaFL does;
-until the second gradient the estimate is 0 and the step is eta.
+`wu_2` keep, at every update, the steps of the window within eta. L is given, or estimated; until
+the second gradient the estimate is 0 and the step is eta. The estimate is the largest
+||grad(v) - grad(v')|| / ||v - v'|| between two gradients of a node so far, as AdaFL does. That of
+`stable` is the curvature along the node's own last moves,
+
+    L = sum <grad(v) - grad(v'), v - v'> / sum ||v - v'||^2,
+
+with older terms forgotten over about abar slots. It is large where the node swings, along the
+swing, and small where it descends evenly. So `stable` cuts a step that makes the loop of delays
+swing, and no other. The noise of a mini-batch has no part in the sum above in the mean.
 
 Differs from [1-4]: recalled, not verified; the constants 1/2 of [3] and a = 1 of [4], whose base
 step h / L is our eta, are our choice; [2] uses a server's concurrency, for which we take the number
@@ -32,7 +40,7 @@ of nodes.
 
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from folkman.algorithm.pieces.stable_steps import stable_limit
+from folkman.algorithm.pieces.stable_steps import set_back_limit, stable_limit
 from folkman.arrays import Array, ArrayLike, jnp
 from folkman.checks import require
 
@@ -51,6 +59,8 @@ DelayPolicy: TypeAlias = Literal[
 POLICIES: tuple[DelayPolicy, ...] = get_args(DelayPolicy)
 WITHIN = 0.9
 """Of the stable step: what `stable` lets a step take."""
+BACK = 1.0
+"""How many mean ages of the copies `stable` looks back for the curvature."""
 WINDOW = 256
 """Own steps remembered; an older copy counts as this old."""
 
@@ -62,6 +72,7 @@ class DelayMemory(NamedTuple):
     point: Array  # (d,) or (0,): of the last gradient
     grad: Array  # (d,) or (0,)
     smoothness: Array  # () estimate of L
+    swing: Array  # (2,) or (0,): <dg, dv> and <dv, dv> of `stable`, slowly forgotten
 
 
 def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
@@ -93,6 +104,7 @@ def first_memory(
         point=kept,
         grad=kept,
         smoothness=jnp.asarray(smoothness or 0.0, params.dtype),
+        swing=jnp.zeros(2 if policy == "stable" and smoothness is None else 0, params.dtype),
     )
 
 
@@ -107,21 +119,29 @@ def step_under_delay(
     grad: Array,
     scale: ArrayLike = 1.0,
     rho: ArrayLike = 0.0,
+    set_back: ArrayLike | None = None,
+    mean_delay: Array | None = None,
 ) -> tuple[Array, DelayMemory]:
     """Return the step g for a gradient whose oldest copy has the age `delay`, and the memory.
 
-    `point` is where the gradient was taken; where L is not estimated it is ignored. `scale` is c
-    and `rho` the share of the own progress: `stable` looks at them.
+    `point` is where the gradient was taken; where L is not estimated it is ignored. `scale` is c,
+    `rho` the share of the own progress, `set_back` that of its mean pace, if it is set back by
+    some, and `mean_delay` the mean age of the copies, by default `delay`: `stable` looks at them.
     """
-    memory = _seen(memory, point, grad)
+    mean_delay = delay if mean_delay is None else mean_delay
+    memory = _seen(_swung(memory, point, grad, mean_delay), point, grad)
     if policy == "none":
         return eta, memory
     tau = delay.astype(eta.dtype)
     if policy == "staleness":
         return eta / jnp.maximum(tau, 1.0), memory
     if policy == "stable":
-        most = WITHIN * stable_limit(jnp.asarray(rho, eta.dtype), tau)
-        curvature = jnp.asarray(scale, eta.dtype) * memory.smoothness.astype(eta.dtype)
+        share, late = jnp.asarray(rho, eta.dtype), mean_delay.astype(eta.dtype)
+        if set_back is None:
+            most = WITHIN * stable_limit(share, late)
+        else:
+            most = WITHIN * set_back_limit(share, jnp.asarray(set_back, eta.dtype), late)
+        curvature = jnp.asarray(scale, eta.dtype) * _curvature(memory).astype(eta.dtype)
         return jnp.minimum(eta, most / jnp.maximum(curvature, 1e-30)), memory
     if policy in ("koloskova", "mishchenko"):
         constant = jnp.where(policy == "koloskova", 4.0, 2.0)
@@ -138,6 +158,25 @@ def step_under_delay(
         fits = fair + spent <= eta * (1 + 1e-6)  # rounding must not close the window
         step = jnp.where(fits, fair, 0.0)
     return step, memory._replace(recent=jnp.concatenate([step[None], memory.recent[:-1]]))
+
+
+def _curvature(memory: DelayMemory) -> Array:
+    """Return L of `stable`: given, or the curvature along the node's own last moves."""
+    if memory.swing.size == 0:
+        return memory.smoothness
+    product, square = memory.swing
+    return jnp.maximum(product, 0.0) / jnp.where(square > 0, square, 1.0)
+
+
+def _swung(memory: DelayMemory, point: Array, grad: Array, delay: Array) -> DelayMemory:
+    """Return the memory with how much the gradient turned along the way since the last one."""
+    if memory.swing.size == 0:
+        return memory
+    way, turned = point - memory.point, grad - memory.grad
+    new = jnp.stack([jnp.dot(turned, way), jnp.dot(way, way)])
+    kept = 1.0 - 1.0 / (1.0 + BACK * delay.astype(grad.dtype))
+    swing = kept * memory.swing + jnp.where(jnp.all(jnp.isfinite(new)), new, 0.0)
+    return memory._replace(swing=swing.astype(memory.swing.dtype))
 
 
 def _seen(memory: DelayMemory, point: Array, grad: Array) -> DelayMemory:

@@ -28,7 +28,7 @@ of mini-batches lies in the denominator alone and lowers q_i; long windows and G
 MOST is a little above 1/2. From 1/2 on the delay no longer limits the step; more lets the nodes'
 models drift apart at steps that descent without delay bears (`stable_steps`). LEAST and GAIN are
 choices: less bears only short steps where copies are old. LEAST and MOST were settled after a look
-at the seeds that benchmarks/own_part.py judges by; other seeds have not judged them yet.
+at the seeds that benchmarks/own_part.py judges by; benchmarks/own_part_judged.py judges by others.
 Until a copy tells something rho_i is START. No bit more is on the air.
 
 `adaptive` asks the same question for two shares. With a_i = min(1, max(0, GAIN q_i)) and m_i the
@@ -59,7 +59,8 @@ from folkman.arrays import Array, Float, Int, jax, jnp
 from folkman.checks import require, within
 
 __all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "is_rule", "mean_age"]
-__all__ += ["adaptive_share", "own_at", "predicted_rho", "with_heard", "with_update"]
+__all__ += ["adaptive_share", "own_at", "pace_share", "predicted_rho", "with_heard"]
+__all__ += ["with_update"]
 
 OwnRule: TypeAlias = (
     Literal["newest", "aligned", "predicted", "measured", "centred", "adaptive"] | Number
@@ -191,6 +192,11 @@ def with_heard(memory: OwnMemory, inbox: Inbox, *, adaptive: bool = False) -> Ow
 def adaptive_share(alike: Array, own_weight: Array) -> Array:
     """Return rho_i of `adaptive`."""
     return own_weight + (jnp.maximum(0.5, own_weight) - own_weight) * alike
+
+
+def pace_share(own: OwnMemory | None, own_weight: Array) -> Array:
+    """Return the share of the mean pace that `centred`, without a past, and `adaptive` go back."""
+    return own_weight if own is None else (1.0 - own.rho) * own_weight
 
 
 def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array, Array]:

@@ -14,13 +14,24 @@ For rho = 0 theta is pi / (2D + 1) and e = 2 sin(pi / (2 (2D + 1))). Both grow w
 nears 1/2 as e grows without end: from rho = 1/2 on the delay no longer limits the step. Two limits
 remain whatever D is. One is e <= 2, that of descent without delay. The other is e rho <= 1: the
 differences u of the nodes' models follow u(t+1) = u(t) - e rho [u(t) - u(t-D)].
+
+Where the own part is set back by sigma times D mean paces (`centred.py`, k = 1 / (1 + LONG D)), the
+boundary is, with s = sin^2(theta / 2) and N = k^2 + 4 (1 - k) s,
+
+    0 = (1 - rho) cos((D + 1/2) theta) + cos(theta / 2) (rho - 4 sigma D k s / N)
+    e = 2 / [ rho + (1 - rho) sin((D + 1/2) theta) / sin(theta / 2) + 2 sigma D k (k - 2 s) / N ]
+
+for the one theta in (0, pi / (D + 1/2)], if rho is at most 1/2 (docs/fresh-air-theory.md,
+Theorem G). A larger share is taken for 1/2.
 """
 
 from collections.abc import Callable
 
 from folkman.arrays import Array, Float, jax, jnp, lax
 
-__all__ = ["least_rho", "stable_limit"]
+from folkman.algorithm.pieces.centred import LONG
+
+__all__ = ["least_rho", "set_back_limit", "stable_limit"]
 
 HALVINGS = 30
 """Of the interval of angles, beyond the rounding of float32."""
@@ -33,6 +44,30 @@ def stable_limit(rho: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array,
     by_delay = jnp.where(rho < 0.5, jnp.minimum(_limit(angle, late), 2.0), 2.0)
     apart = 1.0 / jnp.maximum(rho, 0.5)
     return jnp.where(delay < 1, 2.0, jnp.minimum(by_delay, apart))
+
+
+def set_back_limit(
+    rho: Float[Array, ""], set_back: Float[Array, ""], delay: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Return the largest stable e = eta L where sigma = `set_back`, at most rho, is not 0."""
+    late, share = jnp.maximum(delay, 1.0), jnp.minimum(rho, 0.5)
+    k = 1.0 / (1.0 + LONG * late)
+    pulled = jnp.minimum(set_back, share) * late * k
+
+    def parts(angle: Array) -> tuple[Array, Array]:
+        s = jnp.sin(0.5 * angle) ** 2
+        return s, k**2 + 4.0 * (1.0 - k) * s
+
+    def before(angle: Array) -> Array:
+        s, n = parts(angle)
+        turned = jnp.cos(0.5 * angle) * (share - 4.0 * pulled * s / n)
+        return (1.0 - share) * jnp.cos((late + 0.5) * angle) + turned > 0
+
+    angle = _angle(before, late + 0.5)
+    s, n = parts(angle)
+    delayed = (1.0 - share) * jnp.sin((late + 0.5) * angle) / jnp.sin(0.5 * angle)
+    pull = share + delayed + 2.0 * pulled * (k - 2.0 * s) / n
+    return jnp.where(delay < 1, 2.0, 2.0 / jnp.maximum(pull, jnp.maximum(2.0 * rho, 1.0)))
 
 
 def least_rho(limit: Float[Array, ""], delay: Float[Array, ""]) -> Float[Array, ""]:
