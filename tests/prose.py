@@ -118,7 +118,7 @@ def wrapped(text: str) -> str:
             lines += piece
             continue
         item = ITEM.match(piece[0])
-        lead = item[0] if item else re.match(r"\s*", piece[0])[0]
+        lead = item[0] if item else piece[0][: len(piece[0]) - len(piece[0].lstrip())]
         body = " ".join(line.strip() for line in [piece[0][len(lead) :], *piece[1:]])
         filled = textwrap.wrap(
             _glued(body),

@@ -19,6 +19,7 @@ def test_every_side_of_the_demo_was_tuned_for_what_it_meets():
     assert found == dict.fromkeys((PAPER, FEDAVG, FRESH, FREE), TUNED)
     changed = comparison.model_copy(update={"nodes": 6})
     assert TUNED not in standings(sides_of(told(changed))).values()
+    assert comparison.tuned is not None
     assert not set(comparison.seeds) & set(comparison.tuned["seeds"])
 
 

@@ -94,6 +94,7 @@ def test_a_node_by_hand_is_the_problem_it_stands_for(data, name, batch, sampling
 
     assert isinstance(ours, Learnable)
     np.testing.assert_array_equal(ours.initial, theirs.initial)
+    point = ours.initial
     for step in range(4):
         point = ours.initial + 0.1 * step
         given_ = (point, key, node, jnp.full(1, step, jnp.int32))

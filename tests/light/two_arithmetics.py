@@ -174,7 +174,9 @@ def packed(name):
     from folkman.packing import wire
 
     params = np.random.default_rng(2).normal(size=333).astype(np.float32)
-    data = wire.write(BUILDERS[name](), params, len(params), make_key(3, Stream.PACKING))
+    packing = BUILDERS[name]()
+    assert packing is not None
+    data = wire.write(packing, params, len(params), make_key(3, Stream.PACKING))
     return {"bytes": np.frombuffer(data, np.uint8)}
 
 

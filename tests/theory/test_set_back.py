@@ -92,8 +92,8 @@ def test_at_rest_only_the_share_that_is_not_set_back_counts(seed, age, alike, st
     plain = op.setting(ages, np.maximum(0.5, q.shares) * alike, q.shares)
 
     np.testing.assert_allclose(op.fixed_point(q, centred, step).mean, op.optimum(q), atol=1e-9)
-    ends = [op.fixed_point(q, s, step).mean for s in (adaptive, plain)]
-    np.testing.assert_allclose(*ends, atol=1e-9)
+    mine, other = (op.fixed_point(q, s, step).mean for s in (adaptive, plain))
+    np.testing.assert_allclose(mine, other, atol=1e-9)
     assert limits.bias_bound_any_ages(q, centred, step) == 0.0
 
 

@@ -12,7 +12,9 @@ from folkman.cli import common
 from folkman.cli.common import AsJson
 
 if TYPE_CHECKING:
-    from folkman.report.notebook import Results
+    from collections.abc import Iterable
+
+    from folkman.record.run import Run
 
 __all__ = ["CONFIG", "demo", "story"]
 
@@ -58,7 +60,7 @@ def demo(
     sys.stdout.flush()
 
 
-def story(results: "Results", folder: Path) -> list[str]:
+def story(results: "Iterable[Run]", folder: Path) -> list[str]:
     """Return what the demo's results show, where to look and what to try, in 80 columns."""
     loss = {label: _median(results, label, "train_loss") for label in (PAPER, FEDAVG, FRESH, FREE)}
     age = {label: _median(results, label, "mean_age") for label in (PAPER, FRESH)}
@@ -76,7 +78,7 @@ def story(results: "Results", folder: Path) -> list[str]:
     ]
 
 
-def _median(results: "Results", label: str, metric: str) -> float:
+def _median(results: "Iterable[Run]", label: str, metric: str) -> float:
     """Return the median of a metric's last values over the seeds."""
     values = sorted(run.last(metric) for run in results if run.label == label)
     middle = len(values) // 2

@@ -27,9 +27,8 @@ Theorem G). A larger share is taken for 1/2.
 
 from collections.abc import Callable
 
-from folkman.arrays import Array, Float, jax, jnp, lax
-
 from folkman.algorithm.pieces.centred import LONG
+from folkman.arrays import Array, Float, jax, jnp, lax
 
 __all__ = ["least_rho", "set_back_limit", "stable_limit"]
 
