@@ -219,8 +219,8 @@ def test_the_estimate_is_that_at_the_points_of_the_gradients_however_long_they_t
         problem, pipelined(3), algorithm, Clock(1.0, compute_slots), Recording(1)
     )
     w, held = [], []
-    mark = start(simulation, 1)
-    for mark, _ in march(simulation, mark, slots):
+    first = mark = start(simulation, 1)
+    for mark, _ in march(simulation, first, slots):
         w.append(np.asarray(mark.carry.states.params))
         held.append(np.asarray(mark.carry.medium.snapshots.held))
 
