@@ -1,6 +1,7 @@
 """Two sides against each other over all cells that have both: the table of docs/comparison.md."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 from benchmarks.comparison import Cell
 from benchmarks.comparison_expected_added import of_fresh_seeds, on_fresh_seeds
@@ -56,7 +57,7 @@ def pairs_table(plan: Sequence[Cell], cells: Cells, references: set[str]) -> str
         "9 on digits and all seeds on MNIST. On these seeds it has the lowest loss of all sides in "
         f"{len(lowest)} of {number} cells{': ' if names else ''}{names}."
     )
-    return "\n".join([head, *rows, "", told])
+    return "\n".join([head, *rows, "", fill(told, 100, break_on_hyphens=False)])
 
 
 def _row(title: str, found: Mapping[str, Compared]) -> str:
