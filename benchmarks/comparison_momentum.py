@@ -98,7 +98,8 @@ def momentum_table(cells: Cells) -> str:
         f"Mean ranks at equal time: of the first {len(FIRST)} over {numbers[0]} cells, of all "
         f"{len(PAIRS)} over {numbers[1]}. *Ahead*: with momentum it is ahead of itself without."
     )
-    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows, "", fill(told, 100)])
+    top = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*top, *rows, "", fill(told, 100)])
 
 
 def _place(ranks: Mapping[str, tuple[float, float, float, int]], method: str) -> str:
