@@ -353,7 +353,7 @@ def run_all(plan: Plan, asked: argparse.Namespace) -> None:
         for cells, method in plan.jobs():
             if asked.parts and part_of((cells, method)) not in asked.parts:
                 continue
-            if cells[0].gpu == (platform == "cuda"):
+            if (cells[0].gpu and not asked.cnn_on_cores) == (platform == "cuda"):
                 orders.put((cells, method))
                 in_all += sum(
                     concerned(cell, method) and (cell.name, method["label"]) not in known
@@ -425,6 +425,7 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=math.inf, help="seconds, then stop")
     parser.add_argument("--quick", action="store_true", help="two small cells, six methods")
     parser.add_argument("--only", nargs="*", help="groups of cells by name")
+    parser.add_argument("--cnn-on-cores", action="store_true", help="no GPU: the CNN on cores too")
     parser.add_argument("--parts", type=int, nargs="*", help="parts of the plan by number")
     parser.add_argument("--pack", type=Path, help="write all results as one .jsonl.xz")
     parser.add_argument("--draw", type=Path, help="write tables and figures under this folder")
