@@ -12,7 +12,7 @@ def told(page):
     return pytest.param(page, id=str(page.relative_to(ROOT)))
 
 
-@pytest.mark.parametrize("page", map(told, pages()))
+@pytest.mark.parametrize("page", [told(page) for page in pages()])
 def test_a_page_has_no_long_sentence_and_no_long_line(page):
     text = page.read_text(encoding="utf-8")
     assert not long_sentences(text)

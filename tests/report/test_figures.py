@@ -38,6 +38,18 @@ def test_a_wide_span_is_drawn_on_a_logarithmic_axis():
     assert draw_curves(runs([[3.0, 1.0]])).axes[0].get_yscale() == "linear"
 
 
+def test_on_a_logarithmic_axis_an_interval_stays_above_zero_and_even_around_its_mean():
+    values = [[100.0, 0.1], [100.0, 0.1], [100.0, 4.0]]  # the plain interval ends below zero
+
+    figure = draw_curves(runs(values))
+
+    ends = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    low, high, mean = ends.min(), ends[ends < 99].max(), 4.2 / 3
+    half = 4.302652729911275 * np.std([0.1, 0.1, 4.0], ddof=1) / np.sqrt(3)  # Student's t for 2
+    assert mean - half < 0 < low
+    np.testing.assert_allclose([low, high], mean * np.exp([-half / mean, half / mean]))
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_of_dozens_of_curves_the_best_six_are_named_and_the_axes_have_room(style):
     """A warning, as matplotlib gives when the names leave no room, is an error in the tests."""

@@ -82,6 +82,8 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         )
     figure, axes = new_figure(4.6, 3.2)
     named = _named(found, y)
+    positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
+    log = bool(positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG)
     for curve in (curve for curve in found if curve.label not in named):
         axes.plot(curve.x, curve.mean, color="0.75", linewidth=0.8, zorder=1)
     for index, label in enumerate(named):
@@ -90,10 +92,10 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         axes.plot(curve.x, curve.mean, color=colour, linestyle=STYLES[index], linewidth=1.6,
                   label=curve.label)  # fmt: skip
         if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
-            low, high = curve.mean - curve.half, curve.mean + curve.half
-            axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
-    positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
-    if positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG:
+            axes.fill_between(
+                curve.x, *_interval(curve, log=log), color=colour, alpha=0.18, linewidth=0
+            )
+    if log:
         axes.set_yscale("log")
     else:
         _bound(axes, found, y)
@@ -107,6 +109,18 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     name_ends(axes)
     return figure
+
+
+def _interval(curve: Curve, *, log: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of a curve's interval; on a logarithmic axis those of the mean's logarithm.
+
+    The standard error of log(mean) is that of the mean over the mean, so that no interval falls
+    below zero.
+    """
+    if not log:
+        return curve.mean - curve.half, curve.mean + curve.half
+    factor = np.exp(curve.half / curve.mean)
+    return curve.mean / factor, curve.mean * factor
 
 
 def _named(found: Sequence[Curve], metric: str) -> list[str]:
