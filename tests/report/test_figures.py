@@ -43,7 +43,7 @@ def test_on_a_logarithmic_axis_an_interval_stays_above_zero_and_even_around_its_
 
     figure = draw_curves(runs(values))
 
-    ends = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    ends = np.asarray(figure.axes[0].collections[0].get_paths()[0].vertices)[:, 1]
     low, high, mean = ends.min(), ends[ends < 99].max(), 4.2 / 3
     half = 4.302652729911275 * np.std([0.1, 0.1, 4.0], ddof=1) / np.sqrt(3)  # Student's t for 2
     assert mean - half < 0 < low
