@@ -2,7 +2,7 @@
 
     import folkman as fm
 
-    results = fm.run()                    # the demo; or a TOML file, or a dictionary
+    results = fm.run()                    # the default; or a TOML file, or a dictionary
     results.plot("bits", "test_accuracy")
 
 The public names, nothing else. They are imported on first use, so that `import folkman` and the

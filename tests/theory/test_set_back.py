@@ -130,7 +130,10 @@ def test_nodes_compute_the_same_limit(age):
             rho, back = share + (0.5 - share) * alike, (1 - alike) * share
             found = set_back_limit(*map(jnp.float32, (rho, back, age)))
             assert float(found) == pytest.approx(limits.limit_alike(age, rho, back), rel=2e-4)
-    assert float(set_back_limit(*map(jnp.float32, (0.8, 0.8, age)))) <= 1 / 0.8 + 1e-6
+    for rho in (0.6, 0.75, 0.9, 1.0):  # on the safe side
+        for back in (0.1, 0.3, rho):
+            found = set_back_limit(*map(jnp.float32, (rho, back, age)))
+            assert float(found) <= limits.limit_alike(age, rho, back) * (1 + 1e-5)
     assert float(set_back_limit(*map(jnp.float32, (0.2, 0.2, 0)))) == 2.0
 
 

@@ -44,11 +44,14 @@ def demo(
             )
         shutil.copyfile(CONFIG, write)
         common.print_paths([write], quiet=as_json)
+        if as_json:
+            common.print_json({"config": str(write)})
         return
     with common.ending_at_once():
         common.begin("preparing the demo: five nodes in one radio cell learn to read digits ...")
         from folkman.cli.run import carried_out, print_results
         from folkman.experiment.run import prepare_run
+        from folkman.record.run import DIVERGED
 
         prepared = prepare_run(CONFIG, out=out)
         results = carried_out(prepared, [])
@@ -58,6 +61,8 @@ def demo(
     if as_json:
         common.print_json(prepared.folder.summarised(results))
     sys.stdout.flush()
+    if any(run.status == DIVERGED for run in results):
+        sys.exit(common.DIVERGED)
 
 
 def story(results: "Iterable[Run]", folder: Path) -> list[str]:

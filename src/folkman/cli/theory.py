@@ -127,7 +127,7 @@ def step(
 @theory_app.command()
 def own(
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the demo on the digits.")
+        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
     ] = None,
     parts: Annotated[
         list[str] | None,
@@ -153,12 +153,13 @@ def own(
 
 def _own_part(row: Json) -> str:
     """Return how the stable step depends on the share rho of the own newest progress."""
+    centred = next(each for each in row["own_rules"] if each["own"] == "centred")
     steps = ", ".join(
         f"{each['stable_below']:.3g} at {each['rho']:.2g}" for each in row["own_part"]
     )
     return (
         f"stable below by rho (share of the own newest progress; all copies {row['mean_age']:.1f} "
-        f"slots old): {steps}; {row['own_rules'][0]['stable_below']:.3g} centred"
+        f"slots old): {steps}; {centred['stable_below']:.3g} centred"
     )
 
 

@@ -102,7 +102,7 @@ class ClusterSource:
             return None
         self._next_check_s = time.monotonic() + CHECK_S
         found = self._look()
-        if found == self._told:
+        if found == self._told | {"seconds": found["seconds"]}:  # time alone is no news
             return None
         self._told = found
         return found

@@ -161,7 +161,7 @@ def _was_tuned(path: Path) -> bool:
 
 
 def _with_algorithms(raw: Table) -> Json:
-    """Return a configuration with the algorithms of the demo where it names none."""
+    """Return a configuration with the algorithms of the default comparison where it names none."""
     return {**raw, "algorithm": raw.get("algorithm", DEFAULT["algorithm"])}
 
 
