@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -149,3 +150,25 @@ def test_every_column_is_explained():
     assert "mean of 3 seeds" in told
     assert "rounds" not in " ".join(explained(some_runs("a"), 70))  # nor is it shown there
     assert "one seed" in " ".join(explained(some_runs("a", seeds=(0,)), 80))
+
+
+@pytest.mark.process
+def test_an_interrupt_that_a_callback_of_the_collector_drops_still_ends_the_command(tmp_path):
+    code = """
+import gc, time
+from folkman.cli import common
+
+def interrupted(phase, _):
+    gc.callbacks.remove(interrupted)
+    raise KeyboardInterrupt
+
+with common.stoppable("go on with: this"):
+    gc.callbacks.append(interrupted)
+    gc.collect()
+    time.sleep(20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert "interrupted; go on with: this" in done.stderr

@@ -66,7 +66,7 @@ def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatc
         taken.listen()
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         config = SimpleNamespace(
-            config="", label="", seed=0, number=0, insecure=False, metrics=where
+            config="", label="", seed=0, number=0, insecure=False, metrics=where, arithmetic="auto"
         )
         for name, value in {
             "hold_little": lambda: None,

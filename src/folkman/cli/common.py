@@ -8,9 +8,11 @@ import os
 import shutil
 import sys
 import time
+from _thread import interrupt_main
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TextIO
 
 import typer
@@ -206,16 +208,42 @@ def time_left(seconds: float | None) -> str:
 def ending_at_once() -> Iterator[None]:
     """Let Ctrl-C end the process where compiled programs run; see `leave`."""
     try:
-        yield
+        with _no_interrupt_lost():
+            yield
     except KeyboardInterrupt:
         leave("interrupted")
+
+
+@contextmanager
+def _no_interrupt_lost() -> Iterator[None]:
+    """Interrupt again where Ctrl-C came while Python was called back by the garbage collector.
+
+    JAX has such a callback. What is raised in it is reported and dropped, so that a command would
+    go on as if nobody had asked it to stop.
+    """
+    report = sys.unraisablehook
+
+    def told(dropped: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            report(dropped)
+            return
+        again = Timer(0.05, interrupt_main)
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = told
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report
 
 
 @contextmanager
 def stoppable(advice: str) -> Iterator[None]:
     """End with a sentence and an exit code when interrupted, or when the disk refuses."""
     try:
-        yield
+        with _no_interrupt_lost():
+            yield
     except KeyboardInterrupt:
         leave(f"interrupted; {advice}")
     except (FileNotFoundError, FileExistsError, PermissionError):

@@ -1,10 +1,12 @@
 """Serving the live page: on loopback to this machine alone, elsewhere only with a token."""
 
 import secrets
+import signal
 import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -64,10 +66,11 @@ def serve(
             app.state.hub.close()  # or the visits would be waited for
             super().handle_exit(sig, frame)
 
+    server = Server(uvicorn.Config(app, server_header=False, access_log=False, **options))
+    if current_thread() is main_thread():  # Ctrl-C before the server listens to signals itself
+        signal.signal(signal.SIGINT, server.handle_exit)
     with suppress(KeyboardInterrupt):
-        Server(uvicorn.Config(app, server_header=False, access_log=False, **options)).run(
-            sockets=[listener]
-        )
+        server.run(sockets=[listener])
 
 
 def make_source(folder: Path, *, cluster: bool) -> "Source":

@@ -59,7 +59,7 @@ def enter(
         value=jnp.zeros((1, nodes), omega.dtype),
         slots=jnp.zeros((1, nodes), cost_slots.dtype),
         settled=jnp.ones(1, bool),
-        gain=jnp.zeros_like(cost_slots),
+        gain=jnp.zeros(cost_slots.shape, omega.dtype),
         changed=jnp.zeros((), jnp.int32),
     )
     if message == "sum":
