@@ -14,8 +14,10 @@ import numpy as np
 from folkman.record.run import ENDED, FINISHED, HIGHER_IS_BETTER, Run
 from folkman.report.comparison import ArmTable, compare_arms
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+from folkman.report.tables import MOST_PLAIN
 
 __all__ = ["CURRENCIES", "Cost", "Costs", "answer", "cautions", "costs_to", "learners", "quantity"]
+__all__ += ["NOUNS"]
 
 CURRENCIES: dict[str, tuple[str, str]] = {
     "seconds": ("s", "time"),
@@ -24,6 +26,14 @@ CURRENCIES: dict[str, tuple[str, str]] = {
     "energy_j": ("J", "energy"),
 }
 """Axis of cost -> its unit, and what it is called."""
+LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SMALL = ((1e-3, "m"), (1e-6, "µ"))
+SCALES = {
+    "seconds": ((1.0, ""), *SMALL),
+    "bits": (*LARGE, (1.0, "")),
+    "energy_j": (*LARGE, (1.0, ""), *SMALL),
+}
+"""Axis of cost -> the sizes of its units and their letters, the largest first."""
 
 NOUNS = {"train_loss": "training loss", "test_accuracy": "accuracy"}
 NOWHERE: Mapping[str, str] = {}
@@ -74,17 +84,23 @@ class Costs(NamedTuple):
 
 
 def quantity(axis: str, value: float) -> str:
-    """Return an amount with its unit."""
+    """Return an amount with its unit, in three digits, or as whole digits from 1000 on."""
     unit = CURRENCIES[axis][0]
     if not isfinite(value):
         return "-"
     if axis == "gradients":
-        return f"{value:.4g}"
-    scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m")]
-    if axis == "seconds":
-        scales = [(1.0, ""), (1e-3, "m")]
-    size, letter = next(((s, le) for s, le in scales if abs(value) >= s), scales[-1])
-    return f"{value / size:.3g} {letter}{unit}"
+        return _digits(value, 4)
+    size, letter = next(
+        ((s, le) for s, le in SCALES[axis] if abs(float(f"{value:.3g}")) >= s),
+        SCALES[axis][-1] if value else (1.0, ""),
+    )
+    return f"{_digits(value / size, 3)} {letter}{unit}"
+
+
+def _digits(value: float, count: int) -> str:
+    """Return a number in so many digits; larger ones whole, and from 1e5 on with an exponent."""
+    short = f"{value:.{count}g}"
+    return f"{value:.0f}" if "e+" in short and abs(value) < MOST_PLAIN else short
 
 
 def _apart(a: Cost, b: Cost) -> bool:
