@@ -123,13 +123,16 @@ def learners(runs: Sequence[Run]) -> list[Run]:
 
 
 def costs_to(
-    runs: Sequence[Run], metric: str, axis: str, networks: Mapping[str, str] = NOWHERE
+    runs: Sequence[Run], metric: str, axis: str, networks: Mapping[str, str] | None = NOWHERE
 ) -> Costs | None:
     """Return what each method paid for the best value of a metric that all runs reach.
 
     None where that is the value that they begin with, or the axis is not known. Methods that are
-    not on the network of most are apart; see `answer`.
+    not on the network of most are apart; see `answer`. Without networks (None) runs met unlike
+    settings, and no cost is compared.
     """
+    if networks is None:
+        return None
     known = [run for run in learners(runs) if np.isfinite(run.last(metric)).all()]
     if not known or not all(isfinite(run.last(axis)) for run in known):
         return None

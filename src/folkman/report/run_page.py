@@ -102,10 +102,17 @@ def _subtitle(config: Json) -> str:
     return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names, *what])
 
 
-def headline(runs: Sequence[Run], networks: Mapping[str, str]) -> str:
-    """Return the answer: what went wrong, who won and how sure that is, and what it cost."""
+def headline(
+    runs: Sequence[Run], networks: Mapping[str, str] | None, lines: Sequence[str] = ()
+) -> str:
+    """Return the answer: what went wrong, who won and how sure that is, and what it cost.
+
+    Without networks (None) runs met unlike settings: `lines` are the answer, and costs are left
+    out.
+    """
     begun = [run for run in runs if run.rows]
-    first, *rest = answer(begun, networks) or ["No run has begun."]
+    said = lines if networks is None else answer(begun, networks)
+    first, *rest = said or ["No run has begun."]
     said = f'<p class="verdict">{escape(first)}</p>' + "".join(f"<p>{escape(t)}</p>" for t in rest)
     pairs = []
     for axis, (_, what) in CURRENCIES.items():
@@ -155,8 +162,11 @@ def _results(runs: Sequence[Run], provenance: Json, networks: Mapping[str, str])
     return results_table(runs, "algorithm") + note + said + costs_table(runs, networks)
 
 
-def results_table(runs: Sequence[Run], first: str) -> str:
-    """Return the last values of each label: results first, then what they cost."""
+def results_table(runs: Sequence[Run], first: str, *, ranked: bool = True) -> str:
+    """Return the last values of each label: results first, then what they cost.
+
+    The row with the lowest loss is bold where runs are `ranked`.
+    """
     headings, rows = final_rows(runs)
     amounts = {"bits": "bits", "joules": "energy_j"}
     labels = list(dict.fromkeys(run.label for run in runs))
@@ -171,11 +181,11 @@ def results_table(runs: Sequence[Run], first: str) -> str:
     shown = [[row[i] for i in order] for row in rows]
     names = [headings[i] for i in order]
     means = list(_last_means(runs, "train_loss").values())
-    best = int(np.nanargmin(means)) if np.isfinite(means).any() else None
+    best = int(np.nanargmin(means)) if ranked and np.isfinite(means).any() else None
     return html.table([first, *names[1:]], shown, best, explained=True)
 
 
-def costs_table(runs: Sequence[Run], networks: Mapping[str, str]) -> str:
+def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
     """Return what each method paid for the lowest training loss that all of them reach."""
     every = [costs_to(runs, "train_loss", axis, networks) for axis in CURRENCIES]
     found = [costs for costs in every if costs is not None]
