@@ -138,8 +138,20 @@ def test_the_winner_is_that_of_the_seeds_that_methods_share():
 
     assert said[0].startswith("b has the lowest training loss: 0.275 ± ")
     assert "no clear lead: a cannot be told from b (95 % interval -0.13 to 0.98, 4" in said[1]
-    assert said[2] == "With too few seeds so far, and so not ranked: c (one seed)."
+    assert said[2] == "With too few seeds, and so not ranked: c (one seed)."
     assert not any("With one seed" in line for line in said)
+
+
+def test_costs_are_those_of_the_seeds_that_methods_share():
+    """The fourth seed of a would set the target 2.5; c has one seed."""
+    runs = [run("a", s, [3.0, 1.0, 1.0]) for s in range(3)] + [run("a", 3, [3.0, 2.9, 2.5])]
+    runs += [run("b", s, [3.0, 2.0, 1.0]) for s in range(3)] + [run("c", 0, [3.0, 0.1, 0.1])]
+
+    found = costs_to(runs, "train_loss", "seconds")
+
+    assert found is not None
+    assert found.target == 1.0
+    assert [(cost.label, cost.mean) for cost in found.paid] == [("a", 1.0), ("b", 2.0)]
 
 
 def test_seeds_that_only_some_have_do_not_count():

@@ -41,6 +41,13 @@ def test_a_loss_of_any_size_is_drawn(losses, seeds):
     assert not re.search(r'd="[^"]*nan', drawn)
 
 
+@pytest.mark.parametrize("value", [1e17, -1e17, 1e300, 0.0])
+def test_a_constant_of_any_size_has_an_axis(value):
+    svg = panel("p", [Line("a", np.arange(3.0), np.full(3, value), None, 0)], "x", "y", "")
+
+    assert svg.count('class="end"') >= 2  # numbers beside the axis of values
+
+
 def test_ticks_of_a_short_logarithmic_axis_are_found_at_any_size():
     assert ticks(Scale(2e100, 8.1e101, True, 0, 1), 5) == pytest.approx(
         [2e100, 5e100, 1e101, 2e101, 5e101]

@@ -129,11 +129,12 @@ def costs_to(
 
     None where that is the value that they begin with, or the axis is not known. Methods that are
     not on the network of most are apart; see `answer`. Without networks (None) runs met unlike
-    settings, and no cost is compared.
+    settings, and no cost is compared. As in `answer`, seeds count that all methods have.
     """
     if networks is None:
         return None
-    known = [run for run in learners(runs) if np.isfinite(run.last(metric)).all()]
+    begun = [run for run in learners(runs) if isfinite(run.last(metric))]
+    known = _comparable(begun)[0] if begun else []
     if not known or not all(isfinite(run.last(axis)) for run in known):
         return None
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
@@ -201,7 +202,8 @@ def _comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     if not common:
         return [], [f"No seed is common to {', '.join(kept)}, and so they are not ranked."]
     left = [f"{label} ({_seeds(len(seeds[label]))})" for label in seeds if label not in kept]
-    lines = [f"With too few seeds so far, and so not ranked: {', '.join(left)}."] if left else []
+    named = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
+    lines = [f"With too few seeds, and so not ranked: {named}."] if left else []
     if any(seeds[label] != common for label in kept):
         lines.append(f"Compared over what all of them have: {_seeds(len(common))}.")
     return [run for run in runs if run.label in kept and run.seed in common], lines

@@ -204,7 +204,7 @@ def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
     note = (
         f"<h3>Cost of the same result</h3><p class='sub'>To {goal}, the lowest that every run "
         "reaches: mean over seeds and 95 % interval. The least of each column is bold. Methods "
-        f"that do not learn are left out.{escape(beside)}</p>"
+        f"that do not learn, or have too few seeds, are left out.{escape(beside)}</p>"
     )
     return note + html.table(names, rows, explained=True)
 
