@@ -1,6 +1,7 @@
 """The answer at the top of a report: the textbook's paired test, and costs counted by hand."""
 
 import itertools
+from html import unescape
 from math import nan
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.record.run import Run
-from folkman.report.answer import answer, cautions, costs_to, quantity
+from folkman.record.verdict import swings
+from folkman.report.answer import answer, costs_to, quantity
 from folkman.report.panels import Line, Scale, panel, spread_out, ticks
-from folkman.report.run_page import headline
+from folkman.report.run_page import _networks, headline
 
 
 def run(label, seed, losses, *, accuracies=None, bits=100.0, verdict="finished", reason=""):
@@ -116,19 +118,137 @@ def test_what_does_not_learn_is_told_first_and_sets_no_target():
     assert [cost.label for cost in found.paid] == ["good"]
 
 
-def test_a_loss_that_ends_far_above_its_lowest_is_told_with_a_remedy():
+def test_a_loss_that_ends_far_above_its_lowest_is_told_once_as_the_terminal_tells_it():
     steady, unsteady = run("steady", 0, [2.0, 1.0, 0.9]), run("swings", 0, [2.0, 0.5, 1.9])
+    others = [run("swings", seed, [2.0, 1.0, 0.9]) for seed in (1, 2)]
 
-    (line,) = cautions([steady, unsteady])
+    (line,) = swings([steady, unsteady, *others])
 
-    assert line.startswith("swings is unsteady: its training loss ends at 1.9, it had been at 0.5")
-    assert "7 slots old. Try a smaller step" in line
+    assert line.startswith("'swings' swings (1 of 3 seeds): with seed 0 the training loss had been")
+    assert line in unescape(headline([steady, unsteady, *others], {}))
+    assert not swings([run("a", 0, [2.0, 0.5, 0.9])])  # within the factor of `record.verdict`
+
+
+def test_the_winner_is_that_of_the_seeds_that_methods_share():
+    """By the seed that all have a would win; by four seeds b is ahead by 0.425."""
+    values = {"a": [0.1, 0.9, 0.9, 0.9], "b": [0.2, 0.3, 0.3, 0.3], "c": [0.5]}
+    runs = [run(n, s, [1.0, v]) for n, own in values.items() for s, v in enumerate(own)]
+
+    said = answer(runs, {})
+
+    assert said[0].startswith("b has the lowest training loss: 0.275 ± ")
+    assert "no clear lead: a cannot be told from b (95 % interval -0.13 to 0.98, 4" in said[1]
+    assert said[2] == "With too few seeds, and so not ranked: c (one seed)."
+    assert not any("With one seed" in line for line in said)
+
+
+def test_costs_are_those_of_the_seeds_that_methods_share():
+    """The fourth seed of a would set the target 2.5; c has one seed."""
+    runs = [run("a", s, [3.0, 1.0, 1.0]) for s in range(3)] + [run("a", 3, [3.0, 2.9, 2.5])]
+    runs += [run("b", s, [3.0, 2.0, 1.0]) for s in range(3)] + [run("c", 0, [3.0, 0.1, 0.1])]
+
+    found = costs_to(runs, "train_loss", "seconds")
+
+    assert found is not None
+    assert found.target == 1.0
+    assert [(cost.label, cost.mean) for cost in found.paid] == [("a", 1.0), ("b", 2.0)]
+
+
+def test_seeds_that_only_some_have_do_not_count():
+    runs = [run("a", s, [1.0, v]) for s, v in enumerate((0.3, 0.31, 0.32, 0.0, 0.0))]
+    runs += [run("b", s, [1.0, v]) for s, v in enumerate((0.2, 0.21, 0.22))]
+
+    said = answer(runs, {})
+
+    assert said[0] == "b has the lowest training loss: 0.21 ± 0.025."
+    assert "a, the next, is 0.1 higher" in said[1]
+    assert said[-1] == "Compared over what all of them have: 3 seeds."
+
+
+def test_without_a_common_seed_nobody_is_ranked():
+    said = answer([run("a", 0, [1.0, 0.1]), run("b", 1, [1.0, 0.2])], {})
+
+    assert said == ["No seed is common to a, b, and so they are not ranked."]
+
+
+def test_diverged_runs_are_said_to_have_diverged():
+    both = [run(n, s, [1.0, nan], verdict="diverged") for n in "ab" for s in range(3)]
+    assert answer(both, {}) == ["No run has a finite loss."]
+    assert "No run has begun" not in headline(both, {})
+
+    assert answer(both[:3], {})[0] == (
+        "a diverged: in 3 of 3 runs its training loss is not finite at the end."
+    )
+    assert answer(both[:1], {})[0] == "a diverged: its training loss is not finite at the end."
+    assert "No run has begun" in headline([], {})
+
+
+def test_only_an_ideal_network_is_a_bound():
+    runs = [run(n, s, [1.0, v + s / 100]) for n, v in (("a", 0.2), ("b", 0.3), ("free", 0.1),
+            ("slow", 0.6)) for s in range(3)]  # fmt: skip
+    networks = {"a": "radio", "b": "radio", "free": "ideal", "slow": "pipelined, gamma=9"}
+
+    bound, other = answer(runs, networks)[-2:]
+
+    assert bound.startswith("On another network, and so a bound, not an opponent: free (")
+    assert other.startswith("On another network, and so not ranked: slow (network 'pipelined, gam")
+
+
+def test_networks_differ_in_their_options_but_not_in_what_a_method_chooses():
+    def named(*tables):
+        sides = [{"label": str(i), "network": table} for i, table in enumerate(tables)]
+        common = {"name": "pipelined", "gamma": 5}
+        return list(_networks({"network": common, "algorithm": sides}).values())
+
+    radio = {"name": "radio", "schedule": "threshold", "message": "copy", "threshold_db": 0.0}
+    other = {"name": "radio", "schedule": "index", "message": "sum", "threshold_db": -5.0}
+
+    assert named(None, {"name": "pipelined", "gamma": 5.0}) == ["pipelined", "pipelined"]
+    assert named(None, {"name": "pipelined", "gamma": 15}) == [
+        "pipelined, gamma=5", "pipelined, gamma=15"]  # fmt: skip
+    assert named(radio, other, None) == ["radio", "radio", "pipelined"]
+    assert named(radio, {**other, "bandwidth_hz": 1e6})[1] == "radio, bandwidth_hz=1000000.0"
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "one seed"), (2, "two seeds")])
+def test_with_few_seeds_costs_have_an_order_and_no_verdict(count, words):
+    runs = [run(n, s, [3.0, 2.0, v]) for n, v in (("slow", 1.0), ("fast", 0.5))
+            for s in range(count)]  # fmt: skip
+    runs += [run("first", s, [3.0, 1.0, 0.5]) for s in range(count)]
+
+    found = costs_to(runs, "train_loss", "seconds")
+
+    assert found is not None
+    assert found.told() == (
+        f"In time to training loss 1, with {words}: first 1 s; slow 2 s; fast 2 s."
+    )
+    assert f"With {words} chance" in answer(runs, {})[-1]
+
+
+def test_everyone_who_cannot_be_told_from_the_winner_is_named():
+    """c varies so much that its interval holds 0, though b has the better mean."""
+    values = {"a": (0.10, 0.11, 0.12), "b": (0.20, 0.21, 0.22), "c": (0.1, 0.8, 0.1)}
+    runs = [run(n, s, [1.0, v]) for n, own in values.items() for s, v in enumerate(own)]
+
+    said = answer(runs, {})[1]
+
+    assert said.startswith("The training loss of b, the next, is 0.1 higher (95 % interval")
+    assert said.endswith(" c cannot be told from a.")
+
+
+def test_equal_values_are_said_to_be_equal():
+    values = {"a": 0.5, "b": 0.5, "c": 0.75}
+    runs = [run(n, s, [1.0, v]) for n, v in values.items() for s in range(3)]
+
+    assert answer(runs, {})[0] == "a, b are equal in training loss: 0.5, the lowest."
+    assert "c, the next, is 0.25 higher" in answer(runs, {})[1]
+    assert answer(runs[:6], {}) == ["a, b are equal in training loss: 0.5."]
 
 
 @pytest.mark.parametrize(
     ("axis", "value", "text"),
     [("bits", 4.2e7, "42 Mbit"), ("seconds", 0.004, "4 ms"), ("energy_j", 0.889, "889 mJ"),
-     ("gradients", 200.0, "200"), ("seconds", 3600.0, "3.6e+03 s"), ("bits", nan, "-")],
+     ("gradients", 200.0, "200"), ("seconds", 3600.0, "3600 s"), ("bits", nan, "-")],
 )  # fmt: skip
 def test_amounts_have_units(axis, value, text):
     assert quantity(axis, value) == text

@@ -87,6 +87,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     """Print the table, what its columns mean, what went wrong, and where things are."""
     from folkman.experiment.networks import network_lines
     from folkman.record.tuned import sides_of, standings, told
+    from folkman.record.verdict import swings
     from folkman.report.screen import explained, result_lines
 
     place, width = common.stream(quiet=quiet), common.columns(quiet=quiet)
@@ -96,7 +97,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
     note = told(standings(sides_of(folder.read_config())))
     more = [*network_lines(prepared.first), ""]
-    more += [each.message for each in results if each.message] + _swings(results)
+    more += [each.message for each in results if each.message] + swings(results)
     for line in [*more, *([note] if note else [])]:
         lines += _folded(line, width) if place.isatty() else [line]
     figure = folder.figures / "train_loss-seconds.png"
@@ -107,21 +108,6 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
 def _folded(line: str, width: int) -> list[str]:
     """Return a line for a terminal, its later parts set in; an empty one stays."""
     return textwrap.wrap(line, width, subsequent_indent="  ") or [""]
-
-
-def _swings(results: "Results") -> list[str]:
-    """Return a line for each label with runs that fell and rose again, with the first one's."""
-    from folkman.record.verdict import swing
-
-    found: dict[str, list[str]] = {}
-    for each in results:
-        if each.rows and not each.message and (words := swing(each.rows)):
-            found.setdefault(each.label, []).append(f"with seed {each.seed} {words}")
-    seeds = len({each.seed for each in results})
-    return [
-        f"'{label}' swings ({len(lines)} of {seeds} seeds): {lines[0]}"
-        for label, lines in found.items()
-    ]
 
 
 def list_command(

@@ -10,16 +10,17 @@ problem may look (`Descent`), and without such a look a loss that stays level is
 complain.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
-from folkman.record.run import DIVERGED, FINISHED
+from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NOT_LEARNING", "Descent", "Verdict", "is_level", "swing", "verdict"]
+__all__ = ["NOT_LEARNING", "Descent", "Verdict", "is_level", "swing", "swings", "verdict"]
 
 NOT_LEARNING = "not learning"
 
@@ -78,6 +79,19 @@ def swing(rows: "Sequence[Mapping[str, float]]") -> str:
         f"the training loss had been {low:.4g} and ended at {last:.4g}; try a smaller step or "
         "younger copies (docs/fresh-air.md)"
     )
+
+
+def swings(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each label with runs that fell and rose again, with the first one's."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        if run.rows and not run.message and run.status != RUNNING and (words := swing(run.rows)):
+            found.setdefault(run.label, []).append(f"with seed {run.seed} {words}")
+    counts = Counter(run.label for run in runs)
+    return [
+        f"'{label}' swings ({len(lines)} of {counts[label]} seeds): {lines[0]}"
+        for label, lines in found.items()
+    ]
 
 
 def verdict(rows: "Sequence[Mapping[str, float]]", descent: Descent | None = None) -> Verdict:

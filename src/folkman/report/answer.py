@@ -1,7 +1,8 @@
 """The answer that a report begins with: who won, by how much, how sure, and what it cost.
 
-A winner has the best mean over seeds. It is sure if the paired 95 % interval of its difference
-from every other method leaves out 0, which takes at least three seeds. Costs are those of the first
+A winner has the best mean over the seeds that all methods have. It is sure if the paired 95 %
+interval of its difference from every other method leaves out 0, which takes at least three seeds. A
+method with too few seeds to be compared is named, and not ranked. Costs are those of the first
 recorded slot at which a run reaches a target that every run of the comparison reaches.
 """
 
@@ -11,11 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from folkman.record.run import ENDED, FINISHED, HIGHER_IS_BETTER, Run
+from folkman.record.run import FINISHED, HIGHER_IS_BETTER, Run
 from folkman.report.comparison import ArmTable, compare_arms
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+from folkman.report.tables import MOST_PLAIN
 
-__all__ = ["CURRENCIES", "Cost", "Costs", "answer", "cautions", "costs_to", "learners", "quantity"]
+__all__ = ["CURRENCIES", "Cost", "Costs", "answer", "costs_to", "learners", "quantity"]
+__all__ += ["NOUNS"]
 
 CURRENCIES: dict[str, tuple[str, str]] = {
     "seconds": ("s", "time"),
@@ -24,12 +27,20 @@ CURRENCIES: dict[str, tuple[str, str]] = {
     "energy_j": ("J", "energy"),
 }
 """Axis of cost -> its unit, and what it is called."""
+LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SMALL = ((1e-3, "m"), (1e-6, "µ"))
+SCALES = {
+    "seconds": ((1.0, ""), *SMALL),
+    "bits": (*LARGE, (1.0, "")),
+    "energy_j": (*LARGE, (1.0, ""), *SMALL),
+}
+"""Axis of cost -> the sizes of its units and their letters, the largest first."""
 
 NOUNS = {"train_loss": "training loss", "test_accuracy": "accuracy"}
 NOWHERE: Mapping[str, str] = {}
 """Where nobody says on which network methods run: they count as on one."""
-UNSTEADY = 1.5
-"""A run whose loss ends at more than this times its lowest is told."""
+IDEAL = "ideal"
+"""The network on which messages take no time: what runs on it is a bound for the others."""
 
 
 class Cost(NamedTuple):
@@ -63,6 +74,9 @@ class Costs(NamedTuple):
             return f"{first.label} needs {quantity(self.axis, first.mean)} to {goal}."
         tied = [cost for cost in others if not _apart(first, cost)]
         shown = "; ".join(f"{c.label} {quantity(self.axis, c.mean)}" for c in self.paid[:4])
+        few = min(len(first.by_seed.keys() & cost.by_seed.keys()) for cost in others)
+        if few < FEWEST_FOR_AN_INTERVAL:
+            return f"In {what} to {goal}, with {_seeds(few)}: {shown}."
         if len(tied) == len(others):
             return f"No clear difference in {what} to {goal}: {shown}."
         least = {"gradients": "fewest gradients", "bits": "fewest bits"}.get(
@@ -74,17 +88,23 @@ class Costs(NamedTuple):
 
 
 def quantity(axis: str, value: float) -> str:
-    """Return an amount with its unit."""
+    """Return an amount with its unit, in three digits, or as whole digits from 1000 on."""
     unit = CURRENCIES[axis][0]
     if not isfinite(value):
         return "-"
     if axis == "gradients":
-        return f"{value:.4g}"
-    scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m")]
-    if axis == "seconds":
-        scales = [(1.0, ""), (1e-3, "m")]
-    size, letter = next(((s, le) for s, le in scales if abs(value) >= s), scales[-1])
-    return f"{value / size:.3g} {letter}{unit}"
+        return _digits(value, 4)
+    size, letter = next(
+        ((s, le) for s, le in SCALES[axis] if abs(float(f"{value:.3g}")) >= s),
+        SCALES[axis][-1] if value else (1.0, ""),
+    )
+    return f"{_digits(value / size, 3)} {letter}{unit}"
+
+
+def _digits(value: float, count: int) -> str:
+    """Return a number in so many digits; larger ones whole, and from 1e5 on with an exponent."""
+    short = f"{value:.{count}g}"
+    return f"{value:.0f}" if "e+" in short and abs(value) < MOST_PLAIN else short
 
 
 def _apart(a: Cost, b: Cost) -> bool:
@@ -103,14 +123,18 @@ def learners(runs: Sequence[Run]) -> list[Run]:
 
 
 def costs_to(
-    runs: Sequence[Run], metric: str, axis: str, networks: Mapping[str, str] = NOWHERE
+    runs: Sequence[Run], metric: str, axis: str, networks: Mapping[str, str] | None = NOWHERE
 ) -> Costs | None:
     """Return what each method paid for the best value of a metric that all runs reach.
 
     None where that is the value that they begin with, or the axis is not known. Methods that are
-    not on the network of most are apart; see `answer`.
+    not on the network of most are apart; see `answer`. Without networks (None) runs met unlike
+    settings, and no cost is compared. As in `answer`, seeds count that all methods have.
     """
-    known = [run for run in learners(runs) if np.isfinite(run.last(metric)).all()]
+    if networks is None:
+        return None
+    begun = [run for run in learners(runs) if isfinite(run.last(metric))]
+    known = _comparable(begun)[0] if begun else []
     if not known or not all(isfinite(run.last(axis)) for run in known):
         return None
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
@@ -143,21 +167,50 @@ def answer(runs: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
     if not begun:
         return []
     main, apart = _main(begun, networks)
-    lines = []
-    if len({run.label for run in main}) == 1:
-        lines += _alone(main)
+    if len(_labels(main)) == 1:
+        compared, lines = main, _alone(main)
     else:
         where = f" on the network '{networks[main[0].label]}'" if apart else ""
-        lines += _ranked(main, where)
-    lines += [_beside(apart, networks)] if apart else []
-    few = min(len({run.seed for run in main if run.label == label}) for label in _labels(main))
-    if few < FEWEST_FOR_AN_INTERVAL:
-        seeds = "one seed" if few == 1 else f"{few} seeds"
+        compared, left = _comparable(main)
+        lines = (_ranked(compared, where) if compared else []) + left
+    lines += _beside(apart, networks)
+    few = min((len(own) for own in _arms(compared).values()), default=0)
+    if 0 < few < FEWEST_FOR_AN_INTERVAL:
         lines.append(
-            f"With {seeds} chance and effect cannot be told apart. Use at least three, for "
+            f"With {_seeds(few)} chance and effect cannot be told apart. Use at least three, for "
             "example seeds = [0, 1, 2, 3, 4]."
         )
     return lines
+
+
+def _seeds(count: int) -> str:
+    return {0: "no common seed", 1: "one seed", 2: "two seeds"}.get(count, f"{count} seeds")
+
+
+def _comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """Return the runs of seeds that all labels have, and a line on what that leaves out.
+
+    Labels with the fewest seeds are left out where the common seeds would be too few otherwise.
+    """
+    seeds = {label: set(own) for label, own in _arms(runs).items()}
+    enough = min(FEWEST_FOR_AN_INTERVAL, max(map(len, seeds.values())))
+    kept = sorted(seeds, key=lambda label: -len(seeds[label]))
+    while len(kept) > 1 and len(_common(seeds, kept)) < enough:
+        kept.pop()
+    kept = kept if len(kept) > 1 else list(seeds)
+    common = _common(seeds, kept)
+    if not common:
+        return [], [f"No seed is common to {', '.join(kept)}, and so they are not ranked."]
+    left = [f"{label} ({_seeds(len(seeds[label]))})" for label in seeds if label not in kept]
+    named = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
+    lines = [f"With too few seeds, and so not ranked: {named}."] if left else []
+    if any(seeds[label] != common for label in kept):
+        lines.append(f"Compared over what all of them have: {_seeds(len(common))}.")
+    return [run for run in runs if run.label in kept and run.seed in common], lines
+
+
+def _common(seeds: Mapping[str, set[int]], labels: Sequence[str]) -> set[int]:
+    return set.intersection(*(seeds[label] for label in labels))
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
@@ -175,6 +228,10 @@ def _main(runs: Sequence[Run], networks: Mapping[str, str]) -> tuple[list[Run], 
 def _alone(runs: Sequence[Run]) -> list[str]:
     label, seconds = runs[0].label, runs[0].last("seconds")
     lines = []
+    bad = sum(not isfinite(run.last("train_loss")) for run in runs)
+    if bad:
+        which = f"in {bad} of {len(runs)} runs " if len(runs) > 1 else ""
+        return [f"{label} diverged: {which}its training loss is not finite at the end."]
     start, end = (_over(runs, "train_loss", at) for at in (0, -1))
     lines.append(
         f"{label} changes the training loss from {start[0]:.4g} to {_with(end)} "
@@ -208,53 +265,69 @@ def _ranked(runs: Sequence[Run], where: str) -> list[str]:
     """Return who has the lowest loss and who the highest accuracy, and how sure that is."""
     metrics = [m for m in NOUNS if any(isfinite(run.last(m)) for run in runs)]
     found = compare_arms(_arms(runs), metrics)
-    winners = {metric: found.references[metric] for metric in metrics}
+    first = {metric: _first(found, metric) for metric in metrics}
+    if not any(first.values()):
+        return [f"No method has a finite loss in all of its runs{where}."
+                if metrics else f"No run has a finite loss{where}."]  # fmt: skip
     lines = []
-    if len(set(winners.values())) == 1 and len(metrics) == 2:
-        best = winners[metrics[0]]
+    if len(metrics) == 2 and first[metrics[0]] == first[metrics[1]] and len(first[metrics[0]]) == 1:
+        (best,) = first[metrics[0]]
         loss, hit = (found.cells[best, metric] for metric in metrics)
         lines.append(
             f"{best} ends best{where}: training loss {_with((loss.mean, loss.half))}, "
             f"accuracy {_with((hit.mean, hit.half))}."
         )
     else:
-        for metric in metrics:
-            cell, best = found.cells[winners[metric], metric], winners[metric]
-            most = "highest" if metric in HIGHER_IS_BETTER else "lowest"
-            lines.append(
-                f"{best} has the {most} {NOUNS[metric]}{where}: {_with((cell.mean, cell.half))}."
-            )
+        for metric in (metric for metric in metrics if first[metric]):
+            lines.append(_leading(found, metric, first[metric], where))
             where = ""
-    return lines + [line for metric in metrics if (line := _sureness(found, metric))]
+    return lines + [line for m in metrics if first[m] and (line := _sureness(found, m, first[m]))]
 
 
-def _sureness(found: ArmTable, metric: str) -> str:
-    """Return by how much the winner is ahead of the next, and how sure that is."""
-    best = found.references[metric]
+def _first(found: ArmTable, metric: str) -> list[str]:
+    """Return the winner and whoever has the same mean; nobody where no mean is finite."""
+    best = found.cells[found.references[metric], metric].mean
+    return [arm for arm in found.arms if found.cells[arm, metric].mean == best and isfinite(best)]
+
+
+def _leading(found: ArmTable, metric: str, first: Sequence[str], where: str) -> str:
+    """Return who is first in a metric, or who shares that place."""
+    cell = found.cells[first[0], metric]
+    most = "highest" if metric in HIGHER_IS_BETTER else "lowest"
+    if len(first) == 1:
+        value = _with((cell.mean, cell.half))
+        return f"{first[0]} has the {most} {NOUNS[metric]}{where}: {value}."
+    among = "" if len(first) == len(found.arms) else f", the {most}"
+    return f"{', '.join(first)} are equal in {NOUNS[metric]}{where}: {cell.mean:.4g}{among}."
+
+
+def _sureness(found: ArmTable, metric: str, first: Sequence[str]) -> str:
+    """Return by how much the winner is ahead of the next, and who cannot be told from it."""
+    best, noun = found.references[metric], NOUNS[metric]
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
     rest = {
         arm: found.cells[arm, metric]
         for arm in found.arms
-        if arm != best and isfinite(found.cells[arm, metric].difference)
+        if arm not in first and isfinite(found.cells[arm, metric].difference)
     }
     if not rest:
         return ""
     second = min(rest, key=lambda arm: sign * rest[arm].mean)
-    cell, noun = rest[second], NOUNS[metric]
-    ahead, half = abs(cell.difference), cell.difference_half
+    cell = rest[second]
+    ahead, half = sign * cell.difference, cell.difference_half
     gap = f"The {noun} of {second}, the next, is {ahead:.3g} {'lower' if sign < 0 else 'higher'}"
     if cell.num_paired < FEWEST_FOR_AN_INTERVAL or not isfinite(half):
         return f"{gap}."
-    low, high = ahead - half, ahead + half
     how = (
-        f"95 % interval {low:.2g} to {high:.2g}, {cell.num_paired} seeds paired, "
+        f"95 % interval {ahead - half:.2g} to {ahead + half:.2g}, {cell.num_paired} seeds paired, "
         f"p {_p(ahead, half, cell.num_paired)}"
     )
-    if low > 0:
-        return f"{gap} ({how})."
     tied = [arm for arm in rest if rest[arm].rank == "tied"]
     names = ", ".join(tied)
-    return f"In {noun} this is no clear lead: {names} cannot be told from {best} ({how})."
+    if second in tied:
+        how = how if len(tied) == 1 else f"{second}: {how}"
+        return f"In {noun} this is no clear lead: {names} cannot be told from {best} ({how})."
+    return f"{gap} ({how})." + (f" {names} cannot be told from {best}." if tied else "")
 
 
 def _p(ahead: float, half: float, count: int) -> str:
@@ -267,31 +340,18 @@ def _p(ahead: float, half: float, count: int) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
-def _beside(apart: Sequence[Run], networks: Mapping[str, str]) -> str:
-    """Return a sentence on methods that ran on another network."""
-    told = []
+def _beside(apart: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
+    """Return sentences on methods that ran on another network: bounds, and others."""
+    told: dict[bool, list[str]] = {True: [], False: []}
     for label in _labels(apart):
         loss = _over([run for run in apart if run.label == label], "train_loss", -1)
-        told.append(f"{label} (network '{networks[label]}', training loss {_with(loss)})")
-    what = "a bound, not an opponent" if len(told) == 1 else "bounds, not opponents"
-    return f"On another network, and so {what}: {'; '.join(told)}."
-
-
-def cautions(runs: Sequence[Run]) -> list[str]:
-    """Return a line for each label whose loss ends far above the lowest that it had."""
-    lines = []
-    for label in _labels(runs):
-        group = [run for run in learners(runs) if run.label == label and run.status in ENDED]
-        ends = [run.last("train_loss") for run in group]
-        lows = [min(run.column("train_loss")) for run in group]
-        if not group or not np.isfinite([*ends, *lows]).all():
-            continue
-        end, low = float(np.mean(ends)), float(np.mean(lows))
-        if low > 0 and end > UNSTEADY * low and end - low > 0.05:
-            oldest = max(run.last("max_age") for run in group)
-            aged = f", and copies were up to {oldest:.0f} slots old" if oldest > 0 else ""
-            lines.append(
-                f"{label} is unsteady: its training loss ends at {end:.3g}, it had been at "
-                f"{low:.3g}{aged}. Try a smaller step, or less delay."
-            )
-    return lines
+        value = _with(loss) if isfinite(loss[0]) else "not finite"
+        free = networks[label].partition(",")[0] == IDEAL
+        told[free].append(f"{label} (network '{networks[label]}', training loss {value})")
+    bounds = "a bound, not an opponent" if len(told[True]) == 1 else "bounds, not opponents"
+    what = {True: bounds, False: "not ranked"}
+    return [
+        f"On another network, and so {what[free]}: {'; '.join(lines)}."
+        for free, lines in told.items()
+        if lines
+    ]

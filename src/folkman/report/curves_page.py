@@ -1,11 +1,12 @@
 """The curves of a report as small multiples: a row per goal, a column per kind of cost."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 import numpy as np
 
-from folkman.record.run import AXES, METRICS, Run
+from folkman.record.run import AXES, FINISHED, METRICS, Run
 from folkman.report import html
 from folkman.report.answer import NOUNS, NOWHERE, Costs, costs_to, learners
 from folkman.report.palette import MOST_CURVES
@@ -24,7 +25,9 @@ SHORT = {"mean_age": "mean age (slots)", "optimum_distance": "distance ||w - w*|
 MOST_DRAWN = 60
 
 
-def curves_section(runs: Sequence[Run], networks: Mapping[str, str] = NOWHERE) -> html.Section:
+def curves_section(
+    runs: Sequence[Run], networks: Mapping[str, str] | None = NOWHERE
+) -> html.Section:
     """Return the goals that the problem defines against what they cost, and more, folded.
 
     Labels that do not learn are drawn in the folded part alone, unless none learns.
@@ -40,7 +43,8 @@ def curves_section(runs: Sequence[Run], networks: Mapping[str, str] = NOWHERE) -
         caption = "All runs, those that do not learn as well."
         more.insert(0, curve_block("all", runs, "seconds", "train_loss", caption))
     folded = html.details("More curves", html.grid(more)) if more else ""
-    note = _note(shown, {run.label for run in runs} - {run.label for run in shown})
+    kept = {run.label for run in shown}
+    note = _note(shown, [run for run in runs if run.label not in kept])
     return html.Section("curves", "What it costs to learn", note + html.grid(blocks) + folded)
 
 
@@ -48,7 +52,7 @@ def _defined(runs: Sequence[Run], metric: str) -> bool:
     return any(isfinite(run.last(metric)) for run in runs if run.rows)
 
 
-def _note(runs: Sequence[Run], without: Collection[str]) -> str:
+def _note(runs: Sequence[Run], without: Sequence[Run]) -> str:
     """Return how to read the figures."""
     counts = dict.fromkeys(dict.fromkeys(run.label for run in runs), 0)
     for run in runs:
@@ -62,12 +66,15 @@ def _note(runs: Sequence[Run], without: Collection[str]) -> str:
         if len(counts) > MOST_CURVES
         else ""
     )
-    names = html.escape(", ".join(sorted(without)))
-    left = f" Not learning, and so only under 'More curves': {names}." if without else ""
+    bad = Counter(run.label for run in without if run.verdict not in ("", FINISHED))
+    every = Counter(run.label for run in without)
+    names = html.escape(", ".join(f"{n} ({bad[n]} of {every[n]} runs)" for n in sorted(bad)))
+    left = f" With runs that do not learn, and so only under 'More curves': {names}."
+    left = left if bad else ""
     return f"<p class='sub'>{seeds}{grey}{left}</p>"
 
 
-def _block(runs: Sequence[Run], x: str, y: str, networks: Mapping[str, str]) -> str:
+def _block(runs: Sequence[Run], x: str, y: str, networks: Mapping[str, str] | None) -> str:
     found = costs_to(runs, y, x, networks) if y in NOUNS and x != "rounds" else None
     return curve_block(f"{y}-{x}", runs, x, y, _caption(runs, x, y, found))
 

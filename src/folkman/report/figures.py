@@ -17,7 +17,13 @@ from folkman.record.json_file import Json
 from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
 from folkman.report.palette import LIGHT, MOST_CURVES
 from folkman.report.panels import spread_out
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
+from folkman.report.statistics import (
+    FEWEST_FOR_AN_INTERVAL,
+    RATIO_FOR_LOG,
+    Curve,
+    curves,
+    interval,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,8 +56,6 @@ NAME_IN = 0.16
 """The height of a name beside the curves, in inches."""
 SHARES = (*HIGHER_IS_BETTER, "node_test_accuracy_spread", "node_local_accuracy_spread")
 """Metrics that are at most 1."""
-RATIO_FOR_LOG = 30.0
-"""A positive metric that spans more than this is drawn on a logarithmic axis."""
 
 
 def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Axes]":
@@ -92,9 +96,8 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         axes.plot(curve.x, curve.mean, color=colour, linestyle=STYLES[index], linewidth=1.6,
                   label=curve.label)  # fmt: skip
         if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
-            axes.fill_between(
-                curve.x, *_interval(curve, log=log), color=colour, alpha=0.18, linewidth=0
-            )
+            ends = interval(curve.mean, curve.half, log=log)
+            axes.fill_between(curve.x, *ends, color=colour, alpha=0.18, linewidth=0)
     if log:
         axes.set_yscale("log")
     else:
@@ -109,18 +112,6 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     name_ends(axes)
     return figure
-
-
-def _interval(curve: Curve, *, log: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of a curve's interval; on a logarithmic axis those of the mean's logarithm.
-
-    The standard error of log(mean) is that of the mean over the mean, so that no interval falls
-    below zero.
-    """
-    if not log:
-        return curve.mean - curve.half, curve.mean + curve.half
-    factor = np.exp(curve.half / curve.mean)
-    return curve.mean / factor, curve.mean * factor
 
 
 def _named(found: Sequence[Curve], metric: str) -> list[str]:

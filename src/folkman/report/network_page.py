@@ -12,6 +12,7 @@ from folkman.report import html
 from folkman.report.curves_page import curve_block
 from folkman.report.panels import Line, panel
 from folkman.report.scenes import draw_age_table, draw_scene, draw_shares
+from folkman.report.statistics import curves
 
 __all__ = ["MOST_SCENES", "network_sections", "node_rows"]
 
@@ -82,8 +83,7 @@ def _maps(scenes: dict[str, Scene]) -> list[str]:
 
 def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
     blocks = []
-    means = {run.label: run.last("mean_age") for run in reversed(runs)}
-    known = {label: value for label, value in means.items() if isfinite(value)}
+    known = _ends(runs, "mean_age")
     if any(value > 0 for value in known.values()):
         oldest = max(known, key=lambda label: known[label])
         caption = f"Mean age of the copies in use. {oldest} uses the oldest: {known[oldest]:.3g}"
@@ -93,11 +93,20 @@ def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
             ages = scene.mean_ages
             rx, tx = np.unravel_index(np.nanargmax(ages), ages.shape)
             caption = (
-                f"{label}: mean age of what each node held of each other. The oldest: node "
-                f"{rx}'s copy of node {tx}, {ages[rx, tx]:.3g} slots."
+                f"{label}, one seed: mean age of what each node held of each other. The oldest: "
+                f"node {rx}'s copy of node {tx}, {ages[rx, tx]:.3g} slots."
             )
             blocks.append(html.figure_block(f"ages-{index}", draw_age_table(scene), caption))
     return blocks
+
+
+def _ends(runs: Sequence[Run], metric: str) -> dict[str, float]:
+    """Return the mean over seeds of a last value, as the curve beside it ends, where it is known.
+
+    A curve ends where the shortest run of its label does.
+    """
+    ends = {curve.label: curve.mean[-1:] for curve in curves(runs, "seconds", metric)}
+    return {label: float(end[0]) for label, end in ends.items() if np.isfinite(end).any()}
 
 
 def ages_differ(scene: Scene) -> bool:
@@ -115,7 +124,7 @@ def _shares(scenes: dict[str, Scene]) -> list[str]:
             most = int(mean.argmax())
             caption = (
                 f"{label}: who had which share of {scene.bandwidth_hz / 1e6:g} MHz. Node {most} "
-                f"had most, {mean[most]:.0%} in the mean; {1 - mean.sum():.0%} was free."
+                f"had most, {mean[most]:.0%} in the mean; {max(0.0, 1 - mean.sum()):.0%} was free."
             )
             blocks.append(html.figure_block(f"shares-{index}", draw_shares(scene), caption))
     return blocks
@@ -124,8 +133,7 @@ def _shares(scenes: dict[str, Scene]) -> list[str]:
 def _apart(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
     """Return how far the nodes' models were from the network's, and from node to node."""
     blocks = []
-    ends = {run.label: run.last("consensus") for run in reversed(runs)}
-    known = {label: value for label, value in ends.items() if isfinite(value)}
+    known = _ends(runs, "consensus")
     if known:
         most = max(known, key=lambda label: known[label])
         caption = (
@@ -144,8 +152,8 @@ def _apart(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
             for node in range(far.shape[1])
         ]
         caption = (
-            f"{label}: disagreement node by node. At the end node {order[-1]} is farthest, "
-            f"{far[-1].max():.3g}, and node {order[0]} nearest, {far[-1].min():.3g}."
+            f"{label}, one seed: disagreement node by node. At the end node {order[-1]} is "
+            f"farthest, {far[-1].max():.3g}, and node {order[0]} nearest, {far[-1].min():.3g}."
         )
         y = "disagreement ||v_i - w||"
         drawn = panel("apart-0", lines, "simulated time (s)", y, caption)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.report.palette import MOST_CURVES
-from folkman.report.statistics import Curve
+from folkman.report.statistics import RATIO_FOR_LOG, Curve, interval
 
 __all__ = ["Line", "lines_of", "panel"]
 
@@ -26,8 +26,9 @@ MOST_LETTERS = 18
 """Letters of a name that are shown; the whole one is its tooltip."""
 NAME_TALL = 14
 """Least distance between two names."""
-RATIO_FOR_LOG = 30.0
-"""A positive metric that spans more than this is drawn on a logarithmic axis."""
+LARGEST = 1e290
+"""Values beyond this, and positive ones below its inverse, are drawn at the edge: an axis needs
+room, and a number ends at 1e308."""
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 3", "5 2 1 2")
 
 
@@ -55,8 +56,8 @@ class Scale(NamedTuple):
         low, high = (log10(v) if self.log else v for v in (self.low, self.high))
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.log10(value) if self.log else np.asarray(value, float)
-        part = (np.nan_to_num(at, nan=low, neginf=low, posinf=high) - low) / (high - low)
-        return self.start + np.clip(part, 0.0, 1.0) * (self.end - self.start)
+        within = np.clip(np.nan_to_num(at, nan=low, neginf=low, posinf=high), low, high)
+        return self.start + (within - low) / (high - low) * (self.end - self.start)
 
 
 def lines_of(found: Sequence[Curve], looks: dict[str, int], fewest: int) -> list[Line]:
@@ -113,13 +114,14 @@ def _up(lines: Sequence[Line]) -> Scale:
     It holds all means; wide intervals of few seeds may leave it, or they would press curves flat.
     """
     every = [line.mean[np.isfinite(line.mean)] for line in lines]
-    means = np.concatenate([*every, np.empty(0)])
+    means = np.clip(np.concatenate([*every, np.empty(0)]), -LARGEST, LARGEST)
     low, high = (float(means.min()), float(means.max())) if means.size else (0.0, 1.0)
     ground, top = TALL - BOTTOM, TOP
     if low > 0 and high / low > RATIO_FOR_LOG:
-        room = (high / low) ** 0.04
+        low = max(low, 1 / LARGEST)
+        room = min((high / low) ** 0.04, 1e10)
         return Scale(low / room, high * room, True, ground, top)
-    room = 0.06 * (high - low) or 0.5
+    room = max(0.06 * (high - low) or 0.5, 1e-6 * max(abs(low), abs(high)))
     least = 0.0 if low >= 0 else -inf
     low = low - room if low != 0 else low
     return Scale(max(least, low), high + room, False, ground, top)
@@ -133,7 +135,8 @@ def ticks(scale: Scale, most: int) -> list[float]:
         found = [10.0**power for power in powers][::step]
         if len(found) > 1:
             return found
-        marks = [m * 10.0**p for p in range(-12, 13) for m in (1, 2, 5)]
+        decades = range(floor(log10(scale.low)), ceil(log10(scale.high)) + 1)
+        marks = [m * 10.0**p for p in decades for m in (1, 2, 5)]
         return [mark for mark in marks if scale.low <= mark <= scale.high]
     raw = (scale.high - scale.low) / most
     base = 10.0 ** floor(log10(raw))
@@ -146,6 +149,8 @@ def ticks(scale: Scale, most: int) -> list[float]:
 def number(value: float) -> str:
     """Return the text of a tick."""
     size = abs(value)
+    if size >= 1e15:
+        return f"{value:g}".replace("e+", "e")
     if size >= 1e3:
         unit, letter = next((u, s) for u, s in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
                             if size >= u)  # fmt: skip
@@ -190,7 +195,7 @@ def _curve(line: Line, across: Scale, up: Scale, name: str) -> str:
     if line.half is None or not np.isfinite(line.half[known]).any():
         return drawn
     half = np.nan_to_num(line.half[known])
-    above, below = (up.place(line.mean[known] + side * half) for side in (1, -1))
+    below, above = (up.place(end) for end in interval(line.mean[known], half, log=up.log))
     around = _path(np.concatenate([xs, xs[::-1]]), np.concatenate([above, below[::-1]]))
     clip = f'clip-path="url(#{name}-clip)"'
     return f'<path class="band c{line.look}" {clip} d="{around}Z"/>{drawn}'

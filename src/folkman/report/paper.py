@@ -8,9 +8,9 @@ import numpy as np
 
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
-from folkman.report.figures import COLOURS, RATIO_FOR_LOG, STYLES
+from folkman.report.figures import COLOURS, STYLES
 from folkman.report.palette import MOST_CURVES
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, curves
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, RATIO_FOR_LOG, curves
 from folkman.report.tables import markdown_table, screen_table
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, Run
+from folkman.report.answer import NOUNS
 from folkman.report.figures import COLOURS, STYLES
 from folkman.report.paper import LETTERS_A_COLUMN, Lines, Panel, bound, draw_one
 from folkman.report.statistics import curves
@@ -20,7 +21,6 @@ MOST_CASES = 4
 """Cases that have a row each."""
 BY_CASE = ", by case"
 """Added to the name of a method whose curve of the case stands beside one of no case."""
-METRIC_NOUNS = {"train_loss": "training loss", "test_accuracy": "accuracy"}
 
 
 def have_rows(panels: Sequence[Panel], own: str, lines: Lines) -> bool:
@@ -44,7 +44,7 @@ def draw_cases(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lin
         family: _family_look(index, lines.get(family.removesuffix(BY_CASE)))
         for index, family in enumerate(families)
     }
-    rows = [(metric, case) for metric in METRIC_NOUNS for case in range(len(names))]
+    rows = [(metric, case) for metric in NOUNS for case in range(len(names))]
     figure = Figure(figsize=(4.1 * len(panels), 1.75 * len(rows) + 0.9), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(rows), len(panels), squeeze=False, sharex="col")
@@ -60,7 +60,7 @@ def draw_cases(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lin
             axes.set_title(panel.title if line == 0 else "", fontsize="small")
             reached = max(run.rows[-1][x] for run in panel.runs if run.algorithm == own)
             axes.set_xlim(-0.03 * reached, 1.03 * reached)
-        grid[line, 0].set_ylabel(f"{METRIC_NOUNS[metric]}\n{names[case]}")
+        grid[line, 0].set_ylabel(f"{NOUNS[metric]}\n{names[case]}")
     bound(list(grid[: len(names)].ravel()))
     for axes in grid[len(names) :].ravel():
         axes.set_ylim(0.0, 1.0)

@@ -13,6 +13,7 @@ from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
 from folkman.record.tuned import sides_of, standings, told
+from folkman.record.verdict import swings
 from folkman.report import html
 from folkman.report.answer import (
     CURRENCIES,
@@ -20,7 +21,6 @@ from folkman.report.answer import (
     Cost,
     Costs,
     answer,
-    cautions,
     costs_to,
     quantity,
 )
@@ -31,7 +31,10 @@ from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import half_width
 from folkman.report.tables import final_rows
 
-__all__ = ["costs_table", "headline", "provenance_section", "results_table", "run_page"]
+__all__ = ["CHOSEN", "costs_table", "headline", "provenance_section", "results_table", "run_page"]
+
+CHOSEN = ("threshold_db", "schedule", "message", "allocation", "period", "weights", "thrift")
+"""Options of a network by which a method shares the band of one and the same cell."""
 
 
 def run_page(contents: Contents) -> str:
@@ -59,14 +62,26 @@ def run_page(contents: Contents) -> str:
 
 
 def _networks(config: Json) -> dict[str, str]:
-    """Return the name of the network that each label runs on."""
-    common = (config.get("network") or {}).get("name")
-    common = "radio" if common is None and config.get("radio") else common
-    own = {side.name: side.table.get("network") for side in sides_of(config)}
-    return {
-        label: str(table.get("name") if isinstance(table, Mapping) else common)
-        for label, table in own.items()
-    }
+    """Return the network that each label runs on: its name, and options where two differ in them.
+
+    What a method may choose on it (`CHOSEN`) makes no other network.
+    """
+    common = config.get("network") or {"name": "radio", **(config.get("radio") or {})}
+    known = "network" in config or "radio" in config
+    tables: dict[str, Json] = {}
+    for side in sides_of(config):
+        own = side.table.get("network")
+        table = own if isinstance(own, dict) else common if known else {"name": None}
+        tables[side.name] = {key: item for key, item in table.items() if key not in CHOSEN}
+    return {label: _network_name(table, list(tables.values())) for label, table in tables.items()}
+
+
+def _network_name(table: Json, every: Sequence[Json]) -> str:
+    """Return a name that tells a network from the others: pipelined, gamma=15."""
+    alike = [other for other in every if other.get("name") == table.get("name")]
+    keys = dict.fromkeys(key for other in alike for key in other)
+    unlike = [key for key in keys if any(other.get(key) != table.get(key) for other in alike)]
+    return ", ".join([str(table.get("name")), *(f"{key}={table.get(key)}" for key in unlike)])
 
 
 def _tuning(contents: Contents) -> str:
@@ -87,10 +102,17 @@ def _subtitle(config: Json) -> str:
     return ", ".join([*counts, f"{len(config['seeds'])} seeds", *names, *what])
 
 
-def headline(runs: Sequence[Run], networks: Mapping[str, str]) -> str:
-    """Return the answer: what went wrong, who won and how sure that is, and what it cost."""
+def headline(
+    runs: Sequence[Run], networks: Mapping[str, str] | None, lines: Sequence[str] = ()
+) -> str:
+    """Return the answer: what went wrong, who won and how sure that is, and what it cost.
+
+    Without networks (None) runs met unlike settings: `lines` are the answer, and costs are left
+    out.
+    """
     begun = [run for run in runs if run.rows]
-    first, *rest = answer(begun, networks) or ["No run has begun."]
+    said = lines if networks is None else answer(begun, networks)
+    first, *rest = said or ["No run has begun."]
     said = f'<p class="verdict">{escape(first)}</p>' + "".join(f"<p>{escape(t)}</p>" for t in rest)
     pairs = []
     for axis, (_, what) in CURRENCIES.items():
@@ -114,7 +136,7 @@ def _wrong(runs: Sequence[Run]) -> str:
     told_of = {run.label for run in runs if run.reason}
     lines = complaints(arms)
     lines += [run.message for run in runs if run.message and run.label not in told_of]
-    lines += cautions(runs)
+    lines += swings(runs)
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="wrong" aria-label="What went wrong">{items}</ul>' if lines else ""
 
@@ -140,8 +162,11 @@ def _results(runs: Sequence[Run], provenance: Json, networks: Mapping[str, str])
     return results_table(runs, "algorithm") + note + said + costs_table(runs, networks)
 
 
-def results_table(runs: Sequence[Run], first: str) -> str:
-    """Return the last values of each label: results first, then what they cost."""
+def results_table(runs: Sequence[Run], first: str, *, ranked: bool = True) -> str:
+    """Return the last values of each label: results first, then what they cost.
+
+    The row with the lowest loss is bold where runs are `ranked`.
+    """
     headings, rows = final_rows(runs)
     amounts = {"bits": "bits", "joules": "energy_j"}
     labels = list(dict.fromkeys(run.label for run in runs))
@@ -156,11 +181,11 @@ def results_table(runs: Sequence[Run], first: str) -> str:
     shown = [[row[i] for i in order] for row in rows]
     names = [headings[i] for i in order]
     means = list(_last_means(runs, "train_loss").values())
-    best = int(np.nanargmin(means)) if np.isfinite(means).any() else None
+    best = int(np.nanargmin(means)) if ranked and np.isfinite(means).any() else None
     return html.table([first, *names[1:]], shown, best, explained=True)
 
 
-def costs_table(runs: Sequence[Run], networks: Mapping[str, str]) -> str:
+def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
     """Return what each method paid for the lowest training loss that all of them reach."""
     every = [costs_to(runs, "train_loss", axis, networks) for axis in CURRENCIES]
     found = [costs for costs in every if costs is not None]
@@ -179,7 +204,7 @@ def costs_table(runs: Sequence[Run], networks: Mapping[str, str]) -> str:
     note = (
         f"<h3>Cost of the same result</h3><p class='sub'>To {goal}, the lowest that every run "
         "reaches: mean over seeds and 95 % interval. The least of each column is bold. Methods "
-        f"that do not learn are left out.{escape(beside)}</p>"
+        f"that do not learn, or have too few seeds, are left out.{escape(beside)}</p>"
     )
     return note + html.table(names, rows, explained=True)
 

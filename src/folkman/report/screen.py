@@ -36,7 +36,9 @@ EXTRA = ("gradients", "rounds")
 WITH_INTERVAL = ("train_loss", "test_accuracy", "optimum_distance")
 GAP = "  "
 LEAST_LABEL = 12
-"""Characters that a label has at least before it is folded."""
+"""Characters that a label has at least beside a second column."""
+LEAST_LETTERS = 4
+"""And beside one number that leaves it no more."""
 
 
 def result_lines(runs: Sequence[Run], width: int) -> list[str]:
@@ -58,7 +60,8 @@ def explained(runs: Sequence[Run], width: int) -> list[str]:
     names, columns = _filled(runs)
     shown = chain.from_iterable(_blocks(columns, names, width))
     words = [f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in shown]
-    return textwrap.wrap(f"{over}. {'; '.join(words)}.", max(width, 20))
+    told = f" {'; '.join(words)}." if words else " No run has a value yet."
+    return textwrap.wrap(f"{over}.{told}", max(width, 20))
 
 
 def _filled(runs: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:
@@ -127,7 +130,7 @@ def _block(names: Sequence[str], columns: dict[str, list[str]], width: int) -> l
     """Return a heading, a rule, and a line or more for each label."""
     sizes = [max(map(len, cells)) for cells in columns.values()]
     rest = sum(len(GAP) + size for size in sizes)
-    room = max(min(_widest(names), width - rest), min(_widest(names), LEAST_LABEL))
+    room = max(min(_widest(names), width - rest), LEAST_LETTERS)
     lines = []
     for row, name in enumerate(("algorithm", *names)):
         first, *more = textwrap.wrap(name, room) or [""]

@@ -8,12 +8,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from folkman.record.run import Run
 
-__all__ = ["FEWEST_FOR_AN_INTERVAL", "Curve", "curves", "half_width"]
+__all__ = ["FEWEST_FOR_AN_INTERVAL", "RATIO_FOR_LOG", "Curve", "curves", "half_width", "interval"]
 
 
 FEWEST_FOR_AN_INTERVAL = 3
 """Draws from which an interval is drawn or decides: that of two is thirteen times their distance to
 the mean."""
+RATIO_FOR_LOG = 30.0
+"""A positive metric that spans more than this is drawn on a logarithmic axis."""
+ROUNDING = 1e-12
+"""Share of the mean below which a half-width is the rounding of equal values, and so 0."""
 
 
 class Curve(NamedTuple):
@@ -29,7 +33,7 @@ class Curve(NamedTuple):
 def half_width(values: ArrayLike) -> NDArray[np.float64]:
     """Return the half-width of Student's 95 % interval of the mean over axis 0.
 
-    NaN for one value.
+    NaN for one value, and 0 for values that differ by rounding alone.
     """
     from scipy.special import stdtrit  # what scipy.stats.t.ppf calls; that one imports for a second
 
@@ -37,7 +41,24 @@ def half_width(values: ArrayLike) -> NDArray[np.float64]:
     count = len(values)
     if count < 2:
         return np.full(values.shape[1:], np.nan)
-    return stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(count)
+    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+        half = stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(count)
+        return np.where(half < ROUNDING * abs(values.mean(axis=0)), 0.0, half)
+
+
+def interval(
+    mean: NDArray[np.float64], half: NDArray[np.float64], *, log: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of an interval; on a logarithmic axis those of the mean's logarithm.
+
+    The standard error of log(mean) is that of the mean over the mean, so that no interval falls
+    below zero.
+    """
+    with np.errstate(over="ignore"):  # of runs that diverge
+        if not log:
+            return mean - half, mean + half
+        factor = np.exp(half / mean)
+        return mean / factor, mean * factor
 
 
 def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) -> list[Curve]:
@@ -56,7 +77,9 @@ def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) ->
         length = min(len(run.rows) for run in group)
         xs = _stack([run.column(x)[:length] for run in group])
         ys = scale(_stack([run.column(y)[:length] for run in group]))
-        found.append(Curve(label, xs.mean(axis=0), ys.mean(axis=0), half_width(ys), len(group)))
+        with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+            mean = ys.mean(axis=0)
+        found.append(Curve(label, xs.mean(axis=0), mean, half_width(ys), len(group)))
     return found
 
 

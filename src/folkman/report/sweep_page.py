@@ -2,8 +2,9 @@
 
 import json
 import shlex
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,20 +13,23 @@ from folkman.record.json_file import Json, read_json
 from folkman.record.run import DIVERGED, FAILED, HIGHER_IS_BETTER, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
 from folkman.report import html
+from folkman.report.answer import answer
 from folkman.report.curves_page import best_first, curves_section, multiples_section
 from folkman.report.figures import COLOURS, STYLES, finish, name_curves, name_ends, new_figure
 from folkman.report.network_page import MOST_SCENES, network_sections
 from folkman.report.palette import MOST_CURVES
-from folkman.report.run_page import costs_table, headline, provenance_section, results_table
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+from folkman.report.run_page import CHOSEN, costs_table, headline, provenance_section, results_table
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, RATIO_FOR_LOG, half_width
 from folkman.report.tables import objective_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_response", "sweep_page"]
+__all__ = ["draw_response", "settings_of", "sweep_page"]
 
 LOG_LINES = 15
+MOST_SETTINGS = 6
+"""Settings whose ranking is told at the top."""
 
 
 def sweep_page(sweep: Sweep) -> str:
@@ -38,10 +42,12 @@ def sweep_page(sweep: Sweep) -> str:
         + ", ".join(f"{count} {state}" for state, count in states.items())
         + f"; {objective_text(folder.objectives(jobs))}"
     )
+    settings = settings_of(sweep)
+    networks = {} if len(set(settings.values())) < 2 else None
     sections = [
-        html.Section("results", "Results", _results(sweep.runs)),
+        html.Section("results", "Results", _results(sweep.runs, networks)),
         html.Section("axes", "Along the axes", _responses(sweep)),
-        *_curves(sweep.runs),
+        *_curves(sweep.runs, networks),
         *network_sections(_with_scenes(sweep)),
         html.Section("failures", "Failures", _failures(sweep)),
         html.Section("jobs", "Jobs", _jobs(sweep)),
@@ -50,7 +56,7 @@ def sweep_page(sweep: Sweep) -> str:
         html.Section("repeat", "To repeat it", _commands(sweep)),
     ]
     lead = (
-        headline(sweep.runs, {})
+        headline(sweep.runs, networks, _by_setting(sweep.runs, settings))
         if sweep.runs
         else html.facts([("Jobs", str(len(jobs)), "none has ended")])
     )
@@ -69,10 +75,44 @@ def _in_order(jobs: Sequence[Json], key: str) -> list[object]:
     return list(dict.fromkeys(job.get(key) for job in jobs))
 
 
-def _results(runs: Sequence[Run]) -> str:
+def settings_of(sweep: Sweep) -> dict[str, str]:
+    """Return what each arm meets, as far as axes say: those that are no options of a method.
+
+    Arms are ranked among those that meet the same. Options are `algorithm.0.step`, what a search
+    tunes, and what a method may choose on a network.
+    """
+    tuning = "tune" in sweep.folder.asked()
+    chosen = tuple(f"network.{key}" for key in CHOSEN)
+    return {
+        job["arm"]: ", ".join(
+            f"{key}={value}"
+            for key, value in job.get("settings", {}).items()
+            if not (tuning or key.startswith("algorithm.") or key in chosen)
+        )
+        for job in sweep.jobs
+    }
+
+
+def _by_setting(runs: Sequence[Run], settings: Mapping[str, str]) -> list[str]:
+    """Return that arms met unlike settings, and who is ahead at each where several met it."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(settings.get(run.label, ""), []).append(run)
+    several = {at: own for at, own in groups.items() if len({run.label for run in own}) > 1}
+    if not several:
+        return ["Each arm met a setting of its own, and so none is ranked."]
+    lines = ["Arms met unlike settings, and are ranked only among those that met the same."]
+    for setting, own in list(several.items())[:MOST_SETTINGS]:
+        where = f"At {setting}" if setting else "Apart from the axes"
+        lines.append(f"{where}: {' '.join(answer(own, {})[:2])}")
+    rest = len(several) - MOST_SETTINGS
+    return lines + ([f"{rest} more settings are in the table of results."] if rest > 0 else [])
+
+
+def _results(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
     if not runs:
         return ""
-    return results_table(runs, "arm") + costs_table(runs, {})
+    return results_table(runs, "arm", ranked=networks is not None) + costs_table(runs, networks)
 
 
 def _responses(sweep: Sweep) -> str:
@@ -89,41 +129,53 @@ def _responses(sweep: Sweep) -> str:
     return html.grid(blocks)
 
 
+def _last(sweep: Sweep, metric: str) -> dict[tuple[str, int], float]:
+    """Return the last values by arm and seed; NaN for runs that failed or diverged.
+
+    Nothing where a problem does not define the metric.
+    """
+    found = {(run.label, run.seed): run.last(metric) for run in sweep.runs}
+    if not any(np.isfinite(value) for value in found.values()):
+        return {}
+    bad = {(j["arm"], j["seed"]): nan for j in sweep.jobs if j.get("state") in (FAILED, DIVERGED)}
+    return found | bad
+
+
 def _caption(sweep: Sweep, axis: str, metric: str) -> str:
-    """Return what a figure along an axis shows: where the metric is best."""
-    last = {(run.label, run.seed): run.last(metric) for run in sweep.runs}
-    ends: dict[tuple[str, str], list[float]] = {}
+    """Return what a figure along an axis shows: where the metric is best, and where runs failed.
+
+    A setting of which a run failed or diverged is not the best: the others are its lucky ones.
+    """
+    last, ends = _last(sweep, metric), defaultdict[tuple[str, str], list[float]](list)
     for job in sweep.jobs:
-        value = last.get((job["arm"], job["seed"]), float("nan"))
-        if axis in job.get("settings", {}) and np.isfinite(value):
-            ends.setdefault((job["arm"], str(job["settings"][axis])), []).append(value)
+        if axis in job.get("settings", {}) and (job["arm"], job["seed"]) in last:
+            setting = (job["arm"], str(job["settings"][axis]))
+            ends[setting].append(last[job["arm"], job["seed"]])
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-    (arm, setting), values = min(ends.items(), key=lambda end: sign * float(np.mean(end[1])))
     name = METRICS[metric]
-    return (
-        f"{name[0].upper()}{name[1:]} against {axis}. It is best at {setting}: "
-        f"{np.mean(values):.3g} ({arm})."
-    )
+    parts = [f"{name[0].upper()}{name[1:]} against {axis}."]
+    whole = {key: values for key, values in ends.items() if np.isfinite(values).all()}
+    if whole:
+        (arm, setting), values = min(whole.items(), key=lambda end: sign * float(np.mean(end[1])))
+        parts.append(f"It is best at {setting}: {np.mean(values):.3g} ({arm}).")
+    broken = [
+        f"{arm} ({np.count_nonzero(~np.isfinite(values))} of {len(values)} runs)"
+        for (arm, _), values in ends.items()
+        if not np.isfinite(values).all()
+    ]
+    if broken:
+        told = "; ".join(broken[:4]) + ("; ..." if len(broken) > 4 else "")
+        parts.append(f"Failed or diverged, a cross at the mean of the rest: {told}.")
+    return " ".join(parts)
 
 
 def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     """Draw the last value of a metric against one axis: one curve per setting of everything else.
 
-    None where fewer than two settings of the axis have ended.
+    A setting of which some runs failed or diverged has a cross at the mean of the others, off the
+    curve. None where fewer than two settings of the axis have ended.
     """
-    groups: dict[str, dict[Any, list[float]]] = {}
-    last = {(run.label, run.seed): run.last(metric) for run in sweep.runs}
-    for job in sweep.jobs:
-        value = last.get((job["arm"], job["seed"]), float("nan"))
-        settings = job.get("settings", {})
-        if axis in settings and np.isfinite(value):
-            rest = ", ".join(
-                f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis
-            )
-            name = f"{job['label']}, {rest}" if rest else str(job["label"])
-            x = settings[axis]
-            x = x if isinstance(x, int | float | str) else json.dumps(x)
-            groups.setdefault(name, {}).setdefault(x, []).append(value)
+    groups = _groups(sweep, axis, metric)
     points = sorted(
         {x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x)
     )
@@ -133,17 +185,23 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     place = {x: float(x) if numeric else index for index, x in enumerate(points)}
     figure, axes = new_figure(4.6, 3.2)
     for index, (name, group) in enumerate(groups.items()):
-        xs = [x for x in points if x in group]
-        mean = [float(np.mean(group[x])) for x in xs]
-        half = [_half(group[x]) for x in xs]
         look: Json = {"color": COLOURS[index % len(COLOURS)]}
-        style = STYLES[index % len(STYLES)]
+        xs = [x for x in points if x in group and np.isfinite(group[x]).all()]
+        mean = [float(np.mean(group[x])) for x in xs]
         at = [place[x] for x in xs]
-        axes.plot(at, mean, linestyle=style, marker="o", markersize=3.5, linewidth=1.4, label=name,
-                  **look)  # fmt: skip
-        axes.errorbar(at, mean, yerr=half, fmt="none", capsize=2.5, **look)
+        if xs:
+            style = STYLES[index % len(STYLES)]
+            axes.plot(at, mean, linestyle=style, marker="o", markersize=3.5, linewidth=1.4,
+                      label=name, **look)  # fmt: skip
+            half = [_half(group[x]) for x in xs]
+            axes.errorbar(at, mean, yerr=half, fmt="none", capsize=2.5, **look)
+        broken = {x: np.array(v)[np.isfinite(v)] for x, v in group.items() if x not in xs}
+        left = {place[x]: float(values.mean()) for x, values in broken.items() if values.size}
+        if left:
+            axes.plot([*left], [*left.values()], linestyle="none", marker="x", markersize=6,
+                      label="_" if xs else name, **look)  # fmt: skip
     axes.set_xticks([place[x] for x in points], [str(x) for x in points])
-    if numeric and min(points) > 0 and max(points) / min(points) > 30:
+    if numeric and min(points) > 0 and max(points) / min(points) > RATIO_FOR_LOG:
         axes.set_xscale("log")
         axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
     finish(axes, axis, METRICS[metric])
@@ -154,17 +212,34 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     return figure
 
 
+def _groups(sweep: Sweep, axis: str, metric: str) -> dict[str, dict[Any, list[float]]]:
+    """Return the last values of a metric by curve and by place on the axis."""
+    groups: dict[str, dict[Any, list[float]]] = {}
+    last = _last(sweep, metric)
+    for job in sweep.jobs:
+        settings, which = job.get("settings", {}), (job["arm"], job["seed"])
+        if axis in settings and which in last:
+            rest = ", ".join(
+                f"{key.split('.')[-1]}={item}" for key, item in settings.items() if key != axis
+            )
+            name = f"{job['label']}, {rest}" if rest else str(job["label"])
+            x = settings[axis]
+            x = x if isinstance(x, int | float | str) else json.dumps(x)
+            groups.setdefault(name, {}).setdefault(x, []).append(last[which])
+    return groups
+
+
 def _half(values: Sequence[float]) -> float:
     """Return half of the interval of the mean; 0, and so no bar, for too few values."""
     return float(half_width(values)) if len(values) >= FEWEST_FOR_AN_INTERVAL else 0.0
 
 
-def _curves(runs: Sequence[Run]) -> list[html.Section]:
+def _curves(runs: Sequence[Run], networks: Mapping[str, str] | None) -> list[html.Section]:
     """Return the curves of all arms; of many arms also a small figure of each."""
     if not runs:
         return []
     many = len(best_first(runs)) > MOST_CURVES
-    return [curves_section(runs), *([multiples_section(runs)] if many else [])]
+    return [curves_section(runs, networks), *([multiples_section(runs)] if many else [])]
 
 
 def _with_scenes(sweep: Sweep) -> list[Run]:

@@ -40,6 +40,8 @@ HEADINGS = COLUMNS | {"joules_per_percent": "J per %"}
 
 LEAST_PLACE, MOST_PLAIN = 6, 1e5
 """Decimal places, and size of a number, beyond which it is written with an exponent."""
+MOST_DIGITS = 12
+"""Decimals of a mean with an exponent, at most."""
 
 
 def screen_table(
@@ -86,7 +88,7 @@ def spread(mean: float, half: float) -> str:
     if last >= -LEAST_PLACE and max(abs(mean), half) < MOST_PLAIN:
         return f"{round(mean, -last):.{max(0, -last)}f} ± {round(half, -last):.{max(0, -last)}f}"
     top = math.floor(math.log10(abs(mean))) if mean else last + 1
-    return f"{mean:.{max(0, top - last)}e} ± {half:.1e}"
+    return f"{mean:.{min(max(0, top - last), MOST_DIGITS)}e} ± {half:.1e}"
 
 
 def objective_text(objectives: Sequence[str]) -> str:

@@ -1,0 +1,136 @@
+"""Pages of several seeds and settings: what they conclude is so for all of them, not for one."""
+
+import json
+from math import nan
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from folkman.record.run import AXES, METRICS, Run
+from folkman.record.store import SweepFolder
+from folkman.record.sweep import Sweep
+from folkman.report import network_page
+from folkman.report.curves_page import curves_section
+from folkman.report.network_page import network_sections
+from folkman.report.sweep_page import _caption, draw_response, settings_of, sweep_page
+
+
+def run(label, seed, losses, *, verdict="finished", **last):
+    rows = [
+        dict.fromkeys(METRICS, nan) | dict.fromkeys(AXES, float(slot)) | last | {"train_loss": loss}
+        for slot, loss in enumerate(losses)
+    ]
+    return Run("x", label, seed, rows, "finished", verdict=verdict)
+
+
+def sweep_of(root, ends, *, key="network.gamma", labels=("a",)):
+    """Return a sweep of `ends`: setting -> the last loss under each seed, the same for all."""
+    jobs, runs = [], []
+    for label in labels:
+        for value, losses in ends.items():
+            for seed, loss in enumerate(losses):
+                arm = f"{label}, {value}"
+                state = "finished" if np.isfinite(loss) else "diverged"
+                job = {"arm": arm, "label": label, "seed": seed, "settings": {key: value}}
+                jobs.append(job | {"state": state, "folder": f"jobs/{arm}{seed}", "key": arm})
+                runs.append(run(arm, seed, [9.0, loss + labels.index(label)]))
+    facts = {"axes": [key], "metrics": ["train_loss"], "jobs": jobs}
+    return Sweep(SweepFolder(root), facts, "", runs)
+
+
+def test_a_setting_of_which_a_run_diverged_is_marked_and_not_the_best(tmp_path):
+    sweep = sweep_of(tmp_path, {1: [0.5, 0.6, 0.7], 2: [0.1, nan, 0.1], 3: [0.8, 0.9, 1.0]})
+
+    told = _caption(sweep, "network.gamma", "train_loss")
+    figure = draw_response(sweep, "network.gamma", "train_loss")
+
+    assert "It is best at 1: 0.6 (a, 1)." in told
+    assert "a cross at the mean of the rest: a, 2 (1 of 3 runs)." in told
+    assert figure is not None
+    curve, *others = figure.axes[0].lines
+    lines = {line.get_marker(): line for line in others}
+    assert list(np.asarray(curve.get_xdata())) == [1, 3]
+    assert list(np.asarray(lines["x"].get_xdata())) == [2]
+    assert np.asarray(lines["x"].get_ydata())[0] == pytest.approx(0.1)
+
+
+def test_settings_of_which_every_run_diverged_can_be_told(tmp_path):
+    sweep = sweep_of(tmp_path, {1: [0.5, nan], 2: [nan, nan]})
+
+    told = _caption(sweep, "network.gamma", "train_loss")
+
+    assert "best" not in told
+    assert "a, 1 (1 of 2 runs); a, 2 (2 of 2 runs)" in told
+    assert draw_response(sweep, "network.gamma", "train_loss") is not None
+
+
+@pytest.mark.parametrize("key", ["network.gamma", "nodes", "data"])
+def test_arms_are_ranked_among_those_that_met_the_same_setting(tmp_path, key):
+    ends = {2: [0.1, 0.2, 0.3], 8: [0.5, 0.6, 0.7]}
+    page = sweep_page(sweep_of(tmp_path, ends, key=key, labels=("a", "b")))
+
+    lead = page.split('class="answer"')[1].split("</div>")[0]
+    assert "ranked only among those that met the same" in lead
+    assert f"At {key}=2: a, 2 has the lowest training loss: 0.2" in lead
+    assert f"At {key}=8: a, 8 has the lowest training loss: 0.6" in lead
+    assert "Cost of the same result" not in page
+    assert "Least time" not in page
+
+
+def test_arms_of_one_setting_each_are_not_ranked(tmp_path):
+    page = sweep_page(sweep_of(tmp_path, {2: [0.1, 0.2, 0.3], 8: [0.5, 0.6, 0.7]}))
+
+    assert "Each arm met a setting of its own, and so none is ranked." in page
+    assert "lowest training loss" not in page
+
+
+@pytest.mark.parametrize("key", ["algorithm.0.step", "network.schedule", "network.threshold_db"])
+def test_options_of_a_method_are_ranked(tmp_path, key):
+    sweep = sweep_of(tmp_path, {2: [0.1, 0.2, 0.3], 8: [0.5, 0.6, 0.7]}, key=key)
+
+    assert set(settings_of(sweep).values()) == {""}
+    assert "a, 2 has the lowest training loss: 0.2" in sweep_page(sweep)
+
+
+def test_what_a_search_tunes_is_an_option(tmp_path):
+    sweep = sweep_of(tmp_path, {1: [0.1], 2: [0.2]}, key="step")
+    assert set(settings_of(sweep).values()) == {"step=1", "step=2"}
+
+    sweep.folder.definition.write_text("[tune]\nover = ['step']\n")
+    assert set(settings_of(sweep).values()) == {""}
+
+
+def test_a_label_with_some_runs_that_do_not_learn_says_how_many():
+    runs = [run("good", seed, [1.0, 0.5]) for seed in range(5)]
+    runs += [run("mixed", seed, [1.0, 0.5]) for seed in range(4)]
+    runs += [run("mixed", 4, [1.0, 2.0], verdict="not learning")]
+
+    body = curves_section(runs).body
+
+    assert "runs that do not learn, and so only under 'More curves': mixed (1 of 5 runs)." in body
+    assert "good (" not in body.split("</p>")[0]
+
+
+def test_the_oldest_and_the_farthest_are_those_of_the_mean_over_seeds():
+    """The first seed says a, the mean over three seeds b."""
+    ages = {"a": (9.0, 1.0, 2.0), "b": (5.0, 6.0, 7.0)}
+    runs = [run(n, s, [1.0, 0.5], mean_age=v, consensus=10 * v) for n, own in ages.items()
+            for s, v in enumerate(own)]  # fmt: skip
+
+    text = json.dumps([section.body for section in network_sections(runs)])
+
+    assert "b uses the oldest: 6 slots" in text
+    assert "largest for b: 60." in text
+
+
+def test_rounding_leaves_no_share_below_nothing(monkeypatch):
+    monkeypatch.setattr(network_page, "draw_shares", lambda _: None)
+    monkeypatch.setattr(network_page.html, "figure_block", lambda *parts: parts[-1])
+    share = np.array([[0.75, 0.25 + 1e-7]])
+    scene: Any = SimpleNamespace(share=share, size=2, server=False, bandwidth_hz=1e7)
+
+    (caption,) = network_page._shares({"a": scene})
+
+    assert caption.endswith("75% in the mean; 0% was free.")
