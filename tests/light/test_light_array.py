@@ -45,6 +45,18 @@ OPERATIONS = {
     "add to one entry twice": lambda xp, i, r, s: r.at[xp.asarray([0, 0, 2])].add(r),
     "get beyond the end": lambda xp, i, r, s: r[xp.asarray(5)],
     "from the back": lambda xp, i, r, s: r.at[-1].multiply(2),
+    "a sorted copy": lambda xp, i, r, s: (-r).sort(),
+    "sorted along an axis": lambda xp, i, r, s: xp.outer(i, -r)[::-1].sort(axis=0),
+    "from the largest": lambda xp, i, r, s: r.sort(descending=True),
+    "half and whole": lambda xp, i, r, s: r.astype(xp.float16) + i,
+    "a half and a whole": lambda xp, i, r, s: xp.float16(1) + xp.int32(1) * i[0],
+    "half, whole and real": lambda xp, i, r, s: xp.where(i > 1, r.astype(xp.float16) * i, r),
+    "half or whole": lambda xp, i, r, s: xp.where(i > 1, r.astype(xp.float16), i),
+    "half beside whole": lambda xp, i, r, s: xp.concatenate([r.astype(xp.float16), i]),
+    "half times whole": lambda xp, i, r, s: xp.dot(r.astype(xp.float16), i),
+    "half above whole": lambda xp, i, r, s: xp.maximum(r.astype(xp.float16), i),
+    "half and short": lambda xp, i, r, s: r.astype(xp.float16) * s - 2,
+    "the root of short ones": lambda xp, i, r, s: xp.sqrt(s) + xp.exp(i > 1),
 }
 
 
@@ -58,6 +70,70 @@ def test_values_and_types_are_those_of_jax(name):
     assert isinstance(found, Array)
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+
+
+def places(xp):
+    """Return indices of a table of 2 rows and 3 columns; most of them leave it."""
+    several, one = xp.asarray([1, 9, -1, -9, 0]), xp.asarray(7)
+    return {
+        "one row": one,
+        "one row as Python's number": 7,
+        "before the front": xp.asarray(-7),
+        "several rows": several,
+        "rows in a short type": xp.asarray([1, 200], xp.uint8),
+        "an entry": (0, 7),
+        "an entry by arrays": (xp.asarray(0), one),
+        "a row that is not there": (9, 0),
+        "columns": (slice(None), several),
+        "columns after all else": (Ellipsis, several),
+        "rows before all else": (several, Ellipsis),
+        "with an axis more": (None, one, slice(1, 9)),
+        "both by arrays": (several[:, None], xp.asarray([2, 5, -4])),
+        "a mask and a column": (xp.asarray([True, False]), one),
+        "none": xp.asarray([], xp.int32),
+        "within": (1, xp.asarray([0, -1])),
+    }
+
+
+USES = {
+    "read": lambda x, at: x[at],
+    "clipped": lambda x, at: x.at[at].get(mode="clip"),
+    "filled": lambda x, at: x.at[at].get(mode="fill", fill_value=-1),
+    "filled by default": lambda x, at: x.at[at].get(mode="fill"),
+    "whole and filled": lambda x, at: x.astype("int32").at[at].get(mode="drop"),
+    "set": lambda x, at: x.at[at].set(7),
+    "dropped": lambda x, at: x.at[at].set(7, mode="drop"),
+    "set at the end": lambda x, at: x.at[at].set(7, mode="clip"),
+    "added": lambda x, at: x.at[at].add(0.5),
+    "added at the end": lambda x, at: x.at[at].add(0.5, mode="clip"),
+    "the smaller": lambda x, at: x.at[at].min(1.5, unique_indices=False),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_beyond_an_end_is_what_it_is_in_jax(use):
+    table = np.arange(6.0).reshape(2, 3)
+    for name, at in places(names).items():
+        wanted = USES[use](jnp.asarray(table), places(jnp)[name])
+
+        found = USES[use](names.asarray(table), at)
+
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), name
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted), name)
+
+
+def test_values_go_to_the_entries_that_are_there():
+    table, rows = np.zeros((2, 3)), np.arange(6.0).reshape(2, 3)
+
+    wanted = jnp.asarray(table).at[jnp.asarray([9, 1])].set(jnp.asarray(rows), mode="drop")
+
+    found = names.asarray(table).at[names.asarray([9, 1])].set(names.asarray(rows), mode="drop")
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+    for options in ({}, {"axis": 0}, {"axis": 1, "mode": "clip"}):
+        np.testing.assert_array_equal(
+            np.asarray(names.take(names.asarray(rows), names.asarray([1, 9]), **options)),
+            np.asarray(jnp.take(jnp.asarray(rows), jnp.asarray([1, 9]), **options)),
+        )
 
 
 def test_with_64_bits_numbers_stay_as_wide_as_they_are():
@@ -81,6 +157,12 @@ def test_arrays_never_change():
         first[0] = 3
     with pytest.raises(TypeError, match="never changed in place"):
         np.add(first, 1, out=np.zeros(3))
+    for change in (lambda: first.fill(0), lambda: first.partition(1), lambda: first.put(0, 3)):
+        with pytest.raises(TypeError, match="changes x, and arrays are never changed"):
+            change()
+    falling = -first
+    assert float(falling.sort()[0]) == -2
+    assert float(falling[0]) == -0.5
 
 
 def test_what_is_given_may_change_afterwards():
@@ -129,6 +211,11 @@ def test_loops_and_batches_do_what_those_of_jax_do():
     ours = transforms.lax.scan(body, names.asarray(1.0), transforms.device_put(rows))
     for wanted, found in zip(jax.tree.leaves(theirs), trees.leaves(ours), strict=True):
         np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+    counted = [
+        loop.fori_loop(0, 5, lambda i, x: x * i + 1, one, unroll=2)
+        for loop, one in ((lax, jnp.float32(1)), (transforms.lax, names.asarray(1.0)))
+    ]
+    assert float(counted[0]) == float(counted[1]) == 65
     batched = transforms.vmap(lambda x, y: {"sum": x + y}, (0, None))(names.asarray(REAL), 2.0)
     np.testing.assert_allclose(np.asarray(batched["sum"]), REAL + 2)
     best, places = transforms.lax.top_k(names.asarray([1.0, 3.0, 3.0, 2.0]), 2)
@@ -153,6 +240,8 @@ def test_functions_of_networks_are_those_of_jax(function):
         lambda: transforms.grad,
         lambda: names.bfloat16,
         lambda: transforms.lax.conv,
+        lambda: names.zeros(2).at[3].get(mode="wrap"),
+        lambda: names.zeros(2).at[-1].set(1, wrap_negative_indices=False),
     ],
 )
 def test_what_is_not_there_is_refused_with_a_remedy(ask):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from folkman import arithmetic
+from folkman.cli import main
 from folkman.experiment.replay import replay
 from folkman.runtime.cluster import make_cluster
 from light.two_arithmetics import REFUSED
@@ -136,3 +137,75 @@ def test_the_choice_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv(arithmetic.VARIABLE, "numpy")
 
     assert arithmetic.chosen() == ("numpy", f"asked for by {arithmetic.VARIABLE}")
+
+
+SIMULATES = [
+    ("run",),
+    ("up", "--nodes", "2"),
+    ("radio",),
+    ("theory", "gap"),
+    ("replay", "nowhere"),
+    ("algorithms",),
+]
+
+
+@pytest.fixture
+def with_numpy(monkeypatch):
+    """Ask for NumPy by the environment, in a process that has not chosen yet."""
+    monkeypatch.setattr(arithmetic, "_made", [])
+    monkeypatch.setenv(arithmetic.VARIABLE, "numpy")
+
+
+def answered(*words):
+    """Return the exit code of a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["folkman", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+    return end.value.code
+
+
+@pytest.mark.parametrize("words", SIMULATES, ids=lambda words: words[0])
+def test_the_simulator_refuses_numpy_at_its_start(words, with_numpy, capsys):
+    assert answered(*words) == 2
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: folkman {words[0]} needs JAX, and FOLKMAN_ARITHMETIC=numpy")
+    assert "unset FOLKMAN_ARITHMETIC" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("up", "--help"),
+        ("node", "--help"),
+        ("theory", "--help"),
+        ("theory", "gap", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_help_needs_no_jax(words, with_numpy, capsys):
+    assert answered(*words) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_what_a_node_needs_runs_with_numpy(with_numpy, tmp_path, capsys):
+    home = tmp_path / "nodes" / "node-0"
+    home.mkdir(parents=True)
+    (home / "node.toml").touch()
+    certs = tmp_path / "certs"
+
+    assert answered("certs", "init", "--folder", str(certs)) == 0
+    assert certs.is_dir()
+    for name in ("status", "down"):
+        assert answered(name, str(tmp_path)) == 0
+        assert "node-0" in capsys.readouterr().out
+
+
+def test_without_jax_up_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setattr(arithmetic, "_made", [])
+    monkeypatch.setattr(arithmetic, "_installed", lambda: False)
+
+    assert answered("up", "--nodes", "2") == 2
+    assert "this needs 'jax', which is not installed here; pip" in capsys.readouterr().err

@@ -60,3 +60,21 @@ def test_nodes_around_a_server_hold_what_they_hold_under_jax(name, without_jax):
 @pytest.mark.parametrize("name", two.PACKINGS)
 def test_packed_messages_are_the_same_bytes(name, without_jax):
     np.testing.assert_array_equal(two.packed(name)["bytes"], without_jax[f"{name}/bytes"])
+
+
+@pytest.mark.parametrize("name", two.LAWS)
+def test_emulated_networks_deliver_what_they_deliver_under_jax(name, without_jax):
+    wanted = two.emulated(*two.LAWS[name])
+
+    assert wanted["linked"].any()
+    assert np.ptp(wanted["held"]) > 2
+    compare(name, wanted, without_jax)
+
+
+@pytest.mark.parametrize("message", two.MESSAGES)
+def test_the_next_message_on_a_shared_channel_is_the_same(message, without_jax):
+    wanted = two.chosen_air(message)
+
+    assert wanted["receivers"].any()
+    assert wanted["value"] > 0
+    compare(f"fresh_{message}", wanted, without_jax)

@@ -39,6 +39,7 @@ PEERS = {
     },
     "dpsgd": ("dpsgd", STEP),
     "dpsgd_ring": ("dpsgd", STEP | {"topology": "ring"}),
+    "dpsgd_given": ("dpsgd", STEP | {"topology": "edges: 0-1 1-2 | 2-0"}),
     "dfedavgm": ("dfedavgm", STEP | {"local_steps": 2, "momentum": 0.5}),
     "sgp": ("sgp", STEP),
     "swift": ("swift", STEP),
@@ -180,6 +181,45 @@ def packed(name):
     return {"bytes": np.frombuffer(data, np.uint8)}
 
 
+MESSAGES = ("copy", "forward", "sum")
+LAWS = {
+    **{f"shared_{message}": ("shared", {"slots": 1.5, "message": message}) for message in MESSAGES},
+    "shared_heard": ("shared", {"slots": 0.4, "control": "heard", "contention_slots": 0.1}),
+    "constant": ("constant", {"delay": 2}),
+    **{law: (law, {"gamma": 3}) for law in ("snapshot", "iid", "pipelined")},
+}
+"""Networks that a node emulates under both: name -> (network, options)."""
+
+
+def emulated(name, options):
+    """Return what a network between peers says in each slot; the last node offers every second."""
+    from folkman.arrays import jax, jnp
+    from folkman.keys import Stream, make_key
+    from folkman.radio import NETWORKS
+
+    peers, key = NETWORKS[name](**options).peers(), make_key(3, Stream.DELAY)
+    step, state, said = jax.jit(peers.step), peers.init(NODES, key), []
+    for slot in range(12):
+        offers = jnp.asarray([True, True, slot % 2 == 0])
+        state, found = step(state, offers, 1000, jax.random.fold_in(key, slot))
+        said.append([np.asarray(part) for part in (found.held, found.sends, found.linked)])
+    held, sends, linked = map(np.stack, zip(*said, strict=True))
+    return {"held": held, "sends": sends, "linked": linked}
+
+
+def chosen_air(message):
+    """Return who is to send what to whom, for ages, costs and weights that were drawn."""
+    from folkman.arrays import jnp
+    from folkman.radio import fresh
+
+    rng = np.random.default_rng(7)
+    ages, cost = rng.integers(0, 9, (5, 5)), rng.uniform(1, 4, (5, 5)).astype(np.float32)
+    np.fill_diagonal(ages, 0)
+    omega = jnp.asarray(rng.uniform(0.5, 1, (5, 5)).astype(np.float32))
+    found = fresh.choose(jnp.asarray(ages), jnp.asarray(cost), omega, message, 1.2)
+    return {part: np.asarray(value) for part, value in found._asdict().items()}
+
+
 def cases():
     """Return all cases: name -> arguments of `run`."""
     found = dict(PEERS)
@@ -201,6 +241,16 @@ if __name__ == "__main__":
         f"{name}/{part}": value
         for name, case in STARS.items()
         for part, value in run_around(*case).items()
+    }
+    held |= {
+        f"{name}/{part}": value
+        for name, case in LAWS.items()
+        for part, value in emulated(*case).items()
+    }
+    held |= {
+        f"fresh_{name}/{part}": value
+        for name in MESSAGES
+        for part, value in chosen_air(name).items()
     }
     held |= {f"{name}/bytes": packed(name)["bytes"] for name in PACKINGS}
     np.savez(Path(sys.argv[1]), **held)

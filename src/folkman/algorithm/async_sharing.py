@@ -55,7 +55,6 @@ from folkman.algorithm.pieces.delay_steps import (
     first_memory,
     step_under_delay,
 )
-from folkman.algorithm.pieces.momentum import with_momentum
 from folkman.algorithm.pieces.own_part import (
     OwnMemory,
     OwnRule,
@@ -251,6 +250,12 @@ def async_sharing(
         model=deployed,
         declares=Declares(exact=rule.rule == "mean", sums=rule.rule == "mean" and max_age is None),
     )
+    return built if momentum == 0 else _moving(built, momentum)
+
+
+def _moving(built: Algorithm, momentum: float) -> Algorithm:
+    from folkman.algorithm.pieces.momentum import with_momentum  # here: few nodes have it
+
     return with_momentum(built, momentum)
 
 

@@ -48,6 +48,11 @@ COMMANDS: Builders[None] = Builders(
 )
 """Command -> where it is: a function, or a group of commands."""
 
+WITH_JAX = frozenset(
+    ("demo", "run", "sweep", "tune", "reproduce", "audit", "radio", "up", "replay", "theory")
+) | {"algorithms"}
+"""Commands that compute with all nodes, or look at methods as compiled programs: JAX alone can."""
+
 
 class _Imported(dict[str, Any]):
     """The commands as typer wants them, each imported when it is asked for."""
@@ -58,10 +63,41 @@ class _Imported(dict[str, Any]):
             part.add_typer(found, name=name)
         else:
             part.command(name=name)(found)
-        return get_group(part).commands[name]
+        command = get_group(part).commands[name]
+        if name in WITH_JAX:
+            for each in command.commands.values() if isinstance(command, TyperGroup) else [command]:
+                _check_first(each, name)
+        return command
 
     def get(self, name: str, default: object = None) -> Any:
         return self[name] if name in self else default  # noqa: SIM401 - this is `get`
+
+
+def _check_first(command: Any, name: str) -> None:
+    """Let a command see that JAX computes here before it does anything else."""
+    invoke = command.invoke
+
+    def checked(context: typer.Context) -> Any:
+        _need_jax(name)
+        return invoke(context)
+
+    command.invoke = checked
+
+
+def _need_jax(name: str) -> None:
+    from folkman.arithmetic import VARIABLE, chosen
+
+    found = chosen()
+    if found.name == "jax":
+        return
+    if VARIABLE in found.why:
+        raise ValueError(
+            f"folkman {name} needs JAX, and {VARIABLE}={found.name} asks for another arithmetic; "
+            f"unset {VARIABLE}, or set it to jax. For a cluster of nodes that compute with NumPy: "
+            "folkman up --node-set arithmetic=numpy"
+        )
+    if name == "up":  # other commands miss more than JAX, and say so themselves
+        raise ModuleNotFoundError("folkman up needs JAX", name="jax")
 
 
 class LazyGroup(TyperGroup):

@@ -368,10 +368,11 @@ def _check(comparison: Comparison) -> None:
             raise ConfigError(f"stop_at has no metric '{metric}'; {nearest(metric, METRICS)}")
         if metric.startswith("node_") and metric != "node_norm" and not comparison.evaluate_nodes:
             raise ConfigError(f"stop_at.{metric} needs evaluate_nodes = true")
-    try:
-        comparison.faults.faults().check(comparison.nodes)
-    except ValueError as error:
-        raise ConfigError(f"[faults]: {error}") from None
+    if comparison.faults != FaultTable():
+        try:
+            comparison.faults.faults().check(comparison.nodes)
+        except ValueError as error:
+            raise ConfigError(f"[faults]: {error}") from None
     for i, table in enumerate(comparison.algorithm):
         _check_graph(table, comparison.nodes, f"algorithm.{i} ({table['label']})")
 

@@ -4,17 +4,22 @@ precision      32 bits, whatever NumPy would widen to, unless 64 are switched on
 no change      `x[i] = y` is refused and `x += y` makes a new array, so that a state that is
                passed on stays what it was
 `x.at[i]`      a changed copy, as JAX writes it
-beyond an end  `x[i]` of an array i is the last entry there is, `x.at[i].set(y)` does nothing
+beyond an end  `x[i]` is the last entry there is (before the front the first), `x.at[i].set(y)` does
+               nothing there; a `mode` may say otherwise
+16 bits        whole numbers that meet a float16 become one
 numbers        a sum or an element is an array without axes, not a number of NumPy's: those
                widen when they meet each other
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "NotHereError", "canonical", "plain", "settings"]
+__all__ = ["Array", "Mode", "NotHereError", "alike", "call_ufunc", "canonical", "plain", "settings"]
+
+Mode: TypeAlias = Literal["clip", "drop", "fill", "promise_in_bounds"]
+"""What an index beyond an end means."""
 
 NARROW: dict[np.dtype, np.dtype] = {
     np.dtype(wide): np.dtype(narrow)
@@ -57,13 +62,11 @@ class Array(np.ndarray):
         if out is not None:
             raise TypeError("arrays are never changed in place; write x.at[i].set(y) or x = x + y")
         with np.errstate(all="ignore"):  # what is not finite is found by whoever looks at it
-            return canonical(getattr(ufunc, method)(*map(plain, inputs), **options))
+            return canonical(call_ufunc(ufunc, method, *map(plain, inputs), **options))
 
     def __getitem__(self, index: Any) -> Any:
         held = self.view(np.ndarray)
-        if _is_number(index):
-            index = np.clip(index, -len(held), len(held) - 1)
-        return canonical(held[plain(index)])
+        return canonical(held[_bounded(plain(index), held.shape, clip=True)[0]])
 
     def __setitem__(self, index: object, value: object) -> None:
         raise TypeError("arrays are never changed in place; write x = x.at[i].set(y)")
@@ -78,6 +81,22 @@ class Array(np.ndarray):
         except TypeError:
             raise NotHereError(f"the type {dtype}") from None
         return canonical(self.view(np.ndarray).astype(wanted, **options))
+
+    def sort(  # type: ignore[override] - as JAX has it
+        self, axis: int = -1, *, stable: bool = True, descending: bool = False
+    ) -> Any:
+        """Return a sorted copy."""
+        del stable  # among equal numbers nobody can tell
+        ordered = np.sort(self.view(np.ndarray), axis=axis)
+        return (np.flip(ordered, axis) if descending else ordered).view(Array)
+
+    def take(  # type: ignore[override] - as JAX has it
+        self, indices: Any, axis: int | None = None, mode: Mode = "fill", fill_value: Any = None
+    ) -> Any:
+        """Return entries along an axis, or of the flat array; beyond an end `fill_value`."""
+        along: Any = self.reshape(-1) if axis is None else self
+        before = (slice(None),) * ((axis or 0) % along.ndim)
+        return along.at[(*before, np.asarray(indices))].get(mode=mode, fill_value=fill_value)
 
     @property
     def at(self) -> "_At":
@@ -97,10 +116,24 @@ def _own(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in ("mean", "std", "var", "argmax", "argmin", "argsort", "nonzero", "round", "take"):
+for _name in ("mean", "std", "var", "argmax", "argmin", "argsort", "nonzero", "round"):
     setattr(Array, _name, _own(_name))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
     setattr(Array, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    """Return a function that refuses: NumPy's would change the array."""
+
+    def call(self: Array, *args: object, **options: object) -> Any:
+        del self, args, options
+        raise TypeError(f"x.{name}(...) changes x, and arrays are never changed; write x.at[i]")
+
+    return call
+
+
+for _name in ("fill", "put", "partition", "resize", "setfield"):
+    setattr(Array, _name, _refusing(_name))
 
 
 class _At:
@@ -112,59 +145,147 @@ class _At:
 
 
 class _Place:
-    """Some entries of an array."""
+    """Some entries of an array; `promised` may say that they are sorted or unique, as in JAX."""
 
     def __init__(self, array: Array, index: Any) -> None:
         self._array, self._index = array, index
 
-    @property
-    def _beyond(self) -> bool:
-        """Tell whether the place is one row that the array does not have."""
-        number = self._index[0] if isinstance(self._index, tuple) else self._index
-        size = len(self._array)
-        return _is_number(number) and not -size <= int(number) < size
+    def get(self, *, mode: Mode | None = None, fill_value: Any = None, **promised: bool) -> Any:
+        """Return the entries; with "fill" or "drop", `fill_value` for those that are not there."""
+        if not _drops(mode or "clip", promised):
+            return self._array[self._index]
+        fill = _lacking(self._array.dtype) if fill_value is None else plain(fill_value)
+        held, index = self._opened(fill)
+        return canonical(held[index])
 
-    def get(self, **mode: object) -> Any:
-        """Return the entries."""
-        del mode
-        return self._array[self._index]
-
-    def set(self, value: object, **mode: object) -> Any:
+    def set(self, value: object, *, mode: Mode | None = None, **promised: bool) -> Any:
         """Return a copy with these entries."""
-        del mode
-        changed = np.array(self._array)
-        if not self._beyond:
-            changed[self._index] = plain(value)
-        return changed.view(Array)
+        return self._changed(None, value, mode, promised)
 
-    def add(self, value: object, **mode: object) -> Any:
+    def add(self, value: object, *, mode: Mode | None = None, **promised: bool) -> Any:
         """Return a copy to which these were added, one after the other where an entry repeats."""
-        return self._changed(np.add, value, **mode)
+        return self._changed(np.add, value, mode, promised)
 
-    def multiply(self, value: object, **mode: object) -> Any:
+    def multiply(self, value: object, *, mode: Mode | None = None, **promised: bool) -> Any:
         """Return a copy that was multiplied by these."""
-        return self._changed(np.multiply, value, **mode)
+        return self._changed(np.multiply, value, mode, promised)
 
-    def max(self, value: object, **mode: object) -> Any:
+    def max(self, value: object, *, mode: Mode | None = None, **promised: bool) -> Any:
         """Return a copy with the larger of each pair."""
-        return self._changed(np.maximum, value, **mode)
+        return self._changed(np.maximum, value, mode, promised)
 
-    def min(self, value: object, **mode: object) -> Any:
+    def min(self, value: object, *, mode: Mode | None = None, **promised: bool) -> Any:
         """Return a copy with the smaller of each pair."""
-        return self._changed(np.minimum, value, **mode)
+        return self._changed(np.minimum, value, mode, promised)
 
-    def _changed(self, change: np.ufunc, value: object, **mode: object) -> Any:
-        del mode
-        changed = np.array(self._array)
-        if not self._beyond:
-            change.at(changed, self._index, np.asarray(plain(value), changed.dtype))
-        return changed.view(Array)
+    def _changed(
+        self, change: np.ufunc | None, value: object, mode: Mode | None, promised: dict[str, bool]
+    ) -> Any:
+        if _drops(mode or "drop", promised):
+            held, index = self._opened(0)
+        else:
+            held = np.array(self._array)
+            index = _bounded(self._index, held.shape, clip=True)[0]
+        if change is None:
+            held[index] = plain(value)
+        else:
+            change.at(held, index, np.asarray(plain(value), held.dtype))
+        if held.shape != self._array.shape:
+            held = held[tuple(map(slice, self._array.shape))].copy()
+        return held.view(Array)
+
+    def _opened(self, fill: Any) -> tuple[Any, Any]:
+        """Return a copy that has one entry more on each axis that is left, and the index into it.
+
+        What lies beyond an end is in that entry.
+        """
+        held = np.array(self._array)
+        index, beyond = _bounded(self._index, held.shape, clip=False)
+        if beyond:
+            more = [(0, int(axis in beyond)) for axis in range(held.ndim)]
+            held = np.pad(held, more, constant_values=fill)
+        return held, index
 
 
-def _is_number(index: Any) -> bool:
-    """Tell whether an index is an array without axes, which JAX would trace."""
-    whole = isinstance(index, np.ndarray | np.generic) and np.issubdtype(index.dtype, np.integer)
-    return whole and index.ndim == 0
+def _drops(mode: str, promised: dict[str, bool]) -> bool:
+    """Tell whether what lies beyond an end is left out; refuse what JAX has and this has not."""
+    if mode not in ("clip", "drop", "fill", "promise_in_bounds"):
+        raise NotHereError(f"mode = {mode!r} of an index")
+    for name in promised:
+        if name not in ("indices_are_sorted", "unique_indices"):
+            raise NotHereError(f"{name} of an index")
+    return mode in ("drop", "fill")
+
+
+def _lacking(dtype: np.dtype) -> Any:
+    """Return what JAX puts where there is no entry."""
+    if dtype.kind in "fc":
+        return np.nan
+    if dtype.kind == "b":
+        return True
+    return np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
+
+
+def _bounded(index: Any, shape: tuple[int, ...], *, clip: bool) -> tuple[Any, set[int]]:
+    """Return an index with no number beyond an end, and the axes that had some.
+
+    Such a number becomes the nearest that there is or, without `clip`, the one after the last.
+    """
+    if isinstance(index, slice) or index is Ellipsis:
+        return index, set()
+    items = list(index) if isinstance(index, tuple) else [index]
+    axis, left = 0, sum(map(_axes, items))
+    beyond: set[int] = set()
+    for place, item in enumerate(items):
+        taken = _axes(item)
+        if item is Ellipsis:
+            axis = len(shape) - left
+        elif taken == 1 and axis < len(shape) and not isinstance(item, slice):
+            numbers, size = np.asarray(item), shape[axis]
+            if numbers.dtype.kind in "iu":
+                outside = (numbers < -size) | (numbers >= size)
+                if outside.any():
+                    beyond.add(axis)
+                    numbers = numbers.astype(np.int64)
+                    items[place] = (
+                        np.clip(numbers, -size, size - 1)
+                        if clip
+                        else np.where(outside, size, numbers % max(size, 1))
+                    )
+        axis, left = axis + taken, left - taken
+    return tuple(items), beyond
+
+
+def _axes(item: Any) -> int:
+    """Return how many axes a part of an index takes."""
+    if item is None or item is Ellipsis or isinstance(item, bool | np.bool_):
+        return 0
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    """Return what a function of NumPy's makes of numbers, in the type in which JAX computes it."""
+    function = getattr(ufunc, method)
+    found = function(*(inputs if ufunc is np.ldexp else alike(inputs)), **options)
+    short = isinstance(found, np.ndarray | np.generic) and found.dtype == np.float16
+    if short and "e" not in _types(inputs) and "dtype" not in options:  # the root of an int8
+        wide = [np.asarray(x, np.float32) if hasattr(x, "dtype") else x for x in inputs]
+        return function(*wide, **options)
+    return found
+
+
+def alike(inputs: Any) -> Any:
+    """Return numbers that meet; whole ones beside a float16, and nothing wider, as float16."""
+    types = _types(inputs)
+    if "e" not in types or types & set("fdFD"):
+        return inputs
+    return [
+        x.astype(np.float16) if hasattr(x, "dtype") and x.dtype.kind in "iu" else x for x in inputs
+    ]
+
+
+def _types(inputs: Any) -> set[str]:
+    return {x.dtype.char for x in inputs if isinstance(x, np.ndarray | np.generic)}
 
 
 def canonical(value: Any) -> Any:

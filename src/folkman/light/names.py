@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from folkman.light.array import Array, NotHereError, canonical, plain
+from folkman.light.array import Array, NotHereError, alike, call_ufunc, canonical, plain
 
-__all__ = ["array", "asarray", "linalg"]
+__all__ = ["array", "asarray", "linalg", "take"]
 
 ndarray = Array
+
+MEET = ("where", "dot", "vdot", "inner", "outer", "tensordot", "clip")
+"""Functions whose arguments must be of one type; those of a ufunc must too."""
+
+MEET_IN_A_LIST = ("concatenate", "stack", "hstack", "vstack")
 
 
 def _ruled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -19,10 +24,20 @@ def _ruled(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         options.pop("precision", None)  # of a GPU's products
+        given, named = list(map(plain, args)), {k: plain(v) for k, v in options.items()}
         with np.errstate(all="ignore"):
-            return canonical(
-                function(*map(plain, args), **{k: plain(v) for k, v in options.items()})
-            )
+            if isinstance(function, np.ufunc):
+                return canonical(call_ufunc(function, "__call__", *given, **named))
+            return canonical(function(*meet(given), **named))
+
+    name = function.__name__
+
+    def meet(given: list[Any]) -> list[Any]:
+        if name in MEET:
+            return alike(given)
+        if name in MEET_IN_A_LIST and given and isinstance(given[0], list | tuple):
+            return [alike(given[0]), *given[1:]]
+        return given
 
     return call
 
@@ -51,6 +66,11 @@ def array(value: Any, dtype: Any = None, **options: Any) -> Any:
     """Return an array of its own."""
     del options
     return canonical(np.array(plain(value), dtype))
+
+
+def take(value: Any, indices: Any, axis: int | None = None, **options: Any) -> Any:
+    """Return entries along an axis, or of the flat array; `Array.take`."""
+    return asarray(value).take(indices, axis, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ Gradients are written by hand (`folkman.problem.by_hand`).
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,11 @@ def block_until_ready(value: Any) -> Any:
     return value
 
 
+def ensure_compile_time_eval() -> AbstractContextManager[None]:
+    """Return a context in which everything is computed at once, as it is everywhere here."""
+    return nullcontext()
+
+
 def vmap(function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
     """Return a function over the first axis of its arguments, one call after the other."""
 
@@ -96,7 +102,10 @@ def _cond(wanted: Any, if_true: Callable[..., Any], if_false: Callable[..., Any]
     return (if_true if wanted else if_false)(*of)
 
 
-def _fori_loop(begin: int, end: int, body: Callable[..., Any], value: Any) -> Any:
+def _fori_loop(
+    begin: int, end: int, body: Callable[..., Any], value: Any, *, unroll: object = None
+) -> Any:
+    del unroll  # for a compiler
     for i in range(int(begin), int(end)):
         value = body(canonical(np.int32(i)), value)
     return value
@@ -117,7 +126,15 @@ def _top_k(value: Any, most: int) -> tuple[Any, Any]:
     return canonical(np.take_along_axis(plain(value), order, -1)), canonical(order)
 
 
-def _scan(body: Callable[..., Any], begun: Any, rows: Any, length: int | None = None) -> Any:
+def _scan(
+    body: Callable[..., Any],
+    begun: Any,
+    rows: Any,
+    length: int | None = None,
+    *,
+    unroll: object = None,
+) -> Any:
+    del unroll  # for a compiler
     number = len(trees.leaves(rows)[0]) if length is None else length
     made = []
     for i in range(number):

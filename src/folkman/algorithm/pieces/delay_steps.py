@@ -40,7 +40,6 @@ of nodes.
 
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from folkman.algorithm.pieces.stable_steps import set_back_limit, stable_limit
 from folkman.arrays import Array, ArrayLike, jnp
 from folkman.checks import require
 
@@ -136,6 +135,9 @@ def step_under_delay(
     if policy == "staleness":
         return eta / jnp.maximum(tau, 1.0), memory
     if policy == "stable":
+        # here, as other policies never ask
+        from folkman.algorithm.pieces.stable_steps import set_back_limit, stable_limit
+
         share, late = jnp.asarray(rho, eta.dtype), mean_delay.astype(eta.dtype)
         if set_back is None:
             most = WITHIN * stable_limit(share, late)

@@ -54,7 +54,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from folkman.algorithm.base import Inbox
 from folkman.algorithm.method import Number
-from folkman.algorithm.pieces.stable_steps import least_rho
 from folkman.arrays import Array, Float, Int, jax, jnp
 from folkman.checks import require, within
 
@@ -225,4 +224,6 @@ def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Ar
 
 def predicted_rho(step: Array, smoothness: Array, age: Array) -> Array:
     """Return the least rho for which eta c_i is at most MARGIN of the stable step."""
+    from folkman.algorithm.pieces.stable_steps import least_rho  # here: other rules never ask
+
     return least_rho(step * smoothness / MARGIN, age.astype(step.dtype))
