@@ -1,7 +1,9 @@
 """NumPy under JAX's rules: types, places, trees and loops are those of JAX."""
 # ruff: noqa: ARG005 - the operations of the table share their arguments
 
-from typing import NamedTuple
+from typing from typing import Any
+
+import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -129,7 +131,8 @@ def test_values_go_to_the_entries_that_are_there():
 
     found = names.asarray(table).at[names.asarray([9, 1])].set(names.asarray(rows), mode="drop")
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
-    for options in ({}, {"axis": 0}, {"axis": 1, "mode": "clip"}):
+    every: list[dict[str, Any]] = [{}, {"axis": 0}, {"axis": 1, "mode": "clip"}]
+    for options in every:
         np.testing.assert_array_equal(
             np.asarray(names.take(names.asarray(rows), names.asarray([1, 9]), **options)),
             np.asarray(jnp.take(jnp.asarray(rows), jnp.asarray([1, 9]), **options)),
