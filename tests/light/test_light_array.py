@@ -1,9 +1,7 @@
 """NumPy under JAX's rules: types, places, trees and loops are those of JAX."""
 # ruff: noqa: ARG005 - the operations of the table share their arguments
 
-from typing from typing import Any
-
-import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
