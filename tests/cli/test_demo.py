@@ -49,7 +49,7 @@ def test_the_story_tells_the_medians_of_the_runs_in_eighty_columns(tmp_path):
     assert max(len(line.replace(str(tmp_path), "runs/demo")) for line in lines) <= 80
 
 
-@pytest.mark.parametrize("command", ["folkman dash", "folkman demo --write", "folkman run"])
+@pytest.mark.parametrize("command", ["folkman dash", "folkman demo --write", "folkman tune"])
 def test_the_story_says_what_to_do_next(command, tmp_path):
     row = [{"slots": 1.0, "train_loss": 1.0, "mean_age": 1.0}]
     lines = story([Run("x", each, 0, row) for each in (PAPER, FEDAVG, FRESH, FREE)], tmp_path)

@@ -68,7 +68,7 @@ def test_a_method_on_another_network_is_a_bound_and_does_not_win():
     said = answer(runs, networks)
 
     assert said[0].startswith("a has the lowest training loss on the network 'radio'")
-    assert "a bound, not an opponent: free (network 'ideal'" in said[-1]
+    assert "a reference, not an opponent: free (network 'ideal'" in said[-1]
     found = costs_to(runs, "train_loss", "seconds", networks)
     assert found is not None
     assert [cost.label for cost in found.paid] == ["a", "b"]
@@ -190,7 +190,7 @@ def test_only_an_ideal_network_is_a_bound():
 
     bound, other = answer(runs, networks)[-2:]
 
-    assert bound.startswith("On another network, and so a bound, not an opponent: free (")
+    assert bound.startswith("On another network, and so a reference, not an opponent: free (")
     assert other.startswith("On another network, and so not ranked: slow (network 'pipelined, gam")
 
 

@@ -79,7 +79,7 @@ def story(results: "Iterable[Run]", folder: Path) -> list[str]:
         "What to try next",
         f"  folkman dash {folder}     the cell, and who sends what to whom",
         "  folkman demo --write mine.toml     the configuration, to change",
-        "  folkman run mine.toml --set nodes=10     twice the nodes, in the same cell",
+        "  folkman tune mine.toml --over step     after a change: each method's own step",
     ]
 
 

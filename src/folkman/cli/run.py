@@ -95,7 +95,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
     lines = [f"{title}, objective {prepared.config['objective']}", ""]
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
-    note = told(standings(sides_of(folder.read_config())))
+    note = told(standings(sides_of(folder.read_config())), str(folder.config))
     more = [*network_lines(prepared.first), ""]
     more += [each.message for each in results if each.message] + swings(results)
     for line in [*more, *([note] if note else [])]:

@@ -102,18 +102,26 @@ def _table(table: Table, key: str) -> Table:
     return found if isinstance(found, Mapping) else {}
 
 
-REMEDY = "folkman tune CONFIG finds each method's step by one search"
+REMEDY = "folkman tune {} finds each method's step by one search"
 
 
-def told(sides: Mapping[str, str]) -> str:
-    """Return a line on how the sides of a comparison stand; nothing where there is one side."""
+def told(sides: Mapping[str, str], config: str = "CONFIG") -> str:
+    """Return a line on how the sides of a comparison stand; nothing where there is one side.
+
+    `config` is the file to tune.
+    """
+    remedy = REMEDY.format(config)
     if len(sides) < 2:
         return ""
     if all(each == TUNED for each in sides.values()):
         return "every side is tuned for this setting, by one search on other seeds"
     if all(each == UNTUNED for each in sides.values()):
-        return f"steps are not tuned: {REMEDY}"
-    return f"sides are not tuned alike for this setting: {'; '.join(_grouped(sides))}; {REMEDY}"
+        return f"steps are not tuned: {remedy}"
+    alike = "" if len(set(sides.values())) == 1 else " alike"
+    return (
+        f"conclude nothing yet, sides are not tuned{alike} for this setting: "
+        f"{'; '.join(_grouped(sides))}; {remedy}"
+    )
 
 
 def _grouped(sides: Mapping[str, str]) -> Iterator[str]:

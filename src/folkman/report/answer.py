@@ -348,7 +348,7 @@ def _beside(apart: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
         value = _with(loss) if isfinite(loss[0]) else "not finite"
         free = networks[label].partition(",")[0] == IDEAL
         told[free].append(f"{label} (network '{networks[label]}', training loss {value})")
-    bounds = "a bound, not an opponent" if len(told[True]) == 1 else "bounds, not opponents"
+    bounds = "a reference, not an opponent" if len(told[True]) == 1 else "references, not opponents"
     what = {True: bounds, False: "not ranked"}
     return [
         f"On another network, and so {what[free]}: {'; '.join(lines)}."

@@ -12,7 +12,7 @@ import numpy as np
 from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
-from folkman.record.tuned import sides_of, standings, told
+from folkman.record.tuned import ELSEWHERE, sides_of, standings, told
 from folkman.record.verdict import swings
 from folkman.report import html
 from folkman.report.answer import (
@@ -43,7 +43,11 @@ def run_page(contents: Contents) -> str:
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
     networks = _networks(contents.config)
-    results = _results(begun, contents.provenance, networks) + _tuning(contents)
+    states = standings(sides_of(contents.config))
+    note = escape(told(states, str(contents.folder.config)))
+    first = ELSEWHERE in states.values()  # such a comparison misleads: say it before the answer
+    results = _results(begun, contents.provenance, networks)
+    results += f"<p>{note}</p>" if note and not first else ""
     sections = [
         html.Section("results", "Results", results),
         *([curves_section(begun, networks)] if begun else []),
@@ -58,6 +62,8 @@ def run_page(contents: Contents) -> str:
         html.Section("repeat", "To repeat it", _commands(contents)),
     ]
     lead = headline(contents.runs, networks)
+    if first:
+        lead = f'<ul class="wrong" aria-label="What to know first"><li>{note}</li></ul>{lead}'
     return html.page(title, _subtitle(contents.config), lead, sections)
 
 
@@ -82,12 +88,6 @@ def _network_name(table: Json, every: Sequence[Json]) -> str:
     keys = dict.fromkeys(key for other in alike for key in other)
     unlike = [key for key in keys if any(other.get(key) != table.get(key) for other in alike)]
     return ", ".join([str(table.get("name")), *(f"{key}={table.get(key)}" for key in unlike)])
-
-
-def _tuning(contents: Contents) -> str:
-    """Return a line on whether the sides are tuned for this setting."""
-    note = told(standings(sides_of(contents.config)))
-    return f"<p>{html.escape(note)}</p>" if note else ""
 
 
 def _subtitle(config: Json) -> str:
