@@ -53,7 +53,7 @@ class Choice(NamedTuple):
             rest = {key: value for key, value in raw.items() if key != "name"}
             for key in rest:
                 if key not in fields:
-                    hint = nearest(key, fields) if fields else "it has no options"
+                    hint = nearest(key, ["name", *fields]) if fields else "it has no options"
                     raise ConfigError(f"unknown key '{where}.{key}' for '{name}'; {hint}")
                 _refuse_functions(f"{where}.{key}", fields[key][0], rest[key], name)
             kind, config = f"{self.table}_{plugins.title(name)}", ConfigDict(extra="forbid")

@@ -128,7 +128,7 @@ def halving(axes: Sequence[Axis], start: Setting, seeds: int, budget: int) -> Se
     require(
         budget >= needed,
         f"a grid of {_points(axes)} settings under {seeds} seeds needs a budget of {needed} runs, "
-        f"got {budget}; raise --budget, or give fewer values, as --over step=0.01,0.1,1",
+        f"got {budget}; raise --budget, or give fewer values, as --over step=0.1,1",
     )
     known: dict[Trial, float] = {}
     first = list(itertools.product(*(axis.values for axis in axes)))

@@ -209,6 +209,6 @@ def budget_for(methods: Sequence[Method], seeds: int, budget: int | None) -> int
     require(
         budget >= needed,
         f"--budget {budget} is too small: the grid of '{largest.label}' needs {needed} runs under "
-        f"{seeds} seeds; raise it, or give fewer values, as --over step=0.01,0.1,1",
+        f"{seeds} seeds; raise it, or give fewer values, as --over step=0.1,1",
     )
     return budget

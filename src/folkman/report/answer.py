@@ -61,6 +61,11 @@ class Costs(NamedTuple):
     paid: Sequence[Cost]
     apart: Sequence[Cost] = ()  # by methods on another network
 
+    def cheapest(self) -> str:
+        """Return who paid least, and that it is not sure where somebody paid no more than that."""
+        first, *others = self.paid
+        return first.label if all(_apart(first, c) for c in others) else f"{first.label} (unsure)"
+
     def told(self) -> str:
         """Return it as a sentence that begins with the conclusion."""
         beside = "; ".join(f"{c.label} {quantity(self.axis, c.mean)}" for c in self.apart)

@@ -121,7 +121,7 @@ def headline(
             least = found.paid[0]
             most = "Fewest" if axis in ("gradients", "bits") else "Least"
             title = f"{most} {what} to training loss {found.target:.3g}"
-            pairs.append((title, quantity(axis, least.mean), least.label))
+            pairs.append((title, quantity(axis, least.mean), found.cheapest()))
     states = Counter(run.verdict or run.status for run in runs)
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     pairs.append(("Runs", str(len(runs)), counted))
