@@ -2,12 +2,17 @@
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+# A shell that runs the tests in the background has SIGINT ignored in all its children. Tests that
+# interrupt commands take it back.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Most of the suite's time is compilation of small programs: leave out LLVM's costly passes, and
 # fuse by the older emitters, which compile three times as fast. Set before JAX starts; for an XLA
 # that knows no such flag set your own.

@@ -76,13 +76,7 @@ def test_json_is_the_last_line_with_the_promised_keys(folkman, tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_folder_that_resumes_to_the_same_bits(folkman, tmp_path):
     arguments = [*FAST, "--set", "slots=4000", "--set", "record_every=200"]
-    # a shell that runs the tests in the background has SIGINT ignored in all its children: take it
-    # back
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "sys.argv = ['folkman', *sys.argv[1:]]; from folkman.cli import main; main()"
-    )
-    command = [sys.executable, "-c", code, "run", *arguments, "--out", "stopped"]
+    command = [sys.executable, "-m", "folkman", "run", *arguments, "--out", "stopped"]
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
