@@ -65,7 +65,6 @@ Lines that are in --out are not made again. Cells come in order of importance.
 """
 
 import argparse
-import json
 import math
 import multiprocessing as mp
 import os
@@ -79,6 +78,9 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.crew import gather, lines_of  # noqa: E402 - needs the path
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ.setdefault("XLA_FLAGS", ONE_THREAD)
@@ -415,7 +417,7 @@ def work(orders: Any, told: Any, size: Size, data: Path | None, core: int | None
 def run_all(size: Size, asked: argparse.Namespace) -> None:
     """Hand out the jobs to processes and write each line as it comes."""
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    known = {(line["cell"], line["side"]) for line in lines_of([asked.out])}
+    known = {(line["cell"], line["side"]) for line in lines_of([asked.out], counts)}
     context = mp.get_context("spawn")
     orders, told = context.Queue(), context.Queue()
     mine = list(jobs(size, known))
@@ -430,39 +432,22 @@ def run_all(size: Size, asked: argparse.Namespace) -> None:
     ]
     for worker in workers:
         worker.start()
-    in_all, made, begun_s = sum(len(cells) for _, cells in mine), 0, time.time()
-    with asked.out.open("a", encoding="utf-8") as file:
-        while made < in_all and time.time() - begun_s < asked.budget_s:
-            try:
-                line = told.get(timeout=1.0)
-            except queue.Empty:
-                if not any(worker.is_alive() for worker in workers):
-                    break
-                continue
-            made += 1
-            if "error" not in line:
-                file.write(json.dumps(line, separators=(",", ":")) + "\n")
-                file.flush()
-            how = line.get("error") or f"{line['score']} {line['best']} {line['seconds']} s"
-            head = f"{time.time() - begun_s:5.0f} s {made}/{in_all}"
-            print(f"{head}  {line['cell']}  {line['side']}: {how[-600:]}", flush=True)
+    gather(
+        told,
+        workers,
+        asked.out,
+        in_all=sum(len(cells) for _, cells in mine),
+        budget_s=asked.budget_s,
+        brief=lambda line: f"{line['score']} {line['best']} {line['seconds']} s",
+    )
     for worker in workers:
         worker.terminate()
     orders.cancel_join_thread()
 
 
-def lines_of(files: list[Path]) -> list[Json]:
-    """Return the results in files, the first of each cell and side."""
-    found: dict[tuple[str, str], Json] = {}
-    for file in files:
-        for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:  # cut off when the program was killed
-                continue
-            if line["side"] != "devices" or line.get("form", 1) == FORM:
-                found.setdefault((line["cell"], line["side"]), line)
-    return list(found.values())
+def counts(line: Json) -> bool:
+    """Tell whether a line is of the present form."""
+    return line["side"] != "devices" or line.get("form", 1) == FORM
 
 
 def main() -> None:
@@ -480,7 +465,7 @@ def main() -> None:
     if asked.table:
         from benchmarks.fresh_air_verdict import table
 
-        table([cell.name for cell in CELLS], lines_of(asked.table))
+        table([cell.name for cell in CELLS], lines_of(asked.table, counts))
     elif asked.write_data:
         write_data(asked.write_data)
     else:

@@ -34,7 +34,6 @@ Lines that are in --out are not made again. MNIST is for the GPU if there are wo
 """
 
 import argparse
-import json
 import math
 import multiprocessing as mp
 import os
@@ -49,6 +48,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.crew import gather, lines_of  # noqa: E402 - needs the path
 from benchmarks.own_part import KNOB, Cell, losses_of, tuned  # noqa: E402 - needs the path
 
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -156,44 +156,18 @@ def run_all(asked: argparse.Namespace) -> None:
             workers.append(context.Process(target=work, args=given, daemon=True))
     for worker in workers:
         worker.start()
-    gather(told, workers, asked, in_all)
+    gather(
+        told,
+        workers,
+        asked.out,
+        in_all=in_all,
+        budget_s=asked.budget_s,
+        brief=lambda line: f"step {line['step']:.4g}, {line['seconds']} s",
+    )
     for worker in workers:
         worker.terminate()
     for orders in kept:
         orders.cancel_join_thread()
-
-
-def gather(told: Any, workers: list[Any], asked: argparse.Namespace, in_all: int) -> None:
-    """Write lines until there are no more, or the time is spent."""
-    made, begun_s = 0, time.time()
-    with asked.out.open("a", encoding="utf-8") as file:
-        while made < in_all and time.time() - begun_s < asked.budget_s:
-            try:
-                line = told.get(timeout=1.0)
-            except queue.Empty:
-                if not any(worker.is_alive() for worker in workers):
-                    break
-                continue
-            made += 1
-            if "error" not in line:
-                file.write(json.dumps(line, separators=(",", ":")) + "\n")
-                file.flush()
-            how = line.get("error") or f"step {line['step']:.4g}, {line['seconds']} s"
-            head = f"{time.time() - begun_s:5.0f} s {made}/{in_all}"
-            print(f"{head}  {line['cell']}  {line['side']}: {how[-600:]}", flush=True)
-
-
-def lines_of(files: Sequence[Path]) -> list[Json]:
-    """Return the results in files, the first of each cell and side."""
-    found: dict[tuple[str, str], Json] = {}
-    for file in files:
-        for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:  # cut off when the program was killed
-                continue
-            found.setdefault((line["cell"], line["side"]), line)
-    return list(found.values())
 
 
 def counted(line: Json) -> list[float]:

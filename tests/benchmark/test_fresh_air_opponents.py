@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from benchmarks.fresh_air_opponents import CELLS, FORM, FULL, jobs, lines_of
+from benchmarks.crew import lines_of
+from benchmarks.fresh_air_opponents import CELLS, FORM, FULL, counts, jobs
 from benchmarks.fresh_air_verdict import losses, ratio
 
 
@@ -33,9 +34,9 @@ def test_what_is_there_is_not_made_again_and_a_wrong_average_is(tmp_path):
     file = tmp_path / "lines.jsonl"
     kept = [line([1.0]), line([1.0], "devices"), {"cut off": True}]
     file.write_text("\n".join(map(json.dumps, kept[:2])) + '\n{"cell": ')
-    assert [each["side"] for each in lines_of([file])] == ["fresh"]
+    assert [each["side"] for each in lines_of([file], counts)] == ["fresh"]
     file.write_text(json.dumps(line([1.0], "devices", form=FORM)))
-    known = {(each["cell"], each["side"]) for each in lines_of([file])}
+    known = {(each["cell"], each["side"]) for each in lines_of([file], counts)}
     left = list(jobs(FULL, known))
     assert sum(len(cells) for _, cells in left) == len(FULL.sides) * 16 - 1
     assert left[0] == ("devices", CELLS[1:2])

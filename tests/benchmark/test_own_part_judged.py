@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from benchmarks.own_part_judged import CELLS, KNOB, PROGRAMS, SIDES, counted, jobs, lines_of, ratio
+from benchmarks.crew import lines_of
+from benchmarks.own_part_judged import CELLS, KNOB, PROGRAMS, SIDES, counted, jobs, ratio
 
 
 def line(losses, side="measured"):

@@ -263,8 +263,12 @@ def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path)
     summary = json.loads((tmp_path / "good" / "summary.json").read_text())
     assert summary == {key: answer[key] for key in summary}
     assert "tuned on another setting: Algorithm 1, FedAvg" in other.stdout
+    assert "folkman tune bad/config.toml" in other.stdout
     page = (tmp_path / "bad" / "report.html").read_text()
-    assert "tuned on another setting: Algorithm 1, FedAvg" in page
+    warned = page.index("tuned on another setting: Algorithm 1, FedAvg")
+    assert warned < page.index('class="verdict"')  # before the answer
+    good = (tmp_path / "good" / "report.html").read_text()
+    assert good.index("every side is tuned") > good.index('class="verdict"')
     compared = folkman("compare", "good", "bad", "--json", cwd=tmp_path)
     assert json.loads(compared.stdout.splitlines()[-1])["tuned"] == {
         "Algorithm 1 (good)": TUNED,

@@ -87,6 +87,7 @@ def test_costs_are_those_of_the_first_row_at_what_every_run_reaches():
     assert in_time.target == 5.0
     assert [(c.label, c.mean) for c in in_time.paid] == [("fast", 3.0), ("slow", 5.0)]
     assert [(c.label, c.mean) for c in in_bits.paid] == [("slow", 50.0), ("fast", 300.0)]
+    assert in_bits.cheapest() == "slow"
     assert in_bits.told() == (
         "slow needs the fewest bits to training loss 5: slow 50 bit; fast 300 bit."
     )
@@ -219,6 +220,7 @@ def test_with_few_seeds_costs_have_an_order_and_no_verdict(count, words):
     found = costs_to(runs, "train_loss", "seconds")
 
     assert found is not None
+    assert found.cheapest() == "first (unsure)"
     assert found.told() == (
         f"In time to training loss 1, with {words}: first 1 s; slow 2 s; fast 2 s."
     )

@@ -45,9 +45,9 @@ def run_page(contents: Contents) -> str:
     networks = _networks(contents.config)
     states = standings(sides_of(contents.config))
     note = escape(told(states, str(contents.folder.config)))
-    first = ELSEWHERE in states.values()  # such a comparison misleads: say it before the answer
+    misleads = ELSEWHERE in states.values()  # to be said before the answer
     results = _results(begun, contents.provenance, networks)
-    results += f"<p>{note}</p>" if note and not first else ""
+    results += f"<p>{note}</p>" if note and not misleads else ""
     sections = [
         html.Section("results", "Results", results),
         *([curves_section(begun, networks)] if begun else []),
@@ -62,7 +62,7 @@ def run_page(contents: Contents) -> str:
         html.Section("repeat", "To repeat it", _commands(contents)),
     ]
     lead = headline(contents.runs, networks)
-    if first:
+    if misleads:
         lead = f'<ul class="wrong" aria-label="What to know first"><li>{note}</li></ul>{lead}'
     return html.page(title, _subtitle(contents.config), lead, sections)
 
