@@ -8,9 +8,8 @@
 
 from typing import NamedTuple
 
-from jax import Array
-
 import folkman as fm
+from folkman.arrays import Array
 
 
 class GossipState(NamedTuple):

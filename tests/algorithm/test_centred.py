@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from folkman import Clock, Recording, async_sharing, constant, iid, make_problem, simulate
-from folkman.algorithm.pieces import centred
+from folkman.algorithm.pieces import own_part as centred
 from folkman.problem.data import quadratic
 from reference import plain
 from reference.own_part import share_with_own_part

@@ -21,7 +21,7 @@ from folkman import (
     reference,
     simulate,
 )
-from folkman.algorithm.pieces import centred, own_part
+from folkman.algorithm.pieces import own_part
 from folkman.algorithm.pieces.stable_steps import least_rho, stable_limit
 from folkman.problem.data import DataSet, quadratic
 from reference import plain
@@ -35,7 +35,7 @@ CONSTANTS = {
     "window": own_part.WINDOW,
     "kept": own_part.KEPT,
     "start": own_part.START,
-    "long": centred.LONG,
+    "long": own_part.LONG,
 }
 
 

@@ -57,6 +57,15 @@ def test_nodes_around_a_server_hold_what_they_hold_under_jax(name, without_jax):
     compare(name, wanted, without_jax)
 
 
+@pytest.mark.parametrize("name", two.CELLS)
+def test_nodes_in_cells_hold_what_they_hold_under_jax(name, without_jax):
+    wanted = two.run_in_cells(two.CELLS[name])
+
+    assert (wanted["rounds"] > 2).all()
+    assert np.ptp(wanted["params"]) > 0
+    compare(name, wanted, without_jax)
+
+
 @pytest.mark.parametrize("name", two.PACKINGS)
 def test_packed_messages_are_the_same_bytes(name, without_jax):
     np.testing.assert_array_equal(two.packed(name)["bytes"], without_jax[f"{name}/bytes"])

@@ -19,6 +19,7 @@ PEERS = {
     "local": ("async_sharing", STEP | {"scaling": "local"}),
     "figure": ("async_sharing", STEP | {"scaling": "figure"}),
     "momentum": ("async_sharing", STEP | {"momentum": 0.7}),
+    "network": ("async_sharing", STEP | {"network_momentum": 0.75, "own": "centred"}),
     "max_age": ("async_sharing", STEP | {"max_age": 1}),
     "warmup": ("async_sharing", STEP | {"warmup_steps": 5, "schedule": ((6, 0.5), (12, 0.1))}),
     **{
@@ -45,6 +46,17 @@ PEERS = {
     "swift": ("swift", STEP),
     "adpsgd": ("adpsgd", STEP),
     "dispfl": ("dispfl", STEP),
+    "dsgt": ("dsgt", STEP | {"topology": "directed_ring"}),
+    "exact_diffusion": ("exact_diffusion", STEP | {"weight_decay": 0.01}),
+    "edm": ("edm", STEP | {"clip_norm": 0.5}),
+    "proxskip": ("proxskip", STEP),
+    "rfast": ("rfast", STEP),
+    "choco": ("choco", STEP),
+    "epidemic": ("epidemic", STEP),
+    "divshare": ("divshare", STEP),
+    "dfedsam": ("dfedsam", STEP | {"local_steps": 2}),
+    "async_dgd": ("async_dgd", STEP),
+    "a2cid2": ("a2cid2", STEP | {"topology": "bipartite"}),
 }
 """Methods between peers that a node runs under both: name -> (method, options)."""
 
@@ -124,7 +136,12 @@ def run(method, options, model="softmax", batch=4, sampling="replacement"):
 STARS = {
     "fedavg": ("fedavg", STEP | {"local_steps": 2}),
     "fedavg_some": ("fedavg", STEP | {"participation": 0.6, "server": "adam", "server_step": 0.1}),
+    "scaffold": ("scaffold", STEP | {"local_steps": 2, "participation": 0.6}),
+    "feddyn": ("feddyn", STEP | {"local_steps": 2, "alpha": 1.0}),
+    "ringmaster": ("ringmaster", STEP | {"max_delay": 3, "stops": True}),
+    "ringleader": ("ringleader", STEP),
     "fedasync": ("fedasync", STEP),
+    "fedasync_some": ("fedasync", STEP | {"participation": 0.6}),
     "fedbuff": ("fedbuff", STEP),
     "fedsa": ("fedsa", STEP),
     "fedap": ("fedap", STEP | {"selection": "random"}),
@@ -162,6 +179,55 @@ def run_around(method, options):
         "params": np.stack([node.params() for node in nodes]),
         "model": server.params(),
         "rounds": np.array(server.steps),
+    }
+
+
+CELLS = {
+    "hierfavg": {"step": 0.3, "cells": 2, "local_steps": 2, "global_every": 2},
+    "hierfavg_every_round": {"step": 0.3, "cells": 2, "local_steps": 1, "global_every": 1},
+}
+"""Options of hierfavg, which has stations and a root."""
+
+
+def run_in_cells(options):
+    """Return what nodes, stations and the root hold in the end."""
+    from folkman.algorithm import ALGORITHMS
+    from folkman.runtime.hierarchy import RootNode, StationNode
+    from folkman.runtime.node import Node
+
+    algorithm, shares = ALGORITHMS["hierfavg"](**options), np.array([0.5, 0.3, 0.2])
+    problems = [problem_of(i, "softmax", 4, "replacement") for i in range(NODES)]
+    nodes = [Node(i, own, algorithm, shares, run=1, seed=3) for i, own in enumerate(problems)]
+    first = problems[0].initial
+    stations = [StationNode(k, first, algorithm, shares, run=1, seed=3) for k in range(2)]
+    root, sent = RootNode(first, algorithm, shares, run=1, seed=3), {}
+    for _ in range(SLOTS):
+        for node in nodes:
+            place = (node.steps, int(node.mailbox.sequence[0]))
+            if node.offers() and sent.get(node.index) != place:
+                sent[node.index] = place
+                data = node.send()
+                for station in stations:
+                    if node.index in station.neighbours:
+                        station.receive(data)
+        answering = [station for station in stations if station.complete() and station.wake()]
+        for station in stations:
+            if station.asks():
+                root.receive(station.ask())
+        if root.complete() and root.wake():
+            told = root.send()
+            answering += [station for station in stations if station.hear(told)]
+        for station in answering:
+            data = station.send()
+            for peer in station.neighbours:
+                nodes[peer].receive(data)
+        for node in nodes:
+            node.wake()
+    return {
+        "params": np.stack([node.params() for node in nodes]),
+        "stations": np.stack([station.params() for station in stations]),
+        "model": root.params(),
+        "rounds": np.array([root.steps, *(station.steps for station in stations)]),
     }
 
 
@@ -241,6 +307,11 @@ if __name__ == "__main__":
         f"{name}/{part}": value
         for name, case in STARS.items()
         for part, value in run_around(*case).items()
+    }
+    held |= {
+        f"{name}/{part}": value
+        for name, options in CELLS.items()
+        for part, value in run_in_cells(options).items()
     }
     held |= {
         f"{name}/{part}": value

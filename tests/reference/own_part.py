@@ -34,14 +34,33 @@ class Likeness:
         return None if square == 0 else np.clip(self.c["gain"] * product / square, 0, 1)
 
 
+class NetworkPace:
+    """Where the network goes, as one node sees it, by the equations of `network_momentum`."""
+
+    def __init__(self, constants):
+        self.c, self.before, self.ages = constants, None, []
+        self.pace = self.slope = self.age = 0.0
+
+    def movement(self, point, slope, age, step, beta):
+        """Return w_i(t+1) - w_i(t) after the gradient `slope`."""
+        self.ages.append(age)
+        self.age += (age - self.age) / min(len(self.ages), self.c["look_back"])
+        part = 1 / (1 + self.c["long"] * self.age)
+        moved = 0.0 if self.before is None else point - self.before
+        self.before = point
+        self.pace = (1 - part) * self.pace + part * moved
+        self.slope = (1 - part) * self.slope + part * slope
+        return beta * self.pace - step * (slope - self.slope / 2)
+
+
 def share_with_own_part(
-    gradients, w0, alpha, held, step, rho, *, constants, finished=None, memory=10**9
+    gradients, w0, alpha, held, step, rho, *, constants, finished=None, memory=10**9, beta=None
 ):
     """Return w (slot + 1, node, d) along tau = held[t, i, j], every w_i(t) that ever was kept.
 
     rho is a number, "measured", "centred" or "adaptive". A gradient is taken at the v_i of the
     slot in which it begins, and applied where `finished`. At most the last `memory` different own
-    parameters are looked at.
+    parameters are looked at. With `beta` nodes go on along the network's pace.
     """
     slots, nodes = len(held), len(alpha)
     finished = np.ones((slots, nodes), bool) if finished is None else finished
@@ -49,6 +68,7 @@ def share_with_own_part(
     changes = [[0] for _ in range(nodes)]  # slots from which on a node had other parameters
     points, seen = [None] * nodes, [Likeness(constants) for _ in range(nodes)]
     pace = np.zeros_like(history[0])  # of "centred": the mean own movement in a slot
+    network = [NetworkPace(constants) for _ in range(nodes)]
     for t in range(slots):
         new = history[t].copy()
         for i in range(nodes):
@@ -72,11 +92,17 @@ def share_with_own_part(
                 part = constants["start"] if part is None else part
                 share = (1 - part) * alpha[i] + part * max(0.5, alpha[i])
                 even = (1 - part) * alpha[i]
+            point = (
+                copies + alpha[i] * then + share * (history[t][i] - then) - even * back * pace[i]
+            )
             if points[i] is None:
-                points[i] = copies + alpha[i] * then + share * (history[t][i] - then)
-                points[i] = points[i] - even * back * pace[i]
+                points[i] = point
             if finished[t, i]:
-                new[i] -= step * gradients[i](points[i])[1]
+                slope = gradients[i](points[i])[1]
+                if beta is None:
+                    new[i] -= step * slope
+                else:
+                    new[i] += network[i].movement(point, slope, back, step, beta)
                 points[i] = None
                 changes[i].append(t + 1)
         history.append(new)

@@ -167,6 +167,14 @@ def test_the_printed_form_breaks_the_printed_bound():
     assert [gap.row()["printed_breaks_bound"] for gap in gaps] == [False, True, True]
 
 
+def test_a_smooth_loss_breaks_the_printed_bound_too():
+    """A double well: 2/I falls below its gap of 0.155 between 12 and 13 nodes."""
+    gaps = survey("double_well", [4, 12, 13])
+
+    assert [gap.printed_normalised for gap in gaps] == pytest.approx([0.1547] * 3, abs=1e-4)
+    assert [gap.row()["printed_breaks_bound"] for gap in gaps] == [False, False, True]
+
+
 def test_the_printed_divergence_is_never_below_ours():
     for model in ("double_well", "robust", "worst"):
         gap = survey(model, [4])[0]

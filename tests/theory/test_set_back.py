@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkman.algorithm.pieces.centred import LONG
+from folkman.algorithm.pieces.own_part import LONG
 from folkman.algorithm.pieces.stable_steps import set_back_limit
 from folkman.theory import own_limits as limits
 from folkman.theory import own_part as op

@@ -10,9 +10,7 @@ import pytest
 
 from folkman import load, make_problem
 from folkman.problem.data import DataSet, gaussian
-from folkman.problem.heads import SQUARE, Head
-from folkman.problem.models import Model
-from folkman.problem.networks import Dense, Offset
+from folkman.problem.models import SQUARE, Dense, Head, Model, Offset
 from folkman.problem.problem import Problem
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
 

@@ -40,8 +40,8 @@ between its proposal and the answer, so that a run is a sequence of pairwise mea
 
 Differs from [1]: without `wait` the mean is not atomic, and a node goes on computing while a
 meeting lasts, so that there are several gradients to one; full-batch gradients unless the problem
-has mini-batches; no momentum (the released code: 0.9). A node that crashes and starts anew counts
-from 1 again and is not answered.
+has mini-batches; no momentum by default (the released code: 0.9). A node that crashes and starts
+anew counts from 1 again and is not answered.
 
 [1] X. Lian, W. Zhang, C. Zhang, J. Liu. Asynchronous Decentralized Parallel Stochastic Gradient
     Descent. ICML 2018. arXiv:1710.06952
@@ -52,6 +52,7 @@ from typing import Literal, NamedTuple
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.travel import Broadcast, Mixing
@@ -137,6 +138,7 @@ def adpsgd(
     patience: int | None = None,
     kept_answers: int = 8,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build AD-PSGD: 'bipartite' joins every even node with every odd one.
 
@@ -179,7 +181,7 @@ def adpsgd(
     def receive(state: MeetingState, inbox: Inbox) -> MeetingState:
         return _where(state.node % 2 == 0, _conclude(state, inbox, patience), _answer(state, inbox))
 
-    return Algorithm(
+    built = Algorithm(
         name="adpsgd",
         init=_first(room, wait=wait),
         point=lambda state, _: state.params,
@@ -201,6 +203,7 @@ def adpsgd(
             evenly=True,
         ),
     )
+    return descent.of(built)
 
 
 def _first(room: Callable[[int], int], *, wait: bool) -> Callable[[Array, Place], MeetingState]:

@@ -18,9 +18,10 @@ v_i, not w_i.
 
 Options beyond [1]: a robust `rule` instead of the sum in (9); `max_age`, beyond which a copy is
 left out of the sum and the other weights are scaled up (C7); `own`, how much of the node's own
-progress enters v_i (`pieces/own_part.py`, for which the last `memory` own parameters are kept, and
-`pieces/centred.py`); a `delay_policy` that lets eta shrink with the age of the oldest copy in v_i,
-or with their mean age (`stable`).
+progress enters v_i (`pieces/own_part.py`, for which the last `memory` own parameters are kept);
+`network_momentum`, with which nodes go on in the direction of the network
+(`pieces/network_momentum.py`); a `delay_policy` that lets eta shrink with the age of the oldest
+copy in v_i, or with their mean age (`stable`).
 The policy looks at the ages of the copies held when a gradient ends: those of its start where
 gradients take one slot. Where it estimates the smoothness L it compares gradients at the very
 points where they were taken.
@@ -36,17 +37,11 @@ to the engine's horizon.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.pieces.centred import (
-    Pace,
-    even_progress,
-    first_pace,
-    set_back,
-    with_slot,
-)
 from folkman.algorithm.pieces.delay_steps import (
     DelayMemory,
     DelayPolicy,
@@ -55,18 +50,31 @@ from folkman.algorithm.pieces.delay_steps import (
     first_memory,
     step_under_delay,
 )
+from folkman.algorithm.pieces.descent import Descent
+from folkman.algorithm.pieces.network_momentum import (
+    NetworkPace,
+    check_network_momentum,
+    first_network_pace,
+    seen,
+    stepped,
+)
 from folkman.algorithm.pieces.own_part import (
     OwnMemory,
     OwnRule,
+    Pace,
     adaptive_share,
     check_own,
+    even_progress,
     first_own,
+    first_pace,
     is_rule,
     mean_age,
     own_at,
     pace_share,
     predicted_rho,
+    set_back,
     with_heard,
+    with_slot,
     with_update,
 )
 from folkman.algorithm.pieces.rules import Rule, combine
@@ -104,6 +112,7 @@ class SharingState(NamedTuple):
     work: Work | None  # None where no policy asks for it
     own: OwnMemory | None = None  # None where no own past is looked at
     pace: Pace | None = None  # None unless the own part is centred
+    network: NetworkPace | None = None  # None without momentum of the network
 
 
 @method
@@ -116,9 +125,10 @@ def async_sharing(
     smoothness: float | None = None,
     max_age: int | None = None,
     projection: Callable[[Array, Array], Array] | None = None,
-    momentum: float = 0.0,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
     own: OwnRule = "newest",
     memory: int = 64,
+    network_momentum: float = 0.0,
 ) -> Algorithm:
     """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
 
@@ -126,10 +136,11 @@ def async_sharing(
     'async_sharing'
     """
     eta = step_size(step, decay)
-    _check(scaling, max_age, momentum, delay_policy, own)
+    _check(scaling, max_age, descent, delay_policy, own)
     rule.check()
     check_policy(delay_policy, smoothness)
     check_own(own, memory, rule.rule)
+    _check_network(network_momentum, descent.momentum, delay_policy, own)
     predicts, adapts = (is_rule(own, name) for name in ("predicted", "adaptive"))
     notes_point = estimates(delay_policy, smoothness) or (predicts and smoothness is None)
 
@@ -142,15 +153,10 @@ def async_sharing(
             work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
             own=first_own(own, memory, params),
             pace=first_pace(params) if adapts or is_rule(own, "centred") else None,
+            network=first_network_pace(params) if network_momentum else None,
         )
 
-    def weights(inbox: Inbox) -> tuple[Array | None, Array]:
-        """Return the weights of the copies, None for those of the inbox, and the own weight."""
-        if max_age is None:
-            return None, inbox.own_weight
-        kept = jnp.where(inbox.age <= max_age, inbox.weight, 0.0)
-        total = inbox.own_weight + jnp.sum(kept)
-        return kept / total, inbox.own_weight / total
+    weights = partial(_weights, max_age=max_age)
 
     def factor(state: SharingState, inbox: Inbox) -> ArrayLike:
         """Return c_i."""
@@ -184,12 +190,6 @@ def async_sharing(
             return point
         return point - pace_share(state.own, own_weight) * even_progress(state.pace, back)
 
-    def oldest_copy(inbox: Inbox) -> Array:
-        """Return the age of the oldest copy that counts."""
-        copies, _ = weights(inbox)
-        counts = (inbox.weight if copies is None else copies) > 0
-        return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
-
     def heard(state: SharingState, inbox: Inbox) -> SharingState:
         """Return the state in the coming slot: what the own part remembers."""
         if state.own is not None:
@@ -207,6 +207,13 @@ def async_sharing(
         point = jnp.where(state.work.begun, state.work.point, aggregate(state, inbox))
         return state._replace(work=Work(point, begun=jnp.asarray(True)))
 
+    def looked(state: SharingState, inbox: Inbox, grad: Array) -> NetworkPace:
+        """Return what is known of the network's pace after a gradient."""
+        age = mean_age(inbox, weights(inbox)[0])
+        memory = state.network
+        assert memory is not None  # noqa: S101 - asked where there is one
+        return seen(memory, aggregate(state, inbox), grad, age, state.updates)
+
     def update(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> SharingState:
@@ -216,7 +223,7 @@ def async_sharing(
             state.memory,
             delay_policy,
             eta=eta(state.updates, grad.dtype),
-            delay=oldest_copy(inbox),
+            delay=_oldest_copy(inbox, weights(inbox)[0]),
             mean_delay=mean_age(inbox, weights(inbox)[0]) if delay_policy == "stable" else None,
             num_nodes=state.num_nodes,
             point=state.params if state.work is None else state.work.point,
@@ -225,7 +232,9 @@ def async_sharing(
             rho=share(state, inbox) if delay_policy == "stable" else 0.0,
             set_back=None if state.pace is None else pace_share(state.own, weights(inbox)[1]),
         )
-        moved = state.params - eta_t * jnp.asarray(scale, grad.dtype) * grad  # [1, eq. (10)]
+        network = None if state.network is None else looked(state, inbox, grad)
+        taken = eta_t * jnp.asarray(scale, grad.dtype)
+        moved = stepped(state.params, taken, grad, network, network_momentum)  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]
         return state._replace(
             params=params,
@@ -233,6 +242,7 @@ def async_sharing(
             memory=delays,
             work=None if state.work is None else state.work._replace(begun=jnp.asarray(False)),
             own=None if state.own is None else with_update(state.own, params, state.updates + 1),
+            network=network,
         )
 
     def deployed(state: SharingState, inbox: Inbox) -> Array:
@@ -250,17 +260,26 @@ def async_sharing(
         model=deployed,
         declares=Declares(exact=rule.rule == "mean", sums=rule.rule == "mean" and max_age is None),
     )
-    return built if momentum == 0 else _moving(built, momentum)
+    return descent.of(built)
 
 
-def _moving(built: Algorithm, momentum: float) -> Algorithm:
-    from folkman.algorithm.pieces.momentum import with_momentum  # here: few nodes have it
+def _weights(inbox: Inbox, max_age: int | None) -> tuple[Array | None, Array]:
+    """Return the weights of the copies, None for those of the inbox, and the own weight."""
+    if max_age is None:
+        return None, inbox.own_weight
+    kept = jnp.where(inbox.age <= max_age, inbox.weight, 0.0)
+    total = inbox.own_weight + jnp.sum(kept)
+    return kept / total, inbox.own_weight / total
 
-    return with_momentum(built, momentum)
+
+def _oldest_copy(inbox: Inbox, copies: Array | None) -> Array:
+    """Return the age of the oldest copy that counts."""
+    counts = (inbox.weight if copies is None else copies) > 0
+    return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
 
 
 def _check(
-    scaling: str, max_age: int | None, momentum: float, delay_policy: DelayPolicy, own: OwnRule
+    scaling: str, max_age: int | None, descent: Descent, delay_policy: DelayPolicy, own: OwnRule
 ) -> None:
     """Refuse options that are not there, or do not go together."""
     require(
@@ -272,11 +291,25 @@ def _check(
         f"max_age counts slots, at least 0, got {max_age}; leave it out for none",
     )
     require(
-        momentum == 0 or delay_policy == "none",
-        f"momentum goes without a delay_policy, which measures gradients; got {delay_policy!r}",
+        not any(descent) or delay_policy == "none",
+        "momentum goes without a delay_policy, which measures gradients, and so do weight_decay "
+        f"and clip_norm; got {delay_policy!r}",
     )
     require(
-        momentum == 0 or not is_rule(own, "predicted"),
+        descent.momentum == 0 or not is_rule(own, "predicted"),
         "own = 'predicted' is for steps without momentum, whose stable steps are others; "
         "take own = 'measured' or a number",
+    )
+
+
+def _check_network(
+    network_momentum: float, momentum: float, delay_policy: DelayPolicy, own: OwnRule
+) -> None:
+    """Refuse a momentum of the network that there is not, or that does not go with the rest."""
+    check_network_momentum(network_momentum)
+    alone = momentum == 0 and delay_policy == "none" and not is_rule(own, "predicted")
+    require(
+        network_momentum == 0 or alone,
+        "network_momentum goes without momentum, without a delay_policy and without own = "
+        f"'predicted', got momentum = {momentum}, delay_policy = {delay_policy!r}, own = {own!r}",
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from folkman.algorithm.method import Recipe
 
 __all__ = [
+    "RECALLED",
     "Algorithm",
     "Assumption",
     "Declares",
@@ -44,6 +45,10 @@ __all__ = [
     "SummedInbox",
     "forms_or_none",
 ]
+
+
+RECALLED = "as recalled, not verified"
+"""Of a method whose recursion was compared with neither paper nor code."""
 
 
 class Assumption(Enum):
@@ -152,6 +157,11 @@ class Declares(NamedTuple):
     # it weighs all nodes alike, whatever their shares: engines hand it I alpha_i F_i for F_i, and
     # the network's model is the plain mean of the nodes (problem/objective.py)
     evenly: bool = False
+    # what rounding leaves out of its messages is lost for ever: they travel as computed
+    exactly: bool = False
+    # what its equations were compared with: "authors' code", "paper", or RECALLED; empty where its
+    # docstring says it part by part
+    verified: str = ""
     # what a row tells of all nodes' states, by the names of columns
     measures: Callable[[State], dict[str, Array]] | None = None
 
@@ -181,12 +191,14 @@ class Algorithm:
     kind: ClassVar["Recipe | None"] = None  # the same without its numbers, which may be traced
 
     @property
-    def sends_sums(self) -> bool:
-        """Tell whether a message is the sum of all that was ever sent: it bears no rounding.
+    def bears_no_rounding(self) -> bool:
+        """Tell whether what rounding leaves out of a message would be lost for ever.
 
-        Between peers on their own beat a message replaces the one before: differences are summed.
+        So it is where a message is the sum of all that was ever sent: between peers on their own
+        beat a message replaces the one before, and differences are summed.
         """
-        return self.declares.differences and isinstance(self.travel, Broadcast)
+        sums = self.declares.differences and isinstance(self.travel, Broadcast)
+        return sums or self.declares.exactly
 
     def __eq__(self, other: object) -> bool:
         if self.recipe is None or not isinstance(other, Algorithm):

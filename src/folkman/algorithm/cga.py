@@ -38,7 +38,7 @@ from dataclasses import replace
 from sys import float_info
 from typing import Literal
 
-from folkman.algorithm.base import Algorithm, Declares, Inbox
+from folkman.algorithm.base import RECALLED, Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.cross_gradients import CrossGradients, with_cross_gradients
 from folkman.algorithm.pieces.nnls import shortest_combination
@@ -116,5 +116,5 @@ def cga(
         return mixed_models(memory, inbox) - eta_t * (shortest + momentum * speed), speed
 
     # it stops where the nodes' gradients oppose each other, which need not be the optimum
-    biased = Declares(biased=True, evenly=True)
+    biased = Declares(biased=True, evenly=True, verified=RECALLED if form == "paper" else "")
     return with_cross_gradients("cga", graph, paper if form == "paper" else released, biased)

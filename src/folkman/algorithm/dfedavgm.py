@@ -22,8 +22,9 @@ bits), so nothing is ever clipped.
 
 from typing import Literal, NamedTuple
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
+from folkman.algorithm.base import RECALLED, Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Shrinking
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -69,6 +70,7 @@ def dfedavgm(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build DFedAvgM with K = `local_steps`, theta = `momentum` and b = `bits`.
 
@@ -122,7 +124,7 @@ def dfedavgm(
         model = mixed if whole else memory.start + mixed
         return memory._replace(params=model, previous=model, start=model)
 
-    return in_rounds(
+    built = in_rounds(
         "dfedavgm",
         first=first,
         gradient=descend,
@@ -138,5 +140,7 @@ def dfedavgm(
             differences=not whole,
             draws=bits > 0,
             evenly=True,
+            verified=RECALLED,
         ),
     )
+    return shrinking.of(built)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.pieces.momentum import with_momentum
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -57,7 +57,7 @@ def dpsgd(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
-    momentum: float = 0.0,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build D-PSGD; `degree` and `graph_seed` are of the topologies that are drawn.
 
@@ -101,4 +101,4 @@ def dpsgd(
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True),
     )
-    return with_momentum(built, momentum)
+    return descent.of(built)

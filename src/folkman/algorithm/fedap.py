@@ -33,6 +33,7 @@ from typing import Literal, NamedTuple
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.sparsity import lowest
@@ -74,6 +75,7 @@ def fedap(
     local_steps: int = 1,
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedAP; `m` None is half the nodes, rounded up, and `sinr` ignores it.
 
@@ -141,7 +143,7 @@ def fedap(
         )
 
     drawn = selection == "random"
-    return around_server(
+    built = around_server(
         "fedap",
         server_init,
         receive,
@@ -156,3 +158,4 @@ def fedap(
             draws=True,
         ),
     )
+    return descent.of(built)

@@ -28,6 +28,8 @@ from typing import Literal, NamedTuple
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
+from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_side import around_server, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.arrays import Array, jax, jnp
@@ -76,6 +78,8 @@ def fedasync(
     max_staleness: int = 16,
     weighted: bool = False,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    sampling: Sampling = EVERYONE,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedAsync with H = `local_steps`; `slope` None is 0.5, and 10 for the hinge.
 
@@ -135,12 +139,13 @@ def fedasync(
             answers=inbox.heard,
         )
 
-    return around_server(
+    built = around_server(
         "fedasync",
         server_init,
         receive,
         eta,
         local_steps=local_steps,
+        sampling=sampling,
         proximal=rho,
         late=lambda state, inbox: in_turn(state, inbox)[2],
         declares=Declares(
@@ -149,3 +154,4 @@ def fedasync(
             evenly=not weighted,
         ),
     )
+    return descent.of(built)

@@ -8,8 +8,8 @@ the time of one upload and one download, during which the nodes wait.
 
 With `mu` a node descends F_i(w_i) + (mu / 2) ||w_i - w^k||^2: FedProx [2]. With `participation` P
 below 1 the server draws ceil(P I) nodes after each round, sends its model to them alone, and
-averages what they upload; the first round takes all. `server` is what it makes of the mean
-(`pieces/server_steps.py`).
+averages what they upload; the first round takes all (`pieces/sampling.py`). `server` is what it
+makes of the mean (`pieces/server_steps.py`; `fedopt` has its constants as options).
 
 With `through` "devices" there is no server: when all have taken their steps, the sum of all models
 by data share goes round between the devices, as an all-reduce, and everyone waits until it has it
@@ -27,22 +27,23 @@ and the other shares are renormalised. Xie et al. (2024) plot it as "FedAv" and 
     Heterogeneous Networks. MLSys 2020. arXiv:1812.06127
 """
 
-from math import ceil
 from typing import Literal, NamedTuple
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, State
+from folkman.algorithm.base import Algorithm, Declares
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.between_devices import between_devices
+from folkman.algorithm.pieces.descent import Shrinking
 from folkman.algorithm.pieces.local_optimizers import local_optimizer
+from folkman.algorithm.pieces.local_work import local_work
 from folkman.algorithm.pieces.rules import Rule, combine
-from folkman.algorithm.pieces.server_side import received
+from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
+from folkman.algorithm.pieces.server_rounds import Centre, Round, in_server_rounds
 from folkman.algorithm.pieces.server_steps import ServerRule, ServerStep
 from folkman.algorithm.pieces.steps import Decay, step_size
-from folkman.algorithm.travel import Server, Star
-from folkman.arrays import Array, jax, jnp
+from folkman.arrays import Array
 from folkman.checks import require
 
-__all__ = ["FedAvgServer", "FedAvgState", "fedavg"]
+__all__ = ["FedAvgServer", "fedavg"]
 
 BIBTEX = r"""@inproceedings{fedavg,
   author = {McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\"u}era y
@@ -55,25 +56,11 @@ BIBTEX = r"""@inproceedings{fedavg,
 }"""
 
 
-class FedAvgState(NamedTuple):
-    """What a node remembers."""
-
-    params: Array  # (d,) w_i
-    anchor: Array  # (d,) w^k; (0,) without `mu`
-    optimizer: State  # state of the local optimiser, fresh in each round
-    steps: Array  # () local steps done in this round
-    updates: Array  # () updates done in all
-
-
 class FedAvgServer(NamedTuple):
     """What the server remembers."""
 
     params: Array  # (d,) w^k
     moments: Array  # (moment, d) of the server's step
-    arrived: Array  # (node,) bool: uploads of this round
-    chosen: Array  # (node,) bool: who takes part in this round
-    fresh: Array  # () bool: is there a new model to send?
-    rounds: Array  # () k
 
 
 @method
@@ -84,10 +71,11 @@ def fedavg(
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     mu: float = 0.0,
-    participation: float = 1.0,
+    sampling: Sampling = EVERYONE,
     server: ServerRule = "sgd",
     server_step: float = 1.0,
     through: Literal["station", "devices"] = "station",
+    shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedAvg with E = `local_steps`.
 
@@ -103,10 +91,7 @@ def fedavg(
         f"local_steps must be at least 1, got {local_steps}; 1 is gradient descent",
     )
     require(mu >= 0, f"mu must be at least 0, got {mu}; 0 is FedAvg")
-    require(
-        0 < participation <= 1,
-        f"participation is a part of the nodes, above 0 and at most 1, got {participation}",
-    )
+    sampling.check()
     serving = ServerStep(server, server_step)
     serving.check()
     rule.check()
@@ -118,98 +103,27 @@ def fedavg(
     )
     if through == "devices":
         require(
-            rule.rule == "mean" and participation == 1 and serving.plain,
+            rule.rule == "mean" and sampling.whole and serving.plain,
             "through = 'devices' carries the plain sum of all models, and this FedAvg asks for "
             "more; leave out rule, participation, server and server_step, or take "
             "through = 'station'",
         )
-        return between_devices("fedavg", eta, local, local_steps=local_steps, mu=mu)
+        return shrinking.of(between_devices("fedavg", eta, local, local_steps=local_steps, mu=mu))
 
-    def init(params: Array, place: Place) -> FedAvgState:
-        del place
-        zero = jnp.zeros((), jnp.int32)
-        anchor = params if mu else params[:0]
-        return FedAvgState(params, anchor, local.init(params), steps=zero, updates=zero)
+    def first(params: Array) -> FedAvgServer:
+        return FedAvgServer(params, serving.first(params))
 
-    def receive(state: FedAvgState, inbox: Inbox) -> FedAvgState:
-        model = inbox.payload(0)  # the server is a node's only neighbour
-        new = FedAvgState(
-            params=model,
-            anchor=model if mu else state.anchor,
-            optimizer=local.init(model),
-            steps=jnp.zeros((), jnp.int32),
-            updates=state.updates,
-        )
-        return jax.tree.map(lambda a, b: jnp.where(inbox.heard[0], a, b), new, state)
+    def aggregate(memory: FedAvgServer, done: Round) -> FedAvgServer:
+        mean = combine(rule, done.inbox, done.weights)
+        return FedAvgServer(*serving.take(memory.params, mean, memory.moments))
 
-    def update(
-        state: FedAvgState, inbox: Inbox, loss: Array, grad: Array, key: Array
-    ) -> FedAvgState:
-        del inbox, loss, key
-        if mu:
-            grad = grad + mu * (state.params - state.anchor)  # [2, eq. (2)]
-        direction, memory = local.update(grad, state.optimizer, state.params)
-        return FedAvgState(
-            params=state.params - eta(state.updates, grad.dtype) * jnp.asarray(direction),
-            anchor=state.anchor,
-            optimizer=memory,
-            steps=state.steps + 1,
-            updates=state.updates + 1,
-        )
-
-    def server_init(params: Array, num_nodes: int) -> FedAvgServer:
-        return FedAvgServer(
-            params=params,
-            moments=serving.first(params),
-            arrived=jnp.zeros(num_nodes, bool),
-            chosen=jnp.ones(num_nodes, bool),
-            fresh=jnp.asarray(False),
-            rounds=jnp.zeros((), jnp.int32),
-        )
-
-    def aggregate(state: FedAvgServer, inbox: Inbox, key: Array) -> FedAvgServer:
-        nodes = len(inbox.heard)
-        arrived = state.arrived | inbox.heard
-        done = jnp.all(arrived | ~state.chosen)
-        weights = inbox.weight * inbox.finite
-        chosen = state.chosen
-        if participation < 1:
-            weights = weights * chosen
-            drawn = jax.random.permutation(key, nodes) < ceil(participation * nodes)
-            chosen = jnp.where(done, drawn, chosen)
-        weights = weights / jnp.sum(weights)  # all shares 0: NaN, which stops the run
-        mean = combine(rule, inbox, weights)
-        params, moments = serving.take(state.params, mean, state.moments)
-        return FedAvgServer(
-            params=jnp.where(done, params, state.params),
-            moments=jnp.where(done, moments, state.moments),
-            arrived=arrived & ~done,
-            chosen=chosen,
-            fresh=done,
-            rounds=state.rounds + done,
-        )
-
-    side = Server(
-        init=server_init,
-        receive=aggregate,
-        offers=lambda state: state.fresh & state.chosen,
-        message=lambda state: state.params,
-        params=lambda state: state.params,
-        rounds=lambda state: state.rounds,
+    plain = rule.rule == "mean" and serving.plain
+    built = in_server_rounds(
+        "fedavg",
+        local_work(eta, local, mu),  # [2, eq. (2)]
+        Centre(first, aggregate, message=lambda memory: memory.params),
+        local_steps=local_steps,
+        sampling=sampling,
+        declares=Declares(exact=local_steps == 1 and plain),
     )
-    return Algorithm(
-        name="fedavg",
-        init=init,
-        point=lambda state, _: state.params,
-        update=update,
-        message=lambda state: state.params,
-        params=lambda state: state.params,
-        receive=receive,
-        model=received,
-        travel=Star(side, ready=lambda state: state.steps >= local_steps),
-        declares=Declares(
-            assumes=frozenset({Assumption.PRESENT, Assumption.STEADY}),
-            exact=local_steps == 1 and rule.rule == "mean" and participation == 1 and serving.plain,
-            draws=participation < 1,
-        ),
-    )
+    return shrinking.of(built)

@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
+from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.arrays import Array, jnp
@@ -60,6 +62,8 @@ def fedbuff(
     exponent: float = 0.5,
     local_steps: int = 1,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    sampling: Sampling = EVERYONE,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedBuff with K = `buffer_size`, eta_g = `server_step` and H = `local_steps`.
 
@@ -121,12 +125,14 @@ def fedbuff(
             answers=inbox.heard,
         )
 
-    return around_server(
+    built = around_server(
         "fedbuff",
         server_init,
         receive,
         eta,
         local_steps=local_steps,
+        sampling=sampling,
         late=staleness,
         declares=Declares(differences=True, exact=local_steps == 1, evenly=True),
     )
+    return descent.of(built)

@@ -32,6 +32,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import step_size
 from folkman.arrays import Array, jax, jnp
@@ -102,6 +103,7 @@ def fedsa(
     adaptive: bool = True,
     clip: float = 4.0,
     local_steps: int = 1,
+    sampling: Sampling = EVERYONE,
 ) -> Algorithm:
     """Build FedSA; `M` None is half the nodes, rounded up; `clip` bounds the relative rates.
 
@@ -194,6 +196,7 @@ def fedsa(
         receive,
         eta,
         local_steps=local_steps,
+        sampling=sampling,
         factors=(lambda state: relative_rates(state.counts, clip)) if adaptive else None,
         declares=Declares(
             assumes=frozenset({Assumption.PRESENT} if waits else ()),

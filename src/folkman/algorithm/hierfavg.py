@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.algorithm.pieces.server_side import received
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -75,6 +76,7 @@ def hierfavg(
     local_steps: int = 1,
     backhaul_slots: int = 0,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build HierFAVG with E = `local_steps` and q = `global_every`.
 
@@ -161,7 +163,7 @@ def hierfavg(
         params=lambda state: state.params,
         rounds=lambda state: state.rounds,
     )
-    return Algorithm(
+    built = Algorithm(
         name="hierfavg",
         init=init,
         point=lambda state, _: state.params,
@@ -186,3 +188,4 @@ def hierfavg(
             draws=cells > 1,  # a cell's nodes are told by their numbers
         ),
     )
+    return descent.of(built)

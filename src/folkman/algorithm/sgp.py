@@ -38,7 +38,7 @@ from typing import Literal, NamedTuple
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.pieces.momentum import with_momentum
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.steps import Decay, StepSize, step_size
 from folkman.algorithm.pieces.topology import Graph, push_weights
@@ -82,7 +82,7 @@ def sgp(
     sums: Literal["total", "neighbour"] = "total",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
-    momentum: float = 0.0,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
     pushes: Literal["by_age", "whole"] = "by_age",
 ) -> Algorithm:
     """Build stochastic gradient push.
@@ -117,9 +117,9 @@ def sgp(
     mixing = graph.pushing()
     price = Price(lambda dim, bits: (bits * dim + 32,))
     if mode == "lockstep":
-        return with_momentum(_in_lockstep(eta, mixing, price), momentum)
+        return descent.of(_in_lockstep(eta, mixing, price))
     push = _Push(least_weight, apart=sums == "neighbour", by_age=pushes == "by_age")
-    return with_momentum(_asynchronous(eta, push, mixing, price), momentum)
+    return descent.of(_asynchronous(eta, push, mixing, price))
 
 
 def _ratio(mass: Array) -> Array:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
-from folkman.algorithm.pieces.momentum import with_momentum
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.algorithm.pieces.topology import Graph, metropolis
@@ -86,7 +86,7 @@ def swift(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
-    momentum: float = 0.0,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build SWIFT with s = `every`.
 
@@ -152,4 +152,4 @@ def swift(
         travel=Broadcast(mixing=Mixing(released) if weights == "released" else graph.mixing()),
         declares=Declares(evenly=True),
     )
-    return with_momentum(built, momentum)
+    return descent.of(built)

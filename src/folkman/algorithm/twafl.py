@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Price
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.segments import Shapes
 from folkman.algorithm.pieces.server_side import around_server, check_number, half
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -74,6 +75,7 @@ def twafl(
     local_steps: int = 1,
     decay: Decay = Decay(),  # noqa: B008 - immutable
     shapes: Shapes | None = None,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build TWAFL with a = `base`; `m` None is half the nodes, rounded up.
 
@@ -144,7 +146,7 @@ def twafl(
         """Return the bits of the shallow layers, and of all."""
         return (shallow or dim) * bits + 32, dim * bits + 32
 
-    return around_server(
+    built = around_server(
         "twafl",
         server_init,
         receive,
@@ -159,3 +161,4 @@ def twafl(
         ),
         server_price=Price(bits_of, form=lambda state: full(state.rounds).astype(jnp.int32)),
     )
+    return descent.of(built)

@@ -30,6 +30,12 @@ NARROW: dict[np.dtype, np.dtype] = {
         (np.complex128, np.complex64),
     )
 }
+MAY_BE_WIDE = "dDlLqQgG"
+"""Letters of types that may be among these, on any machine; no other one is looked up."""
+
+
+USUAL = "fi?"
+"""Letters of float32, int32 and bool."""
 
 
 class NotHereError(NotImplementedError):
@@ -62,10 +68,21 @@ class Array(np.ndarray):
         if out is not None:
             raise TypeError("arrays are never changed in place; write x.at[i].set(y) or x = x + y")
         with np.errstate(all="ignore"):  # what is not finite is found by whoever looks at it
+            if (
+                method == "__call__"
+                and ufunc.nout == 1
+                and not options
+                and all(map(_is_usual, inputs))
+            ):
+                found = np.asarray(ufunc(*map(plain, inputs)))
+                if found.dtype.char in USUAL:
+                    return found.view(Array)
             return canonical(call_ufunc(ufunc, method, *map(plain, inputs), **options))
 
     def __getitem__(self, index: Any) -> Any:
         held = self.view(np.ndarray)
+        if type(index) is int and held.ndim and -len(held) <= index < len(held):
+            return canonical(held[index])  # by far the most common index
         return canonical(held[_bounded(plain(index), held.shape, clip=True)[0]])
 
     def __setitem__(self, index: object, value: object) -> None:
@@ -267,17 +284,28 @@ def call_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> An
     """Return what a function of NumPy's makes of numbers, in the type in which JAX computes it."""
     function = getattr(ufunc, method)
     found = function(*(inputs if ufunc is np.ldexp else alike(inputs)), **options)
-    short = isinstance(found, np.ndarray | np.generic) and found.dtype == np.float16
+    short = isinstance(found, _NUMBERS) and found.dtype.char == "e"
     if short and "e" not in _types(inputs) and "dtype" not in options:  # the root of an int8
         wide = [np.asarray(x, np.float32) if hasattr(x, "dtype") else x for x in inputs]
         return function(*wide, **options)
     return found
 
 
+def _is_usual(value: Any) -> bool:
+    """Tell whether a number is of a usual type: if what they make is too, no other rule applies.
+
+    A number of Python's takes the type of what it meets.
+    """
+    kind = type(value)
+    if kind is float or kind is int:
+        return True
+    return kind is Array and value.dtype.char in USUAL
+
+
 def alike(inputs: Any) -> Any:
     """Return numbers that meet; whole ones beside a float16, and nothing wider, as float16."""
     types = _types(inputs)
-    if "e" not in types or types & set("fdFD"):
+    if "e" not in types or not types.isdisjoint("fdFD"):
         return inputs
     return [
         x.astype(np.float16) if hasattr(x, "dtype") and x.dtype.kind in "iu" else x for x in inputs
@@ -285,14 +313,18 @@ def alike(inputs: Any) -> Any:
 
 
 def _types(inputs: Any) -> set[str]:
-    return {x.dtype.char for x in inputs if isinstance(x, np.ndarray | np.generic)}
+    return {x.dtype.char for x in inputs if isinstance(x, _NUMBERS)}
+
+
+_NUMBERS = (np.ndarray, np.generic)
+_NEVER_ARRAYS = frozenset({np.ndarray, int, float, bool, type(None), str, slice, np.dtype, type})
 
 
 def canonical(value: Any) -> Any:
     """Return what NumPy has computed as JAX would: an `Array`, 32 bits unless told."""
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, _NUMBERS):
         array = np.asarray(value)
-        if not settings.wide and array.dtype in NARROW:
+        if array.dtype.char in MAY_BE_WIDE and not settings.wide and array.dtype in NARROW:
             with np.errstate(over="ignore"):
                 array = array.astype(NARROW[array.dtype])
         return array.view(Array)
@@ -304,8 +336,11 @@ def canonical(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return arrays, also those within tuples and lists, as NumPy's own."""
-    if isinstance(value, Array):
+    kind = type(value)
+    if kind is Array:
         return value.view(np.ndarray)
+    if kind in _NEVER_ARRAYS:
+        return value
     if isinstance(value, tuple | list) and any(isinstance(x, Array | tuple | list) for x in value):
         return type(value)(plain(each) for each in value)
     return value

@@ -20,24 +20,22 @@ MEET_IN_A_LIST = ("concatenate", "stack", "hstack", "vstack")
 
 def _ruled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of NumPy's under JAX's rules, without NumPy's warnings."""
+    name = function.__name__
+    ufunc = function if isinstance(function, np.ufunc) else None
+    meets, meets_in_a_list = name in MEET, name in MEET_IN_A_LIST
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         options.pop("precision", None)  # of a GPU's products
-        given, named = list(map(plain, args)), {k: plain(v) for k, v in options.items()}
+        given, named = [*map(plain, args)], {k: plain(v) for k, v in options.items()}
         with np.errstate(all="ignore"):
-            if isinstance(function, np.ufunc):
-                return canonical(call_ufunc(function, "__call__", *given, **named))
-            return canonical(function(*meet(given), **named))
-
-    name = function.__name__
-
-    def meet(given: list[Any]) -> list[Any]:
-        if name in MEET:
-            return alike(given)
-        if name in MEET_IN_A_LIST and given and isinstance(given[0], list | tuple):
-            return [alike(given[0]), *given[1:]]
-        return given
+            if ufunc is not None:
+                return canonical(call_ufunc(ufunc, "__call__", *given, **named))
+            if meets:
+                given = alike(given)
+            elif meets_in_a_list and given and isinstance(given[0], list | tuple):
+                given = [alike(given[0]), *given[1:]]
+            return canonical(function(*given, **named))
 
     return call
 

@@ -6,6 +6,7 @@ inverse error function, whose last bit may differ from XLA's.
 [1] J. Salmon, M. Moraes, R. Dror, D. Shaw. Parallel Random Numbers: As Easy as 1, 2, 3. SC 2011.
 """
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ += ["permutation", "split", "uniform"]
 KEY = np.dtype([("first", np.uint32), ("second", np.uint32)])
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
+WORD = 0xFFFFFFFF
 
 # the inverse error function for w = -log(1 - x^2) below 5 and above, highest power first:
 # M. Giles, Approximating the erfinv function, GPU Computing Gems, 2011
@@ -49,6 +51,10 @@ def key_data(keys: Any) -> Any:
 
 def fold_in(stream: Any, data: Any) -> Any:
     """Return the key of a number under a key; of many numbers at once, one each."""
+    held = plain(stream)
+    if held.ndim == 0 and np.ndim(data) == 0:  # one key of one number: NumPy would be slower
+        begun = int(held["first"]), int(held["second"])
+        return _key(*_threefry_of_one(begun, int(data) & WORD))
     number = np.asarray(plain(data)).astype(np.uint32)
     return _key(*_threefry(plain(stream), np.zeros_like(number), number))
 
@@ -149,6 +155,20 @@ def _threefry(stream: NDArray, first: NDArray, second: NDArray) -> tuple[NDArray
                 right = left ^ right
             left = left + keys[(block + 1) % 3]
             right = right + keys[(block + 2) % 3] + np.uint32(block + 1)
+    return left, right
+
+
+@lru_cache(maxsize=4096)  # nodes and lives of one seed share their first keys
+def _threefry_of_one(begun: tuple[int, int], second: int) -> tuple[int, int]:
+    """Return the same for the pair (0, second), in Python's whole numbers."""
+    keys = (*begun, begun[0] ^ begun[1] ^ PARITY)
+    left, right = keys[0], (second + keys[1]) & WORD
+    for block in range(5):
+        for turn in ROTATIONS[block % 2]:
+            left = (left + right) & WORD
+            right = left ^ ((right << turn | right >> (32 - turn)) & WORD)
+        left = (left + keys[(block + 1) % 3]) & WORD
+        right = (right + keys[(block + 2) % 3] + block + 1) & WORD
     return left, right
 
 

@@ -8,8 +8,10 @@ and k = 1 / (1 + 4 D)
 
 as the equations of their roots z (`own_part`, equation (1)). At e = 0 all roots but the mean's
 z = 1 are inside the unit circle, and that one moves inside. A root leaves where z = exp(i theta):
-there the imaginary part of what e multiplies, after division by y for the mean, is 0, and the
-real part is -1 / e. With s = sin^2(theta / 2) and N = k^2 + 4 (1 - k) s these are
+there the imaginary part of what e multiplies, after division by y for the mean, changes its sign,
+and the real part is -1 / e; where it is 0 and keeps its sign, a root touches the circle and turns
+back (proof: docs/fresh-air-theory.md, section 5). With s = sin^2(theta / 2) and
+N = k^2 + 4 (1 - k) s these are
 
     mean          (1 - rho) cos((D + 1/2) theta) = - cos(theta / 2) (rho - 4 sigma D k s / N)
                   e = 2 / [ rho + (1 - rho) sin((D + 1/2) theta) / sin(theta / 2)
@@ -29,7 +31,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from folkman.algorithm.pieces.centred import LONG
+from folkman.algorithm.pieces.own_part import LONG
 from folkman.checks import require
 from folkman.theory.own_part import Quadratics, Setting, optimum
 

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from folkman.algorithm.pieces.centred import LONG
+from folkman.algorithm.pieces.own_part import LONG
 from folkman.checks import require
 
 __all__ = [

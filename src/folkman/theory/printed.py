@@ -13,6 +13,12 @@ the unit of eta, changes the sign of u. For plain descent (L_2 = L_3 = 1) and de
 L_1 < 2I/(3I-1), about 2/3, however small eta is. Where u <= 0 the theorem says only that F may
 rise: it supports nothing, and the verdict says "vacuous".
 
+With a weight the same proof goes through and has the right units (Theorem H, proved in
+docs/theory-proofs.md). For F, beta_i and eta of `folkman.theory.trajectory` and the largest age A:
+
+    F(w(t+1)) <= F(w(0)) - eta u_H sum_{tau <= t} sum_i beta_i^2 ||grad F_i(v_i)||^2
+    u_H = I - delta (I-1) - I eta L_1 (1/2 + (1 - min_i beta_i) A)
+
 [1] Xie et al. Decentralized Federated Learning with Asynchronous Parameter Sharing for Large-scale
     IoT Networks. IEEE IoT Journal, 2024.
 """
@@ -29,7 +35,16 @@ from folkman.problem.learnable import Learnable, analysable
 from folkman.record.json_file import Json
 from folkman.theory.trajectory import Trajectory, full_gradients
 
-__all__ = ["Check", "Constants", "assumptions", "constants_of", "corollary_2", "theorem_2", "u"]
+__all__ = [
+    "Check",
+    "Constants",
+    "assumptions",
+    "constants_of",
+    "corollary_2",
+    "theorem_2",
+    "theorem_h",
+    "u",
+]
 
 
 class Constants(NamedTuple):
@@ -110,6 +125,40 @@ def theorem_2(path: Trajectory, c: Constants) -> Json:
         "u_literal": literal,
         "curve": curve,
         "vacuous": min(here, literal) <= 0,
+        "verdict": verdict,
+    }
+
+
+def theorem_h(path: Trajectory, l1: float) -> Json:
+    """Return Theorem 2 with a weight where its proof lacks one: u_H, its curve and the verdict.
+
+    `below` is the step eta below which u_H > 0, for the ages and the delta of this run.
+    """
+    nodes, delta = len(path.weights), float(np.max(path.unlike))
+    alike = nodes - (delta * (nodes - 1) if nodes > 1 else 0.0)
+    slope = nodes * l1 * (0.5 + (1 - float(path.weights.min())) * int(path.ages.max()))
+    here = alike - path.step * slope
+    below = max(alike, 0.0) / slope if slope > 0 else inf
+    pushed = np.sum((path.weights * path.local) ** 2, axis=1)
+    curve = path.loss[0] - path.step * here * np.cumsum(pushed)
+    rounding = 1e-6 * abs(path.loss[0]) + 1e-12
+    holds = bool(np.all(path.loss[1:] <= curve + rounding))
+    if here > 0:
+        met = "stays below" if holds else "exceeds"
+        verdict = f"says something: u_H = {here:.3g} > 0, and the measured loss {met} its bound"
+    elif alike <= 0:
+        verdict = (
+            f"vacuous here because nodes differ too much: delta = {delta:.3g} is not below "
+            f"I/(I-1) = {nodes / (nodes - 1):.3g}"
+        )
+    else:
+        verdict = f"vacuous here because the step {path.step:.3g} is not below {below:.3g}"
+    return {
+        "u": here,
+        "below": below,
+        "holds": holds,
+        "curve": curve,
+        "vacuous": not here > 0,
         "verdict": verdict,
     }
 

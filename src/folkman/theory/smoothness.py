@@ -18,9 +18,8 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.checks import require
-from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE
 from folkman.problem.learnable import Analysable, Learnable, analysable
-from folkman.problem.networks import Dense
+from folkman.problem.models import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Dense
 from folkman.problem.problem import Problem
 from folkman.theory.trajectory import full_gradients
 

@@ -214,6 +214,6 @@ def stability_warning(
         f"the step {step:g} is beyond the stability limit: "
         f"eta L = {step_b * curved:.3g} at the first model, where "
         f"copies up to {int(ages_of(held).max())} slots old allow {edge:.3g}; "
-        "expect the loss to grow or swing, or use "
-        f"a step below {largest:.2g} (folkman theory step CONFIG)"
+        "the loss may grow or swing, at least at first; "
+        f"a step below {largest:.2g} would not (folkman theory step CONFIG)"
     )

@@ -13,7 +13,7 @@ a share rho_i of what the node itself has done since.
     predicted   the least rho_i for which the step is at most half the stable one, from the step,
                 the age abar_i and the smoothness L (`stable_steps`)
     measured    from how far the others have moved as the node itself has
-    centred     rho_i = alpha_i of what differs from the mean own progress (`centred.py`)
+    centred     rho_i = alpha_i of what differs from the mean own progress (below)
     adaptive    centred where data differ, rho_i = 1/2 where they are alike, and between
 
 `measured` compares, over windows of at least `WINDOW` slots and abar_i, how the sum of the others'
@@ -31,8 +31,28 @@ choices: less bears only short steps where copies are old. LEAST and MOST were s
 at the seeds that benchmarks/own_part.py judges by; benchmarks/own_part_judged.py judges by others.
 Until a copy tells something rho_i is START. No bit more is on the air.
 
-`adaptive` asks the same question for two shares. With a_i = min(1, max(0, GAIN q_i)) and m_i the
-mean own movement in a slot (`centred.py`)
+`centred` sets the own part back by the node's mean pace:
+
+    v_i = sum_{j != i} alpha_j w_j(tau_ij) + alpha_i ( w_i(t) - abar_i m_i )
+    m_i(t+1) = m_i(t) + k ( w_i(t+1) - w_i(t) - m_i(t) ),      k = 1 / (1 + LONG abar_i)
+
+abar_i is the mean age of the copies, m_i a running mean of the own movement in a slot. Equation (9)
+of [1] is this with m_i = 0. In other words: to a coherent aggregate, all parts of which are abar_i
+slots old, comes the share alpha_i of what the node has done since beyond its mean pace:
+
+    v_i = [ sum_{j != i} alpha_j w_j(tau_ij) + alpha_i w_i(t - abar_i) ]
+          + alpha_i ( w_i(t) - w_i(t - abar_i) - abar_i m_i )
+
+At rest every node moves evenly, by - eta c_i grad F_i, also where data differ and grad F_i is not
+0. The last bracket is then 0, and with it the bias that equation (9) has on uneven data. A swing of
+the network is no even movement. The node's own share of it, which is alpha_i, enters at once and
+not abar_i slots late: this damps it, as it does in equation (9). So the rule has no bias, as
+`aligned` has none, and bears longer steps than that one.
+
+One vector m_i and the parameters of the slot before are kept: no past, and no bit more on the air.
+A node that was away takes what it has done since for the movement of one slot.
+
+`adaptive` asks the question of `measured` for two shares. With a_i = min(1, max(0, GAIN q_i))
 
     rho_i = alpha_i + (h_i - alpha_i) a_i,      h_i = max(1/2, alpha_i)
     v_i   = [ ... ] + rho_i ( w_i(t) - w_i(t - abar_i) ) - (1 - a_i) alpha_i abar_i m_i
@@ -59,7 +79,7 @@ from folkman.checks import require, within
 
 __all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "is_rule", "mean_age"]
 __all__ += ["adaptive_share", "own_at", "pace_share", "predicted_rho", "with_heard"]
-__all__ += ["with_update"]
+__all__ += ["Pace", "even_progress", "first_pace", "set_back", "with_slot", "with_update"]
 
 OwnRule: TypeAlias = (
     Literal["newest", "aligned", "predicted", "measured", "centred", "adaptive"] | Number
@@ -68,6 +88,9 @@ NAMES = ("newest", "aligned", "predicted", "measured", "centred", "adaptive")
 
 MEASURED = ("measured", "adaptive")
 """Own parts for which the node compares its movement with the others'."""
+
+LONG = 4.0
+"""How many mean ages of the copies the mean pace looks back."""
 
 LEAST, MOST, GAIN = 0.35, 0.55, 4.0
 """Of `measured`: the ends of rho, and what q is multiplied by."""
@@ -227,3 +250,31 @@ def predicted_rho(step: Array, smoothness: Array, age: Array) -> Array:
     from folkman.algorithm.pieces.stable_steps import least_rho  # here: other rules never ask
 
     return least_rho(step * smoothness / MARGIN, age.astype(step.dtype))
+
+
+class Pace(NamedTuple):
+    """How a node moves in the mean."""
+
+    before: Float[Array, " d"]  # its parameters in the slot before
+    pace: Float[Array, " d"]  # m_i, for a slot
+
+
+def first_pace(params: Float[Array, " d"]) -> Pace:
+    """Return the pace before the first slot: none."""
+    return Pace(params, jnp.zeros_like(params))
+
+
+def with_slot(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> Pace:
+    """Return the pace in the coming slot, in which the copies have the mean age `age`."""
+    part = 1.0 / (1.0 + LONG * age.astype(params.dtype))
+    return Pace(params, memory.pace + part * (params - memory.before - memory.pace))
+
+
+def even_progress(memory: Pace, age: Int[Array, ""]) -> Float[Array, " d"]:
+    """Return abar_i m_i, what the node makes in so many slots in the mean."""
+    return age.astype(memory.pace.dtype) * memory.pace
+
+
+def set_back(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> Float[Array, " d"]:
+    """Return w_i(t) - abar_i m_i."""
+    return params - even_progress(memory, age)

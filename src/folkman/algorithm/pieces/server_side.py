@@ -16,6 +16,7 @@ from math import ceil
 from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, Price, State
+from folkman.algorithm.pieces.sampling import EVERYONE, Sampling, sampled
 from folkman.algorithm.pieces.steps import StepSize
 from folkman.algorithm.travel import Server, Star
 from folkman.arrays import Array, jax, jnp
@@ -77,10 +78,12 @@ def around_server(
     declares: Declares = Declares(),  # noqa: B008 - immutable
     server_price: Price | None = None,
     late: Callable[[State, Inbox], Array] | None = None,
+    sampling: Sampling = EVERYONE,
 ) -> Algorithm:
     """Build an algorithm from its server's side.
 
-    With `restarts` a new model ends the work on the one before.
+    With `restarts` a new model ends the work on the one before. With `sampling` the server lets
+    part of the nodes work at a time; it must not wait for more (`declares.needs`).
     """
     require(
         local_steps >= 1,
@@ -177,10 +180,13 @@ def around_server(
         receive=receive,
         model=deployed,
         travel=Star(
-            server=server,
+            server=sampled(server, sampling, declares.needs),
             ready=lambda state: state.steps >= local_steps,
             uploads=lambda state: state.factor > 0,
             gives_up=gives_up,
         ),
-        declares=declares,
+        declares=declares._replace(
+            exact=declares.exact and sampling.whole,
+            draws=declares.draws or not sampling.whole,
+        ),
     )

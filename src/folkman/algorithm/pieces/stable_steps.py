@@ -15,7 +15,7 @@ nears 1/2 as e grows without end: from rho = 1/2 on the delay no longer limits t
 remain whatever D is. One is e <= 2, that of descent without delay. The other is e rho <= 1: the
 differences u of the nodes' models follow u(t+1) = u(t) - e rho [u(t) - u(t-D)].
 
-Where the own part is set back by sigma times D mean paces (`centred.py`, k = 1 / (1 + LONG D)), the
+Where the own part is set back by sigma times D mean paces (`own_part`, k = 1 / (1 + LONG D)), the
 boundary is, with s = sin^2(theta / 2) and N = k^2 + 4 (1 - k) s,
 
     0 = (1 - rho) cos((D + 1/2) theta) + cos(theta / 2) (rho - 4 sigma D k s / N)
@@ -27,7 +27,7 @@ Theorem G). A larger share is taken for 1/2.
 
 from collections.abc import Callable
 
-from folkman.algorithm.pieces.centred import LONG
+from folkman.algorithm.pieces.own_part import LONG
 from folkman.arrays import Array, Float, jax, jnp, lax
 
 __all__ = ["least_rho", "set_back_limit", "stable_limit"]

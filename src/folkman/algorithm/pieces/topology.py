@@ -31,9 +31,11 @@ from folkman.arrays import Array, jnp
 from folkman.checks import nearest, need, require
 
 if TYPE_CHECKING:
+    from folkman.algorithm.base import Inbox
     from folkman.algorithm.pieces.given_graph import GivenGraph
 
-__all__ = ["GRAPHS", "Graph", "Kind", "metropolis", "push_weights", "strongly_connected"]
+__all__ = ["GRAPHS", "Graph", "Kind", "even_parts", "metropolis", "push_weights"]
+__all__ += ["strongly_connected"]
 
 DRAWS = 1000
 """Graphs that are drawn at most until one is connected."""
@@ -91,6 +93,13 @@ def push_weights(adjacency: Array) -> Array:
     """Return p (rx, tx), columns summing to 1, of a directed graph (rx, tx) [2]."""
     linked = adjacency | jnp.eye(len(adjacency), dtype=bool)
     return linked / jnp.sum(linked, axis=0, keepdims=True)
+
+
+def even_parts(inbox: "Inbox") -> tuple[Array, Array]:
+    """Return weights (nbr,) and an own weight that are equal for all whom a node hears."""
+    hears = inbox.weight > 0
+    own = 1.0 / (1.0 + jnp.sum(hears, dtype=jnp.int32)).astype(inbox.weight.dtype)
+    return jnp.where(hears, own, 0.0), own
 
 
 def strongly_connected(adjacency: NDArray[np.bool_]) -> bool:
