@@ -18,6 +18,7 @@ With `--links K` one node, the measured one, has K neighbours that are there alr
     start_cpu_s    CPU seconds that it has used by then: what `first_slot_s` is on an idle machine
     peak_mb, rest_mb   largest resident set, and the one in the end
     cpu_share      of one core, while it takes `--pace` gradients a second, over `--seconds`
+    heard_per_s    messages that it takes meanwhile; neighbours on a busy machine send fewer
     modules        as it ends, those that `importlib` was asked for too
 
 `--arithmetic numpy` lets the measured node compute with NumPy; its neighbours always do.
@@ -148,6 +149,18 @@ def among_neighbours(folder: Path, given: argparse.Namespace) -> dict[str, objec
         text = (home / "node.toml").read_text()
         (home / "node.toml").write_text(f'arithmetic = "{own}"\nstart_wait_s = 300.0\n{text}')
     begun = [_begin(home) for home in reversed(homes[1:])]
+    try:
+        return _measured(homes, begun, given)
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait(60)
+
+
+def _measured(
+    homes: list[Path], begun: "list[subprocess.Popen[bytes]]", given: argparse.Namespace
+) -> dict[str, object]:
+    """Start the first node when the others are there; return what it costs."""
     while not all('"event": "start"' in _log(home) for home in homes[1:]):
         time.sleep(0.1)
     time.sleep(2.0)  # until they listen
@@ -161,9 +174,10 @@ def among_neighbours(folder: Path, given: argparse.Namespace) -> dict[str, objec
     event = next(line for line in _log(homes[0]).splitlines() if '"event": "learning"' in line)
     learning_s = datetime.fromisoformat(json.loads(event)["time"]).timestamp()
     time.sleep(2.0)
-    before_s, at_s = _cpu_s(node.pid), time.monotonic()
+    before_s, at_s, heard = _cpu_s(node.pid), time.monotonic(), -_taken(homes[0])
     time.sleep(given.seconds)
-    share = (_cpu_s(node.pid) - before_s) / (time.monotonic() - at_s)
+    cpu_s, heard = _cpu_s(node.pid) - before_s, heard + _taken(homes[0])
+    share = cpu_s / (time.monotonic() - at_s)
     peak_kb, rest_kb = _status(node.pid, "VmHWM"), _status(node.pid, "VmRSS")
     for process in (node, *begun):
         process.terminate()
@@ -182,6 +196,7 @@ def among_neighbours(folder: Path, given: argparse.Namespace) -> dict[str, objec
         "cpu_share": round(share, 4),
         "gradients": health["steps"],
         "taken": health["counts"]["taken"],
+        "heard_per_s": round(heard / given.seconds, 1),
         "modules": len(found),
         "modules_of_folkman": len(own),
         "folkman": own,
@@ -192,6 +207,11 @@ def _begin(home: Path) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-c", OBSERVED, "node", "--config", str(home / "node.toml")]
     with (home / "node.log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def _taken(home: Path) -> int:
+    """Return how many messages a node says that it has taken."""
+    return json.loads((home / "health.json").read_text())["counts"]["taken"]
 
 
 def _log(home: Path) -> str:

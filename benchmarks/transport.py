@@ -9,6 +9,7 @@ control message, as a learner with acknowledgements does. Prints one JSON line a
 over all peers, time to the answer, cores.
 """
 
+import asyncio
 import json
 import resource
 import socket
@@ -79,10 +80,10 @@ def main() -> None:
         for node in range(peers + 1):
             identity.issue(certs, node)
         for kind in (TcpTransport, ZenohTransport):
-            print(json.dumps(measure(kind, certs, peers, seconds)), flush=True)
+            print(json.dumps(asyncio.run(measure(kind, certs, peers, seconds))), flush=True)
 
 
-def measure(
+async def measure(
     kind: type[TcpTransport | ZenohTransport], certs: Path, peers: int, seconds: float
 ) -> dict[str, object]:
     """Let node 0 send to all others."""
@@ -99,21 +100,21 @@ def measure(
     hub = make(0, list(range(1, peers + 1)))
     sender, others = Sender(hub), [make(node, [0]) for node in range(1, peers + 1)]
     for each in others:
-        each.open(Receiver(each))
-    hub.open(sender)
+        await each.open(Receiver(each))
+    await hub.open(sender)
     while len(hub.links()) < peers:
-        time.sleep(0.05)
+        await asyncio.sleep(0.05)
     sender.going.set()
     began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     for peer in range(1, peers + 1):
         sender.send(peer)
-    time.sleep(seconds)
+    await asyncio.sleep(seconds)
     sender.going.clear()
     took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
     answers = sorted(sender.took_s)
-    time.sleep(1.0)
+    await asyncio.sleep(1.0)
     for each in (hub, *others):
-        each.close()
+        await each.close()
     return {
         "transport": kind.__name__,
         "peers": peers,

@@ -220,7 +220,7 @@ def test_a_nodes_file_that_is_wrong_is_refused_with_advice(tmp_path, change, mat
 
 
 def test_wrong_input_is_no_traceback(tmp_path):
-    for arguments in (["node", "--config", "none.toml"], ["status", "none"], ["replay", "none"]):
+    for arguments in (["status", "none"], ["replay", "none"]):
         answer = folkman(*arguments, cwd=tmp_path)
         assert answer.returncode == 2
         assert answer.stderr.startswith("error: ")

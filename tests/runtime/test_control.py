@@ -10,8 +10,11 @@ from folkman.runtime.control import (
     Control,
     Done,
     Hello,
+    Known,
     Period,
+    Proof,
     Quality,
+    Refusal,
     Voice,
     open_sealed,
     seal,
@@ -26,6 +29,9 @@ BODIES = st.one_of(
     st.builds(Quality, st.dictionaries(NODE, st.tuples(AMOUNT, st.floats(0, 1)), max_size=5)),
     st.builds(Period, AMOUNT, st.lists(NODE, max_size=5)),
     st.builds(Done, COUNT),
+    st.builds(Refusal, COUNT, st.from_regex("[a-z_]{1,32}", fullmatch=True)),
+    st.builds(Known, COUNT),
+    st.builds(Proof, st.binary(max_size=300), st.binary(max_size=300)),
 )
 
 
@@ -58,11 +64,8 @@ def test_changed_bytes_are_another_message_or_the_codecs_error(body, data):
 
 
 def test_a_voice_is_heard_once_in_order_and_as_itself():
-    wire = []
-    one = Voice(7, 1, 3, None, None, lambda _, data: wire.append(data))
-    two = Voice(7, 2, 1, None, None, lambda *_: None)
-    for k in range(3):
-        one.say(2, Ack(k))
+    one, two = Voice(7, 1, 3, None, None), Voice(7, 2, 1, None, None)
+    wire = [one.sealed(Ack(k)) for k in range(3)]
 
     assert [two.hear(1, data) for data in (wire[0], wire[2])] == [Ack(0), Ack(2)]
     for peer, data, reason in [
@@ -76,9 +79,7 @@ def test_a_voice_is_heard_once_in_order_and_as_itself():
 
 
 def test_a_later_life_speaks_after_the_one_before():
-    wire = []
-    two = Voice(7, 2, 1, None, None, lambda *_: None)
-    for life in (1, 2):
-        Voice(7, 1, life, None, None, lambda _, data: wire.append(data)).say(2, Done(life))
+    two = Voice(7, 2, 1, None, None)
+    wire = [Voice(7, 1, life, None, None).sealed(Done(life)) for life in (1, 2)]
 
     assert [two.hear(1, data) for data in wire] == [Done(1), Done(2)]

@@ -117,16 +117,25 @@ def test_rounds_on_the_radio_take_slots_and_end():
     )
 
 
-def test_a_clock_follows_the_furthest_and_never_goes_back():
+def test_a_clock_goes_by_the_middle_of_all_and_lives_no_slot_twice():
     clock = SlotClock(1.0)
-    clock.restart(5)
-    assert clock.slot() == 5
-    clock.follow(2.0)
-    assert clock.slot() == 5
-    clock.follow(9.5)
-    assert clock.slot() == 9
-    clock.follow(1e9)  # a clock that has gone mad
-    assert clock.slot() == 9
+    clock.restart(0.0, 5)
+    assert clock.slot(0.0) == 5
+    clock.heard(1, 9.5, 0.0, linked=[1])  # of two the one that is ahead
+    assert clock.slot(0.0) == 9
+    clock.heard(1, 1e9, 0.0, linked=[1])  # a clock that has gone mad
+    assert clock.slot(0.0) == 9
+    clock.heard(1, 2.0, 0.0, linked=[1, 2, 3])
+    assert clock.slot(0.0) == 9
+    clock.heard(2, 500.0, 0.0, linked=[1, 2, 3])  # one alone moves nobody
+    assert clock.slot(0.0) == 9
+    clock.heard(3, 400.0, 0.0, linked=[1, 2, 3])  # two of four, and the nearer of them
+    assert clock.slot(0.0) == 400
+    assert clock.slot(3.0) == 403
+    for peer in (1, 2, 3):
+        clock.heard(peer, 402.0, 3.0, linked=[1, 2, 3])  # it waits for the others, a little
+    assert clock.slot(3.0) == 402
+    assert clock.begins_s(404) == 5.0
 
 
 def test_measured_links_schedule_and_share_by_proposition_1():
@@ -138,9 +147,13 @@ def test_measured_links_schedule_and_share_by_proposition_1():
 
     assert links.receivers([1, 2, 3]) == [1, 2]  # node 3 has 1e5 bit/s
     assert links.rate_bit_s([1, 2]) == pytest.approx(1e7)  # the worst of them
-    links.note_rate(9, 3e7)
-    # B_i/B = (1/1e7) / (1/1e7 + 1/3e7) = 3/4, so that both end together: bits / (3/4 1e7) = bits / (1/4 3e7)
-    assert links.period_s([1, 2], 7_500) == pytest.approx(0.001, rel=1e-5)
+    links.note_rate(9, 2e7)
+    # B_i/B = (1/1e7) / (1/1e7 + 1/2e7) = 2/3, so that both end together: bits / (2/3 1e7) = bits / (1/3 2e7)
+    assert links.period_s([1, 2], 20_000) == pytest.approx(0.003, rel=1e-5)
+    links.note_rate(9, 1e12)  # a claim beyond all that was measured counts as the best of that
+    assert links.period_s([1, 2], 20_000) == pytest.approx(0.003, rel=1e-5)
+    links.note_rate(9, 1e-9)  # and one below it as the worst, 1e5: B_i/B = 1/101
+    assert links.period_s([1, 2], 1_000) == pytest.approx(0.0101, rel=1e-5)
     tried = [links.receivers([1, 2, 3]) for _ in range(20)]
     assert 1 <= sum(3 in each for each in tried) <= 3  # a bad link is tried again now and then
     for _ in range(60):

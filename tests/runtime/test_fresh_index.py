@@ -71,3 +71,34 @@ def test_a_claim_ends_by_itself_by_a_word_and_with_its_node():
     assert band.busy_s(20.5) == pytest.approx(2.5)  # the other claim stands
     band.forget(2)
     assert band.busy_s(20.5) == 0.0
+
+
+def quiet_share(band, liars, seconds=400.0, every_s=0.1, forgets=False):
+    """Return the share of time for which claimants keep a node quiet that claim all the time."""
+    quiet_s = 0.0
+    for k in range(round(seconds / every_s)):
+        for liar in liars:
+            if forgets:  # it drops its link and comes again
+                band.forget(liar)
+            band.heard(liar, 1e15, 1e15, now_s=k * every_s)
+        quiet_s += min(band.busy_s(k * every_s), every_s)
+    return quiet_s / seconds
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize(("nodes", "liars"), [(2, [1]), (3, [1]), (5, [1]), (5, [1, 2, 3])])
+def test_who_claims_all_the_time_keeps_a_node_quiet_for_its_share_of_it(nodes, liars, forgets):
+    at_first = 10.0 / 400.0
+    share = quiet_share(Band(0, nodes, 10.0), liars, forgets=forgets)
+
+    most = len(liars) * (min(0.5, 1 / (nodes - 1)) + at_first)
+    assert 0.2 * most < share < most + 0.01
+
+
+def test_an_honest_neighbour_that_says_when_it_is_done_is_always_heeded():
+    band = Band(0, 5, longest_s=10.0)
+    for k in range(1000):  # it claims two seconds of each, and needs a fifth
+        band.heard(1, 5.0, 2.0, now_s=float(k))
+        assert band.busy_s(k + 0.1) == pytest.approx(1.9)
+        band.heard(1, 0.0, 0.0, now_s=k + 0.2)
+        assert band.busy_s(k + 0.2) == 0.0

@@ -2,11 +2,14 @@
 
 import json
 import os
+from functools import partial
 
 import pytest
 
 from folkman.runtime import identity
 from folkman.runtime.codec import SERVER, CodecError, Message, decode, encode
+from folkman.runtime.disk import FolderDisk
+from folkman.runtime.durable import read_members_seen, save_members_seen
 from shell import folkman
 
 
@@ -95,6 +98,49 @@ def test_a_list_that_the_authority_did_not_sign_is_refused_and_the_last_one_stay
         known.reload()
 
     assert known.verify(1, b"x", signature)
+
+
+def test_an_old_list_that_is_put_back_makes_nobody_a_member_again(folder, tmp_path):
+    path, disk = folder / "members.json", FolderDisk(tmp_path)
+    known = members(folder)
+    known.remember(partial(save_members_seen, disk))
+    old = path.read_bytes()
+    identity.revoke(folder, 1)
+    assert known.reload()
+    assert (known.version, read_members_seen(disk)) == (5, 5)  # made, three issued, one revoked
+
+    path.write_bytes(old)
+
+    text = "has version 4, this node has seen version 5: an older list was put back"
+    with pytest.raises(ValueError, match=text):
+        known.reload()
+    assert not known.allowed(1)
+    with pytest.raises(ValueError, match=text):  # nor after a restart
+        identity.Members(path, folder / "ca.crt", read_members_seen(disk))
+    identity.issue(folder, 1)  # from the old list: version 5 again, with other members
+    identity.issue(folder, 1)
+    assert known.reload()
+
+
+@pytest.mark.parametrize("change", [{"version": 9}, {"version": 0}, {"version_signature": "00"}])
+def test_the_version_is_signed(folder, change):
+    """A list that drops its version counts as version 0, which a node that has seen one refuses."""
+    path = folder / "members.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+    with pytest.raises(ValueError, match=r"is not a list that|has version 0, this node has seen"):
+        identity.Members(path, folder / "ca.crt", least=1)
+
+
+def test_a_list_of_an_earlier_folkman_opens_as_version_0_and_is_given_one(folder):
+    path = folder / "members.json"
+    content = json.loads(path.read_text())
+    old = {key: content[key] for key in ("members", "signature")}  # nodes before read these alone
+    path.write_text(json.dumps(old))
+
+    assert members(folder).version == 0
+    identity.revoke(folder, 0)
+    assert members(folder).version == 1
 
 
 def test_an_expired_member_is_refused_an_hour_of_clock_is_not(folder):

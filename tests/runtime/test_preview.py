@@ -9,8 +9,8 @@ from folkman.cli import main
 from folkman.runtime import identity
 from folkman.runtime.cluster import make_cluster
 from folkman.runtime.codec import SERVER
+from folkman.runtime.durable import state_bytes
 from folkman.runtime.preview import preview, sentences
-from folkman.runtime.state import write_arrays
 from runtime.hosts import task
 
 
@@ -81,9 +81,9 @@ def test_the_bytes_of_a_message_are_those_of_the_codec(homes):
     from folkman.runtime.telemetry import Logger
 
     config = read_node(homes[1] / "node.toml")
-    daemon, _ = assemble(config, read_task(config.config, None, None), Logger("x", insecure=False))
+    drive = assemble(config, read_task(config.config, None, None), Logger("x", insecure=False))
 
-    assert preview(homes[1] / "node.toml")["message_bytes"] == len(daemon.node.send())
+    assert preview(homes[1] / "node.toml")["message_bytes"] == len(drive.core.node.send())
 
 
 def test_a_server_and_an_insecure_emulated_node_say_so(tmp_path):
@@ -140,7 +140,7 @@ def test_what_would_stop_the_node_stops_the_check(homes, harm, said, monkeypatch
                 "\n".join(line for line in text.splitlines() if not line.startswith("node-1"))
             )
         case "state":
-            write_arrays(home / "state.safetensors", {}, "another")
+            (home / "state.safetensors").write_bytes(state_bytes({}, "another"))
         case "config":
             (home.parents[1] / "config.toml").unlink()
         case "label":

@@ -136,7 +136,7 @@ def test_devices_refuse_this_way():
 
     refusals = (
         lambda: way.check("hierfavg"),
-        lambda: way.loop(emulated=False),
+        lambda: way.pace(),
         lambda: way.air(ideal(), NODES, 0, seed=0, message_bits=16),
         lambda: way.causal({}, NODES, paced=False),
         lambda: way.replayed(None),

@@ -1,5 +1,6 @@
 """The transports: the newest wins, nobody waits for a frozen peer, strangers stay outside."""
 
+import asyncio
 import gc
 import shutil
 import socket
@@ -11,13 +12,12 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from folkman.runtime import identity
-from folkman.runtime.tcp import TcpTransport
 from folkman.runtime.transport import Local, LocalExchange, Security, Slot
-from folkman.runtime.zenoh import ZenohTransport
+from runtime.threaded import Tcp, Zenoh
 
 pytestmark = pytest.mark.process
 
-KINDS = {"tcp": TcpTransport, "zenoh": ZenohTransport}
+KINDS = {"tcp": Tcp, "zenoh": Zenoh}
 RUN = 77
 
 
@@ -147,7 +147,7 @@ def until_refused(transport, reasons, *ears):
     def count():
         return sum(reason in reasons for ear in ears for reason, _ in ear.refusals)
 
-    if isinstance(transport, TcpTransport):
+    if isinstance(transport, Tcp):
         until(lambda: count() >= 2)
     else:
         time.sleep(2.5)
@@ -239,7 +239,7 @@ def test_a_certificate_that_was_replaced_is_refused(certs, tmp_path):
     shutil.copytree(certs / "ours", tmp_path / "certs")
     identity.issue(tmp_path / "certs", 1)
     thief = secured(tmp_path / "stolen", 1, tmp_path / "certs")
-    with two(TcpTransport, secured(tmp_path / "certs", 0), thief) as (made, ears):
+    with two(Tcp, secured(tmp_path / "certs", 0), thief) as (made, ears):
         until(lambda: any(reason == "member" for reason, _ in ears[0].refusals))
 
         assert made[0].links() == frozenset()
@@ -249,9 +249,7 @@ def test_a_certificate_that_was_replaced_is_refused(certs, tmp_path):
 def test_a_message_above_the_limit_ends_the_link_and_is_not_handed_over():
     places = {0: free_address(), 1: free_address()}
     made = [
-        TcpTransport(
-            me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=100_000, security=None
-        )
+        Tcp(me, places[me], {1 - me: places[1 - me]}, run=RUN, largest_bytes=100_000, security=None)
         for me in (0, 1)
     ]
     ears = [Ear(), Ear()]
@@ -272,9 +270,7 @@ def test_a_message_above_the_limit_ends_the_link_and_is_not_handed_over():
 def test_a_transfer_cut_in_the_middle_is_never_handed_over():
     """A peer that sends a hello and half a message, and leaves."""
     place, ear = free_address(), Ear()
-    node = TcpTransport(
-        1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None
-    )
+    node = Tcp(1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None)
     node.open(ear)
     try:
         from folkman.runtime.tcp import _FRAME, _HELLO, HELLO, MAGIC, PART, VERSION
@@ -324,9 +320,7 @@ def test_closing_lets_go_of_those_who_are_just_coming_in(certs, tls):
         for k in range(25):
             place, callers, over = free_address(), [], threading.Event()
             security = secured(certs / "ours", 1) if tls else None
-            node = TcpTransport(
-                1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security
-            )
+            node = Tcp(1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security)
             node.open(Ear())
             knocking = threading.Thread(target=knock, args=(place, callers, over))
             knocking.start()
@@ -344,7 +338,7 @@ def test_closing_in_the_middle_of_a_handshake_ends_it(certs, tls):
     with nothing_left_open():
         for k in range(25):
             securities = [secured(certs / "ours", me) if tls else None for me in (0, 1)]
-            with two(TcpTransport, *securities) as (made, _):
+            with two(Tcp, *securities) as (made, _):
                 time.sleep(0.06 + 0.003 * k)  # they meet at the first redial, after about 0.1 s
                 made[k % 2].close()
             assert all(each._loop.is_closed() for each in made)
@@ -356,7 +350,7 @@ def test_a_frozen_reader_holds_up_nobody_and_gets_the_newest():
     places = {node: free_address() for node in range(3)}
     ears = {node: Ear() for node in (0, 2)}
     made = {
-        node: TcpTransport(
+        node: Tcp(
             node,
             places[node],
             {j: places[j] for j in places if j != node},
@@ -450,16 +444,16 @@ def test_a_slot_keeps_the_newest_and_wakes_who_waits():
 def test_the_twin_carries_the_newest_and_loses_what_is_cut():
     exchange = LocalExchange()
     one, two, ear = Local(0, [1], exchange), Local(1, [0], exchange), Ear()
-    one.open(Ear())
-    two.open(ear)
+    asyncio.run(one.open(Ear()))
+    asyncio.run(two.open(ear))
     one.publish(1, b"a")
     one.tell(1, b"b")
     until(lambda: bool(ear.params and ear.control))
     exchange.cut.add((0, 1))
     one.publish(1, b"c")
     time.sleep(0.1)
-    one.close()
-    two.close()
+    asyncio.run(one.close())
+    asyncio.run(two.close())
 
     assert ear.params == [(0, b"a")]
     assert ear.control == [(0, b"b")]

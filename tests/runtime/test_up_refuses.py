@@ -56,24 +56,47 @@ def test_nodes_that_are_dead_already_are_named_with_their_last_line(tmp_path):
         _complain_of_the_dead(tmp_path)
 
     assert "1 of 2 nodes have ended already" in str(told.value)
-    assert 'node-0: {"event": "not started", "text": "port"}' in str(told.value)
+    assert "node-0: port" in str(told.value)
     assert "folkman down" in str(told.value)
 
 
-def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatch, capfd):
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "expected a configuration file"),
+        ("node = ", "node.toml"),
+        ("nodee = 1", "did you mean 'node'"),
+        ("node = 0\nconfig = 'none.toml'\n", "'shard' is needed"),
+    ],
+)
+def test_a_node_that_cannot_start_logs_a_line_of_json(tmp_path, text, complaint):
+    """Whoever gathers the logs of a fleet reads JSON; a person at a terminal reads a sentence."""
+    if text is not None:
+        (tmp_path / "node.toml").write_text(text)
+    done = shell.folkman("node", "--config", tmp_path / "node.toml", cwd=tmp_path)
+
+    line = json.loads(done.stderr)
+    assert done.returncode == 2
+    assert (line["event"], line["level"]) == ("not started", "error")
+    assert complaint in line["text"]
+    assert line["node"] == tmp_path.name
+
+
+def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatch, capfd, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         config = SimpleNamespace(
-            config="", label="", seed=0, number=0, insecure=False, metrics=where, arithmetic="auto"
-        )
+            config="", label="", seed=0, number=0, insecure=False, metrics=where, arithmetic="auto",
+            folder=tmp_path, listen="127.0.0.1:0",
+        )  # fmt: skip
         for name, value in {
             "hold_little": lambda: None,
             "read_node": lambda _: config,
             "read_task": lambda *_: None,
             "use_precision": lambda _: None,
-            "assemble": lambda *_: (SimpleNamespace(), None),
+            "assemble": lambda *_: SimpleNamespace(members=None, facts=dict),
             "signal": SimpleNamespace(
                 signal=lambda *_: None, Signals=None, SIGTERM=0, SIGINT=0, SIGUSR1=0, SIGHUP=0,
                 SIG_IGN=0,
@@ -82,7 +105,6 @@ def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatc
             "MetricsServer": assembly.MetricsServer,
         }.items():  # fmt: skip
             monkeypatch.setattr(assembly, name, value)
-        monkeypatch.setattr("http.server.HTTPServer.allow_reuse_address", False)
         code = assembly.run_node("node.toml")  # pyright: ignore[reportArgumentType]
 
     line = json.loads(capfd.readouterr().err.splitlines()[-1])

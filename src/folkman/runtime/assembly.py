@@ -14,13 +14,14 @@
 Paths are relative to the file. Nothing but parameters leaves a node.
 """
 
+import errno
 import faulthandler
 import hashlib
 import signal
-from collections.abc import Callable
+import socket
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -37,23 +38,27 @@ from folkman.packing.packing import message_bits, width_of
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
-from folkman.runtime import loops
+from folkman.record.cluster import NodeFolder
+from folkman.record.json_file import Json
 from folkman.runtime.codec import HEADER_BYTES, SERVER
-from folkman.runtime.daemon import Daemon, DaemonConfig
+from folkman.runtime.core.core import Core
+from folkman.runtime.core.pace import Pace
+from folkman.runtime.core.settings import Settings
+from folkman.runtime.disk import FolderDisk, FolderLock, FolderTakenError
+from folkman.runtime.drive import Drive, Home
+from folkman.runtime.durable import read_members_seen, remove_parts, save_members_seen
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
 from folkman.runtime.shards import load_guest, load_shard
-from folkman.runtime.telemetry import Logger, MetricsServer, health_of
+from folkman.runtime.telemetry import Logger, MetricsServer
 from folkman.runtime.transport import Security, Transport
 from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
-    from folkman.runtime.emulation import Emulation, Trips
     from folkman.runtime.server_node import ServerNode
 
 __all__ = [
-    "Loop",
     "NodeConfig",
     "Task",
     "Trust",
@@ -66,8 +71,6 @@ __all__ = [
     "run_node",
     "task_of",
 ]
-
-Loop: TypeAlias = Callable[[Daemon], None]
 
 
 class Trust(BaseModel):
@@ -110,6 +113,7 @@ class NodeConfig(BaseModel):
     arithmetic: Arithmetic = "auto"
     wire: Literal["float32", "float16"] = "float32"
     largest: float = Field(1e6, gt=0)
+    farthest: float = Field(10.0, ge=0)
     threshold_bit_s: float = Field(0.0, ge=0)
     shared_medium: bool = True
     save_every_s: float = Field(2.0, gt=0)
@@ -153,18 +157,28 @@ def address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def read_node(path: Path) -> NodeConfig:
-    """Read a node's file, or say what is wrong with it."""
-    raw = read(path)
+def check_keys(options: Json) -> None:
+    """Refuse keys that every node of a cluster would refuse; see `folkman up --node-set`."""
+    place: Json = {"node": 0, "config": "c", "shard": "s", "samples": [1], "listen": "h:0"}
+    given = {key: value for key, value in options.items() if value is not None}
+    _node_config({**place, "peers": {}, **given}, "--node-set")
+
+
+def _node_config(raw: Json, where: str) -> NodeConfig:
     for key in raw:
         if key not in NodeConfig.model_fields:
             raise ConfigError(
-                f"unknown key '{key}' in {path}; {nearest(key, NodeConfig.model_fields)}"
+                f"unknown key '{key}' in {where}; {nearest(key, NodeConfig.model_fields)}"
             )
     try:
-        found = NodeConfig(**raw)
+        return NodeConfig(**raw)
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
+
+
+def read_node(path: Path) -> NodeConfig:
+    """Read a node's file, or say what is wrong with it."""
+    found = _node_config(read(path), str(path))
     here = path.resolve().parent
     paths = {
         key: here / each
@@ -237,11 +251,8 @@ def carried(algorithm: Algorithm, network: Network) -> str:
     return network.message if type(way_of(algorithm)) is PeerWay else "copy"
 
 
-def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Loop]:
-    """Build a node with everything around it, and the loop of its learner.
-
-    Nothing is opened or written yet.
-    """
+def assemble(config: NodeConfig, task: Task, logger: Logger) -> Drive:
+    """Build a node with everything around it. Nothing is opened or written yet."""
     problem = _problem(config, task)
     algorithm, network = build(task, problem, emulated=config.radio == "emulated")
     security = _security(config)
@@ -249,9 +260,7 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
     slot_s = config.slot_s if config.slot_s is not None else slot_seconds(task.comparison, problem)
     paced = config.radio == "emulated" or bool(config.slot_s)
     steps = task.comparison.slots if config.steps is None else config.steps or None
-    settled = DaemonConfig(
-        config.folder,
-        task.fingerprint,
+    settings = Settings(
         steps=None if config.number == SERVER else steps,
         slot_s=slot_s if paced else 0.0,
         save_every_s=config.save_every_s,
@@ -260,19 +269,16 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> tuple[Daemon, Lo
         linger_s=config.linger_s,
         threshold_bit_s=config.threshold_bit_s,
         shared_medium=config.shared_medium,
-        timeline=config.timeline,
     )
-    transport = _transport(config, task, node, security)
     members = security.members if security else None
-    if node.message != "copy":
-        from folkman.runtime.fresh_assembly import fresh_loop, fresh_side
-
-        side = fresh_side(config, task, network, node)  # type: ignore[arg-type] - it is a fresh one
-        daemon = Daemon(node, transport, settled, logger, members=members, fresh=side)
-        return daemon, fresh_loop(config)
-    air, trips = _air(config, task, network, node)
-    daemon = Daemon(node, transport, settled, logger, members=members, emulation=air, trips=trips)
-    return daemon, _loop_of(node, air)
+    core = Core(
+        node,
+        settings,
+        _pace(config, task, network, node),
+        verify=members.verify if members else None,
+    )
+    home = Home(config.folder, task.fingerprint, config.timeline)
+    return Drive(core, _transport(config, task, node, security), home, logger, members=members)
 
 
 def _problem(config: NodeConfig, task: Task) -> Learnable:
@@ -288,7 +294,8 @@ def _security(config: NodeConfig) -> Security | None:
     if config.certs is None:
         return None
     identity = Identity(config.certs, config.number)
-    return Security(identity, Members(config.certs / "members.json", identity.ca))
+    seen = read_members_seen(FolderDisk(config.folder))
+    return Security(identity, Members(config.certs / "members.json", identity.ca, seen))
 
 
 def _node(
@@ -302,7 +309,7 @@ def _node(
     me, alpha = config.number, shares(config.samples, task.comparison.objective)
     serves = me in way_of(algorithm).servers()
     require(serves or me != SERVER, f"'{task.label}' has no server; leave this node out")
-    checks = Checks(security.members.verify if security else None, config.largest)
+    checks = Checks(security.members.verify if security else None, config.largest, config.farthest)
     dtype = config.wire if config.wire == "float16" else None
     sign = security.identity.sign if security else None
     wire = Wire(task.run, sign, checks, dtype, network.packing)
@@ -317,22 +324,24 @@ def _node(
     return Node(me, problem, algorithm, alpha, seed=task.seed, wire=wire)
 
 
-def _air(
-    config: NodeConfig, task: Task, network: Network, node: "Node | ServerNode"
-) -> tuple["Emulation | None", "Trips | None"]:
-    if config.radio != "emulated":
-        return None, None
-    payload = node.mailbox.payload
-    width = width_of(payload.dtype)
-    bits = message_bits(node.packing, payload.shape[1], node.dim, width)
-    nodes = len(config.samples)
-    return node.way.air(network, nodes, node.index, seed=task.seed, message_bits=bits)
+def _pace(config: NodeConfig, task: Task, network: Network, node: "Node | ServerNode") -> Pace:
+    """Build when the node learns and sends, with its view of an emulated air."""
+    if node.message != "copy":
+        from folkman.runtime.fresh_assembly import fresh_pace
 
+        return fresh_pace(config, task, network, node)  # type: ignore[arg-type] - a fresh one
+    emulation, trips = None, None
+    if config.radio == "emulated":
+        payload = node.mailbox.payload
+        width = width_of(payload.dtype)
+        bits = message_bits(node.packing, payload.shape[1], node.dim, width)
+        air = {"seed": task.seed, "message_bits": bits}
+        emulation, trips = node.way.air(network, len(config.samples), node.index, **air)
+    if isinstance(node, Node):
+        return node.way.pace(emulation, trips)
+    from folkman.runtime.core.rounds import Serving  # here: one node of a run is one
 
-def _loop_of(node: "Node | ServerNode", air: "Emulation | None") -> Loop:
-    if not isinstance(node, Node):
-        return loops.serving
-    return getattr(loops, node.way.loop(emulated=air is not None))
+    return Serving(trips)
 
 
 def _transport(
@@ -375,10 +384,30 @@ def run_node(path: Path) -> int:
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
     logger = Logger(name_of(config.number), insecure=config.insecure)
-    daemon, loop = assemble(config, task, logger)
+    try:
+        lock = FolderLock(NodeFolder(config.folder).lock)
+    except FolderTakenError as error:
+        logger.say("not started", level="error", text=str(error))
+        return WRONG_INPUT
+    try:
+        return _run_alone(config, task, logger)
+    finally:
+        lock.close()
+
+
+def _run_alone(config: NodeConfig, task: Task, logger: Logger) -> int:
+    """Be the node of a folder that no other process has."""
+    if text := _port_taken(config.listen):
+        logger.say("not started", level="error", text=text)
+        return WRONG_INPUT
+    disk = FolderDisk(config.folder)
+    remove_parts(disk)
+    drive = assemble(config, task, logger)
+    if drive.members is not None:
+        drive.members.remember(partial(save_members_seen, disk))
 
     def ask(number: int, _: object) -> None:
-        daemon.asked = signal.Signals(number).name
+        drive.ask(signal.Signals(number).name)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask)
@@ -387,14 +416,29 @@ def run_node(path: Path) -> int:
     metrics = None
     if config.metrics:
         try:
-            metrics = MetricsServer(address(config.metrics), partial(health_of, daemon))
+            metrics = MetricsServer(address(config.metrics), drive.facts)
         except OSError as error:
             advice = "give every node another port, or port 0 for a free one"
             text = f"could not listen for metrics on {config.metrics}: {error.strerror}; {advice}"
             logger.say("not started", level="error", text=text)
             return WRONG_INPUT
         logger.say("metrics", port=metrics.port)
-    code = daemon.run(loop)
-    if metrics:
-        metrics.close()
-    return code
+    try:
+        return drive.run()
+    finally:
+        if metrics:
+            metrics.close()
+
+
+def _port_taken(listen: str) -> str:
+    """Return why a node cannot listen where it should; empty: it can."""
+    host, port = address(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:  # it may come yet: the transport says so, with code 4
+            return ""
+        advice = "choose another address, or end who has it"
+        return f"cannot listen on {listen}: {error.strerror}; {advice}"
+    return ""

@@ -40,8 +40,16 @@ class _Life(NamedTuple):
 
 
 def _life(node: int, log: Log) -> _Life:
-    """Read a journal; refuse one that a crash has torn."""
+    """Read a journal; refuse one that a crash has torn, or that has a gap."""
     records = log.records
+    if log.gaps:
+        gap = log.gaps[0]
+        before = records["slot"][: gap.at]
+        raise ValueError(
+            f"the journal of node {node} lacks {gap.lost} records after slot "
+            f"{before[-1] if len(before) else 0}: its disk was full or lost power, and what it saw "
+            "then is unknown; replay a run in which every disk had room"
+        )
     wakes = records[records["kind"] == WAKE]
     last = 0
     for record in records:

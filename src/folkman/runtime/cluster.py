@@ -22,7 +22,7 @@ from folkman.config.own_code import bundled, write_bundle
 from folkman.config.text import dump
 from folkman.problem.objective import model_weights
 from folkman.problem.problem import Problem
-from folkman.record.cluster import STARTING, ClusterFolder, NodeFolder, is_alive
+from folkman.record.cluster import STARTING, ClusterFolder, NodeFolder, Process, is_alive
 from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json, write_text
 from folkman.runtime.assembly import (
@@ -30,11 +30,14 @@ from folkman.runtime.assembly import (
     Task,
     build,
     carried,
+    check_keys,
     read_node,
     read_task,
     use_precision,
 )
 from folkman.runtime.codec import SERVER
+from folkman.runtime.disk import FolderDisk
+from folkman.runtime.durable import read_state
 from folkman.runtime.identity import init, issue, name_of
 from folkman.runtime.shards import save_shard
 from folkman.runtime.state import read_arrays
@@ -43,6 +46,8 @@ from folkman.runtime.ways import way_of
 __all__ = ["Cluster", "await_start", "check_options", "down", "evaluate", "last_params"]
 __all__ += ["make_cluster", "read_cluster", "start"]
 
+KILLED_S = 5.0
+"""How long the system may take to end a process that was killed."""
 PORT = 7440
 """Where nodes on machines of their own listen."""
 
@@ -105,6 +110,7 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
 
 def check_options(options: Json, nodes: int) -> None:
     """Refuse, before a folder is made, what would end the nodes of one machine at their start."""
+    check_keys(options)
     need("blake3")
     if options.get("transport", "zenoh") == "zenoh":
         need("zenoh")
@@ -164,24 +170,42 @@ def start(
             start_new_session=True,
             env=environment,
         )
-    files.pid.write_text(f"{process.pid}\n")
+    files.pid.write_text(Process.known(process.pid).text())
     return process
 
 
 def down(root: Path, patience_s: float = 15.0) -> list[Json]:
     """Ask the nodes of a cluster to stop; end those that do not."""
     cluster = ClusterFolder(root)
-    standing = cluster.standing()
-    pids = [each["pid"] for each in standing if each["alive"]]
-    for pid in pids:
-        os.kill(pid, signal.SIGTERM)
-    end_s = time.monotonic() + patience_s
-    while any(is_alive(pid) for pid in pids) and time.monotonic() < end_s:
-        time.sleep(0.1)
-    for pid in pids:
-        if is_alive(pid):
-            os.kill(pid, signal.SIGKILL)
+    found = [process for node in cluster.nodes() if (process := node.process()) is not None]
+    for process in found:
+        _send(process, signal.SIGTERM)
+    _await_end(found, patience_s)
+    for process in found:
+        _send(process, signal.SIGKILL)
+    _await_end(found, KILLED_S)
     return cluster.standing()
+
+
+def _await_end(processes: list[Process], patience_s: float) -> None:
+    end_s = time.monotonic() + patience_s
+    while any(is_alive(process) for process in processes) and time.monotonic() < end_s:
+        time.sleep(0.1)
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    """Send a signal to a process if it still runs; never to another one of its number."""
+    try:
+        handle = os.pidfd_open(process.pid)  # from here on the number is not given to another
+    except OSError:
+        return
+    try:
+        if is_alive(process):
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:  # it has ended meanwhile
+        pass
+    finally:
+        os.close(handle)
 
 
 class Cluster(NamedTuple):
@@ -205,9 +229,11 @@ def read_cluster(root: Path) -> Cluster:
 def last_params(config: NodeConfig, task: Task) -> NDArray:
     """Return a node's last parameters: its result, or where it was stopped."""
     files = NodeFolder(config.folder)
-    for path in (files.final, files.state):
-        if path.is_file():
-            return read_arrays(path, task.fingerprint)["params"]
+    if files.final.is_file():
+        return read_arrays(files.final, task.fingerprint)["params"]
+    kept = read_state(FolderDisk(config.folder), task.fingerprint).arrays
+    if kept is not None:
+        return kept["params"]
     raise ValueError(
         f"{config.folder} has no result yet; wait for the node, or stop it: folkman down"
     )

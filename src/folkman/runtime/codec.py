@@ -43,6 +43,7 @@ __all__ = [
     "VERSION",
     "Base",
     "CodecError",
+    "EquivocationError",
     "LostPastError",
     "Message",
     "Sign",
@@ -101,6 +102,14 @@ class LostPastError(CodecError):
     def __init__(self, text: str, message: tuple[int, int], stamp: int) -> None:
         super().__init__("past", text, *message)
         self.stamp = stamp
+
+
+class EquivocationError(CodecError):
+    """An origin has signed two contents under one number; `proof` are both messages, whole."""
+
+    def __init__(self, text: str, message: tuple[int, int], proof: tuple[bytes, bytes]) -> None:
+        super().__init__("equivocation", text, *message)
+        self.proof = proof
 
 
 class Base(NamedTuple):

@@ -12,9 +12,7 @@ it), R_i, Y_i, J_ji. A member's message is taken once: its sequence must grow.
     for Large-scale IoT Networks. IEEE IoT Journal 2024. arXiv:2401.07122
 """
 
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -32,8 +30,11 @@ __all__ = [
     "Control",
     "Done",
     "Hello",
+    "Known",
     "Period",
+    "Proof",
     "Quality",
+    "Refusal",
     "SlotClock",
     "Voice",
     "open_sealed",
@@ -47,7 +48,9 @@ LIFE_BITS = 32
 """A sequence number is the node's life above these bits and a count below: it grows though the
 count may be lost."""
 MOST_AHEAD_S = 86_400.0
-"""A neighbour\'s clock that is further ahead than this is not followed."""
+"""A neighbour's clock that is further ahead than this is not followed."""
+MOST_BEHIND = 4
+"""Slots that a node waits for the middle of the others."""
 
 
 class Hello(NamedTuple):
@@ -96,7 +99,27 @@ class Done(NamedTuple):
     steps: int
 
 
-Body: TypeAlias = Hello | Ack | Quality | Period | Done | Ask | Claim
+class Refusal(NamedTuple):
+    """Your message of this number came and cannot be taken; do not wait for me. Why: one word."""
+
+    sequence: int
+    reason: str
+
+
+class Known(NamedTuple):
+    """I hold a message of this life of yours, and you speak as of an earlier one: go beyond it."""
+
+    life: int
+
+
+class Proof(NamedTuple):
+    """Two messages that one node has signed under one number: whoever checks them excludes it."""
+
+    first: bytes
+    second: bytes
+
+
+Body: TypeAlias = Hello | Ack | Quality | Period | Done | Ask | Claim | Refusal | Known | Proof
 
 
 class Control(NamedTuple):
@@ -110,7 +133,10 @@ class Control(NamedTuple):
 
 def seal(control: Control, sign: Sign | None = None) -> bytes:
     """Return the bytes of a control message."""
-    body = need("msgspec").msgpack.encode({**control._asdict(), "body": _tagged(control.body)})
+    run, node, sequence, said = control
+    body = _encoder().encode(
+        {"run": run, "node": node, "sequence": sequence, "body": _tagged(said)}
+    )
     return (sign(CONTEXT + body) if sign else bytes(SIGNATURE_BYTES)) + body
 
 
@@ -140,19 +166,25 @@ def open_sealed(data: bytes, run: int, verify: Verify | None = None) -> Control:
         raise CodecError(
             "signature", f"expected the signature of node {found.node}; it is another's"
         )
-    fields = {name: getattr(found.body, name) for name in found.body.__struct_fields__}
-    return Control(
-        found.run, found.node, found.sequence, _KINDS[type(found.body).__name__](**fields)
-    )
+    said = found.body
+    fields = [getattr(said, name) for name in said.__struct_fields__]  # in their order
+    return Control(found.run, found.node, found.sequence, _KINDS[type(said).__name__](*fields))
 
 
 _KINDS: dict[str, Callable[..., Body]] = {
-    kind.__name__: kind for kind in (Hello, Ack, Quality, Period, Done, Ask, Claim)
+    kind.__name__: kind
+    for kind in (Hello, Ack, Quality, Period, Done, Ask, Claim, Refusal, Known, Proof)
 }
 
 
 def _tagged(body: Body) -> dict[str, object]:
-    return {"type": type(body).__name__, **body._asdict()}
+    kind = type(body)
+    return {"type": kind.__name__, **dict(zip(kind._fields, body, strict=True))}
+
+
+@cache
+def _encoder() -> "msgpack.Encoder":
+    return need("msgspec").msgpack.Encoder()
 
 
 @cache
@@ -168,6 +200,7 @@ def _decoder() -> "msgpack.Decoder":
     node = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
     amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+    word = Annotated[str, msgspec.Meta(pattern="^[a-z_]{1,32}$")]
     fields = {
         "Hello": [("clock_s", amount), ("steps", count), ("incarnation", count)],
         "Ack": [("sequence", count)],
@@ -176,6 +209,9 @@ def _decoder() -> "msgpack.Decoder":
         "Done": [("steps", count)],
         "Ask": [("stamp", count)],
         "Claim": [("value", amount), ("seconds", amount)],
+        "Refusal": [("sequence", count), ("reason", word)],
+        "Known": [("life", count)],
+        "Proof": [("first", bytes), ("second", bytes)],
     }
     options = {"tag_field": "type", "forbid_unknown_fields": True, "frozen": True}
     kinds = [msgspec.defstruct(name, each, tag=name, **options) for name, each in fields.items()]
@@ -196,24 +232,24 @@ class Voice:
     """
 
     def __init__(
-        self,
-        run: int,
-        node: int,
-        life: int,
-        sign: Sign | None,
-        verify: Verify | None,
-        tell: Callable[[int, bytes], None],
+        self, run: int, node: int, life: int, sign: Sign | None, verify: Verify | None
     ) -> None:
-        self._run, self._node, self._sign, self._verify, self._tell = run, node, sign, verify, tell
+        self._run, self._node, self._sign, self._verify = run, node, sign, verify
         self._sequence = life << LIFE_BITS
         self._heard: dict[int, int] = {}
-        self._lock = threading.Lock()
 
-    def say(self, peer: int, body: Body) -> None:
-        """Tell a peer; messages to it leave in the order of their numbers."""
-        with self._lock:
-            self._sequence += 1
-            self._tell(peer, seal(Control(self._run, self._node, self._sequence, body), self._sign))
+    def begin_life(self, life: int) -> None:
+        """Speak under the number of a later life from now on."""
+        self._sequence = max(self._sequence, life << LIFE_BITS)
+
+    def sealed(self, body: Body) -> bytes:
+        """Return the next message; whoever it is for must get it before any later one."""
+        self._sequence += 1
+        return seal(Control(self._run, self._node, self._sequence, body), self._sign)
+
+    def life_heard(self, peer: int) -> int:
+        """Return the latest life of a peer that was heard, 0 if none was."""
+        return self._heard.get(peer, 0) >> LIFE_BITS
 
     def hear(self, peer: int, data: bytes) -> Body:
         """Return what a peer says, or raise `CodecError`."""
@@ -224,41 +260,58 @@ class Voice:
             )
         if message.sequence <= self._heard.get(peer, -1):
             raise CodecError(
-                "stale", f"control message {message.sequence} of node {peer} was heard before"
+                "stale",
+                f"control message {message.sequence} of node {peer} was heard before",
+                message.node,
+                message.sequence,
             )
         self._heard[peer] = message.sequence
         return message.body
 
 
 class SlotClock:
-    """Slots of `slot_s` seconds since a start that all nodes come to share."""
+    """Slots of `slot_s` seconds since a start that all nodes come to share. Times are given.
+
+    A node goes by the middle of the clocks of all linked nodes, its own among them: one neighbour
+    alone moves nobody's. It skips slots to catch up, and stands still for a few to be caught up
+    with; no slot is lived twice.
+    """
 
     def __init__(self, slot_s: float) -> None:
         self.slot_s = slot_s
-        self._origin_s = time.monotonic()
-        self._lock = threading.Lock()
+        self._origin_s = 0.0
+        self._claims: dict[int, float] = {}  # neighbour -> where slot 0 began, by its clock
 
-    def restart(self, slot: int = 0) -> None:
+    def restart(self, now_s: float, slot: int = 0) -> None:
         """Let `slot` begin now."""
-        with self._lock:
-            self._origin_s = time.monotonic() - slot * self.slot_s
+        self._origin_s = now_s - slot * self.slot_s
 
-    def elapsed_s(self) -> float:
+    def elapsed_s(self, now_s: float) -> float:
         """Return the time since slot 0 began."""
-        with self._lock:
-            return time.monotonic() - self._origin_s
+        return now_s - self._origin_s
 
-    def slot(self) -> int:
+    def slot(self, now_s: float) -> int:
         """Return the number of the slot that is on."""
-        return int(self.elapsed_s() / self.slot_s)
+        return int(self.elapsed_s(now_s) / self.slot_s)
 
-    def until_s(self, slot: int) -> float:
-        """Return how long it is until a slot begins; negative if it has."""
-        return slot * self.slot_s - self.elapsed_s()
+    def begins_s(self, slot: int) -> float:
+        """Return when a slot begins."""
+        return self._origin_s + slot * self.slot_s
 
-    def follow(self, elapsed_s: float) -> None:
-        """Catch up with a neighbour whose clock is ahead: slots are lost, not lived twice."""
-        with self._lock:
-            ahead_s = elapsed_s - (time.monotonic() - self._origin_s)
-            if 0 < ahead_s < MOST_AHEAD_S:
-                self._origin_s -= ahead_s
+    def heard(self, peer: int, elapsed_s: float, now_s: float, linked: Iterable[int]) -> None:
+        """Take notice of a neighbour's clock, and go by the middle of all.
+
+        Who has said nothing counts as one that agrees.
+        """
+        if elapsed_s - self.elapsed_s(now_s) < MOST_AHEAD_S:
+            self._claims[peer] = now_s - elapsed_s
+        else:
+            self._claims.pop(peer, None)
+        said = [self._origin_s, *(self._claims.get(j, self._origin_s) for j in linked)]
+        middle = sorted(said)[(len(said) - 1) // 2]  # of two the one that is ahead
+        # at most a few slots back at a time: those who are ahead wait until all are together
+        self._origin_s += min(middle - self._origin_s, MOST_BEHIND * self.slot_s)
+
+    def forget(self, peer: int) -> None:
+        """Leave out a neighbour that is gone."""
+        self._claims.pop(peer, None)

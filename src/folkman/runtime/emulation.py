@@ -13,7 +13,6 @@ Slots are counted on a clock that nodes agree on by taking the furthest of their
 (Hello); no wall clock is looked at.
 """
 
-import threading
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import NamedTuple
@@ -28,8 +27,12 @@ from folkman.radio.delivery import NetworkState, PeerNetwork, RoundNetwork, Star
 
 __all__ = ["Emulation", "RoundTrips", "SlotPlan", "StarTrips", "Trips"]
 
-STRETCH = 64
+STRETCH = 16
 """Slots that are rolled out at once."""
+MOST_STRETCHES = 64
+"""Of these, without a look at anything else."""
+KEPT_STRETCHES = 16
+"""Of these, the last are at hand."""
 MOST_HELD_BACK = 4
 """Messages of one sender that may be on the emulated air at once; older ones are given up."""
 
@@ -58,22 +61,29 @@ class Emulation:
         self._state = network.init(num_nodes, self._key)
         self._first = 0  # slot of the first row below
         self._held = np.zeros((1, num_nodes), np.int32)
-        self._sends: list[NDArray] = []
-        self._linked: list[NDArray] = []
+        self._sends = np.zeros(0, bool)
+        self._linked = np.zeros((0, num_nodes), bool)
         self._rolled = 0
         self._air: dict[int, dict[int, bytes]] = {}  # sender -> number -> message
-        self._lock = threading.Lock()
 
     def plan(self, slot: int) -> SlotPlan:
         """Return what happens in a slot; earlier ones are forgotten but for the last stretches."""
-        with self._lock:
-            while self._rolled <= slot + 1:
-                self._roll()
-            at = slot - self._first
-            held = self._held[max(at, 0)]
-            sends = np.concatenate(self._sends)[max(at, 0)]
-            linked = np.concatenate(self._linked)[max(at, 0)]
-        return SlotPlan(held, bool(sends), [int(j) for j in np.flatnonzero(linked)])
+        while self._rolled <= slot + 1:
+            self._roll()
+        at = slot - self._first
+        held = self._held[max(at, 0)]
+        linked = self._linked[max(at, 0)]
+        return SlotPlan(held, bool(self._sends[max(at, 0)]), np.flatnonzero(linked).tolist())
+
+    def rolled_to(self, slot: int, stretches: int = MOST_STRETCHES) -> bool:
+        """Roll some stretches out, if need be; tell whether a slot is at hand.
+
+        So a node that is far behind does other things in between.
+        """
+        while self._rolled <= slot + 1 and stretches > 0:
+            self._roll()
+            stretches -= 1
+        return self._rolled > slot + 1
 
     def _roll(self) -> None:
         self._state, (held, sends, linked) = _stretch(
@@ -88,21 +98,20 @@ class Emulation:
         self._held = np.concatenate(
             [self._held, np.asarray(held)]
         )  # one longer than the others: held of the next slot
-        self._sends.append(np.asarray(sends))
-        self._linked.append(np.asarray(linked))
+        self._sends = np.concatenate([self._sends, np.asarray(sends)])
+        self._linked = np.concatenate([self._linked, np.asarray(linked)])
         self._rolled += STRETCH
-        if len(self._sends) > 4:
+        if len(self._sends) > KEPT_STRETCHES * STRETCH:
             self._held = self._held[STRETCH:]
-            del self._sends[0], self._linked[0]
+            self._sends, self._linked = self._sends[STRETCH:], self._linked[STRETCH:]
             self._first += STRETCH
 
     def receive(self, sender: int, number: int, data: bytes) -> None:
         """Put a message on the emulated air."""
-        with self._lock:
-            air = self._air.setdefault(sender, {})
-            air[number] = data
-            while len(air) > MOST_HELD_BACK:
-                del air[min(air)]
+        air = self._air.setdefault(sender, {})
+        air[number] = data
+        while len(air) > MOST_HELD_BACK:
+            del air[min(air)]
 
     def due(self, slot: int) -> list[tuple[int, bytes]]:
         """Return who brought what may be used from this slot on, and take it off the air.
@@ -110,13 +119,12 @@ class Emulation:
         Only the newest of each counts.
         """
         held, found = self.plan(slot).held, []
-        with self._lock:
-            for sender, air in self._air.items():
-                ripe = [number for number in air if number <= held[sender]]
-                if ripe:
-                    found.append((sender, air[max(ripe)]))
-                for number in ripe:
-                    del air[number]
+        for sender, air in self._air.items():
+            ripe = [number for number in air if number <= held[sender]]
+            if ripe:
+                found.append((sender, air[max(ripe)]))
+            for number in ripe:
+                del air[number]
         return found
 
     def missing(self, slot: int, there: frozenset[int]) -> bool:
@@ -125,11 +133,8 @@ class Emulation:
         Only senders that are there count.
         """
         now, before = self.plan(slot).held, self.plan(max(slot - 1, 0)).held
-        with self._lock:
-            fresh = [j for j in np.flatnonzero(now != before) if j in there]
-            return any(
-                not any(number <= now[j] for number in self._air.get(int(j), ())) for j in fresh
-            )
+        fresh = [j for j in np.flatnonzero(now != before) if j in there]
+        return any(not any(number <= now[j] for number in self._air.get(int(j), ())) for j in fresh)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -168,14 +173,12 @@ class Trips(ABC):
         self._state = first
         self._slot = 0
         self._rounds: list[NDArray[np.int32]] = []  # (2, node): up and down, or the same for all
-        self._lock = threading.Lock()
 
     def slots(self, round_: int, node: int, *, down: bool = False) -> int:
         """Return the slots of a node's message of a round, from 1; `down`: of the answer to it."""
-        with self._lock:
-            while len(self._rounds) < round_:
-                self._rounds.append(self._next())
-            return int(self._rounds[round_ - 1][int(down), node])
+        while len(self._rounds) < round_:
+            self._rounds.append(self._next())
+        return int(self._rounds[round_ - 1][int(down), node])
 
     @abstractmethod
     def _next(self) -> NDArray[np.int32]:

@@ -7,7 +7,6 @@ transfer runs at once, under the number of the planned one; what is in it, and w
 adopts it, follows from the stamps that it really has. So a node that is late sends what it holds.
 """
 
-import threading
 from collections import deque
 
 from folkman.checks import require
@@ -20,8 +19,10 @@ __all__ = ["FreshAir", "checked_band"]
 
 AT_HAND = 32
 """Slots that are rolled out before a node begins."""
+MOST_AT_ONCE = 256
+"""Slots that are rolled out without a look at anything else."""
 MOST_WAITING = 64
-"""Messages that may wait for the ends of their transfers; older ones are given up."""
+"""Messages of one sender that may wait for the ends of their transfers, the newest ones."""
 
 
 def checked_band(network: PeerNetwork) -> SerialPeers:
@@ -46,14 +47,20 @@ class FreshAir:
         self._me = me
         self._rolled = 0
         self._mine: deque[Event] = deque()  # what is still to do
-        self._air: dict[int, bytes] = {}  # number of a transfer -> its message
-        self._given_up: deque[int] = deque(maxlen=MOST_WAITING)
-        self._lock = threading.Lock()
+        self._air: dict[int, dict[int, bytes]] = {}  # sender -> number of a transfer -> message
+        self._given_up: deque[tuple[int, int]] = deque(maxlen=MOST_WAITING)
 
     def warm(self) -> None:
         """Compile what rolls the band out, and have its first slots at hand."""
-        with self._lock:
-            self._roll(AT_HAND)
+        self._roll(AT_HAND)
+
+    def rolled_to(self, slot: int) -> bool:
+        """Roll some slots out, if need be; tell whether a slot is at hand.
+
+        So a node that is far behind does other things in between.
+        """
+        self._roll(min(slot, self._rolled + MOST_AT_ONCE))
+        return self._rolled >= slot
 
     def _roll(self, slot: int) -> None:
         while self._rolled < slot:
@@ -65,48 +72,46 @@ class FreshAir:
 
     def next(self, slot: int) -> Event | None:
         """Return what is to be done next, if it happens by the end of a slot."""
-        with self._lock:
-            self._roll(slot)
-            return self._mine[0] if self._mine and self._mine[0].slot <= slot else None
+        self._roll(slot)
+        return self._mine[0] if self._mine and self._mine[0].slot <= slot else None
 
     def skip(self, slot: int) -> None:
         """Leave out what was to be done before a slot: a node that was away is not asked for it."""
-        with self._lock:
-            self._roll(slot)
-            while self._mine and self._mine[0].slot < slot:
-                self._mine.popleft()
+        self._roll(slot)
+        while self._mine and self._mine[0].slot < slot:
+            self._mine.popleft()
 
     def done(self) -> None:
         """Go on to what is next."""
-        with self._lock:
-            self._mine.popleft()
+        self._mine.popleft()
 
     def give_up(self) -> None:
         """Go on without a message that has not come; it is taken when it does."""
-        with self._lock:
-            self._given_up.append(self._mine.popleft().number)
+        event = self._mine.popleft()
+        self._given_up.append((event.sender, event.number))
 
     def starts_own(self, slot: int) -> bool:
         """Tell whether the node sends its own newest parameters in a slot."""
-        with self._lock:
-            self._roll(slot)
-            return any(
-                not each.ends and each.slot == slot and each.stamps[self._me] >= 0
-                for each in self._mine
-            )
+        self._roll(slot)
+        return any(
+            not each.ends and each.slot == slot and each.stamps[self._me] >= 0
+            for each in self._mine
+        )
 
-    def receive(self, number: int, data: bytes) -> bool:
-        """Put a message on the emulated air; tell whether it was given up, and is to be taken."""
-        with self._lock:
-            if number in self._given_up:
-                self._given_up.remove(number)
-                return True
-            self._air[number] = data
-            while len(self._air) > MOST_WAITING:
-                del self._air[min(self._air)]
-            return False
+    def receive(self, sender: int, number: int, data: bytes) -> bool:
+        """Put a message on the emulated air; tell whether it was given up, and is to be taken.
 
-    def fetch(self, number: int) -> bytes | None:
+        What one sender brings takes the place of no other's.
+        """
+        if (sender, number) in self._given_up:
+            self._given_up.remove((sender, number))
+            return True
+        air = self._air.setdefault(sender, {})
+        air[number] = data
+        while len(air) > MOST_WAITING:
+            del air[min(air)]
+        return False
+
+    def fetch(self, sender: int, number: int) -> bytes | None:
         """Take the message of a transfer off the air; None if it has not come."""
-        with self._lock:
-            return self._air.pop(number, None)
+        return self._air.get(sender, {}).pop(number, None)

@@ -11,18 +11,19 @@ from folkman.problem.learnable import Learnable
 from folkman.problem.objective import shares
 from folkman.radio.delivery import Network, below
 from folkman.radio.serial import pair_weights
-from folkman.runtime import fresh_loops
+from folkman.runtime.core.fresh_beat import FreshBeat
+from folkman.runtime.core.fresh_slots import FreshSlots
+from folkman.runtime.core.pace import Pace
 from folkman.runtime.fresh_air import FreshAir, checked_band
 from folkman.runtime.fresh_node import ForwardNode, FreshNode, SumNode, check_method
-from folkman.runtime.fresh_side import FreshSide
 from folkman.runtime.identity import name_of, number_of
 from folkman.runtime.node import Wire
 from folkman.runtime.sum_box import SumRules
 
 if TYPE_CHECKING:
-    from folkman.runtime.assembly import Loop, NodeConfig, Task
+    from folkman.runtime.assembly import NodeConfig, Task
 
-__all__ = ["check_fresh", "fresh_loop", "fresh_node", "fresh_side", "trusted_with_sums"]
+__all__ = ["check_fresh", "fresh_node", "fresh_pace", "trusted_with_sums"]
 
 
 def check_fresh(algorithm: Algorithm, network: Network, *, emulated: bool) -> None:
@@ -74,15 +75,10 @@ def fresh_node(
     return kind(config.number, problem, algorithm, alpha, seed=task.seed, wire=wire, rules=rules)
 
 
-def fresh_side(config: "NodeConfig", task: "Task", network: Network, node: FreshNode) -> FreshSide:
-    """Build what its daemon does besides, with its view of an emulated band."""
-    air = None
-    if config.radio == "emulated":
-        nodes, bits = len(config.samples), node.bits()
-        air = FreshAir(network.peers(), nodes, node.index, seed=task.seed, message_bits=bits)
-    return FreshSide(node, air, config.period_timeout_s)
-
-
-def fresh_loop(config: "NodeConfig") -> "Loop":
-    """Return the loop of its learner."""
-    return fresh_loops.emulated if config.radio == "emulated" else fresh_loops.measured
+def fresh_pace(config: "NodeConfig", task: "Task", network: Network, node: FreshNode) -> Pace:
+    """Build when it learns and sends, with its view of an emulated band."""
+    if config.radio != "emulated":
+        return FreshBeat(node, config.period_timeout_s)
+    nodes, bits = len(config.samples), node.bits()
+    air = FreshAir(network.peers(), nodes, node.index, seed=task.seed, message_bits=bits)
+    return FreshSlots(air)

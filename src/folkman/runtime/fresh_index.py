@@ -11,6 +11,11 @@ message, V_k = max_m sum of the first m receivers' gains / seconds of the m-th
     others     keep quiet for that time, or until the claimant says that it is done; never longer
                than the period's limit, so a node that falls silent holds nobody up
 
+Claims are words, and nobody can check them. So each neighbour has a budget of time for which it can
+keep others quiet: at most the period's limit at once, filled again by its fair share of the time,
+1 / (I - 1) and at most one half. A claim beyond it is not heeded. What a claimant gives back by
+saying that it is done, it has again.
+
 Two claims may cross. Then both messages are delivered: the real network is several links, not one
 band, and a receiver adopts one sum after the other. The index then only loses a little order.
 """
@@ -82,16 +87,23 @@ class Band:
     def __init__(self, me: int, num_nodes: int, longest_s: float) -> None:
         self._me, self._nodes, self._longest_s = me, num_nodes, longest_s
         self._claims: dict[int, float] = {}  # neighbour -> when its claim ends
+        self._budget: dict[int, tuple[float, float]] = {}  # neighbour -> seconds left, as of when
+        self._share = min(0.5, 1.0 / max(num_nodes - 1, 1))
         self._largest, self._noted_s = 0.0, 0.0
 
     def heard(self, peer: int, value: float, seconds: float, now_s: float) -> None:
         """Take notice of a claim, or of its end."""
-        self._claims[peer] = now_s + min(seconds, self._longest_s)
+        unused_s = max(self._claims.pop(peer, now_s) - now_s, 0.0)
+        left_s, noted_s = self._budget.get(peer, (self._longest_s, now_s))
+        left_s = min(left_s + unused_s + self._share * (now_s - noted_s), self._longest_s)
+        heeded_s = min(seconds, left_s)
+        self._budget[peer] = left_s - heeded_s, now_s
         if seconds > 0:
+            self._claims[peer] = now_s + heeded_s
             self._note(value, now_s)
 
     def forget(self, peer: int) -> None:
-        """Let go of the claim of one that is gone."""
+        """Let go of the claim of one that is gone; what it has used up stays used."""
         self._claims.pop(peer, None)
 
     def busy_s(self, now_s: float) -> float:

@@ -7,6 +7,7 @@
 Everything else is as of `folkman.runtime.node`: no sockets, no time.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from folkman.packing.packing import message_bits, width_of
 from folkman.packing.sums import forward_bits, settled_sums, sum_bits
 from folkman.problem.learnable import Learnable
 from folkman.runtime import codec, fresh_codec
-from folkman.runtime.codec import CodecError, Message, encode
+from folkman.runtime.codec import CodecError, EquivocationError, Message, encode
 from folkman.runtime.contributions import Contributions
 from folkman.runtime.fresh_codec import LIFE_BITS, Carried, slots_of, stamp_of
 from folkman.runtime.mailbox import Mailbox
@@ -84,9 +85,8 @@ class FreshNode(Node):
         return self.sequence >> LIFE_BITS
 
     def _next(self) -> int:
-        with self._lock:
-            self.sequence += 1
-            return self.sequence
+        self.sequence += 1
+        return self.sequence
 
     def stamps(self) -> NDArray[np.int64]:
         """Return the stamps of what the node holds, on its own place of what it froze last."""
@@ -94,8 +94,7 @@ class FreshNode(Node):
 
     def rows_heard(self) -> NDArray[np.int64]:
         """Return the stamps that others hold, (node, origin), as last heard or believed."""
-        with self.mailbox.lock:
-            return self._rows().copy()
+        return self._rows().copy()
 
     def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
         """Take it that a peer has taken a message with these stamps."""
@@ -108,9 +107,19 @@ class FreshNode(Node):
         """Remember the present parameters; None if they were."""
         raise NotImplementedError
 
+    def holds(self, origin: int) -> bool:
+        """Tell whether there is something of an origin to send; own parameters are frozen first."""
+        del origin
+        return True
+
     def carry(self, number: int = 0, origin: int | None = None) -> tuple[bytes, int]:
         """Return what to send now and its sequence number."""
         raise NotImplementedError
+
+    def exclude(self, first: bytes, second: bytes) -> int | None:
+        """Keep proof against a node where copies can be compared; a sum names no signer."""
+        del first, second
+        return None
 
     def bits(self) -> int:
         """Return the bits of a message, as the simulator prices it."""
@@ -150,8 +159,7 @@ class SumNode(FreshNode):
 
     def contribution(self) -> tuple[int, NDArray]:
         """Return the stamp of the present parameters, and what they are in a sum."""
-        with self._lock:
-            state, slot, life = self.state, self.slot, self.life
+        state, slot, life = self.state, self.slot, self.life
         params = np.asarray(self.algorithm.message(state))
         return stamp_of(life, slot), self.parts.of(self.index, params)
 
@@ -166,8 +174,7 @@ class SumNode(FreshNode):
 
     def stamps(self) -> NDArray[np.int64]:
         """Return the stamps of the sum."""
-        with self.mailbox.lock:
-            found = self.mailbox.sequence.copy()
+        found = self.mailbox.sequence.copy()
         found[self.index] = self.frozen
         return found
 
@@ -180,14 +187,13 @@ class SumNode(FreshNode):
     def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
         """Take it that a peer has adopted a sum, if that made its stamps younger."""
         del origin
-        with self.mailbox.lock:
-            rows = self.mailbox.rows
-            others = np.arange(len(stamps)) != peer
-            steps = slots_of(stamps) - slots_of(rows[peer])
-            omega = self.rules.omega
-            weighed = steps if omega is None else omega[peer] * steps
-            if weighed[others].sum() > 0:
-                rows[peer, others] = stamps[others]
+        rows = self.mailbox.rows
+        others = np.arange(len(stamps)) != peer
+        steps = slots_of(stamps) - slots_of(rows[peer])
+        omega = self.rules.omega
+        weighed = steps if omega is None else omega[peer] * steps
+        if weighed[others].sum() > 0:
+            rows[peer, others] = stamps[others]
 
     def carry(self, number: int = 0, origin: int | None = None) -> tuple[bytes, int]:
         """Return the sum with the contribution that was frozen last, and its sequence number."""
@@ -212,18 +218,16 @@ class SumNode(FreshNode):
 
         None: they were frozen before.
         """
-        with self._forming:
-            with self._lock:
-                state, slot, life = self.state, self.slot, self.life
-                self.sequence += 1
-                sequence = self.sequence
-            params = np.asarray(self.algorithm.message(state))
-            stamp = stamp_of(life, slot)
-            known = stamp in self.mailbox.past
-            if not known:
-                self.mailbox.freeze(stamp, self.parts.of(self.index, params))
-            message = Message(self.wire.run, self.index, sequence, slot, params)
-            return encode(message, self.wire.sign), None if known else stamp
+        state, slot, life = self.state, self.slot, self.life
+        self.sequence += 1
+        sequence = self.sequence
+        params = np.asarray(self.algorithm.message(state))
+        stamp = stamp_of(life, slot)
+        known = stamp in self.mailbox.past
+        if not known:
+            self.mailbox.freeze(stamp, self.parts.of(self.index, params))
+        message = Message(self.wire.run, self.index, sequence, slot, params)
+        return encode(message, self.wire.sign), None if known else stamp
 
     def bits(self) -> int:
         """Return the bits of a sum, stamps included."""
@@ -235,10 +239,9 @@ class SumNode(FreshNode):
     def more_arrays(self) -> dict[str, NDArray]:
         """Return the own past, to be saved."""
         box = self.mailbox
-        with box.lock:
-            stamps = sorted(box.past)
-            past = np.stack([box.past[stamp] for stamp in stamps])
-            numbers = [self.frozen, box.newest, -1 if box.lost is None else box.lost]
+        stamps = sorted(box.past)
+        past = np.stack([box.past[stamp] for stamp in stamps])
+        numbers = [self.frozen, box.newest, -1 if box.lost is None else box.lost]
         return {
             "past": past,
             "past.stamps": np.array(stamps, np.int64),
@@ -253,10 +256,9 @@ class SumNode(FreshNode):
             arrays["past"].shape == (len(stamps), len(self.parts.initial)),
             "the saved own past is of another model; move the state away to begin anew",
         )
-        with box.lock:
-            box.past = dict(zip(stamps, arrays["past"].copy(), strict=True))
-            self.frozen, box.newest, lost = (int(each) for each in arrays["past.numbers"])
-            box.lost = None if lost < 0 else lost
+        box.past = dict(zip(stamps, arrays["past"].copy(), strict=True))
+        self.frozen, box.newest, lost = (int(each) for each in arrays["past.numbers"])
+        box.lost = None if lost < 0 else lost
 
 
 class ForwardNode(FreshNode):
@@ -264,8 +266,15 @@ class ForwardNode(FreshNode):
 
     message = "forward"
 
+    @property
+    def excluded(self) -> Mapping[int, tuple[bytes, bytes]]:
+        """Return whom this node takes no part with any more, and the proof."""
+        return self._proof
+
     def _open(self, first: Array, num_nodes: int) -> Mailbox:
         self.letters: dict[int, bytes] = {}  # origin -> its newest message, as it came
+        self._before: dict[int, bytes] = {}  # origin -> the one before, to compare others' copies
+        self._proof: dict[int, tuple[bytes, bytes]] = {}  # of excluded origins
         self.last = np.zeros(num_nodes, np.int64)
         self.rows = np.zeros((num_nodes, num_nodes), np.int64)
         return super()._open(first, num_nodes)
@@ -283,8 +292,7 @@ class ForwardNode(FreshNode):
 
     def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
         """Take it that a peer has kept the copy of an origin."""
-        with self.mailbox.lock:
-            self.rows[peer, origin] = max(self.rows[peer, origin], stamps[origin])
+        self.rows[peer, origin] = max(self.rows[peer, origin], stamps[origin])
 
     @staticmethod
     def _stamp(data: bytes) -> int:
@@ -296,6 +304,10 @@ class ForwardNode(FreshNode):
         for origin, data in list(self.letters.items()):
             found[origin] = self._stamp(data)
         return found
+
+    def holds(self, origin: int) -> bool:
+        """Tell whether there is a copy of an origin."""
+        return origin == self.index or origin in self.letters
 
     def carry(self, number: int = 0, origin: int | None = None) -> tuple[bytes, int]:
         """Return the copy of an origin, in a cover of our own, and the cover's number."""
@@ -323,23 +335,67 @@ class ForwardNode(FreshNode):
         except CodecError as error:
             self.mailbox.refused[error.reason] += 1
             raise
+        origin = codec.sender_of(found.inner)
+        self._compare(origin, found)
         try:
             self.mailbox.take(found.inner, self._own)
         except CodecError as error:
             raise CodecError(error.reason, str(error), found.node, found.sequence) from None
-        self.letters[codec.sender_of(found.inner)] = found.inner
+        if origin in self.letters:
+            self._before[origin] = self.letters[origin]
+        self.letters[origin] = found.inner
         return found
+
+    def _compare(self, origin: int, found: Carried) -> None:
+        """Refuse a copy of an excluded origin, and one that contradicts a copy that is held."""
+        if origin in self.excluded:
+            self.mailbox.refused["excluded"] += 1
+            text = f"node {origin} has signed two contents under one number"
+            raise CodecError("excluded", text, found.node, found.sequence)
+        for kept in (self.letters.get(origin), self._before.get(origin)):
+            if kept is None or not _contradict(kept, found.inner):
+                continue
+            try:
+                self._check_proof(kept, found.inner)
+            except CodecError:  # not its origin's: refused by the mailbox, for what it is
+                return
+            self.mailbox.refused["equivocation"] += 1
+            number = codec.sequence_of(kept)
+            text = f"node {origin} has signed two contents under number {number}"
+            raise EquivocationError(text, (found.node, found.sequence), (kept, found.inner))
+
+    def _check_proof(self, first: bytes, second: bytes) -> int:
+        """Return who has signed two contents under one number, or raise `CodecError`."""
+        verify, size = self.wire.checks.verify, self.mailbox.payload.shape[1]
+        if verify is None:
+            raise CodecError("signature", "without signatures nothing is proven")
+        if not _contradict(first, second):
+            raise CodecError("proof", "expected two contents of one node under one number")
+        one, other = (codec.decode(data, self.wire.run, size, verify) for data in (first, second))
+        if not 0 <= one.node < len(self.last) or one.node == self.index or one.node != other.node:
+            raise CodecError("sender", f"expected messages of another node, got {one.node}")
+        return one.node
+
+    def exclude(self, first: bytes, second: bytes) -> int | None:
+        """Keep proof against a node; return which, None if there was proof before.
+
+        Raises `CodecError` if it proves nothing. The caller lets go of what the node left.
+        """
+        if len(first) >= codec.HEADER_BYTES and codec.sender_of(first) in self.excluded:
+            return None
+        origin = self._check_proof(first, second)
+        self._proof[origin] = (first, second)
+        return origin
 
     def _check(self, found: Carried) -> None:
         if not 0 <= found.node < len(self.last) or found.node == self.index:
             raise CodecError("sender", f"expected another node, got {found.node}")
         if found.entries is not None:
             raise CodecError("dtype", "expected a copy that is passed on, got a sum")
-        with self.mailbox.lock:
-            stale = found.sequence <= self.last[found.node]
-            if not stale:
-                self.last[found.node] = found.sequence
-                self.rows[found.node] = found.stamps
+        stale = found.sequence <= self.last[found.node]
+        if not stale:
+            self.last[found.node] = found.sequence
+            self.rows[found.node] = found.stamps
         if stale or codec.sender_of(found.inner) == self.index:
             text = f"message {found.sequence} of node {found.node} brings nothing new"
             raise CodecError("stale", text, found.node, found.sequence)
@@ -351,6 +407,12 @@ class ForwardNode(FreshNode):
         except CodecError:
             return False
         return True
+
+    def forget(self, sender: int) -> bool:
+        """Let go of the copy of an origin that is no member, and pass it on no more."""
+        self.letters.pop(sender, None)
+        self._before.pop(sender, None)
+        return super().forget(sender)
 
     def bits(self) -> int:
         """Return the bits of a copy that is passed on."""
@@ -364,7 +426,12 @@ class ForwardNode(FreshNode):
         kept = {
             f"letter.{origin}": np.frombuffer(data, np.uint8) for origin, data in letters.items()
         }
-        return {**kept, "carriers": self.last.copy()}
+        proof = {
+            f"proof.{origin}.{k}": np.frombuffer(data, np.uint8)
+            for origin, both in self.excluded.items()
+            for k, data in enumerate(both)
+        }
+        return {**kept, **proof, "carriers": self.last.copy()}
 
     def restore_more(self, arrays: dict[str, NDArray]) -> None:
         """Take up what was saved."""
@@ -372,3 +439,15 @@ class ForwardNode(FreshNode):
         for name, each in arrays.items():
             if name.startswith("letter."):
                 self.letters[int(name.removeprefix("letter."))] = each.tobytes()
+            elif name.startswith("proof.") and name.endswith(".0"):
+                both = each.tobytes(), arrays[f"{name.removesuffix('0')}1"].tobytes()
+                self._proof[int(name.split(".")[1])] = both
+
+
+def _contradict(first: bytes, second: bytes) -> bool:
+    """Tell whether two messages name one sender, one number and two contents; unchecked."""
+    least = min(len(first), len(second))
+    if least < codec.HEADER_BYTES or codec.sender_of(first) != codec.sender_of(second):
+        return False
+    same = codec.sequence_of(first) == codec.sequence_of(second)
+    return same and first[: codec.DIGEST_END] != second[: codec.DIGEST_END]

@@ -67,15 +67,15 @@ class HierarchyWay(Way):
         return None
 
     def check(self, label: str) -> NoReturn:
-        """Refuse: no daemon runs this way."""
+        """Refuse: no node runs this way."""
         raise ValueError(
             f"'{label}' travels in cells around stations, which devices do not run yet; "
             "simulate it with `folkman run`, or choose a method around one server"
         )
 
-    def loop(self, *, emulated: bool) -> NoReturn:
+    def pace(self, emulation: "Emulation | None" = None, trips: "Trips | None" = None) -> NoReturn:
         """Refuse."""
-        del emulated
+        del emulation, trips
         self.check(self.algorithm.name)
 
     def air(

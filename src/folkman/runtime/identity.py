@@ -18,6 +18,7 @@ import re
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Identity",
     "Member",
+    "MemberList",
     "Members",
     "init",
     "issue",
@@ -106,7 +108,7 @@ def init(folder: Path, days: int = 3650) -> None:
     _write_certificate(
         folder / "ca.crt", builder.sign(key, need("cryptography.hazmat.primitives.hashes").SHA256())
     )
-    _write_members(folder, [], key)
+    _write_members(folder, MemberList(1, []), key)
 
 
 def issue(
@@ -149,26 +151,22 @@ def issue(
     _write_certificate(folder / f"{name}.crt", certificate)
     ends = certificate.not_valid_after_utc.isoformat()
     member = Member(node, name, public, f"{certificate.serial_number:x}", ends)
-    others = [
-        each
-        for each in read_members(folder / "members.json", folder / "ca.crt")
-        if each.node != node
-    ]
-    _write_members(folder, [*others, member], authority)
+    version, known = read_list(folder / "members.json", folder / "ca.crt")
+    others = [each for each in known if each.node != node]
+    _write_members(folder, MemberList(version + 1, [*others, member]), authority)
     return folder / f"{name}.crt"
 
 
 def revoke(folder: Path, node: int) -> None:
     """Mark a member as revoked; nodes that read the list refuse it from then on."""
     authority, _ = _load_authority(folder)
-    known = read_members(folder / "members.json", folder / "ca.crt")
+    version, known = read_list(folder / "members.json", folder / "ca.crt")
     names = ", ".join(each.name for each in known) or "nobody"
     require(
         any(each.node == node for each in known), f"{name_of(node)} is no member; members: {names}"
     )
-    _write_members(
-        folder, [m._replace(revoked=True) if m.node == node else m for m in known], authority
-    )
+    marked = [m._replace(revoked=True) if m.node == node else m for m in known]
+    _write_members(folder, MemberList(version + 1, marked), authority)
 
 
 def show(folder: Path) -> list[Json]:
@@ -182,17 +180,32 @@ def show(folder: Path) -> list[Json]:
     return rows
 
 
+class MemberList(NamedTuple):
+    """A list that the authority signed."""
+
+    version: int  # grows with every change; 0: of an earlier folkman, which had none
+    members: list[Member]
+
+
 def read_members(path: Path, ca_path: Path) -> list[Member]:
+    """Return the members of a list that the authority signed, or refuse it."""
+    return read_list(path, ca_path).members
+
+
+def read_list(path: Path, ca_path: Path) -> MemberList:
     """Read a list of members that the authority signed, or refuse it."""
     x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
-    hashes = need("cryptography.hazmat.primitives.hashes")
+    kind = ec.ECDSA(need("cryptography.hazmat.primitives.hashes").SHA256())
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         members = [Member(**entry) for entry in content["members"]]
         authority = x509.load_pem_x509_certificate(ca_path.read_bytes()).public_key()
-        authority.verify(
-            bytes.fromhex(content["signature"]), _canonical(members), ec.ECDSA(hashes.SHA256())
-        )
+        version = content.get("version", 0)
+        if version:
+            signature = bytes.fromhex(content["version_signature"])
+            authority.verify(signature, _canonical(members, version), kind)
+        else:
+            authority.verify(bytes.fromhex(content["signature"]), _canonical(members), kind)
     except FileNotFoundError as error:
         raise ValueError(
             f"expected an authority, there is no {error.filename}; make one: folkman certs init"
@@ -201,7 +214,7 @@ def read_members(path: Path, ca_path: Path) -> list[Member]:
         raise ValueError(
             f"{path} is not a list that {ca_path} signed ({type(error).__name__}); copy it anew"
         ) from None
-    return members
+    return MemberList(version, members)
 
 
 class Identity:
@@ -260,11 +273,14 @@ class Identity:
 class Members:
     """The list of members, read again when the file changes.
 
-    A list that is damaged leaves the last one in force.
+    A list that is damaged leaves the last one in force, and so does one with a lower version than
+    `least` or than was read before: who is revoked would be a member again.
     """
 
-    def __init__(self, path: Path, ca: Path) -> None:
+    def __init__(self, path: Path, ca: Path, least: int = 0) -> None:
         self._path, self._ca = path, ca
+        self.version = least
+        self._remember: Callable[[int], None] | None = None
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
         self._keys: dict[int, Ed25519PublicKey] = {}
@@ -274,20 +290,34 @@ class Members:
     def reload(self) -> bool:
         """Read the file if it changed; tell whether it did.
 
-        A list that is not the authority's is a ValueError.
+        A list that is not the authority's, or is older than one before, is a ValueError.
         """
         status = self._path.stat()
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp == self._stamp:
             return False
-        found = read_members(self._path, self._ca)
+        version, found = read_list(self._path, self._ca)
+        require(
+            version >= self.version,
+            f"{self._path} has version {version}, this node has seen version {self.version}: an "
+            "older list was put back, which may hold revoked members; copy the newest one",
+        )
         ed25519 = need("cryptography.hazmat.primitives.asymmetric.ed25519")
         keys = {
             m.node: ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(m.key)) for m in found
         }
         with self._lock:
-            self._stamp, self._keys, self.members = stamp, keys, {m.node: m for m in found}
+            self._keys, self.members = keys, {m.node: m for m in found}
+        self.version = version
+        if self._remember is not None:
+            self._remember(version)
+        self._stamp = stamp  # last: a version that the disk did not take is noted again
         return True
+
+    def remember(self, note: Callable[[int], None]) -> None:
+        """Note the version of the list now, and of each one that is taken over from now on."""
+        self._remember = note
+        note(self.version)
 
     def names(self) -> list[str]:
         """Return the names of those who may take part."""
@@ -371,24 +401,28 @@ def _load_authority(folder: Path) -> "tuple[EllipticCurvePrivateKey, x509.Certif
         ) from None
 
 
-def _canonical(members: list[Member]) -> bytes:
-    return json.dumps(
-        [m._asdict() for m in members], sort_keys=True, separators=(",", ":")
-    ).encode()
+def _canonical(members: list[Member], version: int = 0) -> bytes:
+    table = [m._asdict() for m in members]
+    content = {"members": table, "version": version} if version else table
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _write_members(
-    folder: Path, members: list[Member], authority: "EllipticCurvePrivateKey"
-) -> None:
+def _write_members(folder: Path, listed: MemberList, authority: "EllipticCurvePrivateKey") -> None:
+    """Write a list; nodes of an earlier folkman look at `signature` alone."""
     ec, hashes = (
         need("cryptography.hazmat.primitives.asymmetric.ec"),
         need("cryptography.hazmat.primitives.hashes"),
     )
-    members = sorted(members)
-    signature = authority.sign(_canonical(members), ec.ECDSA(hashes.SHA256()))
-    content = {"members": [m._asdict() for m in members], "signature": signature.hex()}
+    path, version, members = folder / "members.json", listed.version, sorted(listed.members)
+    kind = ec.ECDSA(hashes.SHA256())
+    content = {
+        "version": version,
+        "members": [m._asdict() for m in members],
+        "signature": authority.sign(_canonical(members), kind).hex(),
+        "version_signature": authority.sign(_canonical(members, version), kind).hex(),
+    }
     text = json.dumps(content, indent=2) + "\n"
-    write_whole(folder / "members.json", lambda part: part.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def _write_key(path: Path, key: "EllipticCurvePrivateKey | Ed25519PrivateKey") -> None:

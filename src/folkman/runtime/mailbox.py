@@ -1,12 +1,14 @@
 """What a node holds of the others: one message per sender, and in lock-step the next round's too.
 
 Memory is bounded by construction. A message is kept if it is whole, from a known sender, newer than
-what is held and sane; any other is refused, counted by reason and otherwise without effect. A
-receiver and a learner may call from different threads.
+what is held and sane; any other is refused, counted by reason and otherwise without effect.
+
+A sender that is no member any more is forgotten: its first message takes the place of what was held
+of it. The number of its newest message stays, so that nothing older is ever taken again.
 """
 
-import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ class Checks(NamedTuple):
 
     verify: Verify | None = None  # whose signature it is; None: insecure, anybody's
     largest: float = 1e6  # of a parameter: beyond it a sender has gone bad, finite or not
+    farthest: float = 10.0  # steps and medians (`folkman.runtime.reach`); 0: no limit
 
 
 class Mailbox:
@@ -31,10 +34,11 @@ class Mailbox:
 
     With `note_broken` a message that is whole but not finite still counts as heard, so that a
     server that waits for everyone can drop it and go on; its payload is zeros and marked. With
-    `in_rounds` a sender is heard once a round, and may be one round ahead.
+    `in_rounds` a sender is heard once a round, and may be one round ahead. With `loses_nothing`
+    somebody waits for every message, in rounds and around a server.
     """
 
-    FIELDS: ClassVar[tuple[str, ...]] = ("payload", "sequence", "slot", "heard", "finite")
+    FIELDS: ClassVar[tuple[str, ...]] = ("payload", "sequence", "slot", "heard", "finite", "newest")
     """What is saved, by name."""
 
     def __init__(
@@ -46,19 +50,23 @@ class Mailbox:
         first_sender: int = 0,
         note_broken: bool = False,
         in_rounds: bool = False,
+        loses_nothing: bool = False,
         checks: Checks = Checks(),  # noqa: B008 - immutable
     ) -> None:
         self.run, self.checks = run, checks
+        self._first = np.asarray(first)
         self.payload = np.tile(first, (num_senders, 1))
-        self.sequence = np.zeros(num_senders, np.int64)
+        self.sequence = np.zeros(num_senders, np.int64)  # of what is held; 0: the first message
+        self.newest = np.zeros(num_senders, np.int64)  # of all that was ever held
         self.slot = np.zeros(num_senders, np.int64)
         self.heard = np.zeros(num_senders, bool)
         self.finite = np.ones(num_senders, bool)
         self.round = 1 if in_rounds else 0
         self.ahead: dict[int, Message] = {}  # of the next round, at most one a sender
         self.refused: Counter[str] = Counter()
+        self.guard: Callable[[Message], None] | None = None  # raises `CodecError` for a bad one
         self._first_sender, self._note_broken = first_sender, note_broken
-        self.lock = threading.RLock()
+        self._loses_nothing = loses_nothing
 
     def put(self, data: bytes, own: int | None = None) -> bool:
         """Keep a message that passes; tell whether it was kept."""
@@ -72,19 +80,19 @@ class Mailbox:
         """Keep a message and return it, or count and raise why not."""
         try:
             message = self._whole(data, own)
-            with self.lock:
-                self._check_new(message)
-                message = self._built(message)
-                self._keep(message)
+            self._check_new(message)
+            message = self._built(message)
+            if self.guard is not None:
+                self.guard(message)
+            self._keep(message)
         except CodecError as error:
-            with self.lock:
-                self.refused[error.reason] += 1
-                if (
-                    error.reason in ("finite", "absurd", "base")
-                    and self._note_broken
-                    and error.node is not None
-                ):
-                    self._note(error.node - self._first_sender, error.sequence or 0)
+            self.refused[error.reason] += 1
+            if (
+                error.reason in ("finite", "absurd", "base")
+                and self._note_broken
+                and error.node is not None
+            ):
+                self._note(error.node - self._first_sender, error.sequence or 0)
             raise
         return message
 
@@ -136,8 +144,27 @@ class Mailbox:
 
     def held_of(self, node: int) -> int:
         """Return the number of the message that is held of a node."""
-        with self.lock:
-            return int(self.sequence[node - self._first_sender])
+        return int(self.sequence[node - self._first_sender])
+
+    def newest_of(self, node: int) -> int:
+        """Return the number above which messages of a node are new."""
+        return int(self.newest[node - self._first_sender])
+
+    def newest_with_next_round(self, node: int) -> int:
+        """Return the same, messages that wait for the next round included."""
+        early = self.ahead.get(node - self._first_sender)
+        return max(self.newest_of(node), 0 if early is None else early.sequence)
+
+    def forget(self, node: int) -> bool:
+        """Hold a node's first message again; tell whether another was held."""
+        row = node - self._first_sender
+        if not 0 <= row < len(self.payload):
+            return False
+        self.ahead.pop(row, None)
+        known = self.sequence[row] != 0
+        self.payload[row], self.sequence[row], self.slot[row] = self._first, 0, 0
+        self.heard[row], self.finite[row] = False, True
+        return bool(known)
 
     def _check_new(self, message: Message) -> None:
         """Refuse a repeat, a replay, what was overtaken, and in lock-step what is not due."""
@@ -146,11 +173,9 @@ class Mailbox:
             f"message {message.sequence} of node {message.node}",
         )
         early = self.ahead.get(row)
-        last = (
-            early.sequence
-            if early is not None and message.round > self.round
-            else self.sequence[row]
-        )
+        last = self._last(row)
+        if early is not None and message.round > self.round:
+            last = early.sequence
         if message.sequence <= last or (self.round and message.round < self.round):
             raise CodecError(
                 "stale", f"{known} is not newer than held", message.node, message.sequence
@@ -162,20 +187,29 @@ class Mailbox:
             text = f"{known} is of round {message.round}, expected {self.round} or the next, once"
             raise CodecError("round", text)
 
+    def _last(self, row: int) -> int:
+        """Return the number above which messages are new.
+
+        Where nobody goes on without it, the newest message of a sender that was forgotten may come
+        once more, when it is a member again.
+        """
+        is_forgotten = self._loses_nothing and self.sequence[row] == 0
+        return int(self.newest[row]) - int(is_forgotten and self.newest[row] > 0)
+
     def _keep(self, message: Message) -> None:
         row = message.node - self._first_sender
         if self.round and message.round == self.round + 1:
             self.ahead[row] = message
             return
         self.payload[row] = message.params
-        self.sequence[row] = message.sequence
+        self.sequence[row] = self.newest[row] = message.sequence
         self.slot[row] = message.slot
         self.heard[row] = self.finite[row] = True
 
     def _note(self, row: int, sequence: int) -> None:
         """Count a broken message as heard, once: it may be sent again."""
-        if 0 <= row < len(self.payload) and sequence > self.sequence[row]:
-            self.sequence[row] = sequence
+        if 0 <= row < len(self.payload) and sequence > self.newest[row]:
+            self.sequence[row] = self.newest[row] = sequence
             self.payload[row] = 0.0
             self.heard[row], self.finite[row] = True, False
 
@@ -187,20 +221,18 @@ class Mailbox:
         In lock-step (`lockstep_of`: the node's own number) nothing counts as heard until all
         neighbours are, and then the node itself is marked too, and the next round begins.
         """
-        with self.lock:
-            heard = self.heard.copy()
-            if lockstep_of is not None:
-                heard[:] = self.heard[weight > 0].all()
-            box = self._shown(weight, own_weight, slot, heard)
-            self.heard[heard] = False
-            if self.round and heard.any():
-                self._begin_round()
+        heard = self.heard.copy()
+        if lockstep_of is not None:
+            heard[:] = self.heard[weight > 0].all()
+        box = self._shown(weight, own_weight, slot, heard)
+        self.heard[heard] = False
+        if self.round and heard.any():
+            self._begin_round()
         return box
 
     def peek(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
         """Return what is held as an inbox in which nothing is new, and change nothing."""
-        with self.lock:
-            return self._shown(weight, own_weight, slot, np.zeros_like(self.heard))
+        return self._shown(weight, own_weight, slot, np.zeros_like(self.heard))
 
     def _shown(self, weight: NDArray, own_weight: float, slot: int, heard: NDArray) -> Inbox:
         dtype = self.payload.dtype
@@ -221,5 +253,6 @@ class Mailbox:
         """Go on to the next round with what has come of it already."""
         self.round += 1
         early, self.ahead = self.ahead, {}
-        for message in early.values():
-            self._keep(message)
+        for row, message in early.items():
+            if message.sequence > self.newest[row]:  # else its sender has numbered rounds backwards
+                self._keep(message)

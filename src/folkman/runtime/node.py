@@ -5,13 +5,13 @@
     node.wake()             one slot: hear, take one gradient, update
     node.send() -> bytes    what to broadcast now
 
-Memory is bounded by construction: one message a neighbour. Whoever owns time and sockets calls
-these, the three from three threads if it likes; a bad message is refused, counted in `refused` by
-reason, and otherwise without effect. The other role is `folkman.runtime.server_node`.
+A slot has two halves, so that whoever owns time may take the gradient elsewhere meanwhile:
+`begin_slot` returns the point, `end_slot` takes loss and gradient. Memory is bounded by
+construction: one message a neighbour. A bad message is refused, counted in `refused` by reason, and
+otherwise without effect. The other role is `folkman.runtime.server_node`.
 """
 
-import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from folkman.problem.sampling import next_gradient
 from folkman.runtime.codec import Message, Sign, encode, encode_packed
 from folkman.runtime.feedback import NOTHING, Memory, Remembering, first_memory
 from folkman.runtime.mailbox import Checks, Mailbox
+from folkman.runtime.reach import Reach
 from folkman.runtime.ways import way_of
 
 __all__ = ["Mailbox", "Node", "Wire", "first_upload"]
@@ -62,8 +63,13 @@ class Wire(NamedTuple):
 
     def settled(self, algorithm: Algorithm, price: Price | None, entries: int, dim: int) -> Packing:
         """Return the packing of messages of so many entries, or refuse one."""
-        sums = algorithm.sends_sums
+        sums = algorithm.bears_no_rounding
         return settled(self.packing, forms_or_none(price), entries, dim, algorithm.name, sums=sums)
+
+
+_STREAMS = (Stream.ALGORITHM, Stream.BATCH, Stream.PACKING)
+"""Those that a node draws from while it lives."""
+_fold = jax.jit(jax.random.fold_in)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -88,6 +94,14 @@ def _learn(
 def _deployed(state: State, algorithm: Algorithm, inbox: Inbox) -> Array:
     assert algorithm.model is not None  # noqa: S101 - the caller looked
     return algorithm.model(state, inbox)
+
+
+class _Begun(NamedTuple):
+    """A slot that waits for its gradient."""
+
+    state: State
+    inbox: Inbox
+    used: NDArray
 
 
 class Node:
@@ -127,11 +141,12 @@ class Node:
             problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key
         )
         self._seed = seed
+        self._roots = {each: make_key(seed, each) for each in _STREAMS}
+        self._own_roots = {each: _fold(root, index) for each, root in self._roots.items()}
         self.way = way_of(algorithm)
         self._shares = np.asarray(shares)
         self.slot = 0
         self.sequence = 0
-        self._lock = threading.Lock()
         first = self.way.first_message(self.state, problem.initial, len(shares))
         self.mailbox = self._open(first, len(shares))
         own_entries = jax.eval_shape(algorithm.message, self.state).shape[0]
@@ -148,14 +163,27 @@ class Node:
         self.holds_back = self.way.holds_back(len(shares))
         uneven = uneven_emphasis(self._shares) if algorithm.declares.evenly else None
         self._emphasis = None if uneven is None else jax.device_put(uneven[index])
+        self.reach = self._reach()
         self.steps = 0
         self._sent_steps = 0  # gradients taken before the last message was formed
-        self.loss = float("nan")
+        self.loss = float("nan")  # of the last gradient
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.last_sent = b""  # in rounds, until everyone has it: a neighbour may be a round behind
         self._held: Message | None = None  # with error feedback: the last one, as receivers hold it
-        self._forming = threading.Lock()  # a memory moves in the order of the numbers
-        self._slot_lock = threading.Lock()  # where a slot depends on what was sent before it
+        self._begun: _Begun | None = None
+
+    def _reach(self) -> Reach | None:
+        """Return what is far, None where nobody asks or where a message that is refused is missed.
+
+        In lock-step and around a server somebody would wait for it.
+        """
+        farthest = self.wire.checks.farthest
+        if not farthest or self.way.loses_nothing or not isinstance(self.mailbox, Mailbox):
+            return None
+        reach = Reach(farthest, len(self.neighbours))
+        self._message = np.asarray(self.algorithm.message(self.state))
+        self.mailbox.guard = lambda message: reach.check(message, self._message, self.slot)
+        return reach
 
     def _open(self, first: Array, num_nodes: int) -> Mailbox:
         """Return where messages are kept; everyone's first one is known."""
@@ -165,8 +193,14 @@ class Node:
             self.wire.run,
             first_sender=self.way.first_sender(self.index),
             in_rounds=self.way.waits,
+            loses_nothing=self.way.loses_nothing,
             checks=self.wire.checks,
         )
+
+    @property
+    def excluded(self) -> Mapping[int, tuple[bytes, bytes]]:
+        """Return whom this node takes no part with any more, and the proof: none."""
+        return {}
 
     def more_arrays(self) -> dict[str, NDArray]:
         """Return what a node of this kind saves besides."""
@@ -175,6 +209,16 @@ class Node:
     def restore_more(self, arrays: dict[str, NDArray]) -> None:
         """Take up what `more_arrays` has saved."""
         del arrays
+
+    def reach_arrays(self) -> dict[str, NDArray]:
+        """Return what is saved of the measure of what is far."""
+        return {} if self.reach is None else {"reach": np.array([self.reach.step])}
+
+    def restore_reach(self, arrays: dict[str, NDArray]) -> None:
+        """Take up the measure of what is far, if it was saved."""
+        if self.reach is not None:
+            self._message = np.asarray(self.algorithm.message(self.state))
+            self.reach.step = float(arrays["reach"][0]) if "reach" in arrays else 0.0
 
     def receivers(self, round_: int = 1) -> list[int]:
         """Return the numbers of those that are to hear this node in a round, counted from 1."""
@@ -202,49 +246,64 @@ class Node:
 
     def complete(self) -> bool:
         """Tell whether the next slot will hear what a node that waits is waiting for."""
-        with self.mailbox.lock:
-            weight, _ = self._weights(self.mailbox.round)
-            return bool(self.mailbox.heard[weight > 0].all())
+        weight, _ = self._weights(self.mailbox.round)
+        return bool(self.mailbox.heard[weight > 0].all())
 
     def wake(self) -> bool:
         """Live one slot; tell whether a gradient was taken."""
-        with self._between_slots():
-            return self._wake()
+        point = self.begin_slot()
+        if point is None:
+            return False
+        self.end_slot(*self.gradient(point, self.steps))
+        return True
 
-    def _between_slots(self) -> AbstractContextManager[object]:
-        """Let slots and messages take turns, where a node must know what it has sent."""
-        return self._slot_lock if self.algorithm.travel.knows_sends else nullcontext()
+    def begin_slot(self) -> Array | None:
+        """Hear what is held; return where a gradient is wanted, None if the slot is over without.
 
-    def _wake(self) -> bool:
-        with self.mailbox.lock:
-            if self.way.waits and not (
-                self.offers() and self.complete()
-            ):  # a round ends when its own part is sent too
-                used, inbox = self.used, self._look()
-            else:
-                used = self.mailbox.sequence.copy()
-                if self.way.varies:
-                    used[self.index] = self.mailbox.round  # a round may end without a message
-                weight, own_weight = self._weights(self.mailbox.round)
-                inbox = self.mailbox.inbox(weight, own_weight, self.slot, self._round_of())
+        What comes from now on is for the next slot.
+        """
+        if self.way.waits and not (
+            self.offers() and self.complete()
+        ):  # a round ends when its own part is sent too
+            used, inbox = self.used, self._look()
+        else:
+            used = self.mailbox.sequence.copy()
+            if self.way.varies:
+                used[self.index] = self.mailbox.round  # a round may end without a message
+            weight, own_weight = self._weights(self.mailbox.round)
+            inbox = self.mailbox.inbox(weight, own_weight, self.slot, self._round_of())
         state, wants, point = _hear(self.state, self.algorithm, inbox)
+        self._begun = _Begun(state, inbox, used)
         if wants:
-            found = self._gradient(point)
-            loss, grad = emphasised(found, self._emphasis)
-            state = _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
-            self.loss = float(found[0])  # F_i, whatever it counts for
-        with self._lock:
-            self.state, self.used = state, used
-            self.steps += int(wants)
-            self.slot += 1
-        return bool(wants)
+            return point
+        self._end(state, computed=False)
+        return None
 
-    def _gradient(self, point: Array) -> tuple[Array, Array]:
-        number, steps = (
-            jax.device_put(np.array([each], np.int32)) for each in (self.index, self.steps)
-        )
-        key = make_key(self._seed, Stream.BATCH)
-        return next_gradient(self.problem, point, key, number, steps)
+    def end_slot(self, loss: Array, grad: Array) -> None:
+        """Learn from the gradient at the point that `begin_slot` returned."""
+        assert self._begun is not None  # noqa: S101 - a slot was begun
+        state, inbox, _ = self._begun
+        self.loss = float(loss)  # F_i, whatever it counts for
+        own_loss, own_grad = emphasised((loss, grad), self._emphasis)
+        key = self._key(Stream.ALGORITHM)
+        self._end(_learn(state, self.algorithm, inbox, own_loss, own_grad, key), computed=True)
+
+    def _end(self, state: State, *, computed: bool) -> None:
+        assert self._begun is not None  # noqa: S101 - a slot was begun
+        self.state, self.used, self._begun = state, self._begun.used, None
+        self.steps += int(computed)
+        self.slot += 1
+        if self.reach is not None:
+            before, self._message = self._message, np.asarray(self.algorithm.message(state))
+            self.reach.moved(before, self._message)
+
+    def gradient(self, point: Array, step: int) -> tuple[Array, Array]:
+        """Return F_i and its gradient at a point, as of the node's gradient number `step`.
+
+        It reads nothing of the node that changes, and may run anywhere.
+        """
+        number, steps = (jax.device_put(np.array([each], np.int32)) for each in (self.index, step))
+        return next_gradient(self.problem, point, self._roots[Stream.BATCH], number, steps)
 
     def _round_of(self) -> int | None:
         """Return the node's own number if it lives in lock-step.
@@ -257,6 +316,15 @@ class Node:
         """Tell whether the node has something to send."""
         return self.way.offers(self.state, learnt=self.steps > self._sent_steps)
 
+    @property
+    def may_send(self) -> bool:
+        """Tell whether a message may be formed: where a state notes what it sent, between slots."""
+        return self._begun is None or not self.algorithm.travel.knows_sends
+
+    def forget(self, sender: int) -> bool:
+        """Let go of what is held of a sender that is no member; tell whether anything was."""
+        return self.mailbox.forget(sender)
+
     def send(self) -> bytes:
         """Return the message to broadcast now."""
         return self.formed()[0]
@@ -268,19 +336,19 @@ class Node:
 
         `number` goes into the field of the round, for those who do not live in rounds.
         """
-        with self._forming:
-            with self._between_slots(), self._lock:
-                state, slot, steps = self.state, self.slot, self.steps
-                self._sent_steps = self.steps
-                self.state = self.algorithm.travel.after_sending(state)
-                self.sequence += 1
-                sequence = self.sequence
-            params = np.asarray(self.algorithm.message(state))
-            message = Message(
-                self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number
-            )
-            key = node_key(make_key(self._seed, Stream.PACKING), self.index, steps)
-            return self._written(message, key), sequence, slot
+        assert self.may_send  # noqa: S101 - the slot that is on would lose what sending notes
+        state, slot = self.state, self.slot
+        self._sent_steps = self.steps
+        self.state = self.algorithm.travel.after_sending(state)
+        self.sequence += 1
+        sequence = self.sequence
+        params = np.asarray(self.algorithm.message(state))
+        message = Message(
+            self.wire.run, self.index, sequence, slot, params, self.mailbox.round or number
+        )
+        drawn = not self.packing.exact  # nothing else looks at the key
+        key = self._key(Stream.PACKING) if drawn else self._own_roots[Stream.PACKING]
+        return self._written(message, key), sequence, slot
 
     def _written(self, message: Message, key: Array) -> bytes:
         if not self.memories:
@@ -292,9 +360,8 @@ class Node:
 
     def whole(self) -> bytes:
         """Return the last message for one that lacks what it builds on; with error feedback."""
-        with self._forming:
-            assert self._held is not None  # noqa: S101 - only a message that was sent is asked for
-            return encode(self._held, self.wire.sign)
+        assert self._held is not None  # noqa: S101 - only a message that was sent is asked for
+        return encode(self._held, self.wire.sign)
 
     def forget_receivers(self) -> None:
         """Send a whole message next: in an earlier life more may have been sent than was saved."""
@@ -303,7 +370,7 @@ class Node:
     @property
     def _adds(self) -> bool:
         """Tell whether receivers add messages up."""
-        return self.algorithm.declares.differences and not self.algorithm.sends_sums
+        return self.algorithm.declares.differences and not self.algorithm.bears_no_rounding
 
     def _first_memories(self, num_nodes: int) -> list[Memory]:
         if not self.packing.remembers:
@@ -322,7 +389,7 @@ class Node:
         """Compile everything that a slot needs, without living one."""
         inbox = self._look()
         state, _, point = _hear(self.state, self.algorithm, inbox)
-        loss, grad = emphasised(self._gradient(point), self._emphasis)
+        loss, grad = emphasised(self.gradient(point, self.steps), self._emphasis)
         jax.block_until_ready(
             _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
         )
@@ -339,7 +406,8 @@ class Node:
         return np.asarray(_deployed(self.state, self.algorithm, inbox))
 
     def _key(self, stream: Stream) -> Array:
-        return node_key(make_key(self._seed, stream), self.index, self.steps)
+        """Return the node's own key of its next step: `node_key`, but for what never changes."""
+        return _fold(self._own_roots[stream], self.steps)
 
 
 def first_upload(initial: Array, algorithm: Algorithm, num_nodes: int, key: Array) -> Array:

@@ -15,10 +15,11 @@ from folkman.checks import need, require
 from folkman.record.json_file import Json
 from folkman.runtime.assembly import NodeConfig, Task, assemble, read_node, read_task, use_precision
 from folkman.runtime.codec import HEADER_BYTES
-from folkman.runtime.daemon import Daemon
+from folkman.runtime.disk import FolderDisk
+from folkman.runtime.drive import Drive
+from folkman.runtime.durable import read_members_seen, read_state
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.node import Node
-from folkman.runtime.state import read_arrays
 from folkman.runtime.telemetry import Logger
 
 __all__ = ["carried_in_words", "network_of", "preview", "sentences"]
@@ -29,21 +30,22 @@ def preview(path: Path) -> Json:
     config = read_node(path)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
-    daemon, _ = assemble(config, task, Logger(name_of(config.number), insecure=config.insecure))
+    drive = assemble(config, task, Logger(name_of(config.number), insecure=config.insecure))
     require(
         config.folder.is_dir(),
         f"expected a folder to write to, there is no {config.folder}; make it",
     )
     if config.transport == "zenoh":
         need("zenoh")
-    node, files = daemon.node, daemon.files
-    kept = [files.state, files.final, files.incarnation, files.health]
+    node, files = drive.core.node, drive.files
+    kept = [files.state, files.state_before, files.final, files.incarnation, files.incarnation_copy]
+    kept += [files.health]
     writes = [path.name for path in [*kept, *([files.journal] if config.timeline else [])]]
     return {
         "node": name_of(config.number),
         "seed": task.seed,
         "algorithm": _algorithm(task),
-        "model": _model(config, task, daemon),
+        "model": _model(config, task, drive),
         "arithmetic": {"name": chosen().name, "why": chosen().why},
         "samples": int(node.problem.count[0]) if isinstance(node, Node) else None,
         "samples_in_all": sum(config.samples),
@@ -54,15 +56,15 @@ def preview(path: Path) -> Json:
             if j in node.neighbours
         },
         "transport": config.transport,
-        "security": None if config.certs is None else _certificate(config.certs, config.number),
+        "security": None if config.certs is None else _certificate(config),
         "radio": config.radio,
         "network": network_of(task),
-        "steps": daemon.config.steps,
-        "steps_done": _steps_done(files.state, task.fingerprint),
-        "slot_s": daemon.config.slot_s,
-        "message_bytes": _message_bytes(config, daemon),
+        "steps": drive.core.settings.steps,
+        "steps_done": _steps_done(config.folder, task.fingerprint),
+        "slot_s": drive.core.settings.slot_s,
+        "message_bytes": _message_bytes(config, drive),
         "carries": node.message,
-        "trusts_sums": _trusted(daemon) if node.message == "sum" else None,
+        "trusts_sums": _trusted(drive) if node.message == "sum" else None,
         "metrics": config.metrics,
         "folder": str(config.folder),
         "writes": writes,
@@ -87,41 +89,44 @@ def _table(task: Task) -> Json:
     return next(table for table in task.comparison.algorithm if table["label"] == task.label)
 
 
-def _model(config: NodeConfig, task: Task, daemon: Daemon) -> Json:
+def _model(config: NodeConfig, task: Task, drive: Drive) -> Json:
     table = {"name": config.guest.name} if config.guest else task.comparison.model
     return {
         **table,
-        "parameters": len(daemon.node.params()),
+        "parameters": len(drive.core.node.params()),
         "precision": task.comparison.precision,
     }
 
 
-def _trusted(daemon: Daemon) -> list[str]:
+def _trusted(drive: Drive) -> list[str]:
     """Return the names of the neighbours whose sums are taken."""
-    trusted: frozenset[int] = daemon.node.mailbox.rules.trusted  # type: ignore[union-attr]
-    return [name_of(j) for j in sorted(trusted & set(daemon.node.neighbours))]
+    trusted: frozenset[int] = drive.core.node.mailbox.rules.trusted  # type: ignore[union-attr]
+    return [name_of(j) for j in sorted(trusted & set(drive.core.node.neighbours))]
 
 
-def _message_bytes(config: NodeConfig, daemon: Daemon) -> int:
-    if daemon.node.message != "copy":
-        node: Any = daemon.node
+def _message_bytes(config: NodeConfig, drive: Drive) -> int:
+    if drive.core.node.message != "copy":
+        node: Any = drive.core.node
         node.freeze()
         return len(node.carry()[0])
-    payload = daemon.node.mailbox.payload
+    payload = drive.core.node.mailbox.payload
     size = np.dtype(config.wire).itemsize if config.wire == "float16" else payload.dtype.itemsize
     return HEADER_BYTES + payload.shape[1] * size
 
 
-def _steps_done(state: Path, fingerprint: str) -> int:
+def _steps_done(folder: Path, fingerprint: str) -> int:
     """Return the gradients of a saved state, 0 without one; refuse a state of another run."""
-    return int(read_arrays(state, fingerprint)["counters"][1]) if state.is_file() else 0
+    arrays = read_state(FolderDisk(folder), fingerprint).arrays
+    return 0 if arrays is None else int(arrays["counters"][1])
 
 
-def _certificate(folder: Path, number: int) -> Json:
+def _certificate(config: NodeConfig) -> Json:
     """Check a node's own certificate; return until when it holds, and who the members are."""
-    identity = Identity(folder, number)
+    assert config.certs is not None  # noqa: S101 - the caller looked
+    number, identity = config.number, Identity(config.certs, config.number)
     ends = identity.certificate_until()
-    members = Members(folder / "members.json", identity.ca)
+    seen = read_members_seen(FolderDisk(config.folder))
+    members = Members(config.certs / "members.json", identity.ca, seen)
     require(
         members.allowed(number),
         f"{identity.name} is no member, or was revoked; enter it: folkman certs issue {number}",

@@ -3,8 +3,9 @@
 It computes no gradient: it acts on what arrives, and answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ class ServerNode:
     """A side of a method that computes no gradient; around a server: a node's only neighbour."""
 
     message = "copy"
+    excluded: Mapping[int, tuple[bytes, bytes]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class ServerNode:
             self.wire.run,
             first_sender=seat.first_sender,
             note_broken=True,
+            loses_nothing=True,
             checks=self.wire.checks,
         )
         self._seed = seed
@@ -112,12 +115,15 @@ class ServerNode:
 
     def wake(self) -> bool:
         """Let the server act on what arrived; tell whether it has an answer to send."""
-        with self.mailbox.lock:
-            self.used = self.mailbox.sequence.copy()
-            inbox = self.mailbox.inbox(self._weights, 0.0, self.slot)
+        self.used = self.mailbox.sequence.copy()
+        inbox = self.mailbox.inbox(self._weights, 0.0, self.slot)
         self.state = _serve(self.state, self.server, inbox, self._draws())
         self.slot += 1
         return bool(self.offers().any())
+
+    def forget(self, sender: int) -> bool:
+        """Let go of what is held of a node that is no member; tell whether anything was."""
+        return self.mailbox.forget(sender)
 
     def offers(self) -> NDArray[np.bool_]:
         """Tell to whom the server has something to send, (node,)."""
@@ -129,8 +135,7 @@ class ServerNode:
 
     def complete(self) -> bool:
         """Tell whether anything has come since the last time."""
-        with self.mailbox.lock:
-            return bool(self.mailbox.heard.any())
+        return bool(self.mailbox.heard.any())
 
     def formed(self, number: int = 0) -> tuple[bytes, int, int]:
         """Return the message to broadcast now, its sequence number, and its slot.

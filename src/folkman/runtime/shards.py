@@ -17,6 +17,7 @@ from folkman.files import write_whole
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Learnable
 from folkman.problem.sampling import Sampling
+from folkman.runtime.disk import for_owner
 
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
@@ -25,7 +26,10 @@ __all__ = ["load_guest", "load_shard", "save_shard"]
 
 
 def save_shard(path: Path, problem: "Problem", node: int | None, num_classes: int) -> None:
-    """Write the samples of one node; of None, a server, the shape of a sample and no more."""
+    """Write the samples of one node, for its owner's eyes alone.
+
+    Of None, a server, write the shape of a sample and no more.
+    """
     if node is None:
         x, y = (np.zeros((1, *each.shape[2:]), each.dtype) for each in (problem.x, problem.y))
     else:
@@ -33,7 +37,7 @@ def save_shard(path: Path, problem: "Problem", node: int | None, num_classes: in
         x, y = np.asarray(problem.x[node, :count]), np.asarray(problem.y[node, :count])
 
     def write(part: Path) -> None:
-        with part.open("wb") as file:
+        with open(part, "wb", opener=for_owner) as file:
             np.savez_compressed(file, x=x, y=y, classes=np.array(num_classes))
 
     write_whole(path, write)

@@ -13,7 +13,6 @@ others are asked for copies of their own parameters, of which it forms a sum ane
 that it can adopt. A copy is signed by its origin. A sum cannot be: `trusted` says whose are taken.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
@@ -46,7 +45,7 @@ class SumRules(NamedTuple):
 
 
 class SumBox:
-    """One node's sum. May be called from several threads."""
+    """One node's sum."""
 
     FIELDS: ClassVar[tuple[str, ...]] = ("others", "sequence", "last", "heard")
     """What is saved, by name."""
@@ -75,7 +74,6 @@ class SumBox:
         self.round, self.ahead = 0, {}
         self.refused: Counter[str] = Counter()
         self.counts: Counter[str] = Counter(adopted=0, declined=0, rebuilt=0)
-        self.lock = threading.RLock()
         self._own = own
         self.newest = 0  # own stamp that was frozen
         omega = np.ones((nodes, nodes), np.float32) if rules.omega is None else rules.omega
@@ -91,21 +89,31 @@ class SumBox:
         """Return the number of the last message of a carrier."""
         return int(self.last[node])
 
+    def newest_of(self, node: int) -> int:
+        """Return the number above which messages of a carrier are new."""
+        return int(self.last[node])
+
+    def newest_with_next_round(self, node: int) -> int:
+        """Return the same: sums do not travel in rounds."""
+        return self.newest_of(node)
+
+    def forget(self, node: int) -> bool:
+        """Let go of a node's copy; its part of the sum cannot be told from the rest, and stays."""
+        return self.copies.pop(node, None) is not None
+
     def freeze(self, stamp: int, contribution: NDArray) -> None:
         """Remember an own contribution that is about to be sent; forget the oldest."""
-        with self.lock:
-            self.past[stamp] = contribution
-            self.newest = max(self.newest, stamp)
-            own = sorted(self.past.keys() - {0})  # the first model is always at hand
-            for old in own[: -self._room]:
-                del self.past[old]
+        self.past[stamp] = contribution
+        self.newest = max(self.newest, stamp)
+        own = sorted(self.past.keys() - {0})  # the first model is always at hand
+        for old in own[: -self._room]:
+            del self.past[old]
 
     def total(self, stamp: int) -> tuple[NDArray, NDArray[np.int64]]:
         """Return the sum with the own contribution of a stamp, as it is sent, and its stamps."""
-        with self.lock:
-            stamps = self.sequence.copy()
-            stamps[self.index] = stamp
-            return self.parts.on_air(self.others + self.past[stamp]), stamps
+        stamps = self.sequence.copy()
+        stamps[self.index] = stamp
+        return self.parts.on_air(self.others + self.past[stamp]), stamps
 
     def take(self, data: bytes, own: int | None = None) -> Carried:
         """Adopt a sum or keep a copy, or count and raise why not."""
@@ -115,8 +123,7 @@ class SumBox:
                 return self._take_sum(data)
             return self._take_copy(data)
         except CodecError as error:
-            with self.lock:
-                self.refused[error.reason] += 1
+            self.refused[error.reason] += 1
             raise
 
     def put(self, data: bytes, own: int | None = None) -> bool:
@@ -132,16 +139,15 @@ class SumBox:
         found = fresh_codec.decode(data, self.run, size, len(self.sequence), self.checks.verify)
         self._check_carrier(found.node)
         self._check_sum(found)
-        with self.lock:
-            if found.sequence <= self.last[found.node]:
-                raise _stale(found)
-            self._check_past(found)
-            self.last[found.node] = found.sequence
-            self.rows[found.node] = found.stamps
-            if self.younger(found.stamps):
-                self._adopt(found)
-            else:
-                self.counts["declined"] += 1
+        if found.sequence <= self.last[found.node]:
+            raise _stale(found)
+        self._check_past(found)
+        self.last[found.node] = found.sequence
+        self.rows[found.node] = found.stamps
+        if self.younger(found.stamps):
+            self._adopt(found)
+        else:
+            self.counts["declined"] += 1
         return found
 
     def _check_carrier(self, node: int) -> None:
@@ -225,14 +231,13 @@ class SumBox:
         stamp = stamp_of(life, message.slot)
         none = np.zeros(0, np.int64)
         found = Carried(self.run, origin, message.sequence, message.slot, none)
-        with self.lock:
-            if message.sequence <= self.last[origin]:
-                raise _stale(found)
-            self.last[origin] = message.sequence
-            params = message.params.astype(self.parts.initial.dtype)
-            self.copies[origin] = (stamp, self.parts.of(origin, params))
-            if self.lost is not None:
-                self._rebuild()
+        if message.sequence <= self.last[origin]:
+            raise _stale(found)
+        self.last[origin] = message.sequence
+        params = message.params.astype(self.parts.initial.dtype)
+        self.copies[origin] = (stamp, self.parts.of(origin, params))
+        if self.lost is not None:
+            self._rebuild()
         return found
 
     def _rebuild(self) -> None:
@@ -250,15 +255,13 @@ class SumBox:
     ) -> Inbox:
         """Return what is held as an inbox, and mark it as heard."""
         del lockstep_of
-        with self.lock:
-            box = self._shown(weight, own_weight, slot, self.heard.copy())
-            self.heard[:] = False
+        box = self._shown(weight, own_weight, slot, self.heard.copy())
+        self.heard[:] = False
         return box
 
     def peek(self, weight: NDArray, own_weight: float, slot: int) -> Inbox:
         """Return what is held as an inbox in which nothing is new, and change nothing."""
-        with self.lock:
-            return self._shown(weight, own_weight, slot, np.zeros_like(self.heard))
+        return self._shown(weight, own_weight, slot, np.zeros_like(self.heard))
 
     def _shown(self, weight: NDArray, own_weight: float, slot: int, heard: NDArray) -> Inbox:
         initial = self.parts.initial

@@ -1,4 +1,4 @@
-"""Plain TCP with TLS 1.3, on asyncio in a thread of its own.
+"""Plain TCP with TLS 1.3, in the asyncio loop of whoever opens it.
 
 One connection a pair: the node with the smaller number dials, and redials for ever. After the
 handshake both sides say hello with run and number, which must be the number of the certificate's
@@ -12,6 +12,10 @@ name. Then frames, little-endian:
 Parameters travel in parts so that control never waits behind a megabyte. A link on which nothing
 was heard for 15 s is dropped. Without certificates (asked for by name) the same frames go over
 plain TCP.
+
+Whoever connects speaks first, with TLS or the hello. Strangers that say nothing for 2 s are
+dropped before anything is computed for them; `folkman.runtime.door` says who has to go when there
+are many.
 """
 
 import asyncio
@@ -20,12 +24,12 @@ import random
 import socket
 import ssl
 import struct
-import threading
 from collections import Counter, deque
 from collections.abc import Coroutine, Mapping
 from typing import TypeAlias
 
 from folkman.runtime.control import LARGEST_BYTES
+from folkman.runtime.door import Door
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
 
 __all__ = ["Address", "TcpTransport"]
@@ -34,15 +38,15 @@ Address: TypeAlias = tuple[str, int]
 HELLO, PART, LAST, CONTROL, PING = range(5)
 PART_BYTES = 65536
 PING_S, SILENCE_S, HANDSHAKE_S = 2.0, 15.0, 10.0
+FIRST_WORD_S = 2.0
+"""A stranger that has not sent a byte by then is dropped."""
+NO_HANDLES_S = 1.0
+"""How long nobody is let in when the process has no file handles left."""
 FIRST_REDIAL_S, LAST_REDIAL_S = 0.1, 2.0
 _FRAME = struct.Struct("<BI")
 _HELLO = struct.Struct("<4sHQI")
 MAGIC, VERSION = b"FLKM", 1
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
-
-
-MOST_STRANGERS = 64
-"""Connections that may be open before they have said who they are."""
 
 
 class _RefusalError(Exception):
@@ -54,10 +58,7 @@ class _RefusalError(Exception):
 
 
 class _Peer:
-    """What waits for one neighbour, and its connection if there is one.
-
-    Lives in the loop's thread.
-    """
+    """What waits for one neighbour, and its connection if there is one."""
 
     def __init__(self) -> None:
         self.slot: bytes | None = None
@@ -87,22 +88,20 @@ class TcpTransport:
         self.counts: Counter[str] = Counter()
         self._peers: dict[int, _Peer] = {}
         self._up: frozenset[int] = frozenset()
-        self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task] = set()
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._door = Door()
+        self._tls: dict[int, tuple[tuple[int, ...], ssl.SSLContext]] = {}  # by kind: age, context
         self._closing = False
 
-    def open(self, events: Events) -> None:
+    async def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
-        self._events, self._loop = events, asyncio.new_event_loop()
+        self._events, self._loop = events, asyncio.get_running_loop()
         self._peers = {peer: _Peer() for peer in self._addresses}
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tcp", daemon=True)
-        self._thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
+            self._start()
         except OSError as error:
             host, port = self._listen
-            self.close()
             text = (
                 f"cannot listen on {host}:{port}: {error.strerror}; "
                 "choose another address, or wait for this one"
@@ -111,11 +110,21 @@ class TcpTransport:
 
     def publish(self, peer: int, data: bytes) -> None:
         """Send parameters."""
-        self._loop.call_soon_threadsafe(self._put, peer, data)
+        box = self._peers[peer]
+        self.counts["overwritten"] += box.slot is not None
+        box.slot = data
+        box.something.set()
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send a control message."""
-        self._loop.call_soon_threadsafe(self._put_control, peer, data)
+        box = self._peers[peer]
+        if box.writer is None:
+            return
+        if len(box.control) >= MOST_CONTROL:
+            box.control.popleft()
+            self.counts["dropped_control"] += 1
+        box.control.append(data)
+        box.something.set()
 
     def links(self) -> frozenset[int]:
         """Return the peers whose links are up."""
@@ -123,37 +132,6 @@ class TcpTransport:
 
     def revalidate(self) -> None:
         """Drop the links to those who are no longer members."""
-        self._loop.call_soon_threadsafe(self._drop_strangers)
-
-    def close(self) -> None:
-        """Close everything and end the thread."""
-        if self._thread is None:
-            return
-        with contextlib.suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(5)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        if not self._thread.is_alive():
-            self._loop.close()
-        self._thread = None
-
-    def _put(self, number: int, data: bytes) -> None:
-        peer = self._peers[number]
-        self.counts["overwritten"] += peer.slot is not None
-        peer.slot = data
-        peer.something.set()
-
-    def _put_control(self, number: int, data: bytes) -> None:
-        peer = self._peers[number]
-        if peer.writer is None:
-            return
-        if len(peer.control) >= MOST_CONTROL:
-            peer.control.popleft()
-            self.counts["dropped_control"] += 1
-        peer.control.append(data)
-        peer.something.set()
-
-    def _drop_strangers(self) -> None:
         for number, peer in self._peers.items():
             if (
                 peer.writer is not None
@@ -165,40 +143,39 @@ class TcpTransport:
                 )
                 peer.writer.transport.abort()
 
-    async def _start(self) -> None:
+    def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
-        self._server = await asyncio.start_server(
-            self._accept, *self._listen, backlog=64, limit=2 * PART_BYTES
-        )
+        host, port = self._listen
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening = socket.create_server((host, port), family=family, backlog=256)
+        self._listening.setblocking(False)
+        self._loop.add_reader(self._listening, self._let_in)
         for number, address in self._addresses.items():
+            self._door.know(number, address[0])
             if self.me < number:
                 self._spawn(self._dial(number, address))
 
-    async def _stop(self) -> None:
-        """End every task of the loop, all of which are ours.
-
-        Whoever was let in just before still comes to `_accept`.
+    async def close(self) -> None:
+        """Stop listening, and end every task.
 
         They are cancelled until they end: before Python 3.12 `wait_for` forgets it if what it waits
         for has just come.
         """
         self._closing = True
-        for door in self._server.sockets if self._server is not None else ():
-            self._loop.remove_reader(
-                door.fileno()
-            )  # a server that closes now loses the sockets it is taking in
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+        while self._tasks:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(others, timeout=0.1)
-        if self._server is not None:
-            self._server.close()
+            await asyncio.wait(self._tasks, timeout=0.1)
         await asyncio.sleep(0)  # for what was aborted to let go of its socket
 
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Count what asyncio reports of a connection, as a handshake that failed.
@@ -216,11 +193,16 @@ class TcpTransport:
         if self._security is None:
             return None
         identity = self._security.identity
+        paths = (identity.ca, identity.certificate, identity.key)
+        age = tuple(path.stat().st_mtime_ns for path in paths)  # they may have been renewed
+        if kind in self._tls and self._tls[kind][0] == age:
+            return self._tls[kind][1]
         context = ssl.SSLContext(kind)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(identity.ca)
         context.load_cert_chain(identity.certificate, identity.key)
+        self._tls[kind] = age, context
         return context
 
     async def _dial(self, number: int, address: Address) -> None:
@@ -242,23 +224,77 @@ class TcpTransport:
             await asyncio.sleep(wait_s * spread)
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closing or len(self._tasks) >= MOST_STRANGERS + 2 * len(self._peers):
-            self.counts["turned_away"] += 1
-            writer.transport.abort()
-            return
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - this is a coroutine
-        self._tasks.add(task)
+    def _let_in(self) -> None:
+        """Give everybody who has connected a place at the door."""
+        assert self._listening is not None  # noqa: S101 - only then it is called
+        while True:
+            try:
+                stranger, place = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return
+            except OSError as error:  # no handles are left: look again later
+                self._events.refused("handles", f"nobody can be let in: {error.strerror}")
+                self._loop.remove_reader(self._listening)
+                self._loop.call_later(NO_HANDLES_S, self._open_again)
+                return
+            stranger.setblocking(False)
+            task = self._spawn(self._meet_stranger(stranger, place[0]))
+            task.add_done_callback(lambda _, gone=stranger: gone.close())  # it may never begin
+            goes = self._door.enter(task, place[0])
+            if isinstance(goes, asyncio.Task):
+                self.counts["turned_away"] += 1
+                goes.cancel()
+
+    def _open_again(self) -> None:
+        if not self._closing and self._listening is not None:
+            self._loop.add_reader(self._listening, self._let_in)
+
+    async def _meet_stranger(self, stranger: socket.socket, host: str) -> None:
+        """Wait for the first word of somebody who has connected, then greet."""
         try:
+            if not await self._speaks(stranger):
+                self.counts["silent_strangers"] += 1
+                return
+            if not self._door.may_shake_hands(host, self._loop.time()):
+                self.counts["turned_away"] += 1
+                return
+            reader, writer = await self._streams(stranger)
             await self._meet(reader, writer, None)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
-            self._events.refused("handshake", f"{host}:{port}: {type(error).__name__}: {error}")
+            self._events.refused("handshake", f"{host}: {type(error).__name__}: {error}")
         except asyncio.CancelledError:
-            pass  # closing; asyncio's server would complain of a cancelled handler
+            pass  # closing, or another one has its place
         finally:
-            self._tasks.discard(task)
+            self._door.leave(asyncio.current_task())
+
+    async def _speaks(self, stranger: socket.socket) -> bool:
+        """Return whether a stranger sends something within its time, and leave it unread."""
+        spoke = self._loop.create_future()
+        self._loop.add_reader(stranger, lambda: spoke.done() or spoke.set_result(None))
+        try:
+            async with asyncio.timeout(FIRST_WORD_S):
+                await spoke
+        except TimeoutError:
+            return False
+        finally:
+            self._loop.remove_reader(stranger)
+        return True
+
+    async def _streams(
+        self, stranger: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return the streams of a socket that was accepted; `start_tls` then serves."""
+        met: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+        met = self._loop.create_future()
+        reader = asyncio.StreamReader(limit=2 * PART_BYTES, loop=self._loop)
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            met.set_result((reader, writer))
+
+        await self._loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader, connected, loop=self._loop), stranger
+        )
+        return await met
 
     async def _meet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
@@ -272,7 +308,7 @@ class TcpTransport:
         raw = writer.transport
         try:
             kind = ssl.PROTOCOL_TLS_SERVER if dialled is None else ssl.PROTOCOL_TLS_CLIENT
-            context = self._context(kind)  # anew: certificates may have been renewed
+            context = self._context(kind)
             if context is not None:
                 name = None if dialled is None else name_of(dialled)
                 await writer.start_tls(
@@ -294,6 +330,9 @@ class TcpTransport:
             )
             number = await asyncio.wait_for(self._greeting(reader, writer, dialled), HANDSHAKE_S)
             greeted = True
+            if dialled is None:
+                self._door.leave(asyncio.current_task())
+            self._door.know(number, (writer.get_extra_info("peername") or ("",))[0])
             await self._serve(number, reader, writer)
         except _RefusalError as error:
             self._events.refused(error.reason, str(error))

@@ -1,7 +1,7 @@
 """What a node says of itself: JSON lines, a health file, and metrics in Prometheus' text form."""
 
+import asyncio
 import json
-import math
 import os
 import resource
 import select
@@ -10,22 +10,31 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, TextIO
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
 
 from folkman.machine import resident_bytes
-from folkman.record.cluster import DONE, LEARNING
-from folkman.record.json_file import Json, Table
-from folkman.runtime.identity import name_of
+from folkman.record.json_file import Json, Table, write_json
+from folkman.runtime.rate_limit import RateLimit
 
-if TYPE_CHECKING:
-    from folkman.runtime.daemon import Daemon
-
-__all__ = ["Logger", "MetricsServer", "health_of", "prometheus"]
+__all__ = [
+    "Logger",
+    "MetricsServer",
+    "answer_to",
+    "is_well",
+    "process_facts",
+    "prometheus",
+    "write_health",
+]
 
 REPEAT_S = 5.0
 """An event of one kind and reason is logged at most once in this time; what was left out is
 counted."""
+FLAPS = {"link": (0.1, 6)}
+"""Events that come and go: lines per second, and at once, for each neighbour."""
+QUESTION_S, MOST_QUESTION_BYTES, MOST_CALLERS = 2.0, 8192, 16
+"""What who asks for metrics may take."""
 MOST_UNREAD = 1_000
 """Lines that are kept for a reader of the log that does not read, beside what a pipe holds."""
 
@@ -48,16 +57,18 @@ class Logger:
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], float] = {}
         self._muted: dict[tuple[str, str], int] = {}
+        self._limits: dict[tuple[str, str], RateLimit] = {}
 
     def say(self, event: str, *, level: str = "info", reason: str = "", **fields: object) -> None:
         """Write a line; a disk that refuses costs the line and nothing else."""
         with self._lock:
-            if reason and not self._due((event, reason)):
+            kind = (event, reason or str(fields.get("peer", "")))
+            if (reason or (event in FLAPS and "peer" in fields)) and not self._due(kind):
                 return
             if len(self._unread) >= MOST_UNREAD:
                 self._unkept += 1
                 return
-            muted = self._muted.pop((event, reason), 0)
+            muted = self._muted.pop(kind, 0)
             extra = ({"reason": reason} if reason else {}) | ({"left_out": muted} if muted else {})
             extra |= {"unread": self._unkept} if self._unkept else {}
             stamp = (
@@ -100,7 +111,11 @@ class Logger:
 
     def _due(self, kind: tuple[str, str]) -> bool:
         now = time.monotonic()
-        if now - self._last.get(kind, -REPEAT_S) < REPEAT_S:
+        if kind[0] in FLAPS:
+            due = self._limits.setdefault(kind, RateLimit(*FLAPS[kind[0]])).takes(now)
+        else:
+            due = now - self._last.get(kind, -REPEAT_S) >= REPEAT_S
+        if not due:
             self._muted[kind] = self._muted.get(kind, 0) + 1
             return False
         self._last[kind] = now
@@ -125,39 +140,29 @@ def _takes(descriptor: int, within_s: float) -> bool:
     return bool(asked.poll(1000.0 * within_s))
 
 
-def health_of(daemon: "Daemon") -> Json:
-    """Return what a health file says; every key is stable."""
-    node, links, transport = daemon.node, daemon.links, daemon.transport
-    loss = getattr(node, "loss", math.nan)
+def process_facts() -> Json:
+    """Return what a health file says of the process; every key is stable."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "node": name_of(node.index),
-        "state": daemon.state,
         "pid": os.getpid(),
-        "steps": node.steps,
-        "slot": node.slot,
-        "round": node.mailbox.round,
-        "loss": loss if math.isfinite(loss) else None,
-        "saved_steps": daemon.saver.steps,
-        "incarnation": daemon.incarnation,
-        "uptime_s": round(time.monotonic() - daemon.began_s, 3),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
         "memory_bytes": resident_bytes(),
         "memory_peak_bytes": resident_bytes(peak=True),
-        "linked": sorted(name_of(j) for j in transport.links()),
-        "num_linked": len(transport.links()),
-        "refused": dict(node.mailbox.refused),
-        "counts": daemon.counts | daemon.saver.counts | getattr(node.mailbox, "counts", {}),
-        "transport": dict(transport.counts),
-        "goodput_bit_s": {name_of(j): round(v) for j, v in list(links.goodput_bit_s.items())},
-        "latency_s": {name_of(j): round(v, 6) for j, v in list(links.latency_s.items())},
-        "loss_share": {name_of(j): round(v, 4) for j, v in list(links.loss.items())},
-        "goodput_here_bit_s": {
-            name_of(j): round(rate) for j, (rate, _) in list(daemon.qualities.items())
-        },
-        "timeline": daemon.journal.ended or "recorded",
-        "insecure": daemon.members is None,
     }
+
+
+def write_health(path: Path, facts: Table) -> None:
+    """Write a health file, with the time.
+
+    A full disk raises an OSError, but leaves a file that is as new as if it had been written: a
+    node that runs is not to be taken for one that hangs.
+    """
+    try:
+        write_json(path, {**facts, "written_s": round(time.time(), 3)}, indent=None)
+    except OSError:
+        with suppress(OSError):
+            os.utime(path)
+        raise
 
 
 HELP = {
@@ -179,9 +184,16 @@ HELP = {
     "latency_s": "time until a neighbour's acknowledgement",
     "loss_share": "share of messages to a neighbour without acknowledgement",
     "goodput_here_bit_s": "rate from a neighbour, as it reports it",
+    "reach_share": "largest share of the limit of distance that a message taken came to",
+    "ok": "1 if the node learns or is done, has a link and lives slots",
+    "written_s": "seconds since 1970 when the facts were written",
+    "link_up": "1 if the link to a neighbour is up",
     "insecure": "1 if there is no TLS and no signature",
 }
 """What the numbers of a health file are."""
+
+PER_LINK = ("goodput_bit_s", "latency_s", "loss_share", "goodput_here_bit_s")
+"""Tables with a number for each neighbour."""
 
 COUNTERS = frozenset({"steps", "cpu_s", "refused", "counts", "transport"})
 """Those that only grow while a node runs."""
@@ -193,7 +205,7 @@ def prometheus(facts: Table) -> str:
     The label `key` of a rate, a latency or a loss is the neighbour at the other end of the link.
     """
     lines = []
-    for name, value in facts.items():
+    for name, value in {**facts, **_link_states(facts)}.items():
         if isinstance(value, bool):
             value = int(value)
         if isinstance(value, Mapping):
@@ -208,41 +220,89 @@ def prometheus(facts: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _link_states(facts: Table) -> Json:
+    """Return which links are up: those that are, and those of which anything was measured."""
+    linked = facts.get("linked")
+    if not isinstance(linked, list):
+        return {}
+    names = set(linked).union(*(facts.get(name) or {} for name in PER_LINK))
+    return {"link_up": {name: int(name in linked) for name in sorted(names)}}
+
+
 class MetricsServer:
-    """Answers GET /metrics and /health on one address."""
+    """Answers GET /metrics and /health on one address: one thread, few connections.
+
+    A caller has two seconds for its question; of too many callers the oldest is dropped.
+    """
 
     def __init__(self, address: tuple[str, int], facts: Callable[[], Table]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = facts()
-                if self.path == "/metrics":
-                    self._answer(200, "text/plain; version=0.0.4", prometheus(found))
-                elif self.path == "/health":
-                    healthy = found["state"] in (LEARNING, DONE)
-                    self._answer(200 if healthy else 503, "application/json", json.dumps(found))
-                else:
-                    self._answer(404, "text/plain", "ask for /metrics or /health\n")
-
-            def _answer(self, code: int, kind: str, text: str) -> None:
-                body = text.encode()
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base
-                """Say nothing: a scrape every few seconds is no event."""
-
-        self._server = ThreadingHTTPServer(address, Handler)
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="metrics", daemon=True
-        )
+        self._facts = facts
+        self._callers: dict[asyncio.Task, None] = {}  # oldest first
+        self._loop = asyncio.new_event_loop()
+        try:
+            work = asyncio.start_server(self._serve, *address, limit=MOST_QUESTION_BYTES)
+            self._server = self._loop.run_until_complete(work)
+        except OSError:
+            self._loop.close()
+            raise
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._thread = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+    async def _stop(self) -> None:
+        self._server.close()
+        for caller in self._callers:
+            caller.cancel()
+        await asyncio.gather(*self._callers, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine
+        self._callers[task] = None
+        if len(self._callers) > MOST_CALLERS:
+            oldest = next(iter(self._callers))
+            del self._callers[oldest]
+            oldest.cancel()
+        try:
+            async with asyncio.timeout(QUESTION_S):
+                question = await reader.readuntil(b"\r\n\r\n")
+                writer.write(answer_to(question, self._facts()))
+                await writer.drain()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # gone, slow, or no question at all
+        except asyncio.CancelledError:
+            pass  # closing, or a newer caller has its place
+        finally:
+            self._callers.pop(task, None)
+            writer.close()
+
+
+def answer_to(question: bytes, facts: Table) -> bytes:
+    """Return the answer to an HTTP request, head and body."""
+    method, path, *_ = [*question.split(b"\r\n", 1)[0].split(b" "), b"", b""]
+    path = path.partition(b"?")[0]
+    if method not in (b"GET", b"HEAD"):
+        code, kind, text = "405 Method Not Allowed", "text/plain", "ask with GET\n"
+    elif path == b"/metrics":
+        code, kind, text = "200 OK", "text/plain; version=0.0.4", prometheus(facts)
+    elif path == b"/health":
+        code = "200 OK" if is_well(facts) else "503 Service Unavailable"
+        kind, text = "application/json", json.dumps(facts)
+    else:
+        code, kind, text = "404 Not Found", "text/plain", "ask for /metrics or /health\n"
+    body = text.encode()
+    head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    head += "Connection: close\r\n\r\n"
+    return head.encode() + (b"" if method == b"HEAD" else body)
+
+
+def is_well(facts: Table) -> bool:
+    """Tell whether a node does what it should, by its own word; one that starts says nothing."""
+    return bool(facts.get("ok"))

@@ -9,7 +9,7 @@ others. A transfer that is cut in the middle is never handed over.
 """
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
@@ -29,7 +29,7 @@ class Security(NamedTuple):
 
 
 class Events(Protocol):
-    """What a transport tells its owner, from threads of its own; nothing here may wait."""
+    """What a transport tells its owner, from the loop or threads of its own; nothing may wait."""
 
     def received(self, peer: int, data: bytes) -> None:
         """Take parameters that `peer` sent, as far as the carrier knows."""
@@ -49,12 +49,12 @@ class Events(Protocol):
 
 
 class Transport(Protocol):
-    """A carrier of bytes. All functions return at once."""
+    """A carrier of bytes, opened and closed in an asyncio loop; all else returns at once."""
 
     counts: Counter[str]  # bytes_sent, bytes_received, overwritten, dropped_control, ...
 
-    def open(self, events: Events) -> None:
-        """Listen and dial; go on redialling until closed."""
+    async def open(self, events: Events) -> None:
+        """Listen and dial; go on redialling until closed. Called from the loop, as all else."""
         ...
 
     def publish(self, peer: int, data: bytes) -> None:
@@ -76,7 +76,7 @@ class Transport(Protocol):
         """Drop the links to those who are no longer members."""
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of all links, threads and sockets."""
         ...
 
@@ -136,73 +136,51 @@ class LocalExchange:
 
 
 class Local:
-    """A transport within one process, with slots and threads like the real ones: for tests."""
+    """A transport within one process, for tests: what is sent is handed over at once."""
 
     def __init__(self, me: int, peers: Iterable[int], exchange: LocalExchange) -> None:
-        self.me, self._exchange = me, exchange
+        self.me, self._peers, self._exchange = me, tuple(peers), exchange
         self.counts: Counter[str] = Counter()
-        self._slots = {peer: Slot() for peer in peers}
-        self._control: deque[tuple[int, bytes]] = deque(maxlen=MOST_CONTROL)
-        self._waiting = threading.Condition()
         self._events: Events | None = None
-        self._threads: list[threading.Thread] = []
 
-    def open(self, events: Events) -> None:
+    async def open(self, events: Events) -> None:
         """Join the exchange."""
         self._events = events
         self._exchange.there[self.me] = self
-        self._threads = [threading.Thread(target=self._carry, args=(peer,)) for peer in self._slots]
-        self._threads.append(threading.Thread(target=self._carry_control))
-        for thread in self._threads:
-            thread.start()
-        for peer in self._slots:
-            other = self._exchange.reaches(self.me, peer)
-            if other is not None and other._events is not None:
-                other._events.linked(self.me, True)
+        for peer in self.links():
+            other = self._reached(peer)
+            if other is not None:
+                other.linked(self.me, True)
                 events.linked(peer, True)
 
     def publish(self, peer: int, data: bytes) -> None:
         """Send parameters."""
-        self.counts["overwritten"] += self._slots[peer].put(data)
+        other = self._reached(peer)
+        if other is not None:
+            self.counts["bytes_sent"] += len(data)
+            other.received(self.me, data)
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send a control message."""
-        with self._waiting:
-            self._control.append((peer, data))
-            self._waiting.notify()
+        other = self._reached(peer)
+        if other is not None:
+            other.told(self.me, data)
+
+    def _reached(self, peer: int) -> Events | None:
+        other = self._exchange.reaches(self.me, peer)
+        return None if other is None else other._events
 
     def links(self) -> frozenset[int]:
         """Return the peers that are there."""
-        return frozenset(peer for peer in self._slots if self._exchange.reaches(self.me, peer))
+        return frozenset(peer for peer in self._peers if self._exchange.reaches(self.me, peer))
 
     def revalidate(self) -> None:
         """Do nothing: within a process everyone is known."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Leave the exchange."""
         self._exchange.there.pop(self.me, None)
-        for slot in self._slots.values():
-            slot.close()
-        with self._waiting:
-            self._control.append((-1, b""))
-            self._waiting.notify()
-        for thread in self._threads:
-            thread.join(5)
-
-    def _carry(self, peer: int) -> None:
-        while (data := self._slots[peer].take()) is not None:
-            other = self._exchange.reaches(self.me, peer)
-            if other is not None and other._events is not None:
-                other._events.received(self.me, data)
-                self.counts["bytes_sent"] += len(data)
-
-    def _carry_control(self) -> None:
-        while True:
-            with self._waiting:
-                self._waiting.wait_for(lambda: bool(self._control))
-                peer, data = self._control.popleft()
-            if peer < 0:
-                return
-            other = self._exchange.reaches(self.me, peer)
-            if other is not None and other._events is not None:
-                other._events.told(self.me, data)
+        for peer in self._peers:
+            other = self._reached(peer)
+            if other is not None:
+                other.linked(self.me, False)

@@ -21,6 +21,7 @@ from folkman.runtime.codec import SERVER
 
 if TYPE_CHECKING:
     from folkman.runtime.causal import CausalTimeline
+    from folkman.runtime.core.pace import Pace
     from folkman.runtime.emulation import Emulation, Trips
     from folkman.runtime.journal import Log
 
@@ -59,8 +60,8 @@ class Way(ABC):
         """Return what a node holds of a sender before it hears any."""
 
     @abstractmethod
-    def loop(self, *, emulated: bool) -> str:
-        """Return the name of the learner's loop (`folkman.runtime.loops`)."""
+    def pace(self, emulation: "Emulation | None" = None, trips: "Trips | None" = None) -> "Pace":
+        """Return when a node learns and sends; on an emulated air, by that."""
 
     @abstractmethod
     def air(
@@ -181,9 +182,16 @@ class PeerWay(Way):
             "feedback out",
         )
 
-    def loop(self, *, emulated: bool) -> str:
-        """Return the loop on measured links, or the one on an emulated channel."""
-        return "emulated" if emulated else "alone"
+    def pace(self, emulation: "Emulation | None" = None, trips: "Trips | None" = None) -> "Pace":
+        """Return the pace on measured links, or the one on an emulated channel."""
+        del trips
+        if emulation is None:
+            from folkman.runtime.core.own_beat import OwnBeat  # here: a node has one pace
+
+            return OwnBeat()
+        from folkman.runtime.core.slots import EmulatedSlots  # here: few nodes emulate
+
+        return EmulatedSlots(emulation)
 
     def air(
         self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
@@ -272,10 +280,12 @@ class RoundWay(PeerWay):
         assert mixing is not None and mixing.in_round is not None  # noqa: S101, PT018 - it varies
         return np.asarray(mixing.in_round(num_nodes, jnp.asarray(number)))
 
-    def loop(self, *, emulated: bool) -> str:
-        """Return the loop of those who wait."""
-        del emulated
-        return "in_rounds"
+    def pace(self, emulation: "Emulation | None" = None, trips: "Trips | None" = None) -> "Pace":
+        """Return the pace of those who wait."""
+        from folkman.runtime.core.rounds import InRounds  # here: a node has one pace
+
+        del emulation
+        return InRounds(trips)
 
     def air(
         self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int
@@ -329,10 +339,12 @@ class StarWay(Way):
         server = self.travel.server
         return server.message(server.init(initial, num_nodes))
 
-    def loop(self, *, emulated: bool) -> str:
-        """Return the loop of those who wait."""
-        del emulated
-        return "in_rounds"
+    def pace(self, emulation: "Emulation | None" = None, trips: "Trips | None" = None) -> "Pace":
+        """Return the pace of those who wait."""
+        from folkman.runtime.core.rounds import InRounds  # here: a node has one pace
+
+        del emulation
+        return InRounds(trips)
 
     def air(
         self, network: Network, num_nodes: int, me: int, *, seed: int, message_bits: int

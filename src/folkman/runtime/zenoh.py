@@ -9,8 +9,13 @@ link, blocking lets one frozen peer hold up the rest, "block first" loses the ne
 neighbour has a slot, a thread and a blocking publisher of its own. Access control lets a
 certificate's name publish under that name alone; it cannot change while running, so whoever is no
 longer a member is refused by its signature, message by message.
+
+Both ends of a link dial, and zenoh keeps one connection. For zenoh waits 0.1 s after each handshake
+that fails, and lets nobody in meanwhile: ten a second, by anybody, close a node's door, and nothing
+in its configuration changes that. Whoever is shut in so still reaches its neighbours by dialling.
 """
 
+import asyncio
 import json
 import threading
 from collections import Counter, deque
@@ -46,7 +51,7 @@ def settings(
 ) -> Json:
     """Return zenoh's configuration."""
     wire = "tls" if security else "tcp"
-    dialled = [f"{wire}/{host}:{port}" for peer, (host, port) in addresses.items() if me < peer]
+    dialled = [f"{wire}/{host}:{port}" for host, port in addresses.values()]
     link: Json = {
         "tx": {
             "queue": {"congestion_control": {"block": {"wait_before_close": WAIT_BEFORE_CLOSE_US}}}
@@ -158,8 +163,11 @@ class ZenohTransport:
         self._closed = False
         self._kept: list[object] = []
 
-    def open(self, events: Events) -> None:
-        """Listen, and dial the peers with larger numbers."""
+    async def open(self, events: Events) -> None:
+        """Listen, and dial the peers."""
+        await asyncio.to_thread(self._open, events)
+
+    def _open(self, events: Events) -> None:
         zenoh = need("zenoh")
         zenoh.init_log_from_env_or("off")  # its lines are no JSON; RUST_LOG=warn shows them
         self._events = events
@@ -209,8 +217,11 @@ class ZenohTransport:
             if not self._may(number):
                 box.slot.clear()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the session; a thread that is blocked on a frozen peer ends with the process."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
         self._closed = True
         for box in self._peers.values():
             box.slot.close()

@@ -1,5 +1,6 @@
-"""Daemons in one process, joined by the twin: life, save, journal, rounds and the replay of what they did."""
+"""Nodes in one process, joined by the twin: life, save, journal, rounds and the replay of what they did."""
 
+import asyncio
 import contextlib
 import io
 import json
@@ -7,7 +8,6 @@ import os
 import threading
 import time
 import urllib.request
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,16 +17,18 @@ from folkman.algorithm.dfedavgm import dfedavgm
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
 from folkman.radio.replay import replay, replay_rounds, replay_star
-from folkman.runtime import daemon as daemon_module
-from folkman.runtime import identity, journal, loops
+from folkman.runtime import durable, identity, journal
 from folkman.runtime import state as saved
-from folkman.runtime.codec import SERVER, Message, encode
+from folkman.runtime.codec import SERVER, Message, encode, sequence_of
 from folkman.runtime.control import Ack
-from folkman.runtime.daemon import DISK, DIVERGED, Daemon, DaemonConfig
+from folkman.runtime.core import events
+from folkman.runtime.core.core import Core
+from folkman.runtime.core.rounds import InRounds, Serving
+from folkman.runtime.core.settings import DISK, DIVERGED, Settings
+from folkman.runtime.drive import Drive, Home
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
 from folkman.runtime.server_node import ServerNode
-from folkman.runtime.state import Saver
 from folkman.runtime.telemetry import MOST_UNREAD, Logger, MetricsServer, prometheus
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
@@ -34,39 +36,36 @@ from folkman.runtime.ways import way_of
 NODES, RUN = 3, 11
 
 
-@pytest.fixture(autouse=True)
-def _quick_keepers(monkeypatch):
-    """Let nodes look around, and say goodbye, five times as often as between machines."""
-    monkeypatch.setattr(daemon_module, "KEEP_EVERY_S", 0.1)
-
-
 @pytest.fixture(scope="module")
 def problem():
     return make_problem(load("digits", train_size=120), "softmax", NODES, batch=8)
 
 
-def build(problem, algorithm, folder, exchange, steps, number, log=None):
-    """Return a daemon and its loop; `log` is where it says what it does."""
+QUICK = Settings(keep_every_s=0.1, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0)
+
+
+def build(problem, algorithm, folder, exchange, steps, number, log=None, security=None, **more):
+    """Return a node and all around it; `log` is where it says what it does."""
     shares = np.asarray(problem.share)
     home = folder / f"node-{number}"
     home.mkdir(parents=True, exist_ok=True)
+    members, sign = security or (None, None)
+    wire = Wire(RUN, sign, Checks(members.verify if members else None))
     if number == SERVER:
-        node = ServerNode(problem.initial, algorithm, shares, seed=1, wire=Wire(RUN))
-        loop, steps = loops.serving, None
+        node = ServerNode(problem.initial, algorithm, shares, seed=1, wire=wire)
+        pace, steps = Serving(), None
     else:
-        node = Node(number, problem.of_node(number), algorithm, shares, seed=1, wire=Wire(RUN))
-        loop = getattr(loops, node.way.loop(emulated=False))
-    config = DaemonConfig(
-        home, "test", steps=steps, linger_s=20.0, save_every_s=0.05, retry_s=0.5, start_wait_s=20.0
-    )
-    logger = Logger(str(number), insecure=True, stream=log or io.StringIO())
-    return Daemon(
-        node, Local(number, node.neighbours, exchange), config, logger, members=None
-    ), loop
+        node = Node(number, problem.of_node(number), algorithm, shares, seed=1, wire=wire)
+        pace = node.way.pace()
+    settings = QUICK._replace(steps=steps, **more)
+    logger = Logger(str(number), insecure=members is None, stream=log or io.StringIO())
+    core = Core(node, settings, pace, verify=members.verify if members else None)
+    transport = Local(number, node.neighbours, exchange)
+    return Drive(core, transport, Home(home, "test"), logger, members=members)
 
 
 def live(problem, algorithm, folder, steps, numbers=None, log=None):
-    """Run daemons to their ends; return their codes and nodes."""
+    """Run nodes to their ends; return their codes and what they were."""
     exchange = LocalExchange()
     numbers = numbers or [*range(NODES), *way_of(algorithm).servers()]
     made = {
@@ -75,19 +74,16 @@ def live(problem, algorithm, folder, steps, numbers=None, log=None):
     }
     codes = {}
 
-    def one(number, daemon, loop):
-        codes[number] = daemon.run(loop)
+    def one(number, drive):
+        codes[number] = drive.run()
 
-    threads = [
-        threading.Thread(target=one, args=(n, d, loop), daemon=True)
-        for n, (d, loop) in made.items()
-    ]
+    threads = [threading.Thread(target=one, args=each, daemon=True) for each in made.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
     assert not any(thread.is_alive() for thread in threads)
-    return codes, {number: daemon for number, (daemon, _) in made.items()}
+    return codes, {number: drive.core for number, drive in made.items()}
 
 
 def retold(algorithm, folder, numbers):
@@ -117,8 +113,8 @@ def retold(algorithm, folder, numbers):
 def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(
     problem, tmp_path, algorithm, network
 ):
-    codes, daemons = live(problem, algorithm, tmp_path, steps=12)
-    told = retold(algorithm, tmp_path, daemons)
+    codes, cores = live(problem, algorithm, tmp_path, steps=12)
+    told = retold(algorithm, tmp_path, cores)
 
     run = simulate(
         problem,
@@ -130,13 +126,13 @@ def test_what_nodes_did_replayed_by_the_simulator_ends_in_their_parameters(
     )
 
     assert set(codes.values()) == {0}
-    for number, daemon in daemons.items():
+    for number, core in cores.items():
         expected = run.model if number == SERVER else run.nodes[number]
         np.testing.assert_allclose(
-            daemon.node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
+            core.node.params(), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
         )
         if number != SERVER:
-            assert daemon.node.steps == 12
+            assert core.node.steps == 12
     assert told.timeline.finished.sum() == 12 * NODES
 
 
@@ -145,16 +141,16 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
     algorithm = async_sharing(0.1)
     live(problem, algorithm, tmp_path, steps=5)
     before = saved.read_arrays(tmp_path / "node-1" / "state.safetensors")
-    codes, daemons = live(problem, algorithm, tmp_path, steps=9)
+    codes, cores = live(problem, algorithm, tmp_path, steps=9)
 
     assert int(before["counters"][1]) == 5
     assert set(codes.values()) == {0}
-    assert [daemon.node.steps for daemon in daemons.values()] == [9] * NODES
-    assert daemons[1].incarnation == 2
+    assert [core.node.steps for core in cores.values()] == [9] * NODES
+    assert cores[1].life.number == 2
     assert (
-        daemons[0].node.mailbox.sequence[1] >> 32 == 2
+        cores[0].node.mailbox.sequence[1] >> 32 == 2
     )  # of the second life, though its count began anew
-    told = retold(algorithm, tmp_path, daemons)  # nothing was lost, so both lives are one timeline
+    told = retold(algorithm, tmp_path, cores)  # nothing was lost, so both lives are one timeline
     assert isinstance(told.timeline, trace.PeerTimeline)
     run = simulate(
         problem,
@@ -164,7 +160,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
         seed=1,
         faults=Asleep(told.awake),
     )
-    np.testing.assert_allclose(daemons[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cores[2].node.params(), run.nodes[2], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.process
@@ -175,34 +171,51 @@ def test_in_rounds_the_message_before_the_last_save_is_sent_again_after_a_restar
     algorithm = dpsgd(0.1, topology="complete")
     live(problem, algorithm, tmp_path, steps=4)
     kept = saved.read_arrays(tmp_path / "node-1" / "state.safetensors")["sent"].tobytes()
-    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 5, 1)
-    pushed = []
-    daemon.outbox.push = lambda peer, sequence, data: pushed.append((peer, sequence, data))
+    drive = build(problem, algorithm, tmp_path, LocalExchange(), 5, 1)
+    pushed = watch_pushes(drive)
 
-    thread = threading.Thread(target=daemon.run, args=(loop,), daemon=True)
-    thread.start()
-    end_s = time.monotonic() + 60
-    while len(pushed) < 4 and time.monotonic() < end_s:
-        time.sleep(0.02)
-    daemon.stop("seen")
-    thread.join(30)
+    run_until(drive, lambda: len(pushed) >= 4)
 
     assert [peer for peer, *_ in pushed[:4]] == [0, 2, 0, 2]
     assert pushed[0][2] == kept
     assert pushed[2][1] == pushed[0][1] + 1
 
 
+def watch_pushes(drive, note=lambda: None):
+    """Return a list that what a node sends, and must arrive, is noted in, with what `note` says."""
+    pushed = []
+
+    def push(peer, sequence, data, now_s):
+        del now_s
+        pushed.append((peer, sequence, data, note()))
+
+    drive.core.sending.outbox.push = push
+    return pushed
+
+
+def run_until(drive, happened):
+    """Run a node in a thread until something has happened, and stop it."""
+    thread = threading.Thread(target=drive.run, daemon=True)
+    thread.start()
+    end_s = time.monotonic() + 60
+    while not happened() and time.monotonic() < end_s:
+        time.sleep(0.02)
+    drive.ask("seen")
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 def test_on_a_directed_graph_nobody_runs_ahead_of_who_hears_it(problem, tmp_path):
     """A message of the next round is acknowledged when that begins, and a round ends when it was."""
     algorithm = sgp(0.1, topology="directed_ring")  # 0 -> 1 -> 2 -> 0
-    daemon, _ = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1)
-    node, said = daemon.node, []
+    core = build(problem, algorithm, tmp_path, LocalExchange(), 4, 1).core
+    node, said = core.node, []
     assert isinstance(node, Node)
-    daemon.voice = SimpleNamespace(say=lambda peer, body: said.append((peer, body)))  # type: ignore[assignment]
+    core.hands.tell = lambda peer, body: said.append((peer, body))
     mass = np.ones(problem.dim + 1, np.float32)
 
     def of_node_0(number, round_):
-        daemon.take(0, encode(Message(RUN, 0, number, 1, mass, round_)))
+        core.hearing.take(0, encode(Message(RUN, 0, number, 1, mass, round_)), 0.0)
 
     of_node_0(2, 2)
     of_node_0(2, 2)  # again, as nothing was acknowledged
@@ -215,12 +228,13 @@ def test_on_a_directed_graph_nobody_runs_ahead_of_who_hears_it(problem, tmp_path
     assert node.complete()
     assert node.neighbours == [0, 2]
     assert node.receivers() == [2]
-    loops._push(daemon, node.send())
-    assert not loops._may_end(daemon, node)
-    daemon.outbox.acknowledged(2, 1)
-    assert loops._may_end(daemon, node)
+    data = node.send()
+    core.sending.push(2, sequence_of(data), data, 0.0)
+    assert not InRounds.may_end(core)
+    core.sending.acknowledged(2, 1, 0.1)
+    assert InRounds.may_end(core)
     node.wake()
-    daemon.acknowledge_begun()
+    core.hearing.acknowledge_begun()
     assert said[-1] == (0, Ack(2))
     assert node.mailbox.round == 2
 
@@ -230,12 +244,12 @@ def test_rounds_on_a_directed_graph_go_on_after_a_restart(problem, tmp_path):
     algorithm = sgp(0.1, topology="directed_ring")
     live(problem, algorithm, tmp_path, steps=3)
 
-    codes, daemons = live(problem, algorithm, tmp_path, steps=6)
+    codes, cores = live(problem, algorithm, tmp_path, steps=6)
 
     assert set(codes.values()) == {0}
-    assert [daemon.node.steps for daemon in daemons.values()] == [6] * NODES
+    assert [core.node.steps for core in cores.values()] == [6] * NODES
     run = simulate(problem, ideal(), algorithm, slots=6, seed=1)
-    ends = np.stack([daemon.node.params() for daemon in daemons.values()])
+    ends = np.stack([core.node.params() for core in cores.values()])
     np.testing.assert_allclose(ends, run.nodes, rtol=1e-5, atol=1e-5 * np.abs(run.nodes).max())
 
 
@@ -244,62 +258,55 @@ def test_a_result_that_the_disk_does_not_take_is_told_by_the_exit_code(
 ):
     """The disk fills before the end: the node ends all the same, its neighbours are not kept waiting."""
 
-    def refuse(path, arrays, fingerprint):
-        raise OSError(28, "No space left on device", str(path))
+    def refuse(disk, arrays, fingerprint):
+        raise OSError(28, "No space left on device", str(disk.folder))
 
-    daemon, loop = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
-    daemon.config = daemon.config._replace(start_wait_s=0.1, linger_s=0.1)
-    monkeypatch.setattr(saved, "write_arrays", refuse)
+    quick = {"start_wait_s": 0.1, "linger_s": 0.1}
+    drive = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0, **quick)
+    monkeypatch.setattr(durable, "save_state", refuse)
+    monkeypatch.setattr(durable, "save_final", refuse)
 
-    assert daemon.run(loop) == DISK
-    assert daemon.state == "done"
+    assert drive.run() == DISK
+    assert drive.core.state == "done"
     assert not (tmp_path / "node-0" / "final.safetensors").exists()
 
 
 @pytest.mark.process
 def test_in_rounds_nothing_is_sent_before_it_is_saved(problem, tmp_path, monkeypatch):
-    algorithm, write, failed = dpsgd(0.1, topology="complete"), saved.write_arrays, []
-    daemon, loop = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0)
-    daemon.config = daemon.config._replace(start_wait_s=0.1)
-    pushed = []
-    monkeypatch.setattr(
-        daemon.outbox, "push", lambda *message: pushed.append((message, len(failed)))
-    )
+    algorithm, write, failed = dpsgd(0.1, topology="complete"), durable.save_state, []
+    drive = build(problem, algorithm, tmp_path, LocalExchange(), 4, 0, start_wait_s=0.1)
+    pushed = watch_pushes(drive, lambda: len(failed))
 
-    def now_and_then(path, arrays, fingerprint):
+    def now_and_then(disk, arrays, fingerprint):
         if len(failed) < 2:
-            failed.append(path)
+            failed.append(disk)
             assert not pushed
-            raise OSError(28, "No space left on device", str(path))
-        write(path, arrays, fingerprint)
+            raise OSError(28, "No space left on device", str(disk.folder))
+        write(disk, arrays, fingerprint)
 
-    monkeypatch.setattr(saved, "write_arrays", now_and_then)
-    thread = threading.Thread(target=daemon.run, args=(loop,), daemon=True)
-    thread.start()
-    end_s = time.monotonic() + 60
-    while not pushed and time.monotonic() < end_s:
-        time.sleep(0.02)
-    daemon.stop("seen")
-    thread.join(30)
+    monkeypatch.setattr(durable, "save_state", now_and_then)
+    run_until(drive, lambda: pushed)
 
-    assert {saves for _, saves in pushed} == {2}  # both refusals came before the first message
-    assert daemon.saver.counts["saves_failed"] == 2
+    assert {saves for *_, saves in pushed} == {2}  # both refusals came before the first message
+    assert drive.core.hands.counts["saves_failed"] == 2
 
 
-def test_a_note_of_lives_that_a_power_cut_spoilt_is_made_up_from_the_state(tmp_path):
-    mark = tmp_path / "incarnation"
-    assert saved.begin_life(mark, 0) == 1
-    assert saved.begin_life(mark, 0) == 2
-    mark.write_text("")
-    assert saved.begin_life(mark, 2) == 3
-    assert mark.read_text() == "3\n"
+def test_a_note_of_lives_that_was_lost_is_made_up_from_the_state(problem, tmp_path):
+    core = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0).core
+    core.node.sequence = 2 << 32
+    kept = saved.pack(core.node)
+
+    effects = core.step(0.0, events.Start(kept, 0))
+
+    assert [each.life for each in effects if isinstance(each, events.Save)] == [3]
 
 
 @pytest.mark.process
 def test_a_life_that_was_lost_cannot_be_told_as_one_timeline(problem, tmp_path):
     algorithm = async_sharing(0.1)
     live(problem, algorithm, tmp_path, steps=4)
-    (tmp_path / "node-1" / "state.safetensors").unlink()
+    for kept in (tmp_path / "node-1").glob("state*.safetensors"):
+        kept.unlink()
     live(problem, algorithm, tmp_path, steps=6)
 
     with pytest.raises(ValueError, match="node 1 began again in slot 0 after it had lived 4"):
@@ -316,7 +323,7 @@ class Thief:
             sign,
             [],
         )
-        self.carrier.open(self)
+        asyncio.run(self.carrier.open(self))
 
     def received(self, peer, data):
         del peer
@@ -357,29 +364,26 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
         identity.issue(tmp_path / "certs", number)
     members = identity.Members(tmp_path / "certs" / "members.json", tmp_path / "certs" / "ca.crt")
     exchange, logs = LocalExchange(), io.StringIO()
-    daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, None, 0)
-    wire = Wire(RUN, identity.Identity(tmp_path / "certs", 0).sign, Checks(members.verify))
-    daemon.node = Node(
-        0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share), seed=1, wire=wire
-    )
-    daemon.members, daemon.logger = members, Logger("node-0", insecure=False, stream=logs)
-    daemon.config = daemon.config._replace(start_wait_s=0.0, slot_s=0.02)
+    security = members, identity.Identity(tmp_path / "certs", 0).sign
+    quick = {"start_wait_s": 0.0, "slot_s": 0.02}
+    drive = build(problem, async_sharing(0.1), tmp_path, exchange, None, 0, logs, security, **quick)
+    node = drive.core.node
     thief = Thief(2, exchange, 0, identity.Identity(tmp_path / "certs", 2).sign)
-    living = threading.Thread(target=daemon.run, args=(loop,))
+    living = threading.Thread(target=drive.run)
     living.start()
     end_s = time.monotonic() + 60
-    while daemon.node.steps < 5 and time.monotonic() < end_s:
+    while node.steps < 5 and time.monotonic() < end_s:
         time.sleep(0.05)
-    held = daemon.node.mailbox.payload.copy()
+    held = node.mailbox.payload.copy()
     thief.attack(problem.dim)
-    steps = daemon.node.steps
-    while daemon.node.steps < steps + 5 and time.monotonic() < end_s:
+    steps = node.steps
+    while node.steps < steps + 5 and time.monotonic() < end_s:
         time.sleep(0.05)
-    daemon.stop("enough")
+    drive.ask("enough")
     living.join(30)
-    thief.carrier.close()
+    asyncio.run(thief.carrier.close())
 
-    found = set(daemon.node.mailbox.refused)
+    found = set(node.mailbox.refused)
     assert {
         "sender",
         "signature",
@@ -388,9 +392,9 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
         "length",
     } <= found  # node 1's number, no signature, ...
     assert {"control_signature", "control_sender", "control_control"} & found
-    np.testing.assert_array_equal(daemon.node.mailbox.payload, held)
-    assert daemon.node.steps >= steps + 5
-    assert daemon.code == 0
+    np.testing.assert_array_equal(node.mailbox.payload, held)
+    assert node.steps >= steps + 5
+    assert drive.core.code == 0
     logged = {
         line.get("reason")
         for line in map(json.loads, logs.getvalue().splitlines())
@@ -401,35 +405,42 @@ def test_a_member_gone_bad_is_refused_logged_and_learning_unharmed(problem, tmp_
 
 def test_a_node_alone_learns_and_ends(problem, tmp_path):
     exchange = LocalExchange()
-    daemon, loop = build(problem, async_sharing(0.1), tmp_path, exchange, 6, 0)
-    daemon.config = daemon.config._replace(start_wait_s=0.1, linger_s=0.1)
+    quick = {"start_wait_s": 0.1, "linger_s": 0.1}
+    drive = build(problem, async_sharing(0.1), tmp_path, exchange, 6, 0, **quick)
 
-    assert daemon.run(loop) == 0
-    assert daemon.node.steps == 6
+    assert drive.run() == 0
+    assert drive.core.node.steps == 6
     health = json.loads((tmp_path / "node-0" / "health.json").read_text())
     assert (health["state"], health["steps"], health["saved_steps"]) == ("done", 6, 6)
 
 
 def test_a_node_that_diverges_ends_with_its_last_good_state(problem, tmp_path):
     exchange = LocalExchange()
-    daemon, loop = build(problem, async_sharing(1e38), tmp_path, exchange, 50, 0)
-    daemon.config = daemon.config._replace(start_wait_s=0.0, linger_s=0.0)
+    quick = {"start_wait_s": 0.0, "linger_s": 0.0}
+    drive = build(problem, async_sharing(1e38), tmp_path, exchange, 50, 0, **quick)
 
-    assert daemon.run(loop) == DIVERGED
+    assert drive.run() == DIVERGED
     state = tmp_path / "node-0" / "state.safetensors"
     assert not state.exists() or np.isfinite(saved.read_arrays(state)["params"]).all()
 
 
 def test_a_state_of_another_run_is_refused(problem, tmp_path):
-    daemon, loop = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
-    saved.write_arrays(
-        tmp_path / "node-0" / "state.safetensors", saved.pack(daemon.node), "another"
-    )
+    drive = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
+    arrays = saved.pack(drive.core.node)
+    state = tmp_path / "node-0" / "state.safetensors"
+    state.write_bytes(durable.state_bytes(arrays, "another"))
     with pytest.raises(ValueError, match="belongs to another run"):
-        daemon.run(loop)
+        drive.run()
+
+
+def test_a_node_whose_states_are_all_damaged_says_so_and_begins_anew(problem, tmp_path):
+    drive = build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)
     (tmp_path / "node-0" / "state.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0garbage")
-    with pytest.raises(ValueError, match="is damaged"):
-        build(problem, async_sharing(0.1), tmp_path, LocalExchange(), 3, 0)[0].run(loop)
+
+    start = drive._read()
+
+    assert start.state is None
+    assert start.warnings[-1] == "no saved state can be read; the node begins anew"
 
 
 def test_a_saved_node_is_the_same_node(problem, tmp_path):
@@ -441,7 +452,7 @@ def test_a_saved_node_is_the_same_node(problem, tmp_path):
     for node in nodes:
         node.wake()
     nodes[0].receive(nodes[1].send())
-    saved.write_arrays(tmp_path / "state", saved.pack(nodes[0]), "x")
+    (tmp_path / "state").write_bytes(durable.state_bytes(saved.pack(nodes[0]), "x"))
     again = Node(0, problem.of_node(0), algorithm, np.asarray(problem.share), seed=1)
     saved.restore(again, saved.read_arrays(tmp_path / "state", "x"))
 
@@ -451,18 +462,6 @@ def test_a_saved_node_is_the_same_node(problem, tmp_path):
 
     np.testing.assert_array_equal(nodes[0].params(), again.params())
     assert nodes[0].send() == again.send()
-
-
-def test_a_disk_that_refuses_costs_the_save(problem, tmp_path):
-    node = Node(0, problem.of_node(0), async_sharing(0.1), np.asarray(problem.share))
-    log = io.StringIO()
-    saver = Saver(
-        tmp_path / "none" / "state", "x", 0.0, Logger("node-0", insecure=False, stream=log)
-    )
-
-    assert not saver.now(node)
-    assert saver.counts == {"saves": 0, "saves_failed": 1}
-    assert json.loads(log.getvalue())["event"] == "not saved"
 
 
 def test_every_line_of_an_insecure_node_says_so_and_repeats_are_counted():
@@ -542,17 +541,18 @@ def test_the_last_lines_wait_a_moment_for_their_reader(full_pipe):
 
 @pytest.mark.process
 def test_nodes_whose_log_nobody_reads_learn_and_hear_to_their_end(problem, tmp_path, full_pipe):
-    codes, daemons = live(problem, async_sharing(0.1), tmp_path, steps=12, log=full_pipe[1])
+    codes, cores = live(problem, async_sharing(0.1), tmp_path, steps=12, log=full_pipe[1])
 
     assert set(codes.values()) == {0}
-    for daemon in daemons.values():
-        assert daemon.node.steps == 12
-        assert daemon.counts["taken"] > 0
+    for core in cores.values():
+        assert core.node.steps == 12
+        assert core.hands.counts["taken"] > 0
 
 
 def test_metrics_and_health_are_served():
     facts = {
         "state": "learning",
+        "ok": True,
         "steps": 3,
         "refused": {"digest": 2},
         "insecure": False,
@@ -573,25 +573,3 @@ def test_metrics_and_health_are_served():
     assert "folkman_steps 3\n" in text
     assert 'folkman_refused{key="digest"} 2\n' in text
     assert health == facts
-
-
-def test_a_journal_survives_a_cut_and_a_full_room(tmp_path):
-    path = tmp_path / "timeline.bin"
-    book = journal.Journal(path, 2, 3)
-    book.note(journal.WAKE, 0, [1, 2, 3], computed=True)
-    book.close()
-    path.write_bytes(path.read_bytes() + b"half a rec")
-    book = journal.Journal(path, 2, 3)
-    book.note(journal.SEND, 1, [9])
-    book.close()
-
-    log = journal.read(path)
-
-    assert log.node == 2
-    assert log.records["kind"].tolist() == [journal.WAKE, journal.SEND]
-    assert log.records["sequence"].tolist() == [[1, 2, 3], [9, 0, 0]]
-    small = journal.Journal(tmp_path / "small", 0, 3, most_bytes=100)
-    for _ in range(10):
-        small.note(journal.WAKE, 0, [0, 0, 0])
-    assert small.ended == "full"
-    assert len(journal.read(tmp_path / "small").records) == 2

@@ -1,0 +1,1 @@
+"""A node's decisions without clock, lock or I/O."""

@@ -1,0 +1,72 @@
+"""What a core does with its hands: it collects effects, and words them."""
+
+from collections.abc import Iterable
+
+from folkman.runtime import control
+from folkman.runtime.core.events import Effect, Log, Note, Publish, Tell
+from folkman.runtime.identity import name_of
+
+__all__ = ["Hands"]
+
+
+class Hands:
+    """The effects of the step that is on, and the numbers of what was done so far."""
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self.voice: control.Voice | None = None  # None until a life has begun
+        self.counts: dict[str, int] = dict.fromkeys(
+            (
+                "sent",
+                "periods_given_up",
+                "taken",
+                "sent_whole",
+                "given_up",
+                "not_held",
+                "gave_way",
+                "copies_sent",
+                "forgotten",
+                "excluded",
+                "saves",
+                "saves_failed",
+            ),
+            0,
+        )
+
+    def taken(self) -> list[Effect]:
+        """Return what is to be done, once."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def do(self, effect: Effect) -> None:
+        """Let something be done after all that was wanted before it."""
+        self._effects.append(effect)
+
+    def publish(self, peer: int, data: bytes | None) -> None:
+        """Send parameters to a neighbour; None: there is nothing to send."""
+        if data is not None:
+            self._effects.append(Publish(peer, data))
+
+    def tell(self, peer: int, body: control.Body) -> None:
+        """Say something to a neighbour; before a life has begun nothing is said."""
+        if self.voice is not None:
+            self._effects.append(Tell(peer, self.voice.sealed(body)))
+
+    def tell_all(self, peers: Iterable[int], body: control.Body) -> None:
+        """Say something to some neighbours."""
+        for peer in peers:
+            self.tell(peer, body)
+
+    def note(
+        self, kind: int, slot: int, sequence: Iterable[int], *, computed: bool = False
+    ) -> None:
+        """Note something in the journal."""
+        self._effects.append(Note(kind, slot, tuple(sequence), computed))
+
+    def log(self, event: str, *, level: str = "info", **fields: object) -> None:
+        """Write a line of the log."""
+        self._effects.append(Log(event, level, tuple(fields.items())))
+
+    def log_refused(self, peer: int, reason: str, text: str) -> None:
+        """Log a message that was not taken."""
+        self.log("refused", level="warning", reason=reason, peer=name_of(peer), text=text)

@@ -1,0 +1,220 @@
+"""Members that keep to the format and mean no good.
+
+A liar is an honest core whose words are changed on their way out. It has its own key and no other:
+what it says is signed, well-formed and within limits, and yet not true.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from folkman.runtime.codec import FIELDS, HEADER_BYTES, CodecError, Message, Sign, decode, encode
+from folkman.runtime.control import (
+    Ack,
+    Body,
+    Control,
+    Done,
+    Hello,
+    Known,
+    Period,
+    Quality,
+    Refusal,
+    open_sealed,
+    seal,
+)
+from folkman.runtime.core.events import Effect, Event, Publish, Tell
+from folkman.runtime.world.cores import Setting
+from folkman.runtime.world.draws import stream
+from folkman.runtime.world.plan import Plan
+from folkman.runtime.world.signing import signer
+
+__all__ = ["MENU", "Lie", "lie_of"]
+
+WITHIN_LIMITS = 9e5
+"""Of a poisoned parameter; a mailbox refuses those beyond 1e6."""
+FLOOD = 20
+"""Messages that a flooding member sends to every neighbour in a slot, of each kind."""
+
+
+class Change(NamedTuple):
+    """One entry of the menu: what it makes of a control message, of parameters, and unasked."""
+
+    told: "Callable[[Lie, int, Body], list[Body]]"
+    published: "Callable[[Lie, int, Message], list[Message]]"
+    unasked: "Callable[[Lie, int], list[Body | Message]]"
+
+
+class Lie:
+    """What one byzantine member does to its own words."""
+
+    def __init__(self, kind: str, member: int, setting: Setting, draws: Random) -> None:
+        self.kind, self.draws = kind, draws
+        self.flaps = kind == "flapping"
+        self._member, self._setting = member, setting
+        self._sign: Sign = signer(member)
+        self._change = MENU[kind]
+        self._told = 0  # number of the last control message
+        self.last: dict[int, Message] = {}  # peer -> the last message to it
+        self.slots = 0
+
+    def said(self, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        """Return what leaves the liar in place of what its core wants."""
+        del now_s, event
+        found: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Tell):
+                found += self._retold(effect)
+            elif isinstance(effect, Publish):
+                found += self._republished(effect)
+            else:
+                found.append(effect)
+        return found
+
+    def unasked(self, now_s: float) -> list[Effect]:
+        """Return what the liar says of its own accord, once a slot."""
+        del now_s
+        self.slots += 1
+        found: list[Effect] = []
+        for peer in self._setting.neighbours[self._member]:
+            for item in self._change.unasked(self, peer):
+                if isinstance(item, Message):
+                    found.append(Publish(peer, encode(item, self._sign)))
+                else:
+                    found.append(self._tell(peer, item, 0))
+        return found
+
+    def _retold(self, effect: Tell) -> list[Effect]:
+        try:
+            control = open_sealed(effect.data, self._setting.run)
+        except CodecError:
+            return [effect]
+        return [
+            self._tell(effect.peer, body, control.sequence)
+            for body in self._change.told(self, effect.peer, control.body)
+        ]
+
+    def _tell(self, peer: int, body: Body, at_least: int) -> Tell:
+        self._told = max(self._told + 1, at_least)
+        control = Control(self._setting.run, self._member, self._told, body)
+        return Tell(peer, seal(control, self._sign))
+
+    def _republished(self, effect: Publish) -> list[Effect]:
+        if len(effect.data) < HEADER_BYTES:
+            return [effect]
+        size = FIELDS.unpack(effect.data[: FIELDS.size])[-1]
+        try:
+            message = decode(effect.data, self._setting.run, size)
+        except CodecError:
+            return [effect]
+        self.last[effect.peer] = message
+        return [
+            Publish(effect.peer, encode(each, self._sign))
+            for each in self._change.published(self, effect.peer, message)
+        ]
+
+
+def lie_of(plan: Plan, member: int, setting: Setting) -> Lie | None:
+    """Return what a member lies about; None if it is honest."""
+    kind = plan.lie_of(member)
+    return Lie(kind, member, setting, stream(plan.seed, "lie", member)) if kind else None
+
+
+# -- the menu ------------------------------------------------------------------------------------
+
+
+def _as_told(lie: Lie, peer: int, body: Body) -> list[Body]:
+    del lie, peer
+    return [body]
+
+
+def _as_published(lie: Lie, peer: int, message: Message) -> list[Message]:
+    del lie, peer
+    return [message]
+
+
+def _nothing(lie: Lie, peer: int) -> list[Body | Message]:
+    del lie, peer
+    return []
+
+
+def _silent(lie: Lie, peer: int, body: Body) -> list[Body]:
+    del lie, peer
+    return [] if isinstance(body, Ack | Refusal) else [body]
+
+
+def _acknowledge_all(lie: Lie, peer: int) -> list[Body | Message]:
+    del peer
+    return [Ack(lie.draws.choice((1, 1 << 32, (1 << 33) + 7, 1 << 40, 2**63 - 1)))]
+
+
+def _poisoned(lie: Lie, peer: int, message: Message) -> list[Message]:
+    del peer
+    signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in message.params])
+    return [message._replace(params=(signs * WITHIN_LIMITS).astype(message.params.dtype))]
+
+
+def _wrong_clock(lie: Lie, peer: int, body: Body) -> list[Body]:
+    del peer
+    if not isinstance(body, Hello):
+        return [body]
+    ahead_s = lie.draws.choice((10.0, 1e3, 1e4, 1e9))
+    return [body._replace(clock_s=max(body.clock_s + ahead_s * lie.draws.choice((1, -1)), 0.0))]
+
+
+def _wrong_rate(lie: Lie, peer: int, body: Body) -> list[Body]:
+    del peer
+    if isinstance(body, Period):
+        return [body._replace(rate=lie.draws.choice((1e-9, 1.0, 1e15)))]
+    if isinstance(body, Quality):
+        return [body._replace(links=dict.fromkeys(body.links, (1e15, 0.0)))]
+    return [body]
+
+
+def _flood(lie: Lie, peer: int) -> list[Body | Message]:
+    last = lie.last.get(peer)
+    more: list[Body | Message] = [Done(lie.slots) for _ in range(FLOOD)]
+    if last is not None:
+        for _ in range(FLOOD):
+            last = last._replace(sequence=last.sequence + 1)
+            more.append(last)
+        lie.last[peer] = last
+    return more
+
+
+def _old_life(lie: Lie, peer: int, body: Body) -> list[Body]:
+    del peer
+    return [body._replace(incarnation=lie.slots % 3)] if isinstance(body, Hello) else [body]
+
+
+def _replayed(lie: Lie, peer: int) -> list[Body | Message]:
+    last = lie.last.get(peer)
+    claim = Known(lie.draws.choice((1, 7, 2**31 - 2, 2**40)))
+    return [claim] if last is None else [claim, last._replace(sequence=max(last.sequence - 1, 0))]
+
+
+def _equivocal(lie: Lie, peer: int, message: Message) -> list[Message]:
+    del lie
+    return [message._replace(params=message.params + np.float32(0.01 * (peer % 97)))]
+
+
+def _other_round(lie: Lie, peer: int, message: Message) -> list[Message]:
+    del peer
+    other = max(message.round + lie.draws.choice((-1, 1, 2, 1000)), 0)
+    return [message._replace(round=other)]
+
+
+MENU = {
+    "never_acknowledges": Change(_silent, _as_published, _nothing),
+    "acknowledges_all": Change(_as_told, _as_published, _acknowledge_all),
+    "poison": Change(_as_told, _poisoned, _nothing),
+    "clock": Change(_wrong_clock, _as_published, _nothing),
+    "rate": Change(_wrong_rate, _as_published, _nothing),
+    "flood": Change(_as_told, _as_published, _flood),
+    "old_life": Change(_old_life, _as_published, _replayed),
+    "equivocation": Change(_as_told, _equivocal, _nothing),
+    "wrong_round": Change(_as_told, _other_round, _nothing),
+    "flapping": Change(_as_told, _as_published, _nothing),
+}
+"""What a byzantine member may do, by name."""

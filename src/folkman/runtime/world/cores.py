@@ -1,0 +1,232 @@
+"""The cores of a schedule: the same classes as on a device, built around a small problem."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folkman.algorithm.base import Algorithm
+from folkman.arrays import Array
+from folkman.packing.packing import NONE, Packing, top_k
+from folkman.runtime.codec import SERVER, Verify
+from folkman.runtime.core.core import Core
+from folkman.runtime.core.pace import Pace
+from folkman.runtime.core.settings import Settings
+from folkman.runtime.mailbox import Checks
+from folkman.runtime.node import Node, Wire
+from folkman.runtime.server_node import ServerNode
+from folkman.runtime.ways import way_of
+from folkman.runtime.world.plan import Plan
+from folkman.runtime.world.quadratic import Quadratic
+from folkman.runtime.world.signing import signer
+
+if TYPE_CHECKING:
+    from folkman.runtime.world.host import Host
+
+__all__ = ["Setting"]
+
+RUN = 0x5EED
+STEP = 0.1
+NEAR_SLOTS = 256
+"""Slots of the emulated channel that are kept for all schedules."""
+KEPT = 0.5
+"""Of the entries of a message, where what is left out is remembered."""
+_NEIGHBOURS: dict[tuple[str, int], dict[int, list[int]]] = {}
+"""Who hears whom, by method and number of nodes: the same in every schedule."""
+
+
+@cache
+def _algorithm(method: str) -> Algorithm:
+    """Return the algorithm of a method; one object for all schedules."""
+    if method == "rounds":
+        from folkman.algorithm.dpsgd import dpsgd
+
+        return dpsgd(STEP)
+    if method == "server":
+        from folkman.algorithm.fedavg import fedavg
+
+        return fedavg(STEP, local_steps=2)
+    from folkman.algorithm.async_sharing import async_sharing
+
+    return async_sharing(STEP)
+
+
+def _kind(method: str) -> type[Node]:
+    """Return what the learners of a method are."""
+    if method in ("sum", "forward"):
+        from folkman.runtime.fresh_node import ForwardNode, SumNode
+
+        return {"sum": SumNode, "forward": ForwardNode}[method]
+    return Node
+
+
+@cache
+def _packing(method: str) -> Packing:
+    return top_k(KEPT, feedback=True) if method == "feedback" else NONE
+
+
+class Setting:
+    """What all members of a schedule have in common."""
+
+    run = RUN
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.algorithm = _algorithm(plan.method)
+        self.shares = np.full(plan.nodes, 1.0 / plan.nodes)
+        self.settings = settings_of(plan)
+        self._problems = [
+            Quadratic.of(plan.seed, index, plan.nodes, plan.dim) for index in range(plan.nodes)
+        ]
+        self.members = members_of(plan)
+        key = (plan.method, plan.nodes)
+        if key not in _NEIGHBOURS:
+            _NEIGHBOURS[key] = {
+                number: list(self.node(number, None).neighbours) for number in self.members
+            }
+        self.neighbours = _NEIGHBOURS[key]
+        self._way = way_of(self.algorithm)
+        self.counts_on = self._way.loses_nothing
+        """Do messages keep counting over lives, since none may be lost?"""
+        self.network: _RolledOnce | None = None
+        self.lost = frozenset(f.node for f in plan.faults if f.kind in ("lost", "flip"))
+        """Who may go on from an earlier state than its last save, or from none."""
+
+    def node(self, number: int, verify: Verify | None) -> Any:
+        """Return a node without a core."""
+        wire = Wire(RUN, signer(number), Checks(verify), packing=_packing(self.plan.method))
+        if number == SERVER:
+            first = self._problems[0].initial
+            return ServerNode(first, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
+        problem: Any = self._problems[number]
+        kind = _kind(self.plan.method)
+        return kind(number, problem, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
+
+    def replaying_node(self, number: int) -> Node:
+        """Return one that hears whole copies, whatever messages hold."""
+        problem: Any = self._problems[number]
+        wire = Wire(RUN)
+        return Node(number, problem, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
+
+    def core(self, number: int, verify: Verify) -> Core:
+        """Return a new core, as a process begins with."""
+        node = self.node(number, verify)
+        settings = self.settings if self.learns(number) else self.settings._replace(steps=None)
+        return Core(node, settings, self._pace(number, node), verify=verify)
+
+    def _pace(self, number: int, node: Any) -> Pace:
+        if not self.learns(number):
+            from folkman.runtime.core.rounds import Serving
+
+            return Serving()
+        if self.plan.method in ("rounds", "server"):
+            from folkman.runtime.core.rounds import InRounds
+
+            return InRounds()
+        if self.plan.method == "emulated":
+            from folkman.runtime.core.slots import EmulatedSlots
+
+            return EmulatedSlots(self._air(number))
+        if self.plan.method in ("sum", "forward"):
+            from folkman.runtime.core.fresh_beat import FreshBeat
+
+            return FreshBeat(node, self.settings.period_timeout_s)
+        from folkman.runtime.core.own_beat import OwnBeat
+
+        return OwnBeat()
+
+    def _air(self, number: int) -> Any:
+        if self.network is None:
+            self.network = _RolledOnce()
+        network: Any = self.network
+        bits = 32 * self.plan.dim
+        return self._way.air(
+            network, self.plan.nodes, number, seed=self.plan.seed, message_bits=bits
+        )[0]
+
+    def gradient(self, number: int, point: Array) -> tuple[Array, Array]:
+        """Return loss and gradient, as a device's worker does (`Node.gradient`)."""
+        return self._problems[number].gradient(point)
+
+    def learns(self, number: int) -> bool:
+        """Tell whether a member takes gradients."""
+        return number != SERVER
+
+    def first_sender(self, number: int) -> int:
+        """Return the number of the first row of a member's mailbox."""
+        return self._way.first_sender(number) if self.learns(number) else 0
+
+    def heard_by(self, number: int) -> list[int]:
+        """Return whom a member hears."""
+        return self.neighbours[number]
+
+    def has_lost(self, a: int, b: int) -> bool:
+        """Tell whether one of two members loses its last state in this schedule."""
+        return a in self.lost or b in self.lost
+
+    def is_done(self, host: "Host") -> bool:
+        """Tell whether a member has taken all its steps, or has ended by itself."""
+        core: Any = host.core
+        if core is None:
+            return host.code is not None
+        steps = self.settings.steps
+        return self.learns(host.number) and steps is not None and core.node.steps >= steps
+
+
+class _RolledOnce:
+    """A network that is rolled out once for all nodes and schedules.
+
+    What becomes of a slot depends on the phases and on the slot's number alone: everybody offers in
+    every slot, and `pipelined` draws its phases and nothing else.
+    """
+
+    def __init__(self) -> None:
+        network, self._known = _pipelined()
+        self._peers, self.packing = network.peers(), network.packing
+        self._far: dict[tuple[int, bytes], Any] = {}
+
+    def peers(self) -> "_RolledOnce":
+        """Return itself."""
+        return self
+
+    def init(self, num_nodes: int, key: Array) -> Any:
+        """Return the first state."""
+        return self._peers.init(num_nodes, key)
+
+    def step(self, state: Any, offers: Array, bits: int, key: Array) -> Any:
+        """Return what becomes of a slot."""
+        slot = int(state.slot)
+        name, known = (slot, state.phase.tobytes()), self._known
+        if slot >= NEAR_SLOTS:  # where a clock was led astray: of no use to other schedules
+            known = self._far
+        if name not in known:
+            known[name] = self._peers.step(state, offers, bits, key)
+        return known[name]
+
+
+@cache
+def _pipelined() -> tuple[Any, dict[tuple[int, bytes], Any]]:
+    """Return the network of all schedules, and what is known of its slots."""
+    from folkman.radio.delay import pipelined
+
+    return pipelined(3), {}
+
+
+def members_of(plan: Plan) -> list[int]:
+    """Return the numbers of all members."""
+    return [*range(plan.nodes), *([SERVER] if plan.method == "server" else [])]
+
+
+def settings_of(plan: Plan) -> Settings:
+    """Return how the nodes of a schedule live: shorter times than on devices, in proportion."""
+    return Settings(
+        steps=plan.steps,
+        slot_s=plan.slot_s,
+        save_every_s=3 * plan.slot_s,
+        keep_every_s=2.0,
+        period_timeout_s=3.0,
+        retry_s=1.5,
+        start_wait_s=2.0,
+        linger_s=6.0,
+        alone_s=5.0,
+    )

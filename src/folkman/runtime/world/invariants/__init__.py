@@ -1,0 +1,51 @@
+"""Nineteen sentences, each a class: what holds in every schedule, whatever happens."""
+
+from folkman.runtime.world.audit import Invariant
+from folkman.runtime.world.invariants.keeping import ExitCode, OnePair, SavedFirst, SavedStates
+from folkman.runtime.world.invariants.messages import (
+    Counted,
+    Heard,
+    Newer,
+    OfMembers,
+    OneContent,
+    Rising,
+    WithinShare,
+)
+from folkman.runtime.world.invariants.progress import (
+    FreshAfterHeal,
+    HonestHealth,
+    InStep,
+    Together,
+    TwinSpread,
+)
+from folkman.runtime.world.invariants.whole import Bounded, Replays, SameTrace
+
+__all__ = ["ALL", "all_invariants"]
+
+ALL: tuple[type[Invariant], ...] = (
+    Newer,
+    SavedFirst,
+    Rising,
+    OneContent,
+    OfMembers,
+    Bounded,
+    SavedStates,
+    WithinShare,
+    FreshAfterHeal,
+    Heard,
+    Together,
+    Replays,
+    OnePair,
+    InStep,
+    HonestHealth,
+    Counted,
+    ExitCode,
+    TwinSpread,
+    SameTrace,
+)
+"""By their numbers."""
+
+
+def all_invariants() -> list[Invariant]:
+    """Return new books for one schedule."""
+    return [each() for each in ALL]

@@ -1,0 +1,413 @@
+"""What is said and what is taken: invariants 1, 3, 4, 5, 8, 10 and 16."""
+
+from collections import defaultdict
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folkman.runtime.control import LIFE_BITS, Ack, Period
+from folkman.runtime.core.events import MembersChanged, Publish, Received, Start, Tell
+from folkman.runtime.fresh_codec import slots_of
+from folkman.runtime.world.audit import Invariant, Moved, Seen
+from folkman.runtime.world.contents import Header, heard_number
+
+if TYPE_CHECKING:
+    from folkman.runtime.world.host import Host
+    from folkman.runtime.world.world import World
+
+__all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "WithinShare"]
+
+
+def _broken(invariant: Invariant, text: str) -> Exception:
+    from folkman.runtime.world.world import Broken
+
+    return Broken(invariant.number, f"{text} ({invariant.sentence})")
+
+
+class Newer(Invariant):
+    """1: what is held of a sender is replaced by newer messages alone."""
+
+    number = 1
+    sentence = "nothing is applied that is not newer than what is held, over restarts"
+    looks_at = (
+        Publish,
+        Moved,
+    )
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[Any, Any, bytes]] = {}  # member -> sequence, newest, payload
+        self._sent: dict[tuple[int, int], bytes] = {}  # (honest sender, sequence) -> parameters
+        self._sums = SumBooks(self)
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Forget what the process before held: this one holds what its disk had."""
+        del world, start
+        self._held.pop(host.number, None)
+
+    def stepped(self, seen: Seen) -> None:
+        """Compare what is held with what was held before."""
+        for content in seen.contents:
+            if content.origin == seen.host.number:
+                self._sent[content.origin, content.sequence] = content.params
+        if seen.world.plan.method == "sum":
+            self._sums.look(seen)
+            return
+        if not seen.moved:
+            return
+        box, number = seen.node.mailbox, seen.host.number
+        if isinstance(seen.event, Start) and seen.event.state is not None:
+            kept = seen.event.state.get("mailbox.newest")
+            if kept is not None and (box.newest < kept).any():
+                raise _broken(self, f"node {number} forgot on a restart what it had heard")
+        before = self._held.get(number)
+        payload = box.payload.tobytes()
+        if before is not None:
+            sequence, newest, was = before
+            moved = box.sequence != sequence
+            applied = moved & (box.sequence != 0)
+            least = np.where(sequence == 0, newest, newest + 1)  # of one forgotten, its last again
+            if (applied & (box.sequence < least)).any():
+                text = f"node {number} applied {box.sequence[applied]}, held {newest[applied]}"
+                raise _broken(self, text)
+            self._check_content(seen, np.flatnonzero(applied))
+            if (box.newest < newest).any():
+                raise _broken(self, f"node {number} lowered the numbers of what it has heard")
+            if payload != was and not moved.any():
+                raise _broken(self, f"node {number} changed a copy without a newer message")
+        self._held[number] = box.sequence.copy(), box.newest.copy(), payload
+
+    def _check_content(self, seen: Seen, rows: Any) -> None:
+        """See that what is held of an honest sender is what it sent."""
+        box, first = seen.node.mailbox, seen.world.setting.first_sender(seen.host.number)
+        old = seen.world.plan.method in ("forward", "feedback")  # is what a number stood for used?
+        for row in rows:
+            if old and first + int(row) in seen.world.setting.lost:
+                continue  # others still pass it on, or take a change of something else for it
+            sent = self._sent.get((first + int(row), int(box.sequence[row])))
+            if sent is not None and box.payload[row].tobytes() != sent:
+                text = f"node {seen.host.number} holds something else than {first + int(row)} sent"
+                raise _broken(self, text)
+
+
+class SumBooks:
+    """Invariant 1 where messages are sums: they are adopted whole, and only if they are younger."""
+
+    def __init__(self, invariant: Invariant) -> None:
+        self._invariant = invariant
+        self._before: dict[int, tuple[int, Any, Any]] = {}  # member -> process, numbers, stamps
+        self._parts: dict[tuple[int, int], Any] = {}  # (origin, stamp) -> its part of a sum
+
+    def look(self, seen: Seen) -> None:
+        """Compare numbers, stamps and the sum itself with what they were, and with its parts."""
+        number, process, box = seen.host.number, seen.host.process, seen.node.mailbox
+        for stamp, part in box.past.items():
+            self._parts.setdefault((number, stamp), part)
+        if isinstance(seen.event, Start) and seen.event.state is not None:
+            kept = seen.event.state["mailbox.last"]
+            if (box.last < kept).any():
+                raise _broken(
+                    self._invariant, f"node {number} forgot on a restart what it had heard"
+                )
+        before = self._before.get(number)
+        if before is not None and before[0] == process:
+            if (box.last < before[1]).any():
+                raise _broken(self._invariant, f"node {number} lowered the numbers of carriers")
+            moved = (box.sequence != before[2]).any()
+            if moved and slots_of(box.sequence).sum() <= slots_of(before[2]).sum():
+                text = f"node {number} adopted stamps {box.sequence} over {before[2]}"
+                raise _broken(self._invariant, text)
+        self._before[number] = process, box.last.copy(), box.sequence.copy()
+        if seen.moved and not seen.world.plan.liars and not seen.world.setting.lost:
+            self._check_sum(seen, box)
+
+    def _check_sum(self, seen: Seen, box: Any) -> None:
+        """See that a sum is that of the parts which its stamps name."""
+        expected = 0.0
+        for origin, stamp in enumerate(box.sequence.tolist()):
+            if origin == box.index:
+                continue
+            part = self._parts.get((origin, stamp))
+            if part is None and stamp:
+                text = f"node {seen.host.number} holds parameters of {origin} that it never sent"
+                raise _broken(self._invariant, text)
+            first = box.parts.of(origin, box.parts.initial)
+            expected = expected + (first if part is None else part)
+        if not np.allclose(box.others, expected, atol=1e-4):
+            text = f"the sum of node {seen.host.number} is not that of its parts"
+            raise _broken(self._invariant, text)
+
+
+class _Books:
+    """Which numbers a member has used, over all its lives."""
+
+    def __init__(self) -> None:
+        self.highest = 0
+        self.used: set[int] = set()
+
+
+class _OfNumbers(Invariant):
+    """What is asked of the numbers of messages, which a node that has lost its folder cannot know.
+
+    It counts from 1 until a neighbour tells it better. Nobody takes those messages: invariant 1.
+    """
+
+    def __init__(self) -> None:
+        self._counts_on = False
+
+    def asks(self, world: "World") -> bool:
+        """Ask always; where messages count on over lives, a damaged state is a lost one."""
+        self._counts_on = world.setting.counts_on
+        return True
+
+    def flipped(self, host: "Host") -> None:
+        """Let a node whose state may be damaged count on from an earlier one, where it counts."""
+        if self._counts_on:
+            self._begin_anew(host.number)
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Take two damaged notes of a life for a lost folder: nothing of it is left."""
+        del world
+        if start.life == 0 and start.warnings:
+            self.lost_folder(host)
+
+    def lost_folder(self, host: "Host") -> None:
+        """Let a node that has lost its folder use numbers again."""
+        self._begin_anew(host.number)
+
+    def _begin_anew(self, number: int) -> None:
+        """Forget which numbers of messages a member has used."""
+        raise NotImplementedError
+
+
+class Rising(_OfNumbers):
+    """3: a number that was not used before is higher than all that were."""
+
+    number = 3
+    sentence = "sequences strictly rise over lives, also after lost files"
+    looks_at = (Publish, Tell)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._books: dict[int, _Books] = defaultdict(_Books)
+        self._told: dict[int, int] = {}
+
+    def lost_folder(self, host: "Host") -> None:
+        """Let a node that has lost its folder count from 1, words too."""
+        super().lost_folder(host)
+        self._told.pop(host.number, None)
+
+    def _begin_anew(self, number: int) -> None:
+        self._books.pop(number, None)
+
+    def stepped(self, seen: Seen) -> None:
+        """Look at every number that leaves a member."""
+        books = self._books[seen.host.number]
+        for header in seen.published:
+            if header.sequence > books.highest:
+                books.highest = header.sequence
+                books.used.add(header.sequence)
+            elif header.sequence not in books.used:
+                text = f"node {seen.host.number} sends {header.sequence} after {books.highest}"
+                raise _broken(self, text)
+        for _, control in seen.told:
+            if control.sequence <= self._told.get(seen.host.number, -1):
+                text = f"node {seen.host.number} says {control.sequence} again"
+                raise _broken(self, text)
+            self._told[seen.host.number] = control.sequence
+
+
+class OneContent(_OfNumbers):
+    """4: whoever has message n of a sender has the same message n."""
+
+    number = 4
+    sentence = "one (sender, sequence), one content"
+    looks_at = (Publish,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._content: dict[int, dict[int, bytes]] = defaultdict(dict)
+
+    def _begin_anew(self, number: int) -> None:
+        self._content[number].clear()
+
+    def stepped(self, seen: Seen) -> None:
+        """Compare every message with the one that had its number."""
+        known = self._content[seen.host.number]
+        for header in seen.published:
+            content = blake2b(self._compared(seen, header), digest_size=8).digest()
+            if known.setdefault(header.sequence, content) != content:
+                text = f"node {seen.host.number} sends two messages {header.sequence}"
+                raise _broken(self, text)
+
+    @staticmethod
+    def _compared(seen: Seen, header: Header) -> bytes:
+        """Return what must not differ: with error feedback, what a receiver then holds."""
+        if seen.world.plan.method != "feedback":
+            return header.data
+        held = [each.params for each in seen.contents if each.sequence == header.sequence]
+        return held[0] if held else b""
+
+
+class OfMembers(Invariant):
+    """5: whoever is no member has no part in what a node computes."""
+
+    number = 5
+    sentence = (
+        "nothing of a revoked, expired or foreign sender is applied, nor weighs after the list "
+        "was taken"
+    )
+    looks_at = (
+        MembersChanged,
+        Moved,
+    )
+
+    def __init__(self) -> None:
+        self._members: dict[int, frozenset[int]] = {}
+        self._last: dict[int, Any] = {}  # where messages are sums: numbers when the list was taken
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Wait for the first list of the new process."""
+        del world, start
+        self._members.pop(host.number, None)
+
+    def stepped(self, seen: Seen) -> None:
+        """See that those who are not in the list have their first message again."""
+        if isinstance(seen.event, MembersChanged):
+            self._members[seen.host.number] = seen.event.members
+        members = self._members.get(seen.host.number)
+        if members is None:
+            return
+        if seen.world.plan.method == "sum":
+            self._look_at_sums(seen, members)
+            return
+        box = seen.node.mailbox
+        first = seen.world.setting.first_sender(seen.host.number)
+        for row in np.flatnonzero(box.sequence):
+            sender = first + int(row)
+            if sender not in members:
+                text = f"node {seen.host.number} holds message {box.sequence[row]} of {sender}"
+                raise _broken(self, f"{text}, which is no member")
+
+    def _look_at_sums(self, seen: Seen, members: frozenset[int]) -> None:
+        """See that no message of a stranger was taken, and that no copy of it is left.
+
+        Its part of a sum cannot be told from the rest, and stays.
+        """
+        number, box = seen.host.number, seen.node.mailbox
+        if isinstance(seen.event, MembersChanged):
+            self._last[number] = box.last.copy()
+        for sender in range(len(box.last)):
+            if sender in members:
+                self._last[number][sender] = box.last[sender]
+            elif box.last[sender] != self._last[number][sender] or sender in box.copies:
+                raise _broken(self, f"node {number} takes what {sender} says, which is no member")
+
+
+class WithinShare(Invariant):
+    """8: a sender leaves the others their part of the medium."""
+
+    number = 8
+    sentence = "bits on the air stay within the sender's share plus one message"
+    looks_at = (Publish,)
+
+    def __init__(self) -> None:
+        self._until_s: dict[int, float] = {}  # member -> its share is used up until then
+        self._rate: dict[int, float] = {}
+        self._sent: dict[int, int] = {}
+
+    def asks(self, world: "World") -> bool:
+        """Shares are kept on measured links."""
+        return world.plan.method in ("alone", "feedback")
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Begin anew: a new process knows of no share yet."""
+        del world, start
+        self._until_s.pop(host.number, None)
+
+    def stepped(self, seen: Seen) -> None:
+        """See that a broadcast begins when the one before is paid for at the rate that was said."""
+        number = seen.host.number
+        said = [control.body for _, control in seen.told if isinstance(control.body, Period)]
+        fresh = {h.sequence: h for h in seen.published if h.sequence > self._sent.get(number, 0)}
+        if not fresh:
+            return
+        self._sent[number] = max(fresh)
+        now_s = seen.host.clock.now_s(seen.world.now_s)
+        if now_s < self._until_s.get(number, 0.0) - 1e-6 and said:
+            late_s = self._until_s[number] - now_s
+            raise _broken(self, f"node {number} sends {late_s:.4f} s before its share allows")
+        if said and said[-1].rate > 0:
+            # alone on the medium a message takes this long; with others, longer
+            bits = max(8 * len(header.data) for header in fresh.values())
+            longest_s = seen.world.setting.settings.period_timeout_s
+            self._until_s[number] = now_s + min(bits / said[-1].rate, longest_s)
+
+
+class Heard(Invariant):
+    """10: an acknowledgement is true."""
+
+    number = 10
+    sentence = "an acknowledgement means applied, or newer held of this life"
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[int, int], int] = {}
+
+    def stepped(self, seen: Seen) -> None:
+        """Compare every acknowledgement with what is held after the step, and count them."""
+        self._count(seen)
+        for peer, control in seen.told:
+            if not isinstance(control.body, Ack):
+                continue
+            said, first = control.body.sequence, seen.world.setting.first_sender(seen.host.number)
+            held = heard_number(seen.node, peer, first)
+            counts_on = seen.world.setting.counts_on or said == seen.node.mailbox.held_of(peer)
+            if said > held or (not counts_on and said >> LIFE_BITS != held >> LIFE_BITS):
+                text = f"node {seen.host.number} acknowledges {said} of {peer}, holds {held}"
+                raise _broken(self, text)
+
+    def _count(self, seen: Seen) -> None:
+        """See that whatever is taken is acknowledged at once, or when its round begins."""
+        core: Any = seen.host.core
+        key, taken = (seen.host.number, seen.host.process), core.hands.counts["taken"]
+        before, self._taken[key] = self._taken.get(key, 0), taken
+        if taken == before:
+            return
+        acks = sum(isinstance(control.body, Ack) for _, control in seen.told)
+        speaks = core.hands.voice is not None  # before a life has begun nothing is said
+        if speaks and taken - before > acks and not getattr(seen.node, "holds_back", False):
+            raise _broken(self, f"node {key[0]} took a message and did not acknowledge it")
+
+
+class Counted(Invariant):
+    """16: nothing vanishes without a trace."""
+
+    number = 16
+    sentence = "every message ends in exactly one count"
+    looks_at = (Received,)
+
+    def __init__(self) -> None:
+        self._received: dict[int, int] = defaultdict(int)
+
+    def asks(self, world: "World") -> bool:
+        """On an emulated air messages wait, and the newest overtakes the others there."""
+        return world.plan.method != "emulated"
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Count from the beginning of a process."""
+        del world, start
+        self._received[host.number] = 0
+
+    def stepped(self, seen: Seen) -> None:
+        """Compare what came with what was taken and refused."""
+        self._received[seen.host.number] += 1
+        core: Any = seen.host.core
+        refused = seen.node.mailbox.refused
+        ends = core.hands.counts["taken"] + sum(
+            count
+            for reason, count in refused.items()
+            if not reason.startswith(("control_", "link_"))
+        )
+        if ends != self._received[seen.host.number]:
+            text = f"node {seen.host.number} was given {self._received[seen.host.number]} messages"
+            raise _broken(self, f"{text} and counts {ends}")

@@ -1,0 +1,156 @@
+"""What is asked of a node or a schedule as a whole: invariants 6, 12 and 19."""
+
+from collections import deque
+from collections.abc import Iterable
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folkman.runtime.codec import Message, encode
+from folkman.runtime.core.events import Publish
+from folkman.runtime.journal import START, WAKE
+from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.world.cores import RUN
+from folkman.runtime.world.invariants.messages import _broken
+from folkman.runtime.world.plan import ENDS
+
+if TYPE_CHECKING:
+    from folkman.runtime.world.host import Host
+    from folkman.runtime.world.world import World
+
+__all__ = ["Bounded", "Replays", "SameTrace", "bytes_held"]
+
+COPIES = 24
+"""c: models that a node may hold for itself and each neighbour, with their headers."""
+FIXED_BYTES = 32_768
+"""For what does not depend on neighbours or parameters: a stretch of the emulated channel."""
+EVERY = 200
+"""Steps between two looks."""
+
+
+def bytes_held(root: object, leave: Iterable[object]) -> int:
+    """Return the bytes of all arrays and messages that can be reached from an object."""
+    seen = {id(each) for each in leave}
+    stack: list[Any] = [root]
+    total = 0
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind in WEIGHTLESS or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, np.ndarray):
+            total += item.nbytes
+        elif isinstance(item, bytes | bytearray):
+            total += len(item)
+        elif isinstance(item, dict):
+            stack += item.keys()
+            stack += item.values()
+            total += 8 * len(item)
+        elif isinstance(item, tuple | list | set | frozenset | deque):
+            stack += item
+            total += 8 * len(item)
+        elif hasattr(item, "__dict__") and not isinstance(item, type):
+            stack += vars(item).values()
+    return total
+
+
+WEIGHTLESS = frozenset(
+    {str, int, float, bool, type(None), type, FunctionType, MethodType, ModuleType}
+)
+"""Kinds that hold no model."""
+
+
+class Bounded(Invariant):
+    """6: a node holds a fixed number of models for each neighbour, whatever comes."""
+
+    number = 6
+    sentence = "memory is bounded by c (neighbours + 1) d"
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def stepped(self, seen: Seen) -> None:
+        """Weigh a core now and then."""
+        self._steps += 1
+        if self._steps % EVERY == 0:
+            self._weigh(seen.world, seen.host)
+
+    def ended(self, world: "World", host: "Host") -> None:
+        """Weigh it at its end."""
+        self._weigh(world, host)
+
+    def _weigh(self, world: "World", host: "Host") -> None:
+        core: Any = host.core
+        neighbours = len(world.setting.neighbours[host.number])
+        model = 8 * world.plan.dim + 256
+        most = FIXED_BYTES + COPIES * (neighbours + 1) * model
+        shared = [getattr(core.node, "problem", None), core.node.algorithm, world.setting.network]
+        held = bytes_held(core, shared)
+        if held > most:
+            raise _broken(self, f"node {host.number} holds {held} bytes, {most} at most")
+
+
+class Replays(Invariant):
+    """12: what the journal says is what happened."""
+
+    number = 12
+    sentence = "journals replay to the same bits"
+    looks_at = (Publish,)
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[int, int], bytes] = {}
+
+    def asks(self, world: "World") -> bool:
+        """Only schedules in which nobody began again, lied or forgot, and of these a sample."""
+        told = {*ENDS, "asked", "revoke", "expire", "skew", "jump", "old_list"}
+        kinds = {fault.kind for fault in world.plan.faults}
+        return (
+            world.plan.method in ("alone", "emulated", "forward", "feedback")
+            and world.plan.seed % 5 == 0
+            and not world.plan.liars
+            and not kinds & told
+        )
+
+    def stepped(self, seen: Seen) -> None:
+        """Keep every message."""
+        for content in seen.contents:
+            params = np.frombuffer(content.params, np.float32)
+            message = Message(RUN, content.origin, content.sequence, content.slot, params)
+            self._messages[content.origin, content.sequence] = encode(message)
+
+    def end(self, world: "World") -> None:
+        """Live every journal again, slot by slot, on nodes that hear exactly what it says."""
+        for number, host in world.hosts.items():
+            node = world.setting.replaying_node(number)
+            for note in host.notes:
+                if note.kind == START or note.kind != WAKE:
+                    continue
+                for sender, sequence in enumerate(note.sequence[: len(node.mailbox.sequence)]):
+                    if sequence and sequence > node.mailbox.held_of(sender):
+                        node.receive(self._messages[sender, sequence])
+                node.slot = note.slot
+                node.wake()
+            ends, lived = np.asarray(node.params()), world.last_params.get(number)
+            if lived is not None and ends.tobytes() != lived.tobytes():
+                raise _broken(self, f"the journal of node {number} leads elsewhere")
+
+
+class SameTrace(Invariant):
+    """19: a seed is all that a schedule depends on."""
+
+    number = 19
+    sentence = "same seed, same trace"
+
+    def asks(self, world: "World") -> bool:
+        """Every schedule has a second run to be compared with, so a sample is asked."""
+        return world.plan.seed % 25 == 0 and world.compares
+
+    def end(self, world: "World") -> None:
+        """Run the schedule once more."""
+        from folkman.runtime.world.swarm import digest_again
+
+        again = digest_again(world.plan)
+        if again != world.trace.digest:
+            raise _broken(self, f"the trace is {world.trace.digest}, and {again} the second time")

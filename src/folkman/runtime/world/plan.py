@@ -1,0 +1,193 @@
+"""What one seed switches on: a schedule as plain data, so that it can be shown and shrunk.
+
+Every seed draws its own few kinds of faults (swarm testing): a schedule with all of them at once
+rarely gets far enough to show what two of them do together. All faults end at `heal_s`; liars stay
+liars.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+from folkman.runtime.world.draws import stream
+
+__all__ = ["DISK_KINDS", "LIES", "LINK_KINDS", "METHODS", "NODE_KINDS", "Fault", "Plan", "plan_of"]
+
+FIRST_METHODS = ("alone", "emulated", "rounds", "server")
+"""Algorithm 1 on measured links, the same on the emulated channel, D-PSGD, FedAvg."""
+CARRIED = ("sum", "forward", "feedback")
+"""Algorithm 1 on measured links whose messages are sums, copies that are passed on, or changes of
+the message before (error feedback)."""
+METHODS = (*FIRST_METHODS, *CARRIED)
+LINK_KINDS = ("loss", "duplicate", "reorder", "delay", "partition", "narrow", "flap")
+NODE_KINDS = ("kill", "cut", "lost", "suspend", "slow_gradients", "drift", "skew", "jump")
+MEMBER_KINDS = ("revoke", "expire", "late_list", "old_list", "damaged_list")
+DISK_KINDS = ("full", "slow", "failing", "flip")
+LIES = (
+    "never_acknowledges",
+    "acknowledges_all",
+    "poison",
+    "clock",
+    "rate",
+    "flood",
+    "old_life",
+    "equivocation",
+    "wrong_round",
+    "flapping",
+)
+"""What a byzantine member does; it keeps to the format and has a member's key."""
+LIVENESS_S = 8.0
+"""X: after the last fault honest nodes have so long to hear from each other."""
+AIR_SLOTS = 8
+"""Slots that a message may wait and travel on the emulated air, beyond that."""
+CARRIED_SHARE = 0.2
+"""Of the schedules on measured links: in so many, messages are of another kind."""
+ASKED_SHARE = 0.1
+"""Of the schedules: in so many somebody asks a node to stop, and starts it again."""
+ONE_LIAR_FROM = 3
+"""Nodes from which one may lie: two honest ones must be left to ask something of."""
+
+
+IN_A_SAVE = 1.0
+"""Amount of an end that comes in the middle of the next save, not at its own time."""
+
+
+class Fault(NamedTuple):
+    """One thing that goes wrong, from `start_s` to `stop_s`."""
+
+    kind: str
+    node: int
+    start_s: float
+    stop_s: float
+    amount: float = 0.0
+    peer: int = -1  # of faults of a link from `node` to `peer`
+
+    def on(self, now_s: float) -> bool:
+        """Tell whether it is on."""
+        return self.start_s <= now_s < self.stop_s
+
+    def said(self) -> str:
+        """Return the fault in words."""
+        where = f"{self.node}->{self.peer}" if self.peer >= 0 else f"node {self.node}"
+        amount = f" {self.amount:.3g}" if self.amount else ""
+        return f"{self.kind}{amount} at {where}, {self.start_s:.2f} to {self.stop_s:.2f} s"
+
+
+class Plan(NamedTuple):
+    """A schedule before it is run."""
+
+    seed: int
+    method: str
+    nodes: int  # learners; around a server there is one more member
+    slots: int
+    slot_s: float
+    steps: int | None  # gradients to take; None: until asked to stop
+    heal_s: float
+    end_s: float
+    liars: tuple[tuple[int, str], ...]
+    faults: tuple[Fault, ...]
+    dim: int = 8
+
+    def lie_of(self, node: int) -> str:
+        """Return what a member lies about; nothing if it is honest."""
+        return dict(self.liars).get(node, "")
+
+    @property
+    def honest(self) -> list[int]:
+        """Return the learners that do not lie."""
+        return [node for node in range(self.nodes) if not self.lie_of(node)]
+
+    def without_faults(self) -> "Plan":
+        """Return the fault-free twin."""
+        return self._replace(faults=(), liars=())
+
+
+def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> Plan:
+    """Draw the schedule of a seed."""
+    draws = stream(seed, "plan")
+    drawn_method = draws.choice((*FIRST_METHODS, "alone"))
+    carried = stream(seed, "carried")  # of its own: other schedules stay what they were
+    if drawn_method == "alone" and carried.random() < CARRIED_SHARE:
+        drawn_method = carried.choice(CARRIED)
+    nodes = draws.choice((2, 2, 3, 3, 4, 5))
+    drawn_slots = draws.choice((6, 8, 12, 20))
+    method, slots = method or drawn_method, slots or drawn_slots
+    slot_s = draws.choice((0.5, 1.0, 1.0, 1.0))
+    steps = draws.choice((None, slots // 2, slots))
+    heal_s = slots * slot_s * 0.6
+    waits = method in ("rounds", "server") and steps is not None
+    finishing_s = 2.0 * slots * slot_s if waits else 0.0  # all rounds may be left when faults end
+    if method == "emulated":
+        finishing_s = AIR_SLOTS * slot_s
+    kinds = [*LINK_KINDS, *NODE_KINDS, *MEMBER_KINDS, *DISK_KINDS]
+    on = draws.sample(kinds, draws.choice((0, 1, 1, 2, 2, 3, 4, 6)))
+    if on and draws.random() < 0.4:  # most of what a disk does wrong shows after an end alone
+        on = list(dict.fromkeys([*on, draws.choice(("kill", "cut", "cut", "flip"))]))
+    faults: list[Fault] = []
+    for kind in on:
+        for number in range(draws.choice((1, 1, 2, 3))):
+            faults.append(_fault(kind, stream(seed, kind, number), nodes, heal_s, slot_s))
+    asked = stream(seed, "asked")
+    if asked.random() < ASKED_SHARE:
+        faults.append(_fault("asked", asked, nodes, heal_s, slot_s))
+    liars = ()
+    if nodes >= ONE_LIAR_FROM and draws.random() < 0.35:
+        liars = ((draws.randrange(nodes), draws.choice(LIES)),)
+    return Plan(
+        seed=seed,
+        method=method,
+        nodes=nodes,
+        slots=slots,
+        slot_s=slot_s,
+        steps=steps,
+        heal_s=heal_s,
+        end_s=heal_s + max(0.4 * slots * slot_s, LIVENESS_S) + finishing_s,
+        liars=liars,
+        faults=tuple(_apart(faults)),
+    )
+
+
+def _fault(kind: str, draws: Random, nodes: int, heal_s: float, slot_s: float) -> Fault:
+    start_s = draws.uniform(0.0, 0.8) * heal_s
+    stop_s = min(heal_s, start_s + draws.choice((1.0, 3.0, 10.0, 30.0)) * slot_s)
+    node = draws.randrange(nodes)
+    if kind in LINK_KINDS:
+        peer = draws.choice([each for each in range(nodes) if each != node])
+        if draws.random() < 0.3:
+            start_s, stop_s = 0.0, heal_s
+        return Fault(kind, node, start_s, stop_s, _amount(kind, draws, slot_s), peer)
+    return Fault(kind, node, start_s, stop_s, _amount(kind, draws, slot_s))
+
+
+def _amount(kind: str, draws: Random, slot_s: float) -> float:  # noqa: PLR0911 - a table
+    if kind in ("loss", "duplicate", "reorder"):
+        return draws.choice((0.1, 0.5, 0.9))
+    if kind == "delay":
+        return draws.choice((0.2, 1.0, 3.0)) * slot_s
+    if kind == "narrow":
+        return draws.choice((500.0, 2000.0, 8000.0)) / slot_s  # bit/s; a message has about 1500
+    if kind == "slow_gradients":
+        return draws.choice((2.0, 5.0, 20.0))
+    if kind == "drift":
+        return draws.uniform(-0.02, 0.02)
+    if kind in ("skew", "jump"):
+        return draws.choice((-1.0, 1.0)) * draws.choice((1.0, 60.0, 86_400.0 * 30))
+    if kind in ENDS:
+        return draws.choice((0.0, IN_A_SAVE))
+    return draws.choice((1.0, 10.0, 100.0)) if kind == "slow" else 0.0
+
+
+def _apart(faults: list[Fault]) -> list[Fault]:
+    """Let a node end and begin again before it ends again."""
+    kept: list[Fault] = []
+    ended_s: dict[int, float] = {}
+    for fault in sorted(faults, key=lambda each: (each.start_s, each.kind, each.node)):
+        if fault.kind in (*ENDS, "asked"):
+            if fault.start_s < ended_s.get(fault.node, 0.0):
+                continue
+            ended_s[fault.node] = fault.stop_s
+        kept.append(fault)
+    return kept
+
+
+ENDS = ("kill", "cut", "lost", "flip")
+"""Faults that end a process: it alone, with the power, with its folder, with a bit of its disk."""

@@ -1,0 +1,142 @@
+"""One process a folder, and a cluster that stops its own processes only."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from folkman.record.cluster import ClusterFolder, NodeFolder, Process, is_alive
+from folkman.runtime import assembly, cluster
+from folkman.runtime.disk import FolderLock, FolderTakenError
+
+HOLD = """
+import sys
+from pathlib import Path
+from folkman.runtime.disk import FolderLock
+lock = FolderLock(Path(sys.argv[1]))
+print("held", flush=True)
+input()
+"""
+
+
+def close(process):
+    """Wait for a process that was ended, and let go of its pipes."""
+    process.wait(5)
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):  # what was buffered for it has no reader any more
+            pipe.close()
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """Let `run_node` read a made-up node of a folder; return what it would have built."""
+    built = []
+    config = SimpleNamespace(
+        config="", label="", seed=0, number=3, insecure=False, metrics=None, arithmetic="auto",
+        folder=tmp_path, listen="127.0.0.1:0",
+    )  # fmt: skip
+    drive = SimpleNamespace(run=lambda: 0, members=None)
+    for name, value in {
+        "hold_little": lambda: None,
+        "read_node": lambda _: config,
+        "read_task": lambda *_: None,
+        "use_precision": lambda _: None,
+        "assemble": lambda *_: built.append(config) or drive,
+    }.items():
+        monkeypatch.setattr(assembly, name, value)
+    monkeypatch.setattr(assembly.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(assembly.faulthandler, "register", lambda _: None)
+    return SimpleNamespace(config=config, built=built)
+
+
+def test_a_second_node_in_a_folder_is_refused_in_a_sentence_and_touches_nothing(
+    tmp_path, begun, capfd
+):
+    (tmp_path / ".state.part").write_bytes(b"of the node that runs")
+    first = FolderLock(NodeFolder(tmp_path).lock)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    code = assembly.run_node(tmp_path / "node.toml")
+
+    line = json.loads(capfd.readouterr().err.splitlines()[-1])
+    assert code == assembly.WRONG_INPUT
+    assert (line["event"], line["level"]) == ("not started", "error")
+    assert f"{tmp_path} is in use by process {os.getpid()} since 20" in line["text"]
+    assert line["text"].endswith("; stop that one, or give this node another folder")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert begun.built == []
+    first.close()
+    assert assembly.run_node(tmp_path / "node.toml") == 0
+    assert not (tmp_path / ".state.part").exists()
+
+
+def test_a_port_that_is_taken_costs_no_life(tmp_path, begun, capfd):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        begun.config.listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        code = assembly.run_node(tmp_path / "node.toml")
+
+    line = json.loads(capfd.readouterr().err.splitlines()[-1])
+    assert code == assembly.WRONG_INPUT
+    assert line["text"].startswith(
+        f"cannot listen on {begun.config.listen}: Address already in use"
+    )
+    assert begun.built == []
+
+
+@pytest.mark.process
+def test_a_killed_process_lets_go_of_its_folder(tmp_path):
+    path = tmp_path / "lock"
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"held\n"
+    with pytest.raises(FolderTakenError, match=f"in use by process {other.pid} since"):
+        FolderLock(path)
+    other.send_signal(signal.SIGKILL)
+    close(other)
+
+    FolderLock(path).close()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("text", ["{pid}\n", "{pid}\nanother-boot:17\n"])
+def test_down_ends_no_foreign_process_that_a_stale_file_names(tmp_path, text):
+    """Its command line has the word folkman; that used to be enough."""
+    foreign = subprocess.Popen([sys.executable, "-c", "input()", "folkman"], stdin=subprocess.PIPE)
+    home = ClusterFolder(tmp_path).node("node-0")
+    home.root.mkdir(parents=True)
+    home.config.touch()
+    home.pid.write_text(text.format(pid=foreign.pid))
+
+    cluster.down(tmp_path, patience_s=0.2)
+
+    assert foreign.poll() is None
+    foreign.communicate(b"\n")
+    assert foreign.returncode == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("ignored", "ending"), [("", signal.SIGTERM), ("TERM", signal.SIGKILL)])
+def test_down_ends_the_process_that_was_started(tmp_path, ignored, ending):
+    home = ClusterFolder(tmp_path).node("node-0")
+    home.root.mkdir(parents=True)
+    home.config.touch()
+    trap = f"trap '' {ignored}; echo; read x" if ignored else "echo; read x"
+    child = subprocess.Popen(["bash", "-c", trap], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    home.pid.write_text(Process.known(child.pid).text())
+    assert is_alive(Process.known(child.pid))
+
+    (standing,) = cluster.down(tmp_path, patience_s=0.3)
+
+    assert child.wait(5) == -ending
+    assert not standing["alive"]
+    close(child)

@@ -1,0 +1,577 @@
+"""Schedules in which something is broken on purpose, run in a process that computes with NumPy.
+
+`python -m tests.world.cases` prints one JSON object: of each case the invariant that broke. Every
+invariant has a case, so that none of them is unable to fail.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+os.environ["FOLKMAN_ARITHMETIC"] = "numpy"
+
+from folkman.runtime import control, durable
+from folkman.runtime.codec import Message, decode, encode
+from folkman.runtime.core.core import Core
+from folkman.runtime.core.events import (
+    Compute,
+    Effect,
+    Event,
+    Finish,
+    Health,
+    MembersChanged,
+    Note,
+    Publish,
+    Received,
+    Save,
+    Tell,
+)
+from folkman.runtime.journal import WAKE
+from folkman.runtime.world.audit import Auditor
+from folkman.runtime.world.cores import Setting
+from folkman.runtime.world.invariants import all_invariants
+from folkman.runtime.world.page import page
+from folkman.runtime.world.plan import Fault, Plan
+from folkman.runtime.world.signing import signer
+from folkman.runtime.world.swarm import run_plan, watch
+from folkman.runtime.world.world import Broken, World
+from tests.world.mended import MENDED
+
+PLAN = Plan(
+    seed=1,
+    method="alone",
+    nodes=3,
+    slots=12,
+    slot_s=1.0,
+    steps=None,
+    heal_s=7.2,
+    end_s=17.2,
+    liars=(),
+    faults=(),
+)
+Change = Callable[[Any, float, Event, list[Effect]], list[Effect]]
+
+
+@dataclass
+class Twisted:
+    """A core whose effects are changed, and which counts as honest all the same."""
+
+    core: Any
+    change: Change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.core, name)
+
+    def step(self, now_s: float, event: Event) -> list[Effect]:
+        return self.change(self.core, now_s, event, self.core.step(now_s, event))
+
+
+class TwistedSetting(Setting):
+    """A setting in which one node, or every one, is twisted."""
+
+    def __init__(self, plan: Plan, change: Change, only: int | None) -> None:
+        super().__init__(plan)
+        self._change, self._only = change, only
+
+    def core(self, number: int, verify: Any) -> Any:
+        core = super().core(number, verify)
+        if self._only is None or number == self._only:
+            return Twisted(core, self._change)
+        return core
+
+
+def broken_by(
+    change: Change, plan: Plan = PLAN, only: int | None = 0, *, asked: int | None = None
+) -> int:
+    """Return the invariant that breaks when a core is changed so; `asked`: of this one alone."""
+    auditor = Auditor([each for each in all_invariants() if asked in (None, each.number)])
+    return broken_in(World(plan, TwistedSetting(plan, change, only), auditor, compares=False))
+
+
+def broken_in(world: World) -> int:
+    """Return the invariant that breaks in a world; 0: none."""
+    try:
+        world.run()
+    except Broken as error:
+        return error.number
+    return 0
+
+
+def retold(effects: list[Effect], change: Callable[[control.Body], control.Body]) -> list[Effect]:
+    """Change what a node says, under its own signature and number."""
+    found: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Tell):
+            said = control.open_sealed(effect.data, Setting.run)
+            data = control.seal(said._replace(body=change(said.body)), signer(said.node))
+            found.append(Tell(effect.peer, data))
+        else:
+            found.append(effect)
+    return found
+
+
+def republished(effects: list[Effect], change: Callable[[Message], Message]) -> list[Effect]:
+    """Change the messages of a node, under its own signature."""
+    found: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Publish):
+            message = change(decode(effect.data, Setting.run, PLAN.dim))
+            found.append(Publish(effect.peer, encode(message, signer(message.node))))
+        else:
+            found.append(effect)
+    return found
+
+
+# -- one case for each invariant -----------------------------------------------------------------
+
+
+def older_applied() -> int:
+    """A mailbox goes back to a message before the one that it held."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        box = core.node.mailbox
+        if isinstance(event, Received) and box.sequence[1] > (1 << 32) + 2:
+            box.sequence[1] -= 1
+        return effects
+
+    return broken_by(change)
+
+
+def published_unsaved() -> int:
+    """In rounds, saves are reported and not made."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(state=None) if isinstance(effect, Save) and effect.state else effect
+            for effect in effects
+        ]
+
+    return broken_by(change, PLAN._replace(method="rounds", steps=6))
+
+
+def sequence_falls() -> int:
+    """A node numbers its messages backwards now and then."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.node.steps > 3:
+            return republished(effects, lambda m: m._replace(sequence=m.sequence - (1 << 20)))
+        return effects
+
+    return broken_by(change)
+
+
+def two_contents() -> int:
+    """A node says different things to different neighbours under one number."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        found: list[Effect] = []
+        for effect in effects:
+            extra = float(effect.peer) if isinstance(effect, Publish) else 0.0
+            found += republished([effect], lambda m, by=extra: m._replace(params=m.params + by))
+        return found
+
+    return broken_by(change)
+
+
+def revoked_kept() -> int:
+    """A core does not hear of a change of members."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        box = core.node.mailbox
+        if isinstance(event, MembersChanged) and len(event.members) < 3:
+            box.sequence[1] = box.newest[1] = box.newest[1] + 1
+        return effects
+
+    revoked = Fault("revoke", 1, 4.0, 6.0)
+    return broken_by(change, PLAN._replace(faults=(revoked,)))
+
+
+def hoards() -> int:
+    """A node keeps every message that it ever got."""
+    kept: list[bytes] = []
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Received):
+            kept.append(bytes(bytearray(event.data * 100)))
+            core.hoard = kept
+        return effects
+
+    return broken_by(change)
+
+
+def state_never_saved() -> int:
+    """A disk gives back another state than it was given."""
+    given = durable.read_state
+
+    def read(disk: Any, fingerprint: str | None = None) -> Any:
+        found = given(disk, fingerprint)
+        if found.arrays is not None:
+            found.arrays["params"] = found.arrays["params"] + 1
+        return found
+
+    durable.read_state = read
+    try:
+        killed = Fault("kill", 0, 6.5, 7.0)
+        return broken_by(lambda *given: given[-1], PLAN._replace(faults=(killed,)))
+    finally:
+        durable.read_state = given
+
+
+def beyond_share() -> int:
+    """A node sends as soon as it has something, whatever its share is."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.pace._due_s = float("-inf")
+        slower = [effect for effect in effects if isinstance(effect, Tell)]
+        del slower
+        return retold(
+            effects,
+            lambda body: body._replace(rate=300.0) if type(body).__name__ == "Period" else body,
+        )
+
+    return broken_by(change)
+
+
+def silent_after_heal() -> int:
+    """A node sends nothing any more."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.node.steps > 5:
+            return [effect for effect in effects if not isinstance(effect, Publish)]
+        return effects
+
+    return broken_by(change)
+
+
+def acknowledges_unheard() -> int:
+    """A node acknowledges the message after the one that it took."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        def later(body: control.Body) -> control.Body:
+            return control.Ack(body.sequence + 1) if isinstance(body, control.Ack) else body
+
+        return retold(effects, later)
+
+    return broken_by(change)
+
+
+def unacknowledged() -> int:
+    """A node takes messages and does not say so."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        found: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Tell):
+                body = control.open_sealed(effect.data, Setting.run).body
+                if isinstance(body, control.Ack):
+                    continue
+            found.append(effect)
+        return found
+
+    return broken_by(change)
+
+
+def slot_twice() -> int:
+    """A node lives a slot twice."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(slot=min(effect.slot, 4))
+            if isinstance(effect, Note) and effect.kind == WAKE
+            else effect
+            for effect in effects
+        ]
+
+    return broken_by(change)
+
+
+def journal_lies() -> int:
+    """A journal leaves a message out that a slot saw."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(sequence=(0,) * len(effect.sequence))
+            if isinstance(effect, Note) and effect.kind == WAKE and effect.slot > 5
+            else effect
+            for effect in effects
+        ]
+
+    return broken_by(change, PLAN._replace(seed=5), only=None)
+
+
+def torn_pair() -> int:
+    """A save holds the parameters of another step than its counters."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        for effect in effects:
+            if isinstance(effect, Save) and effect.state is not None:
+                effect.state["counters"] = effect.state["counters"] + [0, 1, 0, 0]
+        return effects
+
+    return broken_by(change)
+
+
+def key_twice() -> int:
+    """A node takes the same gradient twice."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(step=min(effect.step, 3)) if isinstance(effect, Compute) else effect
+            for effect in effects
+        ]
+
+    return broken_by(change)
+
+
+def round_skipped() -> int:
+    """A node leaves a round out."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.node.mailbox.round == 3:
+            core.node.mailbox.round = 5
+        return effects
+
+    return broken_by(change, PLAN._replace(method="rounds", steps=8))
+
+
+def never_done() -> int:
+    """In rounds, a node stops sending, and nobody gets to the end."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.node.mailbox.round >= 3:
+            return [effect for effect in effects if not isinstance(effect, Publish)]
+        return effects
+
+    return broken_by(change, PLAN._replace(method="rounds", steps=8, end_s=40.0), asked=14)
+
+
+def says_it_is_well() -> int:
+    """A node that takes no gradient any more says that it is well."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        stopped = core.node.steps >= 2
+        found: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Compute) and stopped:
+                continue
+            found.append(effect._replace(ok=True) if isinstance(effect, Health) else effect)
+        return found
+
+    return broken_by(change, PLAN._replace(slots=60, heal_s=36.0, end_s=60.0), asked=15)
+
+
+def uncounted() -> int:
+    """A node counts a message twice."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Received):
+            core.node.mailbox.refused["stale"] += 1
+        return effects
+
+    return broken_by(change)
+
+
+def result_missing() -> int:
+    """A node ends with 0 and has written no result."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(final=None) if isinstance(effect, Save) else effect
+            for effect in effects
+        ]
+
+    return broken_by(change, PLAN._replace(steps=5))
+
+
+def fault_of_its_own() -> int:
+    """A node ends with a fault."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [Finish(1) if isinstance(effect, Finish) else effect for effect in effects]
+
+    return broken_by(change)
+
+
+def stays_apart() -> int:
+    """A node moves away from the others for good."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        for effect in effects:
+            if isinstance(effect, Finish):
+                core.node.params = lambda: [100.0] * PLAN.dim
+        return effects
+
+    return broken_by(change, PLAN._replace(seed=16), asked=18)
+
+
+def depends_on_more() -> int:
+    """A core draws from something that is not the seed."""
+    count = [0]
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        count[0] += 1
+        return effects
+
+    plan = PLAN._replace(seed=25)
+    auditor = Auditor([each for each in all_invariants() if each.number == 19])
+    world = World(plan, TwistedSetting(plan, change, 0), auditor, compares=True)
+    world.trace.say(0.0, -1, "something that no seed has drawn")
+    return broken_in(world)
+
+
+def stands_still() -> int:
+    """A core asks to be called at once, for ever."""
+
+    class Restless(Twisted):
+        def next_s(self) -> float:
+            return 0.0
+
+    class Setting2(Setting):
+        def core(self, number: int, verify: Any) -> Any:
+            return Restless(super().core(number, verify), lambda *given: given[-1])
+
+    world = World(PLAN, Setting2(PLAN), Auditor([]))
+    return broken_in(world)
+
+
+def adopts_older_sum() -> int:
+    """A node takes over stamps that are older than its own."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        box = core.node.mailbox
+        if isinstance(event, Received) and box.sequence[1] & 0xFFFF > 2:
+            box.sequence = box.sequence - (box.sequence > 0)
+        return effects
+
+    return broken_by(change, PLAN._replace(method="sum"), asked=1)
+
+
+def sum_of_other_parts() -> int:
+    """A node holds a sum that is not that of the parts which its stamps name."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Received):
+            core.node.mailbox.others = core.node.mailbox.others + 0.01
+        return effects
+
+    return broken_by(change, PLAN._replace(method="sum"), asked=1)
+
+
+def stranger_in_a_sum() -> int:
+    """A node goes on taking sums of one that was revoked."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.members is not None and 1 not in core.members:
+            core.node.mailbox.last[1] += 1
+        return effects
+
+    revoked = Fault("revoke", 1, 4.0, 6.0)
+    return broken_by(change, PLAN._replace(method="sum", faults=(revoked,)), asked=5)
+
+
+def slots_ahead() -> int:
+    """On the emulated channel a node lives slots that nobody's clock has come to."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(slot=effect.slot + 50)
+            if isinstance(effect, Note) and effect.kind == WAKE
+            else effect
+            for effect in effects
+        ]
+
+    plan = PLAN._replace(method="emulated", liars=((2, "clock"),))
+    return broken_by(change, plan, asked=11)
+
+
+CASES: tuple[Callable[[], int], ...] = (
+    older_applied,
+    published_unsaved,
+    sequence_falls,
+    two_contents,
+    revoked_kept,
+    hoards,
+    state_never_saved,
+    beyond_share,
+    silent_after_heal,
+    acknowledges_unheard,
+    unacknowledged,
+    slot_twice,
+    journal_lies,
+    torn_pair,
+    key_twice,
+    round_skipped,
+    never_done,
+    says_it_is_well,
+    uncounted,
+    result_missing,
+    fault_of_its_own,
+    stays_apart,
+    depends_on_more,
+    stands_still,
+    adopts_older_sum,
+    sum_of_other_parts,
+    stranger_in_a_sum,
+    slots_ahead,
+)
+"""What is broken on purpose; `tests/world/test_world_auditor.py` knows which invariant says so."""
+
+
+def unlike_their_source() -> list[str]:
+    """Return the functions of the runtime that are not what their files say, after a schedule."""
+    run_plan(PLAN)
+    wrong, looked_at = [], 0
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("folkman.runtime.") and ".world" not in name and module.__file__:
+            written = _codes(compile(Path(module.__file__).read_bytes(), module.__file__, "exec"))
+            for function in _functions(module):
+                looked_at += 1
+                if function.__code__ not in written:
+                    wrong.append(f"{name}.{function.__qualname__}")
+    return wrong if looked_at > 100 else ["nothing was looked at"]
+
+
+def _codes(code: CodeType) -> set[CodeType]:
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return {code, *(found for each in inner for found in _codes(each))}
+
+
+def _functions(module: ModuleType) -> Iterator[FunctionType]:
+    for item in vars(module).values():
+        if getattr(item, "__module__", None) != module.__name__:
+            continue
+        for each in (item, *(vars(item).values() if isinstance(item, type) else ())):
+            inner = getattr(each, "fget", None) or getattr(each, "__func__", None) or each
+            if (
+                isinstance(inner, FunctionType)
+                and inner.__module__ == module.__name__
+                and inner.__code__.co_filename == module.__file__
+            ):
+                yield inner
+
+
+def main() -> None:
+    """Run all cases, the bugs that were mended, and the plan without any change."""
+    chosen = sys.argv[1:]
+    found: dict[str, object] = {
+        case.__name__: case() for case in CASES if not chosen or case.__name__ in chosen
+    }
+    if not chosen:
+        found["nothing"] = run_plan(PLAN).broken
+        found["mended"] = {name: run_plan(plan).text for name, plan in MENDED.items()}
+        found["again"] = [run_plan(PLAN).digest, run_plan(PLAN).digest]
+        found["other"] = run_plan(PLAN._replace(seed=2)).digest
+        found["unlike"] = unlike_their_source()
+        found["jax"] = "jax" in sys.modules
+        found["page"] = page(*watch(PLAN._replace(liars=((1, "flood"),))))
+        found["core"] = type(Setting(PLAN).core(0, lambda *_: True)) is Core
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Schedules that once broke an invariant, made small, by the name of the bug that they showed."""
+
+from folkman.runtime.world.plan import Fault, Plan
+
+__all__ = ["MENDED"]
+
+_PLAN = Plan(
+    seed=0,
+    method="rounds",
+    nodes=3,
+    slots=12,
+    slot_s=1.0,
+    steps=None,
+    heal_s=7.2,
+    end_s=17.2,
+    liars=(),
+    faults=(),
+)
+
+MENDED: dict[str, Plan] = {
+    # The end of a receiver's time was computed in two ways that differ by a rounding: a core asked
+    # for a Tick, found nothing due, and asked for the same instant again, without end.
+    "a tick came a rounding error too early": _PLAN._replace(
+        seed=109,
+        method="alone",
+        nodes=4,
+        slots=16,
+        slot_s=0.5,
+        heal_s=4.8,
+        end_s=14.8,
+        faults=(
+            Fault("partition", 1, 0.0, 4.8, 0.0, 3),
+            Fault("flap", 2, 1.0144898919286283, 4.8, 0.0, 3),
+            Fault("flap", 2, 1.8353532069549712, 4.8, 0.0, 1),
+        ),
+    ),
+    # A message of a past round that was never taken was acknowledged as no longer needed. A node
+    # that had lost its folder was so told for ever that it is heard.
+    "a message of a past round was acknowledged though not held": _PLAN._replace(
+        seed=32, nodes=5, liars=((0, "flood"),)
+    ),
+    # What had come early for the next round took the place of a later number of this round.
+    "a round that began went back behind a number": _PLAN._replace(
+        seed=74, nodes=4, liars=((3, "wrong_round"),)
+    ),
+    # A member was revoked while its message of this round was held. When it was a member again its
+    # message was refused as a repeat, and acknowledged: the round never ended.
+    "a forgotten member's message of this round was not taken again": _PLAN._replace(
+        seed=52,
+        faults=(
+            Fault("full", 2, 3.1887436547991443, 7.199999999999999),
+            Fault("revoke", 0, 4.057514561441363, 7.199999999999999),
+        ),
+    ),
+    # A node that lost its folder in its first life began again as of its first life. Its neighbours
+    # took it for the same life, acknowledged what they refused, and never told it to go on.
+    "a folder lost in the first life was not noticed": _PLAN._replace(
+        seed=262,
+        method="alone",
+        slots=20,
+        heal_s=12.0,
+        end_s=20.0,
+        faults=(
+            Fault("narrow", 2, 0.0, 12.0, 500.0, 1),
+            Fault("lost", 2, 8.468923941052456, 12.0),
+        ),
+    ),
+    # Two of three nodes began again, five slots behind the third. It waits for four at most, and so
+    # waited for none: their clocks stayed apart for good.
+    "a clock more than four slots ahead never waited": _PLAN._replace(
+        seed=1414,
+        method="emulated",
+        slots=8,
+        heal_s=4.8,
+        end_s=20.8,
+        faults=(
+            Fault("cut", 0, 0.6530908649142889, 3.653090864914289),
+            Fault("lost", 1, 1.1377440587092587, 4.8, 1.0),
+        ),
+    ),
+    # While a node waited for the band its offer's origin was revoked and its copy forgotten. The
+    # node then looked for the copy, and ended by an exception.
+    "an offer of a copy that was forgotten meanwhile was carried out": _PLAN._replace(
+        seed=11,
+        method="forward",
+        nodes=5,
+        steps=6,
+        heal_s=7.199999999999999,
+        end_s=15.2,
+        faults=(Fault("expire", 1, 1.058402560278815, 7.199999999999999),),
+    ),
+}

@@ -1,0 +1,97 @@
+"""Every invariant can fail, mended bugs stay mended, and the world runs the real core."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = {
+    "older_applied": 1,
+    "published_unsaved": 2,
+    "sequence_falls": 3,
+    "two_contents": 4,
+    "revoked_kept": 5,
+    "hoards": 6,
+    "state_never_saved": 7,
+    "beyond_share": 8,
+    "silent_after_heal": 9,
+    "acknowledges_unheard": 10,
+    "unacknowledged": 10,
+    "slot_twice": 11,
+    "journal_lies": 12,
+    "torn_pair": 13,
+    "key_twice": 13,
+    "round_skipped": 14,
+    "never_done": 14,
+    "says_it_is_well": 15,
+    "uncounted": 16,
+    "result_missing": 17,
+    "fault_of_its_own": 17,
+    "stays_apart": 18,
+    "depends_on_more": 19,
+    "stands_still": 21,
+    "adopts_older_sum": 1,
+    "sum_of_other_parts": 1,
+    "stranger_in_a_sum": 5,
+    "slots_ahead": 11,
+}
+"""What is broken on purpose (`tests/world/cases.py`) -> the invariant that says so."""
+
+
+@pytest.fixture(scope="module")
+def found() -> dict:
+    """Run all cases in a process that computes with NumPy."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.world.cases"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_invariant_can_fail(found):
+    assert {name: found[name] for name in EXPECTED} == EXPECTED
+    assert set(EXPECTED.values()) == {*range(1, 20), 21}
+
+
+def test_nothing_fails_without_a_cause(found):
+    assert found["nothing"] == 0
+
+
+def test_what_was_mended_stays_mended(found):
+    assert len(found["mended"]) >= 4
+    assert all(text == "" for text in found["mended"].values()), found["mended"]
+
+
+def test_a_seed_has_one_trace_and_another_seed_another(found):
+    first, second = found["again"]
+
+    assert first == second != found["other"]
+
+
+def test_the_core_of_the_world_is_the_core_of_devices_unchanged(found):
+    assert found["core"] is True
+    assert found["unlike"] == []
+    assert found["jax"] is False
+
+
+def test_a_page_needs_no_network_and_holds_the_whole_schedule(found):
+    page = found["page"]
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+
+    assert "default-src 'none'" in page
+    assert re.findall(r"https?://[^\"]+", page) == ["http://www.w3.org/2000/svg"]
+    assert [member["lie"] for member in data["members"]] == ["", "flood", ""]
+    assert {line[2] for line in data["lines"]} >= {"begins", "link up", "Publish", "Saved", "ends"}
+    assert len(data["flights"]) > 100
+    assert len(data["ages"]) > 10

@@ -1,0 +1,314 @@
+"""How strong the world is: break the runtime in one place at a time; does a seed show it?
+
+    python -m tests.world_mutants --workers 16 --seeds 2000 --json mutants.jsonl
+
+Each mutant is one changed place: first those of `tests/world_semantic_mutants.py`, written by hand
+(no save before send, acknowledge before apply, ...), then places drawn from the syntax trees
+(operators, comparisons, constants, conditions, dropped statements). A mutant is caught if a
+schedule breaks an invariant, a core raises, or time stands still. Results are appended to a file of
+JSON lines, and a second call goes on with it. Needs numpy, msgspec, blake3 and safetensors only.
+
+A schedule that does not run the changed lines cannot show the mutant. With `--coverage FILE` those
+are left out: the file says which seeds run which lines. It is written first if it is not there.
+
+Some mutants cannot be caught by any schedule: `tests/world_excused_mutants.py` says of each why.
+"""
+
+import argparse
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.mutants.sites import all_sites, draw, splice
+from tests.world_excused_mutants import EXCUSED
+from tests.world_semantic_mutants import SEMANTIC
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGETS = (
+    "src/folkman/runtime/core/[!f]*.py",
+    "src/folkman/runtime/core/fresh.py",
+    "src/folkman/runtime/core/fresh_beat.py",  # fresh_slots: schedules have no emulated band
+    *(
+        f"src/folkman/runtime/{name}.py"
+        for name in ("mailbox", "outbox", "durable", "link_quality", "control", "state")
+    ),
+)
+CAUGHT, SURVIVED, LATE = "caught", "survived", "timeout"
+
+
+class Mutant(NamedTuple):
+    """One changed file."""
+
+    name: str
+    path: str
+    text: bytes
+    first: int  # the lines of the source that are changed
+    last: int
+
+
+def semantic() -> Iterator[Mutant]:
+    """Return the mutants written by hand; refuse one whose place is gone."""
+    for name, path, before, after in SEMANTIC:
+        text = (ROOT / path).read_text()
+        if text.count(before) != 1:
+            raise ValueError(f"'{name}': expected its place once in {path}, {text.count(before)}")
+        first = text[: text.index(before)].count("\n") + 1
+        last = first + before.rstrip("\n").count("\n")
+        yield Mutant(name, path, text.replace(before, after).encode(), first, last)
+
+
+def drawn(size: int, seed: int) -> Iterator[Mutant]:
+    """Return mutants drawn from the syntax trees."""
+    sites = [site for site in all_sites(ROOT, TARGETS) if site.within and not _is_worded(site)]
+    for site in draw(sites, size, seed):
+        text = splice((ROOT / site.path).read_bytes(), site)
+        try:
+            compile(text, site.path, "exec")
+        except SyntaxError:
+            continue
+        yield Mutant(site.name, site.path, text, site.first, site.last)
+
+
+def _is_worded(site: Any) -> bool:
+    """Tell whether a place only words a log line or an error: no invariant asks for words."""
+    line = (ROOT / site.path).read_text().splitlines()[site.first - 1 : site.last]
+    return any(mark in "\n".join(line) for mark in (".log(", "log_refused(", "text =", "raise "))
+
+
+class Coverage:
+    """Which seeds run which lines, as bits of whole numbers: seed k is bit k."""
+
+    def __init__(self, seeds: int, lines: dict[str, dict[int, int]]) -> None:
+        self.seeds, self.lines = seeds, lines
+
+    @classmethod
+    def found(cls, seeds: int) -> "Coverage":
+        """Run schedules, and look at every line that they run."""
+        from folkman.runtime.world.plan import plan_of
+        from folkman.runtime.world.swarm import run_plan
+
+        files = sorted({path for glob in TARGETS for path in ROOT.glob(glob)})
+        files += [ROOT / path for _, path, _, _ in SEMANTIC]
+        watched: dict[str, set[int]] = {str(path): set() for path in files}
+
+        def on_line(frame: Any, event: str, arg: object) -> Any:
+            del arg
+            if event == "line":
+                watched[frame.f_code.co_filename].add(frame.f_lineno)
+            return on_line
+
+        def on_call(frame: Any, event: str, arg: object) -> Any:
+            del event, arg
+            return on_line if frame.f_code.co_filename in watched else None
+
+        lines: dict[str, dict[int, int]] = {name: {} for name in watched}
+        for seed in range(seeds):
+            for each in watched.values():
+                each.clear()
+            sys.settrace(on_call)
+            run_plan(plan_of(seed))
+            sys.settrace(None)
+            for name, seen in watched.items():
+                for line in seen:
+                    lines[name][line] = lines[name].get(line, 0) | 1 << seed
+        return cls(seeds, lines)
+
+    @classmethod
+    def read(cls, path: Path) -> "Coverage":
+        """Read what was written."""
+        held = json.loads(path.read_text(encoding="utf-8"))
+        lines = {
+            str(ROOT / name): {int(line): int(bits, 16) for line, bits in of_file.items()}
+            for name, of_file in held["lines"].items()
+        }
+        return cls(held["seeds"], lines)
+
+    def write(self, path: Path) -> None:
+        """Write it as one JSON object."""
+        lines = {
+            Path(name).relative_to(ROOT).as_posix(): {k: f"{bits:x}" for k, bits in found.items()}
+            for name, found in self.lines.items()
+        }
+        path.write_text(json.dumps({"seeds": self.seeds, "lines": lines}), encoding="utf-8")
+
+    def seeds_of(self, mutant: Mutant, seeds: int) -> list[int]:
+        """Return the seeds that run a mutant's lines; beyond those that were looked at, all."""
+        found = self.lines.get(str(ROOT / mutant.path), {})
+        bits = 0
+        for line in range(mutant.first, mutant.last + 1):
+            bits |= found.get(line, 0)
+        near = [seed for seed in range(min(seeds, self.seeds)) if bits >> seed & 1]
+        return near + list(range(self.seeds, seeds))
+
+
+def judge(mutant: Mutant, seeds: Sequence[int], limit_s: float) -> dict[str, Any]:
+    """Run schedules in this process, with the mutant in place of its file, until one fails."""
+    target, given = str(ROOT / mutant.path), importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(loader: Any, name: str) -> Any:
+        if loader.path == target:
+            return compile(mutant.text, target, "exec")
+        return given(loader, name)
+
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    from folkman.runtime.world.plan import plan_of
+    from folkman.runtime.world.swarm import run_plan
+
+    begun_s, seed = time.process_time(), -1  # of this process: a busy machine changes nothing
+    for seed in seeds:
+        outcome = run_plan(plan_of(seed))
+        if outcome.broken:
+            return {"status": CAUGHT, "seed": seed, "by": outcome.broken, "why": outcome.text}
+        if time.process_time() - begun_s > limit_s:
+            return {"status": SURVIVED, "seed": seed, "why": f"{limit_s:.0f} s were over"}
+    return {"status": SURVIVED, "seed": seed, "ran": len(seeds)}
+
+
+class _Child(NamedTuple):
+    mutant: Mutant
+    pipe: int
+    begun_s: float
+
+
+def run_all(
+    mutants: Sequence[tuple[Mutant, Sequence[int]]], workers: int, limit_s: float
+) -> Iterator[dict[str, Any]]:
+    """Judge mutants in forks of this process, so many at a time."""
+    waiting, children = list(reversed(mutants)), dict[int, _Child]()
+    while waiting or children:
+        while waiting and len(children) < workers:
+            number, child = _fork(*waiting.pop(), limit_s)
+            children[number] = child
+        time.sleep(0.05)
+        for number, child in list(children.items()):
+            late = time.monotonic() - child.begun_s > 20 * limit_s + 30
+            if late:
+                os.kill(number, signal.SIGKILL)
+            done, _ = os.waitpid(number, 0 if late else os.WNOHANG)
+            if done:
+                del children[number]
+                yield _result(child, late=late)
+
+
+def _fork(mutant: Mutant, seeds: Sequence[int], limit_s: float) -> tuple[int, _Child]:
+    reads, writes = os.pipe()
+    number = os.fork()
+    if number == 0:
+        os.close(reads)
+        try:
+            found = judge(mutant, seeds, limit_s)
+        except BaseException as error:  # an import that fails is a mutant that is caught
+            found = {"status": CAUGHT, "seed": -1, "by": 0, "why": f"{type(error).__name__}"}
+        os.write(writes, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writes)
+    return number, _Child(mutant, reads, time.monotonic())
+
+
+def _in_a_fork(work: Callable[[], None]) -> None:
+    """Do something in a process of its own: mutants need modules that were not imported yet."""
+    number = os.fork()
+    if number == 0:
+        work()
+        os._exit(0)
+    os.waitpid(number, 0)
+
+
+def _result(child: _Child, *, late: bool) -> dict[str, Any]:
+    data = b""
+    while part := os.read(child.pipe, 65536):
+        data += part
+    os.close(child.pipe)
+    found = json.loads(data) if data else {"status": LATE if late else CAUGHT, "why": "no answer"}
+    spent_s = round(time.monotonic() - child.begun_s, 1)
+    return {"mutant": child.mutant.name, "path": child.mutant.path, "s": spent_s, **found}
+
+
+def report(results: Sequence[dict[str, Any]]) -> str:
+    """Return the share that was caught, by which invariants, and the survivors by name."""
+    excused = [each for each in results if each["mutant"] in EXCUSED]
+    results = [each for each in results if each["mutant"] not in EXCUSED]
+    caught = [each for each in results if each["status"] != SURVIVED]
+    by: dict[str, int] = {}
+    for each in caught:
+        by[str(each.get("by", "timeout"))] = by.get(str(each.get("by", "timeout")), 0) + 1
+    share = f"{len(caught) / max(len(results), 1):.1%}"
+    lines = [f"{len(caught)} of {len(results)} mutants caught ({share}), {len(excused)} excused"]
+    lines.append("by invariant: " + ", ".join(f"{k}: {n}" for k, n in sorted(by.items())))
+    lines += [f"survived: {each['mutant']}" for each in results if each["status"] == SURVIVED]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.world_mutants", description=__doc__)
+    add = parser.add_argument
+    add("--workers", type=int, default=1, help="processes")
+    add("--seeds", type=int, default=2000, help="schedules for each mutant, at most")
+    add(
+        "--drawn", type=int, default=100, help="mutants from the syntax trees, beside those by hand"
+    )
+    add("--draw-seed", type=int, default=1, help="which ones")
+    add("--limit-s", type=float, default=600.0, help="seconds of a core for each mutant, at most")
+    add("--until-s", type=float, default=float("inf"), help="begin no mutant after so long")
+    add("--json", type=Path, default=Path("world-mutants.jsonl"), help="results, one a line")
+    add("--coverage", type=Path, help="which seeds run which lines; written if it is not there")
+    add("--list", action="store_true", help="print the mutants and run nothing")
+    chosen = parser.parse_args(arguments)
+    os.environ["FOLKMAN_ARITHMETIC"] = "numpy"
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.dont_write_bytecode = True
+    mutants = [*semantic(), *drawn(chosen.drawn, chosen.draw_seed)]
+    if chosen.list:
+        print("\n".join(each.name for each in mutants))
+        return 0
+    known = _read(chosen.json)
+    results = [each for each in known if each["mutant"] in {mutant.name for mutant in mutants}]
+    done = {each["mutant"] for each in results}
+    todo = [each for each in mutants if each.name not in done and each.name not in EXCUSED]
+    import blake3  # noqa: F401 - before the forks, which then share it
+    import msgspec  # noqa: F401
+    import numpy  # noqa: F401
+    import safetensors.numpy  # noqa: F401
+
+    if chosen.coverage is not None and not chosen.coverage.exists():
+        _in_a_fork(lambda: Coverage.found(chosen.seeds).write(chosen.coverage))
+    begun_s = time.monotonic()
+    asked = [(each, _seeds_of(each, chosen.coverage, chosen.seeds)) for each in todo]
+    for found in run_all(asked, chosen.workers, chosen.limit_s):
+        results.append(found)
+        with chosen.json.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found) + "\n")
+        why = found.get("why", "")[:100]
+        print(f"{len(results):>4} {found['status']:<9}{found['s']:>7.1f} s  ", end="")
+        print(f"{found['mutant'][:110]}  [{found.get('seed')}] {why}", flush=True)
+        if time.monotonic() - begun_s > chosen.until_s:
+            break
+    print(report(results))
+    return 0
+
+
+def _seeds_of(mutant: Mutant, coverage: Path | None, seeds: int) -> Sequence[int]:
+    return range(seeds) if coverage is None else _coverage(coverage).seeds_of(mutant, seeds)
+
+
+@cache
+def _coverage(path: Path) -> Coverage:
+    return Coverage.read(path)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
