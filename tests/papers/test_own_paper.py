@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -50,9 +52,9 @@ def test_two_of_its_six_claims_are_false_and_one_is_open(made):
     holds = dict.fromkeys(("D.1", "D.3", "L.2"), "holds")
     assert judged == {
         **holds,
-        "D.2": "does not hold",
-        "L.1": "does not hold",
-        "L.3": "cannot be decided",
+        "D.2": "contradicted",
+        "L.1": "contradicted",
+        "L.3": "open",
     }
 
 
@@ -219,14 +221,43 @@ def test_a_paper_that_is_wrong_is_told_where(tmp_path, made, name, old, new, mes
     assert any(re.search(message, text) for text in told), told
 
 
+def test_of_every_run_it_is_known_with_what_it_was_made(made):
+    index = json.loads((made / "index.json").read_text())
+    known = json.loads((made / "provenance.json").read_text())
+
+    assert known["runs"].keys() == {job["key"] for job in index["jobs"]}
+    number, started = known["runs"][index["jobs"][0]["key"]]
+    facts = known["made"][number]
+    assert {"commit", "versions", "xla_flags", "devices", "platform"} <= facts.keys()
+    assert ("diff_sha256" in facts) == str(facts["commit"]).endswith("-dirty")
+    assert started.startswith("20")
+
+
+def test_kept_runs_are_made_again_and_one_that_was_touched_is_found(made, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in ("index.json", "sweep.toml", "results.parquet"):
+        shutil.copy(made / name, kept)
+
+    same = call("reproduce", "all", "--paper", DEMO, "--check", kept, "--sample", 1)
+
+    assert [(run["median"], run["agrees"]) for run in same["runs"]] == [(0.0, True)]
+    table = pq.read_table(kept / "results.parquet")
+    at = table.column_names.index("train_loss")
+    raised = pa.array(1.003 * table["train_loss"].to_numpy())
+    pq.write_table(table.set_column(at, "train_loss", raised), kept / "results.parquet")
+    command = ["reproduce", "all", "--paper", str(DEMO), "--check", str(kept), "--sample", "1"]
+    told = CliRunner().invoke(app, command)
+    assert told.exit_code == 5  # a job failed
+    assert "DIFFERS" in told.output
+
+
 def test_a_budget_of_nothing_makes_nothing_and_can_be_judged(tmp_path):
     answer = call("reproduce", "delay", "--paper", DEMO, "--budget-s", "0", "--out", tmp_path)
 
     assert (answer["made"], answer["missing"]) == (0, 16 + 4)
     assert "of the budget of 0 s" in answer["stopped"]
-    assert {claim["verdict"] for claim in call("audit", tmp_path)["claims"]} == {
-        "cannot be decided"
-    }
+    assert {claim["verdict"] for claim in call("audit", tmp_path)["claims"]} == {"not run"}
 
 
 def test_runs_of_another_length_go_into_a_folder_of_their_own(made):

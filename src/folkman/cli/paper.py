@@ -42,6 +42,10 @@ Device = Annotated[str | None, typer.Option(help="cpu or gpu; by default what JA
 Seeds = Annotated[
     int | None, typer.Option(min=1, help="Number of draws per figure; default that of the size.")
 ]
+FirstDraw = Annotated[
+    int,
+    typer.Option(min=0, help="Number of the first draw: draws that no earlier runs have seen."),
+]
 Slots = Annotated[
     int | None,
     typer.Option("--iterations", min=1, help="Slots of every run; default those of the size."),
@@ -66,6 +70,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     device: Device = None,
     seeds: Seeds = None,
     slots: Slots = None,
+    first_draw: FirstDraw = 0,
     budget_s: Budget = None,
     out: Out = None,
     share: Share = None,
@@ -83,6 +88,11 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     verify: Annotated[
         bool, typer.Option(help="Make the first finished run again and compare the numbers.")
     ] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option(help="Make a sample of the runs of this folder again and compare them."),
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Runs that --check makes again.")] = 3,
     report: Annotated[
         bool, typer.Option("--report", help="At the end, also report.html of all runs.")
     ] = False,
@@ -98,6 +108,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
     chosen_size = size or next(iter(known.sizes))
     if redraw is None:
         _prepare(device, known, chosen_size)
+    if check is not None:
+        _check(check, sample, known if paper else None, as_json=as_json)
+        return
     from folkman.papers import reproduce as module
 
     module.chosen(known, names)
@@ -105,7 +118,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - the options, one by one
         drawn = module.draw(redraw, names, out or redraw, known if paper else None)
         common.print_paths(drawn, quiet=as_json)
         return
-    amount = module.Amount(chosen_size, seeds, slots, share, budget_s)
+    amount = module.Amount(chosen_size, seeds, slots, share, budget_s, first_draw)
     root = out or module.default_folder(known, chosen_size)
     whole, mine = module.planned(known, names, amount)
     if show_plan:
@@ -153,12 +166,9 @@ def _finish(made: "Made", size: str, *, report: bool, as_json: bool) -> None:
     else:
         say(f"all runs on one page: folkman report {made.folder.root}")
     if as_json:
-        counts = {
-            "made": len(made.batch.made),
-            "missing": len(made.missing),
-            "stopped": made.batch.stopped,
-        }
-        print_json({"folder": str(made.folder.root), "size": size, **counts})
+        counts = {"made": len(made.batch.made), "missing": len(made.missing)}
+        head = {"folder": str(made.folder.root), "size": size}
+        print_json(head | counts | {"stopped": made.batch.stopped})
     code = sweep.exit_code(made.batch)
     if code in (common.DISK, common.FAILED):
         sys.exit(code)
@@ -205,6 +215,23 @@ def _verify(jobs: "Sequence[Job]", root: Path) -> None:
     print(f"run {done.key} ({done.arm}, seed {done.seed}): a second run gave {same}")
 
 
+def _check(root: Path, sample: int, paper: "Paper | None", *, as_json: bool) -> None:
+    """Make kept runs again, tell how far they lie apart, and fail if one lies too far."""
+    from folkman.papers.again import check
+
+    found = []
+    for each in check(root, sample, paper):
+        found.append(each)
+        word = "agrees" if each.agrees else "DIFFERS"
+        apart = f"loss {each.median:.2g} apart in the median of the curve, {each.largest:.2g} most"
+        say(f"{word}: {each.arm}, seed {each.seed}: {apart}; limit {each.limit:g} ({each.why})")
+    if as_json:
+        rows = [{**each._asdict(), "agrees": each.agrees} for each in found]
+        print_json({"folder": str(root), "runs": rows})
+    if not all(each.agrees for each in found):
+        sys.exit(common.FAILED)
+
+
 def audit(
     runs: Annotated[
         list[Path], typer.Argument(help="Folders that `folkman reproduce` made, or docs/data/...")
@@ -233,15 +260,24 @@ def audit(
             "--paper", help="Judge by the claims of this paper; default the folder's own."
         ),
     ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(help="Write the audit on one page: CARD.html and CARD.pdf."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge every claim of a paper by these runs: test, verdict, effect and its interval."""
-    from folkman.files import write_whole
     from folkman.papers.audit import judge, reconsider
+    from folkman.record.json_file import write_text
     from folkman.report import paper as page
 
     if beyond and against is not None:
         raise ValueError("--against tells of the paper's claims; leave out --beyond")
+    if card is not None:
+        if beyond or against is not None:
+            raise ValueError("--card tells of the paper's claims; leave out --beyond and --against")
+        _write_card(card, [_results(root, window, paper) for root in runs], quiet=as_json)
+        return
     console = common.console(quiet=as_json, width=140)
     means = "" if window is None else f", means over the last {100 * window:g} % of the gradients"
     for root in runs:
@@ -254,19 +290,36 @@ def audit(
         else:
             changes = reconsider(results, _results(against, window, paper))
             title = f"{root}, before: {against}{means}"
-            found = {
-                "against": str(against),
-                "readings": [{**c._asdict(), "change": c.kind} for c in changes],
-            }
+            readings = [{**change._asdict(), "change": change.kind} for change in changes]
+            found = {"against": str(against), "readings": readings}
             table, count = page.changes_table(changes, title), page.score_of_changes(changes)
             text = page.changes_markdown(changes, title)
         console.print(table)
         console.print(count, highlight=False)
         if out is not None:
             target = out if len(runs) == 1 else out.with_name(f"{out.stem}-{root.name}{out.suffix}")
-            write_whole(target, lambda part, text=text: part.write_text(text, encoding="utf-8"))
+            write_text(target, text)
         if as_json:
             print_json({"folder": str(root), "window": window, **found})
+
+
+def _write_card(path: Path, results: "Sequence[Reproduction]", *, quiet: bool) -> None:
+    """Write the card of one paper's audits."""
+    from folkman.checks import require
+    from folkman.papers.audit import judge
+    from folkman.papers.card import Audited, card_of
+    from folkman.record.json_file import write_text
+    from folkman.report.card import card_figure, card_html
+
+    audits = [Audited(Path(each.origin), each.paper, judge(each)) for each in results]
+    names = {audit.paper.name for audit in audits}
+    require(len(names) == 1, f"a card is of one paper, these runs are of {', '.join(names)}")
+    page = card_of(audits)
+    targets = [path.with_suffix(".html"), path.with_suffix(".pdf")]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(targets[0], card_html(page))
+    card_figure(page).savefig(targets[1], metadata={"CreationDate": None})
+    common.print_paths(targets, quiet=quiet)
 
 
 def _results(root: Path, window: float | None, paper: str | None) -> "Reproduction":

@@ -2,13 +2,12 @@
 
     judged = judge(read_reproduction(Path("runs/paper-full")))
 
-Every reading of a claim is decided by itself (`folkman.papers.deciders`). Readings of one `group`
-are parts of one reading: it holds if all of them do, and fails if one does. The claim
+First every reading of every claim is measured (`folkman.papers.deciders`). All tests of a
+difference are one family, whose p are corrected for their number. Then each reading is decided,
+and of its readings each claim (`folkman.papers.verdicts`).
 
-    holds                 if all its readings hold
-    holds only if ...     if some do: they are named, and how many fail and are open is said
-    does not hold         if some fail and none holds
-    cannot be decided     if none holds or fails: too few draws, or no such runs
+Draws from `confirmatory` of claims.toml on were seen by nobody who wrote the claims' readings; what
+they decide is confirmatory, and they are never pooled with earlier ones.
 
 What more iterations change is told by `reconsider`, reading by reading, from the draws that both
 sets of runs have.
@@ -16,54 +15,108 @@ sets of runs have.
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from folkman.checks import pick, require
 from folkman.experiment.plan import settle
 from folkman.papers import deciders
-from folkman.papers.deciders import FAILS, HOLDS, OPEN, Reading
+from folkman.papers.deciders import Leaf
 from folkman.papers.paper import Found, Paper
-from folkman.papers.results import Reproduction, at, select
+from folkman.papers.results import QUARTER, Reproduction, at, select
+from folkman.papers.verdicts import (
+    NOT_RUN,
+    VACUOUS,
+    Reading,
+    draws_of_claim,
+    kind_of,
+    verdict_of_claim,
+)
 from folkman.record.json_file import Json, Table
-from folkman.record.run import jsonable
+from folkman.record.run import json_row
 from folkman.report.paper import Change, Judged
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
 
-__all__ = ["Judged", "judge", "reconsider"]
+__all__ = ["Judged", "family", "judge", "reconsider"]
+
+
+class Asked(NamedTuple):
+    """One reading on one variant, measured and not yet decided."""
+
+    declared: Table
+    variant: str
+    leaves: list[Leaf]
+    decided: Reading | None = None  # where no test of a family is needed
+
+    @property
+    def name(self) -> str:
+        """Return what the reading is called."""
+        return self.declared["name"]
 
 
 def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
     """Judge every claim of a paper by the runs of one size; or what is asked `beyond` it."""
-    paper, size = results.paper, results.size
-    table = paper.claims(beyond=beyond)
-    figures = set(paper.beyond if beyond else paper.figures)
-    first = table.get("first_draw", {}).get(size, 0)
-    results = results._replace(
-        runs=[f for f in results.runs if set(f.figures) & figures and f.seed >= first]
-    )
-    levels, judged = paper.sizes[size], []
-    for claim in table["claim"]:
-        listed = claim.get("reading", [])
-        if "readings" in claim:
-            listed = table["readings"][claim["readings"]]["list"]
-        asked = {**claim, "target": table.get("targets", {}).get(claim.get("metric"))}
-        variants = _variants(paper, claim, size)
-        decided = {
-            variant: [
-                _decide(results, asked, settle(each, levels), levels, variant) for each in listed
-            ]
-            for variant in variants
-        }
-        readings, *_ = decided.values()
+    paper, table = results.paper, results.paper.claims(beyond=beyond)
+    results, new = _chosen(results, table, beyond=beyond)
+    asked = [_asked(results, table, claim) for claim in table["claim"]]
+    correction = deciders.correct([leaf for each in asked for a in each for leaf in a.leaves])
+    judged = []
+    for claim, each in zip(table["claim"], asked, strict=True):
+        readings = [a.decided or deciders.decide(a.name, a.leaves, correction) for a in each]
+        variants = _variants(paper, claim, results.size)
+        own = [i for i, a in enumerate(each) if a.variant == variants[0]]
+        mine, declared = [readings[i] for i in own], [each[i].declared for i in own]
+        verdict, reason = verdict_of_claim(mine, declared)
+        if claim["test"] == "undefined":
+            verdict, reason = VACUOUS, claim["reason"]
         others = [
-            each._replace(name=f"{each.name} [{variant}]")
-            for variant in variants[1:]
-            for each in decided[variant]
+            r._replace(name=f"{r.name} [{a.variant}]")
+            for i, (r, a) in enumerate(zip(readings, each, strict=True))
+            if i not in own and r.n
         ]
-        verdict, reason = _verdict(claim, readings, listed)
-        shown = [_plain(reading) for reading in readings + [each for each in others if each.n]]
         head = (claim["name"], claim["where"], claim["text"], _test(paper, claim))
-        judged.append(Judged(*head, verdict, reason, _figure(paper, claim, variants[0]), shown))
+        shown = [_plain(reading) for reading in mine + others]
+        figure = _figure(paper, claim, variants[0])
+        more = (kind_of(verdict), draws_of_claim(mine, declared), new, claim.get("topic", ""))
+        judged.append(Judged(*head, verdict, reason, figure, shown, *more))
     return judged
+
+
+def family(results: Reproduction) -> list[tuple[str, str, Leaf]]:
+    """Return every test of a difference that the claims ask for: claim, reading, what was found."""
+    table = results.paper.claims()
+    results, _ = _chosen(results, table, beyond=False)
+    return [
+        (claim["name"], asked.name, leaf)
+        for claim in table["claim"]
+        for asked in _asked(results, table, claim)
+        for leaf in asked.leaves
+        if leaf.spread.n
+    ]
+
+
+def _chosen(results: Reproduction, table: Table, *, beyond: bool) -> tuple[Reproduction, bool]:
+    """Return the runs that decide, and whether they are confirmatory."""
+    figures = set(results.paper.beyond if beyond else results.paper.figures)
+    first = table.get("first_draw", {}).get(results.size, 0)
+    runs = [f for f in results.runs if set(f.figures) & figures and f.seed >= first]
+    since = table.get("confirmatory")
+    fresh = [f for f in runs if since is not None and f.seed >= since]
+    return results._replace(runs=fresh or runs), bool(fresh)
+
+
+def _asked(results: Reproduction, table: Table, claim: Table) -> list[Asked]:
+    """Measure all readings of a claim: on the data that decide it, then on others."""
+    paper, levels = results.paper, results.paper.sizes[results.size]
+    listed = claim.get("reading", [])
+    if "readings" in claim:
+        listed = [*table["readings"][claim["readings"]]["list"], *listed]
+    target = table.get("targets", {}).get(claim.get("metric"))
+    ask = {**claim, "target": target, "part": 0.0 if results.smoothed else QUARTER}
+    return [
+        _measure(results, ask, settle(reading, levels), variant)
+        for variant in _variants(paper, claim, results.size)
+        for reading in listed
+    ]
 
 
 def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
@@ -72,35 +125,27 @@ def reconsider(results: Reproduction, before: Reproduction) -> list[Change]:
     Readings for which neither has draws enough for an interval are left out, and so is what needs
     no runs.
     """
-    if results.size != before.size:
-        raise ValueError(
-            f"expected runs of one size, got {results.size} and {before.size}; reproduce both at "
-            "one size"
-        )
+    sizes = f"expected runs of one size, got {results.size} and {before.size}"
+    require(results.size == before.size, f"{sizes}; reproduce both at one size")
     shared = set(map(_identity, results.runs)) & set(map(_identity, before.runs))
     was, now = (
         judge(each._replace(runs=[f for f in each.runs if _identity(f) in shared], measured=[]))
         for each in (before, results)
     )
-    lacking = {"verdict": OPEN, "says": "there are no such runs", "n": 0}
+    lacking = {"verdict": NOT_RUN, "says": "no such runs", "n": 0}
     found = []
     for old, new in zip(was, now, strict=True):
-        then, later = (
-            {reading["name"]: reading for reading in each.readings} for each in (old, new)
-        )
+        then, later = ({r["name"]: r for r in each.readings} for each in (old, new))
         for name in dict.fromkeys([*then, *later]):
             first, last = then.get(name, lacking), later.get(name, lacking)
             if max(first["n"], last["n"]) >= FEWEST_FOR_AN_INTERVAL:
-                verdicts, says = (
-                    [side[key] for side in (first, last)] for key in ("verdict", "says")
-                )
-                found.append(Change(old.name, name, *verdicts, *says))
+                verdicts = (first["verdict"], last["verdict"])
+                found.append(Change(old.name, name, *verdicts, first["says"], last["says"]))
     if not found:
         where = f"{results.origin or 'these runs'} and {before.origin or 'those before'}"
         raise ValueError(
             f"expected {FEWEST_FOR_AN_INTERVAL} draws or more that both have, {where} have fewer "
-            "of every claim; "
-            "reproduce the same figures and seeds"
+            "of every claim; reproduce the same figures and seeds"
         )
     return found
 
@@ -118,49 +163,6 @@ def _variants(paper: Paper, claim: Table, size: str) -> list[str]:
         return [""]
     aside = paper.head.get("aside", ())
     return [name for name in paper.figure(claim["figure"])["variants"][size] if name not in aside]
-
-
-def _verdict(claim: Table, readings: Sequence[Reading], listed: Sequence[Table]) -> tuple[str, str]:
-    """Return a claim's verdict and the readings behind it."""
-    if claim["test"] == "undefined":
-        return "cannot be decided", claim["reason"]
-    kinds = {
-        name: _together([r.verdict for r in parts])
-        for name, parts in _grouped(readings, listed).items()
-    }
-    having = {
-        kind: [name for name, verdict in kinds.items() if verdict == kind]
-        for kind in (HOLDS, FAILS, OPEN)
-    }
-    told = "; ".join(
-        f"{r.name}: {r.says}" for kind in (HOLDS, FAILS) for r in readings if r.verdict == kind
-    )
-    if having[HOLDS] and len(having[HOLDS]) == len(kinds):
-        return "holds", told
-    if having[HOLDS]:
-        rest = " and ".join(f"{len(having[k])} {k}" for k in (FAILS, OPEN) if having[k])
-        return f"holds only if {', or '.join(having[HOLDS])} (others: {rest})", told
-    if having[FAILS]:
-        return "does not hold" + (
-            f" (others: {len(having[OPEN])} open)" if having[OPEN] else ""
-        ), told
-    why = [f"{r.name}: {r.says}" for r in readings if r.verdict == OPEN]
-    return "cannot be decided", "; ".join(
-        dict.fromkeys([*filter(None, [told]), *why])
-    ) or "there are no readings"
-
-
-def _grouped(readings: Sequence[Reading], listed: Sequence[Table]) -> dict[str, list[Reading]]:
-    """Return the readings by group, in order; one without is a group of its own."""
-    found: dict[str, list[Reading]] = {}
-    for reading, declared in zip(readings, listed, strict=True):
-        for group in declared.get("group", [reading.name]):
-            found.setdefault(group, []).append(reading)
-    return found
-
-
-def _together(verdicts: Sequence[str]) -> str:
-    return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
 
 def _test(paper: Paper, claim: Table) -> str:
@@ -186,52 +188,66 @@ def _figure(paper: Paper, claim: Table, variant: str) -> str:
 
 def _plain(reading: Reading) -> Json:
     """Return a reading that JSON can hold."""
-    plain = {
-        key: jsonable(value) if isinstance(value, float) else value
-        for key, value in reading._asdict().items()
-    }
-    return plain | {"levels": [_plain(level) for level in reading.levels]}
+    return json_row(reading._asdict()) | {"levels": [_plain(level) for level in reading.levels]}
 
 
-def _decide(
-    results: Reproduction, claim: Table, reading: Table, levels: Table, variant: str
-) -> Reading:
-    """Decide one reading of a claim on one variant."""
-    test, name = claim["test"], reading["name"]
+def _measure(results: Reproduction, claim: Table, reading: Table, variant: str) -> Asked:
+    """Measure one reading of a claim on one variant."""
+    test, name, levels = claim["test"], reading["name"], results.paper.sizes[results.size]
+    asked = Asked(reading, variant, [])
     if test == "measured":
-        return _measured(name, claim["figure"], reading["measure"], results.measured)
-    fixed = settle(dict(claim.get("fix", {})), levels)
-    ask = {**{k: claim[k] for k in ("metric", "axis", "margin") if k in claim}, "test": test}
-    ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
-    runs = [found for found in results.runs if found.variant == variant]
-    targets = _targets(runs, claim["target"])
+        rows = [row for row in results.measured if row["measure"] == reading["measure"]]
+        return asked._replace(decided=deciders.measured(name, rows, reading.get("missed")))
+    if "lacks" in reading:
+        return asked._replace(decided=Reading(name, NOT_RUN, reading["lacks"]))
+    runs = _seen(results, reading, reading.get("variant", variant))
     if test == "formula":
-        return deciders.formula(
-            name,
-            pick(results.paper.own.FORMULAS, claim["formula"]),
-            select(runs, **reading["ours"]),
-        )
+        formula = pick(results.paper.own.FORMULAS, claim["formula"])
+        ours = select(runs, **reading["ours"])
+        found = deciders.formula(name, formula, ours, claim.get("favours"))
+        return asked._replace(decided=found)
+    ask = {k: claim[k] for k in ("metric", "axis", "margin", "part", "test") if k in claim}
+    ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
+    targets = _targets(runs, claim["target"])
     if test == "ordered":
-        key, values = next(iter(settle(dict(claim["levels"]), levels).items()))
-        groups = {
-            _named(key, value): select(runs, **reading["ours"], **{key: value})
-            for value in (values if isinstance(values, list) else [values])
-        }
-        return deciders.ordered(name, groups, ask, targets)
+        along = _levels(claim["levels"], levels).items()
+        groups = {level: select(runs, **reading["ours"], **fact) for level, fact in along}
+        return asked._replace(leaves=deciders.ordered(groups, ask, targets))
     if reading.get("best"):
-        return deciders.compare_pairs(name, {"": _best(runs, reading, ask)}, ask, targets)
-    ours = select(runs, **{**reading["ours"], **fixed})
+        sides = {"": _best(runs, reading, ask)}
+        return asked._replace(leaves=deciders.leaves_of(sides, ask, targets))
+    pairs = _pairs(runs, claim, reading, levels)
+    if test == "explained":
+        leaves = [deciders.explained(pair, at, claim["part"]) for at, pair in pairs.items()]
+    elif test == "oftener":
+        leaves = [deciders.oftener(at, p["ours"], p["other"]) for at, p in pairs.items()]
+    else:
+        sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
+        leaves = deciders.leaves_of(sides, ask, targets)
+    return asked._replace(leaves=leaves)
+
+
+def _seen(results: Reproduction, reading: Table, variant: str) -> list[Found]:
+    """Return the runs that a reading sees: of figures kept apart only those that it names."""
+    paper = results.paper
+    apart = {name for name in paper.figures if paper.figure(name).get("apart")}
+    hidden = apart - {reading.get("figure")}
+    return [f for f in results.runs if f.variant == variant and not set(f.figures) <= hidden]
+
+
+def _pairs(
+    runs: Sequence[Found], claim: Table, reading: Table, levels: Table
+) -> dict[str, dict[str, list[Found]]]:
+    """Return the runs of every side at every level that the claim must hold across."""
+    fixed = settle(dict(claim.get("fix", {})), levels)
+    across = reading.get("across", claim.get("across", {}))
+    ours = select(runs, **{**fixed, **reading["ours"]})
     pairs = {}
-    for level, facts in _levels(claim, levels).items():
+    for level, facts in _levels(across, levels).items():
         left = select(ours, **facts)
         others = [key for key in ("other", "control", "control_other") if key in reading]
         pairs[level] = {key: _partners(runs, reading[key], left) for key in others} | {"ours": left}
-    if test == "explained":
-        return deciders.least_favourable(
-            name, [deciders.explained(pair, level) for level, pair in pairs.items()]
-        )
-    sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
-    return deciders.compare_pairs(name, sides, ask, targets)
+    return pairs
 
 
 def _targets(runs: Sequence[Found], target: Table | None) -> dict[int, float] | None:
@@ -247,23 +263,14 @@ def _targets(runs: Sequence[Found], target: Table | None) -> dict[int, float] | 
     }
 
 
-def _levels(claim: Table, levels: Table) -> dict[str, Json]:
-    """Return the levels that a claim must hold at, by name, and the fact that each is.
-
-    A single level without facts if there are none.
-    """
-    across = settle(dict(claim.get("across", {})), levels)
-    if not across:
-        return {"": {}}
-    return {
-        _named(key, value): {key: value}
-        for key, values in across.items()
-        for value in (values if isinstance(values, list) else [values])
-    }
-
-
-def _named(key: str, value: object) -> str:
-    return f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}"
+def _levels(across: Table, levels: Table) -> dict[str, Json]:
+    """Return the levels along some facts by name, with the fact of each; one without, if none."""
+    found = {}
+    for key, values in settle(dict(across), levels).items():
+        for value in values if isinstance(values, list) else [values]:
+            shown = f"{value:g}" if isinstance(value, int | float) else value
+            found[f"{key} {shown}"] = {key: value}
+    return found or {"": {}}
 
 
 def _partners(runs: Sequence[Found], wanted: Table, left: Sequence[Found]) -> list[Found]:
@@ -299,32 +306,14 @@ def _best(runs: Sequence[Found], reading: Table, ask: Table) -> tuple[list[Found
         if len(steps) < len(reading[key][grid]):
             return [], []
         sides.append(steps)
-    shared = set.intersection(
-        *({f.seed for f in group} for steps in sides for group in steps.values())
-    )
+    groups = [group for steps in sides for group in steps.values()]
+    shared = set.intersection(*({f.seed for f in group} for group in groups))
     axis = ask.get("axis", "gradients")
-    where = deciders.reach(
-        [f for steps in sides for g in steps.values() for f in g if f.seed in shared], axis
-    )
+    where = deciders.reach([f for group in groups for f in group if f.seed in shared], axis)
 
     def worth(group: list[Found]) -> float:
         kept = [f for f in group if f.seed in shared]
         return sum(at(f.run, axis, where, "train_loss") for f in kept) / max(len(kept), 1)
 
-    best = [min(steps.values(), key=worth) for steps in sides]
-    return tuple(  # type: ignore[return-value]
-        [f for f in group if f.seed in shared] for group in best
-    )
-
-
-def _measured(name: str, figure: str, measure: str, rows: Sequence[Table]) -> Reading:
-    """Decide by the measurements of one kind: none may have a value beyond its limit."""
-    cases = [row for row in rows if row["measure"] == measure]
-    if not cases:
-        return Reading(name, OPEN, f"not measured; run: folkman reproduce {figure}")
-    known = [row for row in cases if row["value"] is not None]
-    if not known:
-        return Reading(name, OPEN, cases[0]["says"])
-    worst = max(known, key=lambda row: row["value"] - row["limit"])
-    verdict = HOLDS if worst["value"] <= worst["limit"] else FAILS
-    return Reading(name, verdict, f"{worst['case']}: {worst['says']}", len(known))
+    ours, other = (min(steps.values(), key=worth) for steps in sides)
+    return [f for f in ours if f.seed in shared], [f for f in other if f.seed in shared]

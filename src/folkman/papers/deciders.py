@@ -2,18 +2,22 @@
 
 Two runs of one draw (first model, delays, fading) are compared where both still go on: at the
 largest value of the axis that both reach. For losses and durations the difference is log(ours /
-other), for accuracies ours - other. Over the draws Student's 95 % interval of the mean is taken,
-from three draws on; the effect d is the mean over the standard deviation. Nothing is corrected for
-the number of tests.
+other), for accuracies ours - other. A loss or an accuracy is the median over the last quarter of
+the way there, and the last value is looked at beside it: where the two lead to different verdicts,
+the reading is open. The statistics are those of `folkman.papers.evidence`, the words those of
+`folkman.papers.verdicts`.
 
-    lower, higher   the interval lies on the claimed side of 0, and is not all within the margin of
-                    what counts as equal
+    lower, higher   a difference is shown, after the correction for the number of tests, and is not
+                    within the margin of what counts as equal
     ordered         the same for every step from one level to the next
-    similar         the interval lies within the margin
+    similar         the 90 % interval lies within the margin
+    oftener         more runs of one side are thrown back
     explained       which part of a gain a control shows that lacks what the claim gives as the
                     cause
     formula         a measured quantity agrees with a printed formula within 2 %
     measured        what the paper's own code measured (`Own.measure`)
+
+With targets the time to reach them is compared, and who never comes there is later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,73 +28,154 @@ from typing import NamedTuple
 import numpy as np
 
 from folkman.checks import require
+from folkman.papers.evidence import (
+    LEVEL,
+    Spread,
+    corrected,
+    draws_needed,
+    fisher,
+    paired,
+    sooner,
+    thrown_back,
+)
 from folkman.papers.paper import Formula, Found
-from folkman.papers.results import at
+from folkman.papers.results import QUARTER, late_points, settled
+from folkman.papers.verdicts import (
+    BETTER,
+    CONTRADICTED,
+    EQUAL,
+    HOLDS,
+    NOT_RUN,
+    OPEN,
+    VACUOUS,
+    Reading,
+    weakest,
+)
 from folkman.record import run as record
 from folkman.record.json_file import Table
 from folkman.record.run import Run
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
 
-__all__ = ["MARGINS", "Reading", "compare_pairs", "explained", "formula", "ordered", "paired"]
+__all__ = ["MARGINS", "Leaf", "Reading", "compare_pairs", "correct", "decide", "explained"]
+__all__ += ["formula", "leaves_of", "measured", "oftener", "ordered"]
 
-MARGINS = {"test_accuracy": 0.002}
-"""Differences that count as none: two in a thousand images; 1 % of anything else."""
-MARGIN = 0.01
+MARGINS = {"test_accuracy": 0.002, "gamma_t": 0.05, "gamma_w": 0.05}
+MARGINS |= {"mean_age": 0.05, "max_age": 0.05}
+"""Differences that count as none: two in a thousand images; 5 % of ages and durations, which have
+no noise; 2 % of anything else, as much as one setting differs from itself compiled anew."""
+MARGIN = 0.02
 FORMULA_MARGIN = 0.02
 
 DIVERGED = log(1e6)
 """The most that one run counts as behind another, diverged or not: it decides nothing unless other
 draws agree."""
 
-WITHOUT_AXIS = ("gamma_t", "mean_age")
-"""Metrics that are told without the point of the axis: they are means over the whole run."""
-
-HOLDS, FAILS, OPEN = "holds", "fails", "open"
+WITHOUT_AXIS = ("gamma_t", "gamma_w", "mean_age", "max_age")
+"""Metrics that are told without the point of the axis: they are of the whole run."""
 
 
-class Reading(NamedTuple):
-    """One way to take a claim, decided."""
+class Leaf(NamedTuple):
+    """What was found at one level of a reading: all that a verdict needs but the correction."""
 
-    name: str
-    verdict: str  # holds, fails, open
+    level: str
+    sign: int  # -1: lower is claimed; 1: higher; 0: equal
+    spread: Spread  # by the median of the last quarter
+    last: Spread  # by the last value
+    margin: float
     says: str
-    n: int = 0  # draws
-    mean: float = nan  # difference: relative, or of accuracies
-    low: float = nan
-    high: float = nan
-    effect: float = nan  # mean over standard deviation of the paired differences
-    # of several levels each; the reading is the least favourable of them
-    levels: "tuple[Reading, ...]" = ()
+    fixed: tuple[str, str] | None = None  # verdicts by both that no correction changes
+    share: float = nan  # of a gain that a control has
+
+    @property
+    def key(self) -> str:
+        """Return what tells this test from others: equal numbers are one test."""
+        return f"{self.spread.n} {abs(self.spread.mean):.12g} {self.spread.p:.12g}"
+
+    @property
+    def last_key(self) -> str:
+        """Return the same of the test by the last value."""
+        return f"{self.last.n} {abs(self.last.mean):.12g} {self.last.p:.12g}"
 
 
-class Spread(NamedTuple):
-    """Paired differences over draws."""
+class Correction(NamedTuple):
+    """Corrected p by the keys of leaves."""
 
-    n: int
-    mean: float
-    low: float
-    high: float
-    effect: float
+    spread: Mapping[str, float]
+    last: Mapping[str, float]
 
 
-def paired(differences: Sequence[float]) -> Spread:
-    """Return mean, Student's 95 % interval and standardised effect."""
-    d = np.array(differences, float)
-    if len(d) < 2 or not np.isfinite(d).all():
-        mean = float(d.mean()) if len(d) else nan
-        ends = (-np.inf, np.inf) if len(d) < 2 else (mean, mean)
-        return Spread(len(d), mean, *ends, nan)
-    half = float(half_width(d))
-    spread = float(d.std(ddof=1))
-    effect = float(d.mean()) / spread if spread > 0 else float(np.sign(d.mean())) * np.inf
-    return Spread(len(d), float(d.mean()), float(d.mean()) - half, float(d.mean()) + half, effect)
+def correct(leaves: Sequence[Leaf]) -> Correction:
+    """Correct the p of a family: all its tests of a difference, equal ones once."""
+    tests = [leaf for leaf in leaves if leaf.sign and leaf.fixed is None]
+    return Correction(
+        corrected({leaf.key: leaf.spread.p for leaf in tests}),
+        corrected({leaf.last_key: leaf.last.p for leaf in tests}),
+    )
+
+
+def decide(name: str, leaves: Sequence[Leaf], correction: Correction) -> Reading:
+    """Decide a reading: each of its levels, then the one that speaks least for the claim."""
+    if not leaves or all(leaf.spread.n == 0 for leaf in leaves):
+        return Reading(name, NOT_RUN, "no such runs")
+    levels = [_decided(leaf, correction) for leaf in leaves]
+    verdict = weakest([each.verdict for each in levels])
+    favours = [-_against(leaf) for leaf in leaves]
+    ranked = [(f, i) for i, f in enumerate(favours) if levels[i].verdict == verdict]
+    worst = levels[min(ranked)[1]]
+    says = f"{worst.says} ({worst.name})" if worst.name else worst.says
+    shown = tuple(levels) if len(levels) > 1 else ()
+    return worst._replace(name=name, says=says, levels=shown)
+
+
+def _against(leaf: Leaf) -> float:
+    """Return how much the end of the interval that speaks least for the claim speaks against it."""
+    if leaf.fixed is not None:
+        return np.inf if isnan(leaf.share) else leaf.share
+    spread = leaf.spread
+    ends = {-1: spread.high, 1: -spread.low, 0: max(-spread.low, spread.high)}[leaf.sign]
+    if isnan(ends):
+        ends = -leaf.sign * spread.mean
+    return np.inf if isnan(ends) else ends
+
+
+def _decided(leaf: Leaf, correction: Correction) -> Reading:
+    """Decide one level by the median and by the last value; if they disagree it is open."""
+    q = correction.spread.get(leaf.key, nan)
+    q_last = correction.last.get(leaf.last_key, nan)
+    if leaf.fixed is not None:
+        by_median, by_last = leaf.fixed
+    else:
+        by_median = _word(leaf.spread, leaf, q)
+        by_last = _word(leaf.last, leaf, q_last)
+    verdict = by_median if by_median == by_last else OPEN
+    says = leaf.says
+    if leaf.fixed is None and isfinite(leaf.spread.p) and leaf.sign:
+        says += f", p = {leaf.spread.p:.2g}, corrected {q:.2g}"
+    if by_median != by_last:
+        says += f"; {by_median} by the median, {by_last} by the last value"
+    needed = draws_needed(leaf.spread, leaf.margin) if verdict == OPEN else None
+    numbers = (*leaf.spread[:5], (), leaf.spread.p, q, by_last, leaf.margin, needed)
+    return Reading(leaf.level, verdict, says, *numbers)
+
+
+def _word(spread: Spread, leaf: Leaf, q: float) -> str:
+    """Return the word for one spread."""
+    if spread.n == 0:
+        return NOT_RUN
+    if spread.n < FEWEST_FOR_AN_INTERVAL or isnan(spread.mean):
+        return OPEN
+    if leaf.sign == 0:
+        outside = spread.low > leaf.margin or spread.high < -leaf.margin
+        return HOLDS if spread.within(leaf.margin) else CONTRADICTED if outside else OPEN
+    if spread.within(leaf.margin):
+        return EQUAL
+    if not q <= LEVEL:
+        return OPEN
+    return HOLDS if spread.mean * leaf.sign > 0 else CONTRADICTED
 
 
 def difference(ours: float, other: float, metric: str) -> float:
-    """Return log(ours / other), or ours - other for accuracies.
-
-    A run that diverged is a million times worse.
-    """
+    """Return log(ours / other), of accuracies ours - other; who diverged is far behind."""
     if metric == "test_accuracy":
         return ours - other
     if not (ours > 0 and other > 0):
@@ -100,23 +185,8 @@ def difference(ours: float, other: float, metric: str) -> float:
     return float(np.clip(np.log(ours) - np.log(other), -DIVERGED, DIVERGED))
 
 
-def value_at(
-    found: Found, axis: str, where: float, metric: str, targets: Mapping[int, float] | None
-) -> float:
-    """Return a metric of a run at a point.
-
-    With `targets`, the gradients until it first reaches that of its draw.
-    """
-    if targets is None:
-        return at(found.run, axis, where, metric)
-    return first_reach(found.run, targets.get(found.seed, nan))
-
-
 def first_reach(run: Run, target: float) -> float:
-    """Return the gradients after which the loss is first at most `target`.
-
-    Not a number if it never is.
-    """
+    """Return the gradients after which the loss is first at most `target`, NaN if never."""
     losses, steps = run.column("train_loss"), run.column("gradients")
     for index, loss in enumerate(losses):
         if loss <= target * (1 + 1e-9):
@@ -129,49 +199,59 @@ def first_reach(run: Run, target: float) -> float:
 
 
 def by_seed(runs: Sequence[Found]) -> dict[int, Found]:
-    """Return one run per draw.
-
-    Refuse two different ones, which a claim that says too little would mix.
-    """
+    """Return one run per draw; refuse two, which a claim that says too little would mix."""
     chosen: dict[int, Found] = {}
     for found in runs:
         known = chosen.setdefault(found.seed, found)
         require(
             known.run.label == found.run.label,
             f"expected one run a draw, got two of draw {found.seed}: {dict(known.facts)} and "
-            f"{dict(found.facts)}; "
-            "say more in the claim",
+            f"{dict(found.facts)}; say more in the claim",
         )
     return chosen
 
 
 def reach(runs: Sequence[Found], axis: str) -> float:
-    """Return the largest value of an axis that all runs reach.
-
-    Runs that diverged are not waited for.
-    """
+    """Return the largest value of an axis that all runs reach, those that diverged aside."""
     ends = [found.run.last(axis) for found in runs if found.run.status != record.DIVERGED]
     return min(ends, default=nan)
 
 
-def verdict_of(spread: Spread, margin: float, sign: float) -> str:
-    """Decide "on the side of `sign`": holds, fails or open."""
-    if spread.n < FEWEST_FOR_AN_INTERVAL or np.isnan(spread.mean):
-        return OPEN
-    if -margin <= spread.low and spread.high <= margin:
-        return FAILS
-    low, high = (spread.low, spread.high) if sign > 0 else (-spread.high, -spread.low)
-    return HOLDS if low > 0 else FAILS if high < 0 else OPEN
+SIGNS = {"lower": -1, "higher": 1, "similar": 0}
 
 
-class Outcome(NamedTuple):
-    """What was found at one level of what a claim must hold across, or at none."""
-
-    level: str
-    verdict: str
-    favour: float  # how much the end of the interval that speaks least for the claim does so
-    spread: Spread
-    says: str
+def leaves_of(
+    pairs: Mapping[str, tuple[Sequence[Found], Sequence[Found]]],
+    ask: Table,
+    targets: Mapping[int, float] | None = None,
+) -> list[Leaf]:
+    """Measure lower, higher or similar at each level."""
+    metric, axis = ask.get("metric", "train_loss"), ask.get("axis", "gradients")
+    margin, sign = ask.get("margin", MARGINS.get(metric, MARGIN)), SIGNS[ask["test"]]
+    found = []
+    for level, (ours, other) in pairs.items():
+        left, right = by_seed(ours), by_seed(other)
+        seeds = sorted(left.keys() & right.keys())
+        if targets is not None:
+            times = [
+                tuple(first_reach(side[seed].run, targets.get(seed, nan)) for side in (left, right))
+                for seed in seeds
+            ]
+            found.append(_sooner(level, sign, times))  # type: ignore[arg-type] - two each
+            continue
+        wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
+        spreads: list[Spread] = []
+        for part in (ask.get("part", QUARTER), 0.0):
+            values = []
+            for seed, where in zip(seeds, wheres, strict=True):
+                pair = (left[seed].run, right[seed].run)
+                points = late_points(pair, axis, where, part)
+                mine, theirs = (settled(run, axis, points, metric) for run in pair)
+                values.append(difference(mine, theirs, metric))
+            spreads.append(paired(values))
+        says = _say(spreads[0], metric, axis, wheres, margin)
+        found.append(Leaf(level, sign, spreads[0], spreads[1], margin, says))
+    return found
 
 
 def compare_pairs(
@@ -180,80 +260,51 @@ def compare_pairs(
     ask: Table,
     targets: Mapping[int, float] | None = None,
 ) -> Reading:
-    """Decide lower, higher or similar for the pair of groups at each level.
-
-    The least favourable is reported.
-    """
-    metric, axis = ask.get("metric", "train_loss"), ask.get("axis", "gradients")
-    margin = ask.get("margin", MARGINS.get(metric, MARGIN))
-    outcomes = []
-    for level, (ours, other) in pairs.items():
-        left, right = by_seed(ours), by_seed(other)
-        seeds = sorted(left.keys() & right.keys())
-        wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
-        values = []
-        for seed, where in zip(seeds, wheres, strict=True):
-            mine, theirs = (
-                value_at(side[seed], axis, where, metric, targets) for side in (left, right)
-            )
-            values.append(difference(mine, theirs, metric))
-        spread = paired(values)
-        says = _say(spread, metric, axis, wheres, margin, reached=targets is not None)
-        outcomes.append(Outcome(level, *_decided(spread, ask["test"], margin), spread, says))
-    return least_favourable(name, outcomes)
+    """Decide lower, higher or similar at each level, as a family of its own."""
+    leaves = leaves_of(pairs, ask, targets)
+    return decide(name, leaves, correct(leaves))
 
 
-def least_favourable(name: str, outcomes: Sequence[Outcome]) -> Reading:
-    """Return the outcome that speaks least for a claim.
+def _sooner(level: str, sign: int, times: Sequence[tuple[float, float]]) -> Leaf:
+    """Compare when runs came to a target: less is sooner, and "never" is later."""
+    found = sooner(times)
+    balance = (found.other - found.ours) / len(times) if times else nan
+    spread = Spread(len(times), balance, nan, nan, nan, found.p)
+    says = f"sooner in {found.ours} of {len(times)} draws, later in {found.other}"
+    says += f", {found.ties} ties" if found.ties else ""
+    return Leaf(level, sign, spread, spread, MARGIN, says)
 
-    One that fails, else one that is open, else the weakest.
-    """
-    if all(each.spread.n == 0 for each in outcomes):
-        return Reading(name, OPEN, "there are no such runs")
-    order = {FAILS: 0, OPEN: 1, HOLDS: 2}
-    worst = min(
-        outcomes,
-        key=lambda each: (order[each.verdict], -np.inf if isnan(each.favour) else each.favour),
-    )
-    levels = [Reading(each.level, each.verdict, each.says, *each.spread) for each in outcomes]
-    says = f"{worst.says} ({worst.level})" if worst.level else worst.says
-    return Reading(
-        name, worst.verdict, says, *worst.spread, levels=tuple(levels) if len(levels) > 1 else ()
+
+def oftener(level: str, ours: Sequence[Found], other: Sequence[Found]) -> Leaf:
+    """Compare how many runs of each side are thrown back; draws need not be the same."""
+    counts = [
+        (sum(thrown_back(f.run.column("train_loss")) for f in side), len(side))
+        for side in (ours, other)
+    ]
+    (k, n), (k_other, n_other) = counts
+    if not (n and n_other):
+        empty = Spread(0, nan, nan, nan, nan)
+        return Leaf(level, 1, empty, empty, 0.0, "no such runs")
+    spread = Spread(min(n, n_other), k / n - k_other / n_other, nan, nan, nan, fisher(*counts))
+    return Leaf(
+        level, 1, spread, spread, 0.0, f"{k} of {n} runs thrown back, {k_other} of {n_other}"
     )
 
 
-def _decided(spread: Spread, test: str, margin: float) -> tuple[str, float]:
-    """Return the verdict on one spread, and how much it speaks for the claim.
-
-    The less favourable end of its interval counts.
-    """
-    if test != "similar":
-        sign = 1.0 if test == "higher" else -1.0
-        return verdict_of(spread, margin, sign), spread.low if sign > 0 else -spread.high
-    inside = -margin <= spread.low and spread.high <= margin
-    outside = spread.low > margin or spread.high < -margin
-    known = spread.n >= FEWEST_FOR_AN_INTERVAL
-    verdict = HOLDS if inside and known else FAILS if outside and known else OPEN
-    return verdict, -max(-spread.low, spread.high)
-
-
-def _say(
-    spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float, *, reached: bool
-) -> str:
-    """Return a difference in words; one of when a target was `reached` has no point of the axis."""
+def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float) -> str:
+    """Return a difference in words."""
     if spread.n < 2:
-        return "one draw has no interval" if spread.n else "there are no such runs"
+        return "one draw has no interval" if spread.n else "no such runs"
     if not isfinite(spread.mean):
         return "a run never came so far, or has no such metric"
-    unit = "points" if metric == "test_accuracy" else "%"
-    shown = [
-        100 * v if metric == "test_accuracy" else 100 * np.expm1(v)
-        for v in (spread.mean, spread.low, spread.high)
-    ]
-    equal = ", equal within the margin" if -margin <= spread.low and spread.high <= margin else ""
+    points = metric == "test_accuracy"
+    unit = "points" if points else "%"
+    ends = (spread.mean, spread.low, spread.high)
+    shown = [100 * (value if points else np.expm1(value)) for value in ends]
+    equal = ", equal within the margin" if spread.within(margin) else ""
     first, last = f"{min(wheres):.4g}", f"{max(wheres):.4g}"
     where = first if first == last else f"{first} to {last}"
-    at_point = f" at {where} {axis}" if metric not in WITHOUT_AXIS and not reached else ""
+    at_point = f" at {where} {axis}" if metric not in WITHOUT_AXIS else ""
     return (
         f"{metric} {shown[0]:+.3g} {unit} ({shown[1]:+.3g} to {shown[2]:+.3g}){at_point}, n "
         f"= {spread.n}{equal}"
@@ -261,63 +312,73 @@ def _say(
 
 
 def ordered(
-    name: str,
     groups: Mapping[str, Sequence[Found]],
     ask: Table,
     targets: Mapping[int, float] | None = None,
-) -> Reading:
-    """Decide whether the metric improves from each level to the next."""
+) -> list[Leaf]:
+    """Measure whether the metric improves from each level to the next."""
     better = "higher" if ask.get("metric") == "test_accuracy" else "lower"
-    steps = {
-        f"{late} against {early}": (groups[late], groups[early]) for early, late in pairwise(groups)
-    }
-    return compare_pairs(name, steps, {**ask, "test": better}, targets)
+    steps = {f"{b} against {a}": (groups[b], groups[a]) for a, b in pairwise(groups)}
+    return leaves_of(steps, {**ask, "test": better}, targets)
 
 
-def explained(groups: Mapping[str, Sequence[Found]], level: str = "") -> Outcome:
+def explained(
+    groups: Mapping[str, Sequence[Found]], level: str = "", part: float = QUARTER
+) -> Leaf:
     """Decide "because": how much of the gain log(other/ours) a control has which lacks the cause.
 
     If it has nine tenths or more the cause has nothing left to explain; a tenth or less supports
-    it.
+    it. Where there is no gain the claim is vacuous.
     """
+    found = [_explained(groups, each) for each in (part, 0.0)]
+    (gain, word, says, share), (last, word_last, _, _) = found
+    return Leaf(level, -1, gain, last, MARGIN, says, (word, word_last), share)
+
+
+def _explained(
+    groups: Mapping[str, Sequence[Found]], part: float
+) -> tuple[Spread, str, str, float]:
+    """Return the gain, the word, what it says and the control's share, by one statistic."""
     sides = {key: by_seed(runs) for key, runs in groups.items()}
     seeds = sorted(set.intersection(*(set(side) for side in sides.values())))
     gains, controls = [], []
     for seed in seeds:
-        where = reach([side[seed] for side in sides.values()], "gradients")
-        loss = {
-            key: log(at(side[seed].run, "gradients", where, "train_loss"))
-            for key, side in sides.items()
-        }
+        runs = {key: side[seed] for key, side in sides.items()}
+        where = reach([*runs.values()], "gradients")
+        points = late_points([found.run for found in runs.values()], "gradients", where, part)
+        place = ("gradients", points, "train_loss")
+        loss = {key: log(settled(found.run, *place)) for key, found in runs.items()}
         gains.append(loss["other"] - loss["ours"])
         controls.append(loss.get("control_other", loss["other"]) - loss["control"])
     gain = paired(gains)
     if gain.n < FEWEST_FOR_AN_INTERVAL or not isfinite(gain.mean):
-        says = "too few draws, or one that diverged" if gain.n else "there are no such runs"
-        return Outcome(level, OPEN, -np.inf, gain, says)
-    told = (
-        f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g}), n "
-        f"= {gain.n}"
-    )
+        says = "too few draws, or one that diverged" if gain.n else "no such runs"
+        return gain, OPEN if gain.n else NOT_RUN, says, nan
+    told = f"a gain of {gain.mean:+.3g} in log loss ({gain.low:+.3g} to {gain.high:+.3g})"
+    told += f", n = {gain.n}"
     if gain.low <= MARGIN:
         known = gain.high <= MARGIN
         says = "there is no gain to explain" if known else "it is open whether there is a gain"
-        return Outcome(level, FAILS if known else OPEN, gain.low, gain, f"{says}: {told}")
+        return gain, VACUOUS if known else OPEN, f"{says}: {told}", nan
     share = float(np.mean(controls) / gain.mean)
-    most, least = (paired(list(np.array(controls) - part * np.array(gains))) for part in (0.9, 0.1))
-    verdict = FAILS if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
-    return Outcome(level, verdict, -share, gain, f"{100 * share:.3g} % of {told}")
+    most, least = (paired(list(np.array(controls) - p * np.array(gains))) for p in (0.9, 0.1))
+    word = CONTRADICTED if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
+    return gain, word, f"the control has {100 * share:.3g} % of {told}", share
 
 
-def formula(name: str, asked: Formula, runs: Sequence[Found]) -> Reading:
-    """Decide whether a quantity agrees with its printed formula in every run.
+def formula(
+    name: str, asked: Formula, runs: Sequence[Found], favours: str | None = None
+) -> Reading:
+    """Decide whether a quantity agrees with its formula in all runs, within 2 % or a count.
 
-    Within 2 % or one count.
+    Of a bound O(.) less is as good. A value beyond the formula on the side that `favours` the
+    paper, higher or lower, is better than claimed.
     """
     if not runs:
-        return Reading(name, OPEN, "there are no such runs")
+        return Reading(name, NOT_RUN, "no such runs")
     pairs = [asked.values(found.run, found.facts) for found in runs]
-    off = [abs(measured - wanted) / max(abs(wanted), 1e-12) for measured, wanted in pairs]
+    gaps = [(measured - wanted) / max(abs(wanted), 1e-12) for measured, wanted in pairs]
+    off = [max(gap, 0.0) if asked.bound else abs(gap) for gap in gaps]
     loose = [
         max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if asked.counted else FORMULA_MARGIN
         for _, wanted in pairs
@@ -332,4 +393,23 @@ def formula(name: str, asked: Formula, runs: Sequence[Found]) -> Reading:
         )
     else:
         says = f"measured {measured:.4g}, printed {asked.printed} = {wanted:.4g}, n = {len(runs)}"
-    return Reading(name, HOLDS if off[worst] <= loose[worst] else FAILS, says, len(runs))
+    if off[worst] <= loose[worst]:
+        return Reading(name, HOLDS, says, len(runs))
+    side = {"higher": 1, "lower": -1}.get(favours or "", 0)
+    beyond = side and all(gap * side > 0 for gap in gaps)
+    return Reading(name, BETTER if beyond else CONTRADICTED, says, len(runs))
+
+
+def measured(name: str, rows: Sequence[Table], missed: str | None = None) -> Reading:
+    """Decide by measurements: none may have a value beyond its limit.
+
+    What `missed` says is the verdict then, contradicted if nothing.
+    """
+    if not rows:
+        return Reading(name, NOT_RUN, "not measured")
+    known = [row for row in rows if row["value"] is not None]
+    if not known:
+        return Reading(name, OPEN, rows[0]["says"])
+    worst = max(known, key=lambda row: row["value"] - row["limit"])
+    verdict = HOLDS if worst["value"] <= worst["limit"] else missed or CONTRADICTED
+    return Reading(name, verdict, f"{worst['case']}: {worst['says']}", len(known))

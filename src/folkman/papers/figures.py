@@ -43,12 +43,9 @@ def _each(
 ) -> Iterator[tuple[str, str, str, list[Panel]]]:
     """Yield title, variant, axis and panels of every picture that has something to compare."""
     paper, own = results.paper, results.paper.head["method"]
-    declared = drawn_figure(paper, name, results.size)
-    known = [
-        found
-        for found in results.runs
-        if name in paper.beyond or set(found.figures) & set(paper.figures)
-    ]
+    declared, known = drawn_figure(paper, name, results.size), results.runs
+    if name not in paper.beyond:
+        known = [found for found in known if set(found.figures) & set(paper.figures)]
     for variant in declared.variants:
         called = paper.head.get("names", {}).get(variant, variant)
         for axis in axes:
@@ -89,10 +86,8 @@ def _label(text: str, facts: Table) -> str:
     try:
         return text.format(**facts)
     except (KeyError, IndexError, ValueError) as error:
-        known = ", ".join(facts)
-        raise ValueError(
-            f"the label '{text}' cannot be filled in: {error!r}; a run has the facts {known}"
-        ) from None
+        wrong = f"the label '{text}' cannot be filled in: {error!r}"
+        raise ValueError(f"{wrong}; a run has the facts {', '.join(facts)}") from None
 
 
 NOTHING = Run("", "", 0)

@@ -7,6 +7,7 @@
     FIGURE.toml     the runs of a figure, in the plan language, and its panels
     claims.toml     what the paper claims, and what decides each claim (`folkman.papers.deciders`)
     findings.toml   the same for the figures beyond the paper, if it has any
+    card.toml       what its card says in words, if it has one (`folkman.papers.card`)
 
 A paper that needs more than data names a Python file as `code` in paper.toml; `Own` lists what the
 file may define. docs/tutorials/own-paper.md writes one.
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from folkman.checks import nearest, pick, require
+from folkman.checks import nearest, one_of, pick, require
 from folkman.config.comparison import Comparison
 from folkman.config.plugins import import_file, raised
 from folkman.record.json_file import Json, Table
@@ -48,22 +49,27 @@ HEAD = _keys("title reference method code", str)
 HEAD |= _keys("figures further measured aside", list)
 HEAD |= _keys("names facts order lines hidden compression", dict)
 FIGURE = _keys("title draws axis", str)
-FIGURE |= _keys("variants later variant", dict) | _keys("arm panel", list)
+FIGURE |= _keys("variants later variant", dict) | _keys("arm panel", list) | _keys("apart", bool)
 ARM = _keys("rank early late seeds slots record_every", int) | _keys("clock descent", bool)
 ARM |= _keys("nodes", int, str) | _keys("factor", int, float, str)
 ARM |= _keys("each network algorithm", dict) | _keys("partition", dict, str)
-ARM |= _keys("variants", list) | _keys("compute_slots", int, list)
+ARM |= _keys("variants", list) | _keys("compute_slots", int, list) | _keys("l2", int, float)
 PANEL = _keys("title", str) | _keys("curves", list)
 CLAIM = _keys("name where text test figure variant metric axis readings formula reason", str)
+CLAIM |= _keys("favours topic", str)
 CLAIM |= _keys("margin", int, float) | _keys("reading", list) | _keys("fix across levels", dict)
 SIDES = ("ours", "other", "control", "control_other")
-READING = _keys("name metric axis measure", str) | _keys("group", list) | _keys("best", bool)
+READING = _keys("name metric axis measure figure missed variant lacks", str)
+READING |= _keys("group tile", list) | _keys("across", dict)
+READING |= _keys("best middle construction", bool)
 READING |= dict.fromkeys(SIDES, (dict,))
 VARIANT_NEEDS = _keys("data model", dict) | _keys("step", int, float)
 VARIANT_NEEDS |= _keys("slots record_every", int)
 VARIANT = VARIANT_NEEDS | _keys("partition", dict) | _keys("seeds parameters", int)
 VARIANT |= _keys("slot_s", int, float)
 CLAIMS = _keys("claim", list) | _keys("readings first_draw targets", dict)
+CLAIMS |= _keys("confirmatory", int)
+CARD = _keys("title", str) | _keys("column row words", list)
 
 PAIRED = ("name", "ours", "other")
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -71,6 +77,7 @@ TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "higher": (("figure",), PAIRED),
     "similar": (("figure",), PAIRED),
     "ordered": (("figure", "levels"), ("name", "ours")),
+    "oftener": (("figure",), PAIRED),
     "explained": (("figure",), (*PAIRED, "control")),
     "formula": (("figure", "formula"), ("name", "ours")),
     "measured": (("figure",), ("name", "measure")),
@@ -99,6 +106,7 @@ class Formula(NamedTuple):
     printed: str
     values: Callable[[Run, Table], tuple[float, float]]
     counted: bool = False  # a number of rounds: right within one
+    bound: bool = False  # O(.): less is as good
     truth: bool = False  # yes or no, told by the share of slots spent computing
 
 
@@ -112,9 +120,7 @@ class Own(NamedTuple):
 
     FACTS: Sequence[str] = ()  # names of the facts that `facts` adds
     facts: Callable[[Table, Comparison], Table] = _no_facts
-    derive: Callable[[Sequence[Found]], list[Found]] = (
-        list  # runs -> runs, and those that follow from them
-    )
+    derive: Callable[[Sequence[Found]], list[Found]] = list  # adds runs that follow from others
     measure: Callable[["Paper", str, Callable[[str], None]], list[Json]] | None = None
     FORMULAS: Mapping[str, Formula] = {}
 
@@ -127,9 +133,8 @@ class Paper:
         self.head = self._read("paper", HEAD, ("title", "method", "figures"))
         code, self.code_digests = _code(folder, self.head.get("code"))
         self.own = _hooks(code, str(folder / self.head.get("code", "")))
-        self._check(
-            "paper.toml, [facts]", self.head.get("facts", {}), _keys("algorithm network", list)
-        )
+        asked = self.head.get("facts", {})
+        self._check("paper.toml, [facts]", asked, _keys("algorithm network", list))
         self.figures = tuple(self.head["figures"])
         self.beyond = tuple(self.head.get("further", ()))
         self.measured = tuple(self.head.get("measured", ()))
@@ -168,9 +173,7 @@ class Paper:
         """Return the file of a figure, checked."""
         if name not in self._tables:
             known = (*self.figures, *self.beyond)
-            require(
-                name in known, f"{self.folder}: there is no figure '{name}'; {nearest(name, known)}"
-            )
+            one_of("figure", name, known, f"{self.folder}: ")
             table = self._read(name, FIGURE, ("title", "draws", "variants", "arm"))
             for variant, own in table.get("variant", {}).items():
                 self._check(f"{name}.toml, [variant.{variant}]", own, VARIANT, VARIANT_NEEDS)
@@ -187,32 +190,34 @@ class Paper:
     def claims(self, *, beyond: bool = False) -> Json:
         """Return the claims of the paper, or what is said beyond it, checked."""
         name = "findings" if beyond else "claims"
-        require(
-            (self.folder / f"{name}.toml").is_file(),
-            f"{self.name} has no {name}.toml: there is nothing to judge",
-        )
+        there = (self.folder / f"{name}.toml").is_file()
+        require(there, f"{self.name} has no {name}.toml: there is nothing to judge")
         table = self._read(name, CLAIMS, ("claim",))
         figures = self.beyond if beyond else (*self.figures, *self.measured)
         for claim in table["claim"]:
-            where = (
-                f"{name}.toml, claim {claim.get('name', '?') if isinstance(claim, dict) else claim}"
-            )
+            called = claim.get("name", "?") if isinstance(claim, dict) else claim
+            where = f"{name}.toml, claim {called}"
             self._check(where, claim, CLAIM, ("name", "where", "text", "test"))
             test, listed = claim["test"], claim.get("reading", [])
-            require(
-                test in TESTS,
-                f"{self.folder / where}: there is no test '{test}'; {nearest(test, TESTS)}",
-            )
+            one_of("test", test, TESTS, f"{self.folder / where}: ")
             needed, in_reading = TESTS[test]
             self._check(where, claim, CLAIM, needed)
             self._check_place(where, claim, figures)
             if "readings" in claim:
-                listed = pick(table.get("readings", {}), claim["readings"]).get("list", [])
+                shared = pick(table.get("readings", {}), claim["readings"])
+                listed = [*shared.get("list", []), *listed]
             for reading in listed:
-                self._check(where, reading, READING, in_reading)
+                needed = ("name",) if "lacks" in reading else in_reading
+                self._check(where, reading, READING, needed)
                 for side in SIDES:
                     self._check(f"{where}, {side}", reading.get(side, {}), self.fact_names)
         return table
+
+    def card(self) -> Json:
+        """Return what the card of the paper says in words, checked."""
+        there = (self.folder / "card.toml").is_file()
+        require(there, f"{self.name} has no card.toml; write one, or leave out --card")
+        return self._read("card", CARD, ("title",))
 
     def _check_arm(self, where: str, arm: Json) -> None:
         """Refuse an arm that lacks what every run needs."""
@@ -224,28 +229,13 @@ class Paper:
 
     def _check_place(self, where: str, claim: Table, figures: Sequence[str]) -> None:
         """Refuse a figure, a variant or a formula that is not there."""
-        figure, variant = claim.get("figure", ""), claim.get("variant")
-        known: Iterable[str] = figures
-        place = self.folder / where
-        require(
-            not figure or figure in known,
-            f"{place}: there is no figure '{figure}'; {nearest(figure, known)}",
-        )
-        if variant is not None:
-            of_sizes = {
-                name for levels in self.sizes.values() for name in levels.get("variant", {})
-            }
-            known = sorted(of_sizes | set(self.figure(figure).get("variant", {})))
-            require(
-                variant in known,
-                f"{place}: there is no variant '{variant}'; {nearest(variant, known)}",
-            )
-        if "formula" in claim:
-            formula, known = claim["formula"], self.own.FORMULAS
-            require(
-                formula in known,
-                f"{place}: there is no formula '{formula}'; {nearest(formula, known)}",
-            )
+        place = f"{self.folder / where}: "
+        one_of("figure", claim.get("figure") or None, figures, place)
+        if "variant" in claim:
+            tables = [*self.sizes.values(), self.figure(claim.get("figure", ""))]
+            known = sorted({name for table in tables for name in table.get("variant", {})})
+            one_of("variant", claim["variant"], known, place)
+        one_of("formula", claim.get("formula"), self.own.FORMULAS, place)
 
     def _check(
         self, where: str, table: Table, known: Iterable[str] | Keys, needed: Iterable[str] = ()
@@ -264,10 +254,8 @@ class Paper:
 
     def _read(self, name: str, known: Keys | None = None, needed: Sequence[str] = ()) -> Json:
         path = self.folder / f"{name}.toml"
-        require(
-            path.is_file(),
-            f"expected {path.name} in {self.folder}, there is none; a paper needs it",
-        )
+        lacks = f"expected {path.name} in {self.folder}, there is none; a paper needs it"
+        require(path.is_file(), lacks)
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -281,14 +269,12 @@ def _hooks(code: ModuleType | None, place: str) -> Own:
     """Return what a paper's code defines; an error in one of its functions says where it was."""
     found = {name: getattr(code, name) for name in Own._fields if hasattr(code, name)}
     named = found.get("FACTS", ())
-    require(
-        isinstance(named, tuple | list), f"{place}: FACTS must be a tuple of names, got {named!r}"
-    )
+    wrong = f"{place}: FACTS must be a tuple of names, got {named!r}"
+    require(isinstance(named, tuple | list), wrong)
     for name in ("facts", "derive", "measure"):
         if name in found:
-            require(
-                callable(found[name]), f"{place}: {name} must be a function, got {found[name]!r}"
-            )
+            wrong = f"{place}: {name} must be a function, got {found[name]!r}"
+            require(callable(found[name]), wrong)
             found[name] = _guarded(found[name], place)
     return Own(**found)
 
@@ -302,24 +288,19 @@ def _guarded(hook: Callable[..., Answer], place: str) -> Callable[..., Answer]:
         try:
             return hook(*arguments)
         except Exception as error:
-            raise ValueError(
-                f"{hook.__name__} of the paper's code {raised(error, place)}; correct it"
-            ) from error
+            said = f"{hook.__name__} of the paper's code {raised(error, place)}"
+            raise ValueError(f"{said}; correct it") from error
 
     return call
 
 
 def _code(folder: Path, name: str | None) -> tuple[ModuleType | None, dict[str, str]]:
-    """Load the Python file of a paper, if it has one.
-
-    Return also the digests of the files, unless folkman's own.
-    """
+    """Load the Python file of a paper, if it has one; digests tell of files of others."""
     if name is None:
         return None, {}
     path = folder / name
-    require(
-        path.is_file(), f"paper.toml names {name} as its code, there is no {path}; check the name"
-    )
+    lacks = f"paper.toml names {name} as its code, there is no {path}; check the name"
+    require(path.is_file(), lacks)
     if folder.parent == HOME:
         return import_module(f"folkman.papers.{folder.name}.{path.stem}"), {}
     return import_file(path)

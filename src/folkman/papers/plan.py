@@ -40,11 +40,9 @@ def drawn_figure(paper: Paper, name: str, size: str) -> Drawn:
     panels = []
     for panel in table.get("panel", ()):
         curves = [
-            settle({k: v for k, v in c.items() if k != "label"}, levels) for c in panel["curves"]
+            settle({**c, "label": ""}, levels) | {"label": c["label"]} for c in panel["curves"]
         ]
-        labels = [{"label": curve["label"]} for curve in panel["curves"]]
-        both = zip(curves, labels, strict=True)
-        panels.append({"title": panel["title"], "curves": [curve | label for curve, label in both]})
+        panels.append({"title": panel["title"], "curves": curves})
     return Drawn(table["title"], tuple(table["variants"][size]), tuple(panels))
 
 
@@ -54,24 +52,23 @@ def plan(
     size: str,
     seeds: int | None = None,
     slots: int | None = None,
+    first: int = 0,
 ) -> Plan:
     """Return the jobs of some figures, those that matter most first.
 
-    `seeds` and `slots` replace the size's.
-
-    Each job's notes say which figures of the paper need it, also those that were not asked for.
+    `seeds` and `slots` replace the size's, `first` is the number of the first draw. Each job's
+    notes say which figures of the paper need it, also those that were not asked for.
     """
     paper.check_size(size)
     found: dict[str, Job] = {}
     for name in (*paper.figures, *paper.beyond):
-        for job in _figure_jobs(paper, name, size, seeds, slots):
+        for job in _figure_jobs(paper, name, size, Draws(seeds, first), slots):
             known = found.setdefault(job.key, job)
             if known is not job:
                 figures = list(dict.fromkeys([*known.notes["figures"], name]))
                 rank = min(known.rank, job.rank) if name in names else known.rank
-                found[job.key] = known._replace(
-                    rank=rank, notes={**known.notes, "figures": figures}
-                )
+                notes = {**known.notes, "figures": figures}
+                found[job.key] = known._replace(rank=rank, notes=notes)
     wanted = [job for job in found.values() if set(job.notes["figures"]) & set(names)]
     # by nodes: they share data
     ordered = sorted(wanted, key=lambda job: (job.rank, job.seed, job.config.nodes))
@@ -79,10 +76,7 @@ def plan(
 
 
 def _named(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs with names that distinguish arms.
-
-    Where facts do not, by a part of the key of their first draw.
-    """
+    """Return the jobs with names that tell arms apart, by a key where facts do not."""
     programs: dict[str, dict[str, str]] = {}
     for job in jobs:
         programs.setdefault(job.arm, {}).setdefault(program_of(job), job.key[:6])
@@ -95,10 +89,7 @@ def _named(jobs: Sequence[Job]) -> list[Job]:
 
 
 def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
-    """Return the jobs of one of several processes: "2/4" is the second of four.
-
-    Seeds of a program stay together.
-    """
+    """Return the jobs of one of several processes, programs whole: "2/4" is second of four."""
     part, _, parts = text.partition("/")
     number = int(part) if part.isdecimal() else 0
     of = int(parts) if parts.isdecimal() else 0
@@ -117,8 +108,15 @@ def program_of(job: Job) -> str:
     return job.kind + to_toml(seedless(job.config))
 
 
+class Draws(NamedTuple):
+    """Which draws are made: how many, if not the size's, and the number of the first."""
+
+    number: int | None = None
+    first: int = 0
+
+
 def _figure_jobs(
-    paper: Paper, name: str, size: str, seeds: int | None, slots: int | None
+    paper: Paper, name: str, size: str, asked: Draws, slots: int | None
 ) -> Iterator[Job]:
     """Yield the jobs of a figure: every variant, every combination of every group, every draw."""
     table, levels = paper.figure(name), dict(paper.sizes[size])
@@ -126,17 +124,17 @@ def _figure_jobs(
     variants = pick(table["variants"], size)
     for variant in variants:
         own = pick(known, variant) | ({"slots": slots} if slots else {})
-        draws = seeds or own.get("seeds", pick(levels, table["draws"]))
+        draws = asked.number or own.get("seeds", pick(levels, table["draws"]))
         groups = [group for group in table["arm"] if variant in group.get("variants", variants)]
         for group, chosen, tables in expand(groups, levels):
             comparison = _comparison(paper, variant, own, {**tables, **chosen}, levels)
             kind = "descent" if group.get("descent") else CLOCK if group.get("clock") else "run"
             facts = _facts(paper, comparison, own["step"], kind)
             late = group.get("late", group["rank"])
-            for seed in range(min(draws, group.get("seeds", draws))):
-                rank = group["rank"] if seed < group.get("early", levels["early"]) else late
+            for draw in range(min(draws, group.get("seeds", draws))):
+                rank = group["rank"] if draw < group.get("early", levels["early"]) else late
                 rank += table.get("later", {}).get(variant, 0)
-                one = comparison.model_copy(update={"seeds": (seed,)})
+                one = comparison.model_copy(update={"seeds": (asked.first + draw,)})
                 notes = {"figures": [name], "variant": variant}
                 how = "descent" if kind == "descent" else "run"
                 notes |= {"clock": True} if kind == CLOCK else {}
@@ -149,11 +147,8 @@ def _arm(paper: Paper, variant: str, facts: Table, kind: str) -> str:
     head = f"{variant} {facts['method']}, {facts['nodes']} nodes, {facts['factor']:.3g} eta"
     usual = {"partition": DEFAULT["partition"]["name"], "compute": "equal"}
     said = ("method", "nodes", "factor", "network", *paper.own.FACTS)
-    more = [
-        f"{key} {value}"
-        for key, value in facts.items()
-        if key not in said and usual.get(key) != value
-    ]
+    rest = [(key, value) for key, value in facts.items() if key not in said]
+    more = [f"{key} {value}" for key, value in rest if usual.get(key) != value]
     return ", ".join([head, *more, *([kind] if kind == CLOCK else [])])
 
 
@@ -174,17 +169,14 @@ def _comparison(paper: Paper, variant: str, own: Table, group: Table, levels: Ta
         "algorithm": [{**table, "step": own["step"] * group.get("factor", 1)}],
     }
     raw |= {key: paper.head[key] for key in ("compression",) if key in paper.head}
-    raw |= {"compute_slots": group["compute_slots"]} if "compute_slots" in group else {}
+    raw |= {key: group[key] for key in ("compute_slots", "l2") if key in group}
     if group.get("clock"):
         raw |= _clock(variant, own, raw, levels)
     return resolve(anchored(raw, paper.folder, warn=True))
 
 
 def _clock(variant: str, own: Table, raw: Table, levels: Table) -> Json:
-    """Return the tables of a run that only keeps time.
-
-    Its messages have as many bits as the variant's model.
-    """
+    """Return the tables of a run that keeps time only, its messages as long as the variant's."""
     require(
         "parameters" in own,
         f"variant '{variant}' needs `parameters` for its clocks; add it to sizes.toml",

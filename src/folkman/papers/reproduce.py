@@ -15,20 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from folkman.checks import nearest, require
+from folkman.checks import one_of, require
 from folkman.config.text import dump
 from folkman.experiment.batch import Asked, Batch, Watch, run_batch
 from folkman.experiment.engines import Crew, engine_for
 from folkman.experiment.jobs import order_for, run_order
 from folkman.experiment.plan import Job, Plan
-from folkman.files import write_whole
 from folkman.papers.figures import draw_all, final_values
 from folkman.papers.paper import DEFAULT, Paper, known_papers
 from folkman.papers.plan import plan, share_of
 from folkman.papers.results import read_reproduction
 from folkman.record.folder import RunFolder
-from folkman.record.json_file import Json, Table
-from folkman.record.run import ENDED, Run, jsonable
+from folkman.record.json_file import Json, write_text
+from folkman.record.run import ENDED, Run, json_row
 from folkman.record.store import Store, SweepFolder, ended
 
 __all__ = ["Amount", "Made", "chosen", "default_folder", "draw", "planned", "reproduce", "verify"]
@@ -45,6 +44,7 @@ class Amount(NamedTuple):
     slots: int | None = None  # of every run, instead of the size's
     share: str | None = None  # "K/N": the K-th of N processes that share the work and the folder
     budget_s: float | None = None
+    first: int = 0  # the number of the first draw
 
 
 class Made(NamedTuple):
@@ -62,10 +62,9 @@ def chosen(paper: Paper, names: Sequence[str]) -> list[str]:
     every = [*paper.figures, *paper.measured]
     known = [*every, "all", *paper.beyond]
     for name in names:
-        require(name in known, f"there is no experiment '{name}'; {nearest(name, known)}")
-    return list(
-        dict.fromkeys(each for name in names for each in (every if name == "all" else [name]))
-    )
+        one_of("experiment", name, known)
+    spelt = [each for name in names for each in (every if name == "all" else [name])]
+    return list(dict.fromkeys(spelt))
 
 
 def default_folder(paper: Paper, size: str) -> Path:
@@ -76,7 +75,7 @@ def default_folder(paper: Paper, size: str) -> Path:
 def planned(paper: Paper, names: Sequence[str], amount: Amount) -> tuple[Plan, list[Job]]:
     """Return the plan of the experiments that were asked for, and this process's share of jobs."""
     figures = [name for name in chosen(paper, names) if name not in paper.measured]
-    whole = plan(paper, figures, amount.size, amount.seeds, amount.slots)
+    whole = plan(paper, figures, amount.size, amount.seeds, amount.slots, amount.first)
     return whole, list(whole.jobs) if amount.share is None else share_of(whole.jobs, amount.share)
 
 
@@ -89,18 +88,14 @@ def reproduce(
     watch: Watch = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Made:
-    """Make the runs that are missing, measure, and draw.
-
-    Stop when they are made or the budget is spent.
-    """
+    """Make the runs that are missing, as far as the budget goes, measure, and draw."""
     wanted = chosen(paper, names)
     whole, mine = planned(paper, names, amount)
     folder = _create(paper, amount, out or default_folder(paper, amount.size))
     facts = {"paper": _named(paper), "size": amount.size}
     only = None if amount.share is None else {job.key for job in mine}
-    asked = Asked(
-        (), amount.budget_s, only, lean=True, grows=True, facts=facts, own_code=paper.code_digests
-    )
+    kept: Json = {"lean": True, "grows": True, "facts": facts, "own_code": paper.code_digests}
+    asked = Asked((), amount.budget_s, only, **kept)
     with folder.held(shared=amount.share is not None), closing(engine_for(crew)) as engine:
         batch = run_batch(whole, folder, engine, watch, asked)
         lacking = set(wanted) & set(paper.measured) and not folder.measured.is_file()
@@ -110,33 +105,23 @@ def reproduce(
                 raise ValueError(
                     f"paper.toml of {paper.name} names `measured`, its code has no measure()"
                 )
-            folder.write_measured([_plain(row) for row in measure(paper, amount.size, tell)])
-    missing = [
-        job
-        for job in batch.jobs
-        if job["state"] not in ENDED and (only is None or job["key"] in only)
-    ]
+            folder.write_measured(list(map(json_row, measure(paper, amount.size, tell))))
+    folder.note_provenance()
+    ours = [job for job in batch.jobs if only is None or job["key"] in only]
+    missing = [job for job in ours if job["state"] not in ENDED]
     return Made(folder, batch, draw(folder.root, wanted, folder.root, paper), missing)
 
 
 def _create(paper: Paper, amount: Amount, root: Path) -> SweepFolder:
     """Make the folder, or go on with it; runs of another length go into a folder of their own."""
-    asked = {"paper": _named(paper), "size": amount.size}
-    return SweepFolder.create(
-        root, dump(asked | ({"iterations": amount.slots} if amount.slots else {}))
-    )
+    asked: Json = {"paper": _named(paper), "size": amount.size}
+    asked |= {"iterations": amount.slots} if amount.slots else {}
+    return SweepFolder.create(root, dump(asked))
 
 
 def _named(paper: Paper) -> str:
     """Return how a folder names its paper: by name where that finds it, else by path."""
     return paper.name if known_papers().get(paper.name) == paper.folder else str(paper.folder)
-
-
-def _plain(row: Table) -> Json:
-    """Return a row that JSON can hold."""
-    return {
-        k: jsonable(float(v)) if isinstance(v, float | np.floating) else v for k, v in row.items()
-    }
 
 
 def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = None) -> list[Path]:
@@ -146,11 +131,8 @@ def draw(source: Path, names: Sequence[str], out: Path, paper: Paper | None = No
     place = SweepFolder(out)
     written = draw_all(results, figures, place.figures)
     if written:
-        table = place.ends
-        write_whole(
-            table, lambda part: part.write_text(final_values(results, figures), encoding="utf-8")
-        )
-        written.append(table)
+        write_text(place.ends, final_values(results, figures))
+        written.append(place.ends)
     return written
 
 
@@ -174,9 +156,8 @@ def verify(jobs: Sequence[Job], root: Path) -> tuple[Job, float]:
     with TemporaryDirectory() as scratch:
         place = Store(Path(scratch))
         run_order(order_for(done, folder, place, "verify", lean=True), here=True)
-        worst = _difference(
-            *(RunFolder.open(each.job(done.key)).load_results()[0] for each in (store, place))
-        )
+        folders = [RunFolder.open(each.job(done.key)) for each in (store, place)]
+        worst = _difference(*(each.load_results()[0] for each in folders))
     folder.note_verified(done.key, worst)
     return done, worst
 

@@ -4,19 +4,25 @@ Figures and verdicts are made from these alone. What follows from other runs wit
 added by the paper's own code (`Own.derive`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from folkman.checks import require
 from folkman.papers.paper import Found, Paper, find
 from folkman.record.json_file import Json
 from folkman.record.run import DIVERGED, ENDED, Run
 from folkman.record.store import SweepFolder, refuse_old
 from folkman.record.table import read_rows
 
-__all__ = ["Reproduction", "at", "read_reproduction", "select", "trailing"]
+__all__ = ["QUARTER", "Reproduction", "at", "late_points", "read_reproduction", "select"]
+__all__ += ["settled", "trailing"]
+
+QUARTER = 0.25
+"""The last part of a run over which medians are taken."""
 
 SMOOTHED = {
     "train_loss": (np.log, np.exp),
@@ -34,18 +40,16 @@ class Reproduction(NamedTuple):
     runs: list[Found]
     measured: list[Json]  # rows of `Own.measure`
     origin: str = ""
+    smoothed: bool = False  # by `trailing`: no median is taken of means
 
 
 def read_reproduction(folder: Path, paper: Paper | None = None) -> Reproduction:
     """Read the runs of a reproduction that have ended, and add those that follow from others."""
     index, measured = _opened(folder)
     paper = paper or find(index["paper"])
-    size = index.get("size")
-    known = ", ".join(paper.sizes)
-    if size not in paper.sizes:
-        raise ValueError(
-            f"expected a size of {known} in the index of {folder}, got {size!r}; reproduce it again"
-        )
+    size = str(index.get("size"))
+    wanted = f"expected a size of {', '.join(paper.sizes)} in the index of {folder}"
+    require(size in paper.sizes, f"{wanted}, got {size!r}; reproduce it again")
     rows = read_rows(folder)
     runs = []
     for job in index["jobs"]:
@@ -76,7 +80,10 @@ def _opened(folder: Path) -> tuple[Json, list[Json]]:
 
 
 def select(runs: Iterable[Found], variant: str | None = None, **facts: object) -> list[Found]:
-    """Return the runs with these facts; a list is any of its values, None is "has no such fact"."""
+    """Return the runs with these facts.
+
+    A list is any of its values; None, which TOML writes "none", is "has no such fact".
+    """
     return [
         found
         for found in runs
@@ -89,21 +96,43 @@ def select(runs: Iterable[Found], variant: str | None = None, **facts: object) -
 def _fits(value: object, wanted: object) -> bool:
     if isinstance(wanted, list | tuple):
         return any(_fits(value, each) for each in wanted)
+    if value is None and wanted == "none":
+        return True
     if isinstance(value, int | float) and isinstance(wanted, int | float):
         return abs(value - wanted) <= 1e-6 * max(1.0, abs(wanted))
     return value == wanted
 
 
 def at(run: Run, axis: str, where: float, metric: str) -> float:
-    """Return a metric at a point of an axis, between two records in proportion.
-
-    Not a number beyond the last one.
-    """
+    """Return a metric at a point of an axis, by proportion; not a number beyond its end."""
     x, y = np.array(run.column(axis)), np.array(run.column(metric))
     if not len(x) or where > x[-1] * (1 + 1e-9):
         return float("inf") if run.status == DIVERGED and metric == "train_loss" else float("nan")
     keep = _moved(x)
     return float(np.interp(where, x[keep], y[keep]))
+
+
+def late_points(
+    runs: Sequence[Run], axis: str, where: float, part: float = QUARTER
+) -> NDArray[np.float64]:
+    """Return where some of these runs recorded in the last `part` of the way to a point, and it.
+
+    All runs are looked at in the same places: one that recorded more often is not seen earlier or
+    later on its way than the others.
+    """
+    if not part or not np.isfinite(where):
+        return np.array([where])
+    seen = np.unique(np.concatenate([np.array(run.column(axis)) for run in runs]))
+    late = (seen >= (1 - part) * where * (1 - 1e-9)) & (seen < where * (1 - 1e-9))
+    return np.append(seen[late], where)
+
+
+def settled(run: Run, axis: str, points: NDArray[np.float64], metric: str) -> float:
+    """Return the median of a loss or an accuracy at some points; of other metrics the last."""
+    end = at(run, axis, points[-1], metric)
+    if metric not in SMOOTHED or not np.isfinite(end):
+        return end
+    return float(np.median([at(run, axis, point, metric) for point in points]))
 
 
 def _moved(x: np.ndarray) -> np.ndarray:
@@ -117,18 +146,15 @@ def trailing(results: Reproduction, part: float) -> Reproduction:
     Losses are averaged by their logarithms. What is decided by the result does not rest on one
     instant.
     """
-    if not 0 < part <= 1:
-        raise ValueError(
-            f"a window is a part of the gradients, above 0 and at most 1; got {part:g}"
-        )
-    runs = [
-        found._replace(run=_trailing(found.run, part)) if found.run.rows else found
-        for found in results.runs
-    ]
-    return results._replace(runs=runs)
+    wanted = "a window is a part of the gradients, above 0 and at most 1"
+    require(0 < part <= 1, f"{wanted}; got {part:g}")
+    runs = [found._replace(run=_trailing(found.run, part)) for found in results.runs]
+    return results._replace(runs=runs, smoothed=True)
 
 
 def _trailing(run: Run, part: float) -> Run:
+    if not run.rows:
+        return run
     gradients = np.array(run.column("gradients"))
     keep = _moved(gradients)
     rows = [dict(row) for row in run.rows]
@@ -157,10 +183,8 @@ def _means_before(x: np.ndarray, y: np.ndarray, ends: np.ndarray, part: float) -
 
     def area(points: np.ndarray) -> np.ndarray:
         before = np.clip(np.searchsorted(known, points, side="right") - 1, 0, None)
-        return (
-            areas[before]
-            + (points - known[before]) * (values[before] + np.interp(points, known, values)) / 2
-        )
+        heights = values[before] + np.interp(points, known, values)
+        return areas[before] + (points - known[before]) * heights / 2
 
     lengths = part * ends
     means = (area(ends) - area(ends - lengths)) / np.where(lengths > 0, lengths, 1.0)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, METRICS, Run
@@ -18,28 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-__all__ = [
-    "Change",
-    "Judged",
-    "Panel",
-    "changes_markdown",
-    "changes_table",
-    "claims_markdown",
-    "claims_table",
-]
-__all__ += [
-    "LETTERS_A_COLUMN",
-    "Lines",
-    "bound",
-    "draw_one",
-    "draw_panels",
-    "ends_markdown",
-    "score",
-    "score_of_changes",
-]
+__all__ = ["Change", "Judged", "Panel", "changes_markdown", "changes_table", "claims_markdown"]
+__all__ += ["LETTERS_A_COLUMN", "Lines", "bound", "claims_table", "draw_one", "draw_panels"]
+__all__ += ["ends_markdown", "line_of", "new_grid", "score", "score_of_changes"]
 
-VERDICTS = ("holds only if", "holds", "does not hold", "cannot be decided")
-"""How verdicts begin, the longer of two first."""
+SCORED = ("holds", "holds under", "better than claimed", "true by construction", "equal")
+SCORED += ("contradicted", "vacuous here", "open", "not run")
+"""The kinds of verdict, in the order of a score."""
 
 
 class Panel(NamedTuple):
@@ -63,6 +49,10 @@ class Judged(NamedTuple):
     reason: str  # the numbers behind it
     figure: str  # where to look
     readings: list[Json]  # every way to take it, decided
+    kind: str = "open"  # the verdict without the readings that it names
+    draws: int | None = None  # that would decide a claim that is open
+    confirmatory: bool = False  # by draws that nobody had seen
+    topic: str = ""  # what it is about: learning, radio, theory, ...
 
 
 class Change(NamedTuple):
@@ -70,7 +60,7 @@ class Change(NamedTuple):
 
     claim: str
     reading: str
-    was: str  # holds, fails, open
+    was: str  # holds, contradicted, equal, open
     now: str
     was_says: str
     now_says: str
@@ -78,11 +68,12 @@ class Change(NamedTuple):
     @property
     def kind(self) -> str:
         """Return what became of it."""
+        undecided = ("open", "not run")
         if self.was == self.now:
             return "alike"
-        if self.was == "open":
-            return "decided"
-        return "reopened" if self.now == "open" else "overturned"
+        if self.now in undecided:
+            return "reopened"
+        return "decided" if self.was in undecided else "overturned"
 
 
 CHANGES = ("alike", "decided", "reopened", "overturned")
@@ -91,19 +82,17 @@ CHANGES = ("alike", "decided", "reopened", "overturned")
 ENDS = (("train_loss", np.log), ("test_accuracy", np.asarray))
 """What is told of a curve's end, and on which scale it is averaged."""
 
+PAGE_LETTERS = 100
+"""Letters of a line of a page."""
+
 LETTERS_A_COLUMN = 44
 """Letters of the title that fit above one column."""
 
 PLAIN = "#000000"
 """The colour of a method that has one curve."""
 
-LEGEND: Json = {
-    "loc": "upper center",
-    "bbox_to_anchor": (0.5, -0.18),
-    "ncols": 2,
-    "handlelength": 3.5,
-    "columnspacing": 1,
-}
+LEGEND: Json = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
+LEGEND |= {"handlelength": 3.5, "columnspacing": 1}
 """Where the names of a panel's curves are: below it, with lines long enough to tell."""
 
 LETTERS_OF_LEGEND = 57
@@ -127,19 +116,13 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
     every panel, and is drawn as far as those of the method `own` reach. Where a panel has more than
     six curves, each case has a row of its own, if all panels have the same few cases.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if max(len({run.label for run in panel.runs}) for panel in panels) > MOST_CURVES:
         from folkman.report.paper_cases import draw_cases, have_rows
 
         if have_rows(panels, own, lines):
             return draw_cases(panels, x, title, own, lines)
-    figure = Figure(figsize=(4.3 * len(panels), 6.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(
-        2, len(panels), squeeze=False, sharey="row", sharex="col" if x != "gradients" else True
-    )
+    shared: Json = {"sharey": "row", "sharex": "col" if x != "gradients" else True}
+    figure, grid = new_grid((4.3 * len(panels), 6.4), (2, len(panels)), **shared)
     looks = _looks(panels, lines)
     for row, metric in enumerate(("train_loss", "test_accuracy")):
         for column, panel in enumerate(panels):
@@ -157,6 +140,23 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
         axes.legend(fontsize=size, frameon=False, **LEGEND)
     figure.suptitle(fill(title, LETTERS_A_COLUMN * len(panels)), fontsize="medium")
     return figure
+
+
+def new_grid(
+    size_in: tuple[float, float], shape: tuple[int, int], **shared: Any
+) -> "tuple[Figure, NDArray[Any]]":
+    """Return a figure that belongs to no window, and its axes (row, column)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size_in, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(*shape, squeeze=False, **shared)
+
+
+def line_of(style: str | Sequence[Any]) -> str | tuple[Any, ...]:
+    """Return a line as matplotlib takes it: a style, or dashes and gaps from the first on."""
+    return style if isinstance(style, str | tuple) else (0, tuple(style))
 
 
 def _legend_size(row: "Sequence[Axes]") -> str:
@@ -191,8 +191,7 @@ def _looks(panels: Sequence[Panel], lines: Lines) -> dict[str, Json]:
             known += [label] if case else []
             colour = COLOURS[(len(known) - 1) % len(COLOURS)] if case else PLAIN
             line = lines.get(family, STYLES[(len(known) - 1) // len(COLOURS) % len(STYLES)])
-            line = line if isinstance(line, str | tuple) else (0, tuple(line))
-            looks.setdefault(label, {"color": colour, "linestyle": line})
+            looks.setdefault(label, {"color": colour, "linestyle": line_of(line)})
     return looks
 
 
@@ -258,10 +257,9 @@ def claims_table(claims: Sequence[Judged], title: str) -> "Table":
 
 
 def score(claims: Sequence[Judged]) -> str:
-    """Return how many claims came out how."""
-    kinds = [next(filter(claim.verdict.startswith, VERDICTS)) for claim in claims]
-    shown = ("holds", "holds only if", "does not hold", "cannot be decided")
-    counts = ", ".join(f"{kinds.count(verdict)} {verdict}" for verdict in shown)
+    """Return how many claims came out how; kinds that no claim has are left out."""
+    kinds = [claim.kind for claim in claims]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in SCORED if kind in kinds)
     return f"{len(claims)} claims: {counts}"
 
 
@@ -288,7 +286,8 @@ def changes_markdown(changes: Sequence[Change], title: str) -> str:
         before = f"{each.was}: {each.was_says}"
         rows.append((each.claim, each.reading, before, f"{now}: {each.now_says}"))
     table = markdown_table(("claim", "reading", "before", "now"), rows)
-    return f"{score_of_changes(changes)}, from {title}.\n\n{table}\n"
+    head = fill(f"{score_of_changes(changes)}, from {title}.", PAGE_LETTERS, break_on_hyphens=False)
+    return f"{head}\n\n{table}\n"
 
 
 def claims_markdown(claims: Sequence[Judged], title: str) -> str:
@@ -296,20 +295,26 @@ def claims_markdown(claims: Sequence[Judged], title: str) -> str:
     rows = []
     for claim in claims:
         figure = claim.figure
-        link = f"[{figure}]({figure})" if figure.endswith(".png") else figure
-        said = (f"{claim.text} ({claim.where})", f"**{claim.verdict}**", claim.reason)
+        # a name, not a link: the page may be kept without the drawings
+        link = f"`{figure}`" if figure.endswith(".png") else figure
+        needs = f" ({claim.draws} draws would decide)" if claim.draws else ""
+        verdict = f"**{claim.verdict}**{needs if claim.kind == 'open' else ''}"
+        said = (f"{claim.text} ({claim.where})", verdict, claim.reason)
         rows.append((claim.name, *said, claim.test, link))
     verdicts = markdown_table(("", "claim", "verdict", "because", "test", "figure"), rows)
-    headings = ("claim", "reading", "n", "difference", "95 % interval", "effect d", "says")
+    headings = ("claim", "reading", "verdict", "n", "difference", "95 % interval", "effect d")
+    headings += ("p", "corrected p", "says")
     readings = [_reading_row(claim.name, each) for claim in claims for each in claim.readings]
     below = f"Every reading, from `{title}`:\n\n{markdown_table(headings, readings)}"
-    return f"{score(claims)}.\n\n{verdicts}\n\n{below}\n"
+    return f"{fill(score(claims) + '.', PAGE_LETTERS)}\n\n{verdicts}\n\n{below}\n"
 
 
 def _reading_row(claim: str, reading: Json) -> tuple[str, ...]:
-    mean, low, high, effect = (_show(reading.get(key)) for key in ("mean", "low", "high", "effect"))
-    span = f"{low} to {high}" if reading.get("n") else ""
-    return claim, reading["name"], str(reading.get("n", "")), mean, span, effect, reading["says"]
+    names = ("mean", "low", "high", "effect", "p", "corrected")
+    mean, low, high, effect, p, corrected = (_show(reading.get(key)) for key in names)
+    span = f"{low} to {high}" if reading.get("n") and low else ""
+    head = (claim, reading["name"], reading["verdict"], str(reading.get("n", "")))
+    return (*head, mean, span, effect, p, corrected, reading["says"])
 
 
 def _show(value: float | None) -> str:

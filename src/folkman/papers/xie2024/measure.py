@@ -24,17 +24,20 @@ from folkman.radio.network import RadioNetwork, place
 from folkman.radio.trace import record_timeline
 from folkman.record.json_file import Json
 from folkman.theory.duality import survey
-from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
+from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2, theorem_h
 from folkman.theory.smoothness import curvatures
 from folkman.theory.trajectory import Trajectory, follow
 from folkman.units import db_to_linear
 
-__all__ = ["Setting", "measure"]
+__all__ = ["Extent", "measure"]
 
 BITS = 16
 
+DECAY = -0.9
+"""At most so much may be the slope of a logarithm over that of the nodes for 1/I to be seen."""
 
-class Setting(NamedTuple):
+
+class Extent(NamedTuple):
     """How much is measured."""
 
     nodes: tuple[int, ...]
@@ -47,33 +50,23 @@ class Setting(NamedTuple):
     gammas: int  # of the size's, how many
 
 
-SETTINGS = {
-    "smoke": Setting((2, 4), ("worst", "double_well"), "digits", 200, 0.05, 60, 20, 1),
-    "laptop": Setting(
-        (5, 10, 15), ("worst", "double_well", "robust", "network"), "digits", 900, 0.05, 300, 400, 3
-    ),
-    "full": Setting(
-        (5, 10, 15),
-        ("worst", "double_well", "robust", "network"),
-        "mnist",
-        6000,
-        0.05,
-        500,
-        2000,
-        3,
-    ),
+FAMILIES = ("worst", "double_well", "robust", "network")
+EXTENTS = {
+    "smoke": Extent((2, 4), FAMILIES[:2], "digits", 200, 0.05, 60, 20, 1),
+    "laptop": Extent((5, 10, 15), FAMILIES, "digits", 900, 0.05, 300, 400, 3),
+    "full": Extent((5, 10, 15), FAMILIES, "mnist", 6000, 0.05, 500, 2000, 3),
 }
 
 
 def measure(paper: Paper, size: str, tell: Callable[[str], None] = lambda _: None) -> list[Json]:
     """Return every measurement that a claim of the theory asks for."""
-    setting, gammas = SETTINGS[size], paper.sizes[size]["gammas"]
+    extent, gammas = EXTENTS[size], paper.sizes[size]["gammas"]
     rows: list[Json] = []
     for name, part in (
-        ("duality gaps", partial(_gaps, setting)),
-        ("convergence", partial(_convergence, setting, gammas[: setting.gammas])),
-        ("Corollary 1", partial(_corollary_1, setting, gammas[0])),
-        ("bandwidth", partial(_bandwidth, setting)),
+        ("duality gaps", partial(_gaps, extent)),
+        ("convergence", partial(_convergence, extent, gammas[: extent.gammas])),
+        ("Corollary 1", partial(_corollary_1, extent, gammas[0])),
+        ("bandwidth", partial(_bandwidth, extent)),
     ):
         rows += part()
         tell(f"measured: {name}")
@@ -85,10 +78,10 @@ def _row(measure: str, case: str, value: float, limit: float, says: str) -> Json
     return {"measure": measure, "case": case, **numbers, "says": says}
 
 
-def _gaps(setting: Setting) -> Iterator[Json]:
+def _gaps(extent: Extent) -> Iterator[Json]:
     """Measure Theorem 1: the gap of both problems against 2 alpha_max, its decay, Delta_worst."""
     counts = [4, 8, 16, 32]
-    for family in setting.families:
+    for family in extent.families:
         rows = [gap.row() for gap in survey(family, counts)]
         for row in rows:
             case, bound = f"{family}, {row['nodes']} nodes", row["bound"]
@@ -102,7 +95,7 @@ def _gaps(setting: Setting) -> Iterator[Json]:
         for kind, name in names.items():
             slope = _slope(counts, [row[name] for row in rows])
             says = f"slope of log gap over log I {slope:.3g}, 1/I is -1"
-            yield _row(kind, family, slope, -0.9, says)
+            yield _row(kind, family, slope, DECAY, says)
         if family == "worst":
             continue  # one loss for all nodes: Delta_worst is the same by construction
         for kind, reach in (("delta_same", "same"), ("delta_shrinking", "shrinking")):
@@ -119,33 +112,31 @@ def _slope(counts: list[int], values: list[float]) -> float:
     return float(np.polyfit(np.log(counts), np.log(values), 1)[0])
 
 
-def _problem(setting: Setting, nodes: int) -> Problem:
-    """Return softmax regression on the setting's data, dealt out evenly."""
+def _problem(extent: Extent, nodes: int) -> Problem:
+    """Return softmax regression on the extent's data, dealt out evenly."""
     return make_problem(
-        load(setting.data, train_size=setting.samples, test_size=200), "softmax", nodes
+        load(extent.data, train_size=extent.samples, test_size=200), "softmax", nodes
     )
 
 
-def _followed(problem: Problem, gamma: int, setting: Setting) -> Trajectory:
+def _followed(problem: Problem, gamma: int, extent: Extent, scaling: str = "theorem") -> Trajectory:
     held = record_timeline(
-        snapshot(gamma), problem.num_nodes, setting.slots, 0, problem.dim * BITS
+        snapshot(gamma), problem.num_nodes, extent.slots, 0, problem.dim * BITS
     ).held
-    return follow(problem, held, setting.step, "theorem")
+    return follow(problem, held, extent.step, scaling)
 
 
-def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Json]:
-    """Measure Theorem 2 and Corollary 2 under every Gamma.
-
-    Also how the gradient falls with the number of nodes.
-    """
-    problem, means = _problem(setting, setting.nodes[0]), []
+def _convergence(extent: Extent, gammas: list[int]) -> Iterator[Json]:
+    """Measure Theorem 2, its repaired form and Corollary 2 under every Gamma; the rate in nodes."""
+    problem, factors = _problem(extent, extent.nodes[0]), []
     for gamma in gammas:
-        path = _followed(problem, gamma, setting)
-        means += [float(np.mean(path.slope_sq))] if gamma == gammas[0] else []
+        path = _followed(problem, gamma, extent)
         steep = max(float(curvatures(problem, w).max()) for w in (path.points[0], path.last))
-        constants = constants_of(path, max(steep, float(path.secant.max())))
+        l1 = max(steep, float(path.secant.max()))
+        constants = constants_of(path, l1)
         found, interval = theorem_2(path, constants), corollary_2(constants)
-        case = f"softmax on {setting.data}, Gamma {gamma}"
+        factors.append(found["u"])
+        case = f"softmax on {extent.data}, Gamma {gamma}"
         above = float(np.max(path.loss[1:] - found["curve"]))
         yield _row("theorem_2_inequality", case, above, 1e-6, f"F - U is {above:.3g} at most")
         says = (
@@ -154,22 +145,40 @@ def _convergence(setting: Setting, gammas: list[int]) -> Iterator[Json]:
         )
         yield _row("theorem_2_positive", case, -found["u_at_zero"], -1e-12, says)
         yield _row("corollary_2", case, float(interval["vacuous"]), 0.5, interval["verdict"])
-    for nodes in setting.nodes[1:]:
-        path = _followed(_problem(setting, nodes), gammas[0], setting)
-        means.append(float(np.mean(path.slope_sq)))
-    slope = _slope(list(setting.nodes), means)
-    says = f"slope {slope:.3g}, 1/I is -1: mean ||grad F||^2 {', '.join(f'{m:.4g}' for m in means)}"
-    yield _row(
-        "rate_in_nodes", f"softmax on {setting.data}, {setting.nodes} nodes", slope, -0.9, says
-    )
+        repaired = theorem_h(path, l1)
+        yield _row("theorem_h", case, float(repaired["vacuous"]), 0.5, repaired["verdict"])
+    rises = max(np.diff(factors), default=0.0)
+    says = f"u(eta) is {', '.join(f'{u:.3g}' for u in factors)} for Gamma {gammas}"
+    yield _row("bound_in_gamma", f"softmax on {extent.data}", rises, 0.0, says)
+    yield from _rates(extent, gammas[0])
 
 
-def _corollary_1(setting: Setting, gamma: int) -> Iterator[Json]:
-    """Measure whether updates die out.
+def _rates(extent: Extent, gamma: int) -> Iterator[Json]:
+    """Measure how three quantities that may be meant by the rate fall with the nodes."""
+    slopes, updates, large = [], [], []
+    for nodes in extent.nodes:
+        problem = _problem(extent, nodes)
+        path = _followed(problem, gamma, extent)
+        slopes.append(float(np.mean(path.slope_sq)))
+        pushed = path.shares * path.scales * path.local  # ||s_i||
+        updates.append(float(np.mean(np.sum(pushed**2, axis=1))))
+        path = _followed(problem, gamma, extent, "figure")
+        large.append(float(np.mean(path.slope_sq)))
+    kinds = {
+        "rate_in_nodes": ("mean ||grad F||^2", slopes),
+        "rate_of_updates": ("mean sum ||s_i||^2", updates),
+        "rate_at_step_times_nodes": ("mean ||grad F||^2", large),
+    }
+    case = f"softmax on {extent.data}, {extent.nodes} nodes"
+    for kind, (name, means) in kinds.items():
+        slope = _slope(list(extent.nodes), means)
+        says = f"slope {slope:.3g}, 1/I is -1: {name} {', '.join(f'{m:.4g}' for m in means)}"
+        yield _row(kind, case, slope, DECAY, says)
 
-    For nodes that one model suits, and for nodes that each want another.
-    """
-    nodes, patient = setting.nodes[0], setting._replace(step=0.2, slots=400)
+
+def _corollary_1(extent: Extent, gamma: int) -> Iterator[Json]:
+    """Measure whether updates die out: of nodes that one model suits, and of others."""
+    nodes, patient = extent.nodes[0], extent._replace(step=0.2, slots=400)
     for kind, apart in (("corollary_1_alike", 0.0), ("corollary_1_unlike", 1.0)):
         drawn = load("quadratic", nodes=nodes, heterogeneity=apart)
         problem = make_problem(
@@ -182,13 +191,10 @@ def _corollary_1(setting: Setting, gamma: int) -> Iterator[Json]:
                 yield _row(kind, check.name, value, 0.5, check.text)
 
 
-def _bandwidth(setting: Setting) -> Iterator[Json]:
-    """Measure Proposition 1 on the schedules of many drops.
-
-    KKT residuals, and the value of a linear program.
-    """
+def _bandwidth(extent: Extent) -> Iterator[Json]:
+    """Measure Proposition 1 on many drops: KKT residuals, the value of a linear program."""
     network, nodes = RadioNetwork(), 5
-    keys = jax.random.split(make_key(0, Stream.GEOMETRY), setting.drops)
+    keys = jax.random.split(make_key(0, Stream.GEOMETRY), extent.drops)
     rates, on, reached, residuals = (
         np.asarray(part, float) for part in _allocate(network, nodes, keys)
     )
@@ -205,10 +211,7 @@ def _bandwidth(setting: Setting) -> Iterator[Json]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _allocate(network: RadioNetwork, nodes: int, keys: jax.Array) -> tuple[jax.Array, ...]:
-    """Return rates, schedule, the least rate reached by (29) and its KKT residual.
-
-    For one block of each drop.
-    """
+    """Return rates, schedule, least rate by (29) and KKT residual, of a block of each drop."""
 
     def of_one(key: jax.Array) -> tuple[jax.Array, ...]:
         sinr = network.sinr(place(network, nodes, key), key)
@@ -222,10 +225,7 @@ def _allocate(network: RadioNetwork, nodes: int, keys: jax.Array) -> tuple[jax.A
 
 
 def _program(rates: np.ndarray, total_hz: float) -> float:
-    """Return max t subject to t <= B_i R_i, sum B_i <= B, B >= 0, by linear programming.
-
-    The variables are shares of B.
-    """
+    """Return max t with t <= B_i R_i, sum B_i <= B, B >= 0; the variables are shares of B."""
     from scipy.optimize import linprog
 
     count = len(rates)

@@ -1,4 +1,4 @@
-"""What is this paper's own: two facts of its runs, FedAvg's curves with waiting, Table I.
+"""What is this paper's own: some facts of its runs, FedAvg's curves with waiting, Table I.
 
 FedAvg on a network that takes time is not run: with full gradients its k-th model is that of the
 free run, only its rounds end later. `derive` adds those curves.
@@ -16,15 +16,16 @@ from folkman.record.table import KEPT
 
 __all__ = ["FACTS", "FORMULAS", "derive", "facts", "measure"]
 
-FACTS = ("links", "effective")
+FACTS = ("links", "effective", "interference", "l2")
 
 AROUND_SERVER = ("fedavg", "adafl", "fedap", "fedsa", "centralised")
 
 
 def facts(known: Table, comparison: Comparison) -> Json:
-    """Return two facts: `effective`, and what a server's links are like.
+    """Return `effective`, what a server's links are like, and what a run has that is not usual.
 
-    `effective` is the step of the network's model in units of eta.
+    `effective` is the step of the network's model in units of eta. `interference` is the density of
+    interferers over that of the figures, `l2` the weight decay.
     """
     stretch = {"local": 1 / comparison.nodes, "figure": comparison.nodes}.get(
         known.get("scaling", ""), 1.0
@@ -32,7 +33,9 @@ def facts(known: Table, comparison: Comparison) -> Json:
     found: Json = {"effective": round(known["factor"] * stretch, 9)}  # for equal shares
     if known["method"] in AROUND_SERVER:
         found["links"] = {"ideal": "free", "radio": "radio"}.get(known["network"], "timed")
-    return found
+    density = comparison.network.get("interferers_per_cell", 1.0)
+    found |= {"interference": density} if density != 1.0 else {}
+    return found | ({"l2": comparison.l2} if comparison.l2 else {})
 
 
 def derive(runs: Sequence[Found]) -> list[Found]:
@@ -63,10 +66,7 @@ def _under_gamma(found: Found, gamma: int) -> Found:
 
 
 def _on_radio(found: Found, clock: Found) -> Found:
-    """Return the learning of a free run at the times of a clock.
-
-    A clock is a run on the same radio that learns nothing.
-    """
+    """Return the learning of a free run at the times of a clock, a run on the same radio."""
     rows = []
     for tick in clock.run.rows:
         # of a free run, one aggregation each
@@ -91,12 +91,16 @@ FORMULAS = {
         lambda run, facts: (run.last("kappa"), facts["gamma"] / (facts["gamma"] + 1)),
     ),
     "rounds_each": Formula(
-        "J", lambda run, _: (run.last("rounds"), run.last("gradients")), counted=True
+        "J",
+        lambda run, _: (run.last("rounds"), run.last("gradients")),
+        counted=True,
+        bound=True,
     ),
     "rounds_per_gamma": Formula(
         "J/Gamma",
         lambda run, facts: (run.last("rounds"), run.last("gradients") / facts["gamma"]),
         counted=True,
+        bound=True,
     ),
     "waits": Formula(
         "kappa below 1", lambda run, _: (float(run.last("kappa") < 0.98), 1.0), truth=True

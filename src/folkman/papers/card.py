@@ -1,0 +1,128 @@
+"""The card of a paper's audit, put together: what its folder says in words, what its runs decide.
+
+`card.toml` of a paper has `title` and
+
+    [[column]]   key, group, name      a column of the matrix: the second word of a reading's `tile`
+    [[row]]      claim, tile, label    a row: the readings of a claim with this first word
+    [[words]]    heading, and sentences: `says`, and of each the `claims` that it rests on
+
+Behind every sentence stand the verdicts on its claims as these runs have them, so that no sentence
+outlives its numbers unseen.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+from folkman.checks import require
+from folkman.papers.deciders import MARGIN
+from folkman.papers.paper import Paper
+from folkman.record.json_file import Json, Table
+from folkman.report.card import Card, Effect, Row
+from folkman.report.paper import Judged, score
+
+__all__ = ["Audited", "card_of"]
+
+UNDECIDED = ("open", "not run")
+
+
+class Audited(NamedTuple):
+    """A folder of runs and the verdicts by them."""
+
+    root: Path
+    paper: Paper
+    judged: Sequence[Judged]
+
+    @property
+    def name(self) -> str:
+        """Return what the runs are, in a word or two."""
+        fresh = "draws that nobody had seen" if self.judged[0].confirmatory else "exploratory"
+        return f"{self.root.name} ({fresh})"
+
+
+def card_of(audits: Sequence[Audited]) -> Card:
+    """Return the card of one paper's audits; the first decides, others are told beside it."""
+    paper, judged = audits[0].paper, {claim.name: claim for claim in audits[0].judged}
+    table = paper.card()
+    declared = {claim["name"]: _listed(paper, claim) for claim in paper.claims()["claim"]}
+    columns = [(each["group"], each["name"]) for each in table.get("column", [])]
+    keys = [each["key"] for each in table.get("column", [])]
+    rows = []
+    for each in table.get("row", []):
+        require(each["claim"] in judged, f"card.toml: there is no claim '{each['claim']}'")
+        shown = _cells(judged[each["claim"]], declared[each["claim"]], each["tile"], keys)
+        rows.append(Row(each["label"], shown))
+    scores = [(audit.name, score(audit.judged)) for audit in audits]
+    words = [(w["heading"], _sentences(w, judged)) for w in table.get("words", [])]
+    if len(audits) > 1:
+        words.insert(2, ("What other runs say of these", _beside(audits)))
+    return Card(table["title"], scores, words, columns, rows, _effects(judged, declared))
+
+
+def _listed(paper: Paper, claim: Table) -> list[Json]:
+    shared = paper.claims().get("readings", {}).get(claim.get("readings", ""), {"list": []})
+    metric = {"metric": claim.get("metric", "train_loss"), "test": claim["test"]}
+    return [{**metric, **each} for each in [*shared["list"], *claim.get("reading", [])]]
+
+
+def _cells(
+    claim: Judged, declared: Sequence[Table], row: str, keys: Sequence[str]
+) -> list[list[str]]:
+    """Return the verdicts on the levels of a claim's readings, column by column."""
+    found: dict[str, list[str]] = {key: [] for key in keys}
+    for reading, table in zip(claim.readings, declared, strict=False):
+        tile = table.get("tile", ("", ""))
+        if tile[0] == row and tile[1] in found:
+            levels = reading["levels"] or [reading]
+            found[tile[1]] += [level["verdict"] for level in levels]
+    return list(found.values())
+
+
+def _sentences(words: Table, judged: dict[str, Judged]) -> list[str]:
+    """Return sentences, each with the verdicts that it rests on."""
+    found = []
+    for each in words["sentences"]:
+        rests = [f"{name} {judged[name].kind}" for name in each.get("claims", [])]
+        found.append(f"{each['says']} [{', '.join(rests)}]" if rests else each["says"])
+    return found
+
+
+def _beside(audits: Sequence[Audited]) -> list[str]:
+    """Tell what other runs decide that the first leave undecided, and where they disagree."""
+    first = {claim.name: claim.kind for claim in audits[0].judged}
+    told = []
+    for audit in audits[1:]:
+        kinds = {claim.name: claim.kind for claim in audit.judged}
+        more = [
+            f"{name} {kind}"
+            for name, kind in kinds.items()
+            if first[name] in UNDECIDED and kind not in UNDECIDED
+        ]
+        less = [
+            f"{name} {first[name]}, there {kind}"
+            for name, kind in kinds.items()
+            if first[name] not in UNDECIDED and kind not in (*UNDECIDED, first[name])
+        ]
+        told.append(f"{audit.name} decides: {', '.join(more) or 'nothing more'}.")
+        told.append(f"{audit.name} has another word for: {', '.join(less) or 'nothing'}.")
+    return told
+
+
+def _effects(judged: dict[str, Judged], declared: dict[str, list[Json]]) -> list[Effect]:
+    """Return the middle readings of claims about losses, or the first where none is marked."""
+    found = []
+    for name, claim in judged.items():
+        tables = declared[name]
+        marked = any(table.get("middle") for table in tables)
+        for number, (reading, table) in enumerate(zip(claim.readings, tables, strict=False)):
+            middle = table.get("middle") if marked else number == 0
+            numbers = [reading.get(key) for key in ("mean", "low", "high")]
+            known = all(value is not None and isfinite(value) for value in numbers)
+            tested = table["test"] in ("lower", "ordered", "similar")
+            if middle and known and tested and table["metric"] == "train_loss":
+                margin = reading["margin"] or MARGIN
+                label = f"{name}  {reading['name']}"
+                numbers = (reading["mean"], reading["low"], reading["high"], margin)
+                found.append(Effect(label, *numbers, reading["n"], reading["verdict"]))
+    return list({(each.mean, each.n, each.margin): each for each in reversed(found)}.values())[::-1]

@@ -1,0 +1,216 @@
+"""The card of an audit: one page for people, as HTML that stands alone and as PDF."""
+
+from collections.abc import Sequence
+from html import escape
+from io import StringIO
+from textwrap import wrap
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Card", "Effect", "Row", "card_figure", "card_html"]
+
+LOOKS = {
+    "holds": ("H", "#1f6fb2", "white"),
+    "better than claimed": ("B", "#56a0d3", "white"),
+    "equal": ("=", "#b8b8b8", "black"),
+    "contradicted": ("C", "#c8553d", "white"),
+    "vacuous here": ("V", "#8a7fa8", "white"),
+    "open": ("o", "#f1ead2", "black"),
+    "not run": ("-", "#ffffff", "#888888"),
+}
+"""Letter, colour and the letter's colour of each verdict; the letter tells without the colour."""
+
+MOST_PER_CENT = 400.0
+"""Effects beyond this are drawn at the edge."""
+
+PAGE_IN = (8.27, 11.69)
+TEXT_PT = 6.4
+LETTERS_A_LINE = 148
+
+
+class Row(NamedTuple):
+    """A row of the matrix: what is compared, and of each column the verdicts on its levels."""
+
+    label: str
+    cells: Sequence[Sequence[str]]
+
+
+class Effect(NamedTuple):
+    """A row of the forest plot; differences as logarithms of ratios."""
+
+    label: str
+    mean: float
+    low: float
+    high: float
+    margin: float
+    n: int
+    verdict: str
+
+
+class Card(NamedTuple):
+    """All that the page says."""
+
+    title: str
+    scores: Sequence[tuple[str, str]]  # which runs, and how their claims came out
+    paragraphs: Sequence[tuple[str, Sequence[str]]]  # heading and sentences
+    columns: Sequence[tuple[str, str]]  # group and name
+    rows: Sequence[Row]
+    effects: Sequence[Effect]
+
+
+def card_figure(card: Card) -> "Figure":
+    """Draw the page."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=PAGE_IN)
+    FigureCanvasAgg(figure)
+    figure.text(0.06, 0.972, card.title, fontsize=10.5, weight="bold", va="top")
+    top = 0.951
+    for name, score in card.scores:
+        top = _paragraph(figure, top, f"{name}: {score}.")
+    _matrix(figure.add_axes((0.34, top - 0.295, 0.62, 0.25)), card)
+    top -= 0.318
+    _forest(figure.add_axes((0.34, top - 0.17, 0.57, 0.17)), card)
+    top -= 0.203
+    for heading, sentences in card.paragraphs:
+        figure.text(0.06, top, heading, fontsize=TEXT_PT + 1, weight="bold", va="top")
+        top -= 0.0125
+        for sentence in sentences:
+            top = _paragraph(figure, top, f"\N{BULLET} {sentence}")
+        top -= 0.004
+    return figure
+
+
+def _paragraph(figure: "Figure", top: float, text: str) -> float:
+    """Write wrapped text and return where the next begins."""
+    lines = wrap(text, LETTERS_A_LINE, subsequent_indent="  ")
+    for line in lines:
+        figure.text(0.06, top, line, fontsize=TEXT_PT, va="top", parse_math=False)
+        top -= 0.0098
+    return top
+
+
+def _matrix(axes: "Axes", card: Card) -> None:
+    """Draw the verdicts as tiles, one for each level, with their letters."""
+    from matplotlib.patches import Rectangle
+
+    for y, row in enumerate(card.rows):
+        for x, cell in enumerate(row.cells):
+            for part, verdict in enumerate(cell):
+                letter, colour, ink = LOOKS.get(verdict, LOOKS["open"])
+                width = 0.96 / len(cell)
+                place = (x + 0.02 + part * width, y + 0.06)
+                axes.add_patch(Rectangle(place, width * 0.94, 0.88, color=colour, linewidth=0))
+                middle = (place[0] + width * 0.47, y + 0.5)
+                axes.text(*middle, letter, fontsize=5.2, color=ink, ha="center", va="center")
+    groups: dict[str, list[int]] = {}
+    for x, (group, _) in enumerate(card.columns):
+        groups.setdefault(group, []).append(x)
+    for group, places in groups.items():
+        axes.text(float(np.mean(places)) + 0.5, -1.6, group, fontsize=6, weight="bold", ha="center")
+        if places[0]:
+            axes.axvline(places[0], color="black", linewidth=0.6)
+    axes.set(xlim=(0, len(card.columns)), ylim=(len(card.rows), 0))
+    names = [name for _, name in card.columns]
+    axes.set_xticks(np.arange(len(names)) + 0.5, names, fontsize=5.4)
+    axes.set_yticks(np.arange(len(card.rows)) + 0.5, [r.label for r in card.rows], fontsize=6)
+    axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    key = ", ".join(f"{letter} {name}" for name, (letter, _, _) in LOOKS.items())
+    axes.text(0, len(card.rows) + 0.75, key, fontsize=5.6)
+
+
+def _forest(axes: "Axes", card: Card) -> None:
+    """Draw effect, 95 % interval and margin of each claim's middle reading."""
+    edge = np.log1p(MOST_PER_CENT / 100)
+    for y, each in enumerate(card.effects):
+        colour = LOOKS.get(each.verdict, LOOKS["open"])[1]
+        colour = "#8d7b3f" if each.verdict == "open" else colour
+        ends = np.clip([each.low, each.high], -edge, edge)
+        band = (-each.margin, each.margin)
+        axes.fill_betweenx([y - 0.5, y + 0.5], *band, color="#dddddd", linewidth=0)
+        axes.plot(ends, [y, y], color=colour, linewidth=1.3)
+        axes.plot(np.clip(each.mean, -edge, edge), y, "o", color=colour, markersize=2.8)
+        axes.text(edge * 1.03, y, f"n = {each.n}", fontsize=5, va="center")
+    shown = [-80, -50, 0, 100, 400]
+    axes.set_xticks([np.log1p(v / 100) for v in shown], [f"{v:+d} %" for v in shown], fontsize=5.6)
+    axes.set_yticks(range(len(card.effects)), [e.label for e in card.effects], fontsize=5.4)
+    axes.set(xlim=(-edge, edge), ylim=(len(card.effects) - 0.4, -0.6))
+    axes.axvline(0, color="black", linewidth=0.6)
+    told = (
+        "training loss against the other side: left is lower; 95 % interval; grey: counts as none"
+    )
+    axes.set_xlabel(told, fontsize=5.8, labelpad=1)
+    axes.tick_params(length=2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def card_html(card: Card) -> str:
+    """Return the page as HTML: the same words, the two drawings as vectors."""
+    parts = [f"<h1>{escape(card.title)}</h1>"]
+    parts += [f"<p><b>{escape(name)}</b>: {escape(score)}.</p>" for name, score in card.scores]
+    parts += [_tiles(card), _drawing(card)]
+    for heading, sentences in card.paragraphs:
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+        parts.append(f"<h2>{escape(heading)}</h2><ul>{items}</ul>")
+    body = "\n".join(parts)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{escape(card.title)}</title><style>{STYLE}</style></head><body>
+{body}
+</body></html>
+"""
+
+
+STYLE = """
+body { font: 14px/1.35 system-ui, sans-serif; max-width: 60em; margin: 1.5em auto; padding: 0 1em }
+h1 { font-size: 1.35em } h2 { font-size: 1.05em; margin: 0.9em 0 0.2em }
+ul { margin: 0; padding-left: 1.2em } table { border-collapse: collapse; font-size: 12px }
+th { font-weight: normal; text-align: left; padding: 0 0.5em } thead th { text-align: center }
+td { padding: 1px; white-space: nowrap } td span { display: inline-block; width: 1.35em }
+td span { text-align: center; margin: 0 1px } svg { max-width: 100%; height: auto }
+"""
+
+
+def _tiles(card: Card) -> str:
+    """Return the matrix as a table."""
+    groups: dict[str, int] = {}
+    for group, _ in card.columns:
+        groups[group] = groups.get(group, 0) + 1
+    head = "".join(f'<th colspan="{n}"><b>{escape(g)}</b></th>' for g, n in groups.items())
+    names = "".join(f"<th>{escape(name)}</th>" for _, name in card.columns)
+    rows = []
+    for row in card.rows:
+        cells = "".join(f"<td>{''.join(map(_tile, cell))}</td>" for cell in row.cells)
+        rows.append(f"<tr><th>{escape(row.label)}</th>{cells}</tr>")
+    key = " ".join(f"{_tile(name)} {name}" for name in LOOKS)
+    table = f"<table><thead><tr><th></th>{head}</tr><tr><th></th>{names}</tr></thead>"
+    return f"{table}<tbody>{''.join(rows)}</tbody></table><p>{key}</p>"
+
+
+def _tile(verdict: str) -> str:
+    letter, colour, ink = LOOKS.get(verdict, LOOKS["open"])
+    style = f"background:{colour};color:{ink}"
+    return f'<span style="{style}" title="{escape(verdict)}">{letter}</span>'
+
+
+def _drawing(card: Card) -> str:
+    """Return the forest plot as SVG."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "card", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(8.5, 3.6), layout="constrained")
+        FigureCanvasSVG(figure)
+        _forest(figure.subplots(), card)
+        text = StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue().partition("<svg")[1] + text.getvalue().partition("<svg")[2]
