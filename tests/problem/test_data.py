@@ -5,8 +5,6 @@ import hashlib
 import inspect
 import io
 import math
-import subprocess
-import sys
 import tarfile
 
 import numpy as np
@@ -92,25 +90,36 @@ def test_no_digit_is_in_both_parts():
     assert len(np.unique(whole, axis=0)) == 1797
 
 
-def test_the_digits_are_scikit_learns_also_where_their_file_is_not_found(monkeypatch):
+def test_the_digits_are_scikit_learns():
     from sklearn.datasets import load_digits  # slow to import, and not needed by the others
 
     x, y = load_digits(return_X_y=True)
+    own = data._all_digits()
+    np.testing.assert_array_equal(own["x"], x)
+    np.testing.assert_array_equal(own["y"], y)
 
-    for home in (data.find_spec, lambda _: None):
-        monkeypatch.setattr(data, "find_spec", home)
-        samples, labels = data._all_digits.__wrapped__()
-        np.testing.assert_array_equal(samples, x)
-        np.testing.assert_array_equal(labels, y)
+    test = np.zeros(len(y), bool)
+    test[np.argsort(y, kind="stable")[::5]] = True
+    loaded, pixels = data.digits(), (x / 16).astype(np.float32).reshape(-1, 8, 8, 1)
+    for got, wanted in (
+        (loaded.x_train, pixels[~test]),
+        (loaded.x_test, pixels[test]),
+        (loaded.y_train, y[~test].astype(np.int32)),
+        (loaded.y_test, y[test].astype(np.int32)),
+    ):
+        assert got.dtype == wanted.dtype
+        assert got.tobytes() == wanted.tobytes()
 
 
-@pytest.mark.process
-def test_loading_the_digits_does_not_import_scikit_learn():
-    program = (
-        "import sys, folkman.problem.data as d; d.digits(); sys.exit('sklearn' in sys.modules)"
-    )
+def test_digits_that_are_not_the_published_ones_are_refused(monkeypatch, tmp_path):
+    own = data._all_digits()
+    changed = own["x"].copy()
+    changed[0, 0] += 1
+    np.savez(tmp_path / "digits.npz", x=changed, y=own["y"])
+    monkeypatch.setattr(data, "DIGITS_FILE", tmp_path / "digits.npz")
 
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+    with pytest.raises(ValueError, match="expected x with SHA-256"):
+        data._all_digits.__wrapped__()
 
 
 @given(

@@ -99,6 +99,14 @@ def test_case_1_deals_by_position_and_case_3_gives_everyone_everything():
     assert [p.tolist() for p in partition.split("case3", labels, 2)] == [list(range(7))] * 2
 
 
+@pytest.mark.parametrize(("plain", "papers"), [("even", "case1"), ("by_label", "case2")])
+def test_plain_names_are_those_of_the_paper(plain, papers):
+    labels = np.random.default_rng(1).integers(0, 10, 90)
+
+    found, old = (partition.split(name, labels, 4) for name in (plain, papers))
+    assert [p.tolist() for p in found] == [p.tolist() for p in old]
+
+
 def test_case_2_with_five_nodes_gives_each_two_labels():
     labels = np.arange(200) % 10
 

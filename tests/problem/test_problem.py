@@ -9,6 +9,7 @@ import pytest
 
 from folkman import MODELS, load, make_problem, split
 from folkman.keys import Stream, make_key, node_keys
+from folkman.problem import cores
 from folkman.problem import problem as module
 from folkman.problem.data import DataSet
 from reference import plain
@@ -232,7 +233,7 @@ def test_the_work_of_a_step_is_that_of_all_samples_or_of_the_batches(monkeypatch
     """Of 60 digits each of three nodes has 20; a softmax model of them has 650 parameters."""
     works = []
     problem = make_problem(load("digits", train_size=60), "softmax", 3, batch=batch)
-    monkeypatch.setattr(module, "over_cores", lambda f, work: works.append(work) or f)
+    monkeypatch.setattr(cores, "over_cores", lambda f, work: works.append(work) or f)
 
     problem.gradients(jnp.zeros((3, 650)), keys(3))
 

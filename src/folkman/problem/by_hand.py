@@ -21,13 +21,22 @@ from folkman.arrays import Array, Float, Int, jax, jnp
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.problem.data import DataSet
-from folkman.problem.heads import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Head
-from folkman.problem.layout import Layout
 from folkman.problem.learnable import Evaluation
-from folkman.problem.models import Model
-from folkman.problem.networks import Dense, Offset
+from folkman.problem.models import (
+    CROSS_ENTROPY,
+    ENERGY,
+    HINGE,
+    LOGISTIC,
+    SQUARE,
+    Dense,
+    Head,
+    Layout,
+    Model,
+    Offset,
+    check_targets,
+)
 from folkman.problem.objective import Objective, shares
-from folkman.problem.samples import check_samples, check_targets
+from folkman.problem.partition import check_samples
 from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
 
 __all__ = ["HandProblem", "check_model", "loss_and_gradient", "make_hand_problem"]

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from folkman.problem.blocks import block_scores, windows
-from folkman.problem.layout import Layout
-from folkman.problem.networks import Precision
+from folkman.problem.models import Layout, Precision
 from folkman.problem.normalisation import local_response_norm
 
 __all__ = ["CNN"]

@@ -1,6 +1,6 @@
 """Data sets: name -> float32 samples and their targets, scaled and split once and for all.
 
-`digits` comes with scikit-learn; `mnist` and `cifar10` are read from a folder that
+`digits` comes with folkman; `mnist` and `cifar10` are read from a folder that
 `folkman data fetch` fills, and every array is checked against its SHA-256 on every load;
 `quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file.
 Nothing here opens a connection or unpickles anything.
@@ -23,7 +23,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,6 +89,12 @@ SPECS: dict[str, Spec] = {
     ),
 }
 
+DIGITS: Spec = {
+    "x": ((1797, 64), "8f26b2bd9d135c256808f68f14fdabddde6d9c7f869ae419704b051f0f14b3b3"),
+    "y": ((1797,), "8ba4f891220f5e4c9c819638d1602d74b83618f167043c6da52a2a247841ddf0"),
+}
+DIGITS_FILE = Path(__file__).with_name("digits.npz")  # its licence lies beside it
+
 # The authors' own files, in the order of ARRAYS; a MNIST file may also lie there unpacked, without
 # ".gz".
 MNIST_FILES = (
@@ -153,7 +158,7 @@ def read_npz(path: Path) -> dict[str, NDArray]:
         zlib.error,
     ) as error:
         raise ValueError(
-            f"expected an .npz archive of plain numeric arrays, could not read {path} ({error}); "
+            f"expected an .npz archive of plain numeric arrays, could not read {path}; "
             "write it with numpy.savez and no object arrays"
         ) from error
 
@@ -265,31 +270,17 @@ def scale_each_image(raw: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 @cache
-def _all_digits() -> tuple[NDArray, NDArray]:
-    """Return all samples (sample, 64) and labels as scikit-learn has them.
-
-    Its file is read without scikit-learn, whose import takes longer than JAX's. A scikit-learn that
-    keeps the file elsewhere is asked itself.
-    """
-    home = find_spec("sklearn")
-    if home is not None and home.origin is not None:
-        packed = Path(home.origin).parent / "datasets" / "data" / "digits.csv.gz"
-        if packed.is_file():
-            with gzip.open(packed, "rt", encoding="ascii") as lines:
-                table = np.loadtxt(lines, delimiter=",")
-            return table[:, :-1], table[:, -1]
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    return np.asarray(x), np.asarray(y)
+def _all_digits() -> Raw:
+    """Return all samples x (sample, 64), in 0 .. 16, and their labels y, as they were published."""
+    return verify(read_npz(DIGITS_FILE), DIGITS, str(DIGITS_FILE))
 
 
 def digits() -> DataSet:
-    """Load scikit-learn's 8x8 digits, x/16: 1437 training and 360 test samples.
+    """Load the digits of `sklearn.datasets.load_digits`, x/16: 1437 to learn, 360 to test.
 
     The split has no seed: of the samples ordered by label, every fifth is for testing.
     """
-    x, y = _all_digits()
+    x, y = _all_digits()["x"], _all_digits()["y"]
     test = np.zeros(len(y), bool)
     test[np.argsort(y, kind="stable")[::5]] = True
     x = (x / 16).astype(np.float32).reshape(-1, 8, 8, 1)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.core import Tracer
 
-from folkman.problem.heads import CROSS_ENTROPY
+from folkman.problem.models import CROSS_ENTROPY
 
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem

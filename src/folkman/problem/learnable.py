@@ -14,7 +14,7 @@ In shapes, `node` is the number of nodes I and `d` the number of parameters.
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from folkman.arrays import Array, Float, Int, jax
-from folkman.problem.layout import Layout
+from folkman.problem.models import Layout
 
 __all__ = ["Analysable", "Evaluation", "Learnable", "LocallyTested", "analysable"]
 __all__ += ["check_learnable"]

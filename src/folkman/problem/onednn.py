@@ -33,7 +33,7 @@ import torch
 from jax import Array
 from torch import Tensor
 
-from folkman.problem.layout import Layout
+from folkman.problem.models import Layout
 from folkman.problem.sampling import Batch, Turns, draw
 
 if TYPE_CHECKING:

@@ -28,20 +28,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.arrays import jax
 from folkman.checks import pick, require
 from folkman.keys import Stream
+from folkman.problem.data import DataSet
 
-__all__ = [
-    "PARTITIONS",
-    "dirichlet",
-    "everything",
-    "given",
-    "half",
-    "iid",
-    "label_counts",
-    "shards",
-]
-__all__ += ["sorted_labels", "split", "take"]
+__all__ = ["PARTITIONS", "check_samples", "dirichlet", "everything", "given", "half", "iid"]
+__all__ += ["label_counts", "shards", "sorted_labels", "split", "take"]
 
 Labels = NDArray
 Parts = list[NDArray[np.int64]]
@@ -184,7 +177,9 @@ def take(
 
 PARTITIONS: dict[str, Callable[..., Parts]] = {
     "iid": iid,
-    "case1": iid,
+    "even": iid,
+    "by_label": sorted_labels,
+    "case1": iid,  # the names of the paper
     "case2": sorted_labels,
     "case3": everything,
     "case4": half,
@@ -277,3 +272,47 @@ def _by_node(node: Labels, nodes: int, kind: str) -> Parts:
             f"{kind}: expected samples at every node, got none at node {empty}; {ADVICE}"
         )
     return [np.flatnonzero(node == which) for which in range(nodes)]
+
+
+def check_samples(
+    data: DataSet, parts: Sequence[NDArray], l2: float, batch: int | None, dtype: str
+) -> None:
+    """Refuse what cannot be learnt from, before anything is compiled."""
+    if not parts:
+        raise ValueError(
+            "a problem needs at least one node, got no parts; give one index array a node"
+        )
+    for node, part in enumerate(parts):
+        if len(part) == 0:
+            raise ValueError(
+                f"every node needs a sample, node {node} of {len(parts)} has none; "
+                "use fewer nodes, more data or another partition"
+            )
+    for name, samples in (
+        ("x_train", data.x_train),
+        ("y_train", data.y_train),
+        ("x_test", data.x_test),
+    ):
+        if np.issubdtype(samples.dtype, np.floating) and not np.isfinite(samples).all():
+            bad = int(
+                np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))[0]
+            )
+            raise ValueError(f"{name} must be finite, sample {bad} is not; clean or drop it")
+    if l2 < 0:
+        raise ValueError(f"l2 must not be negative, got {l2}; use 0 for no penalty")
+    if batch is not None and batch < 1:
+        raise ValueError(
+            f"batch must be at least 1, got {batch}; leave it out for full-batch gradients"
+        )
+    held = max(len(part) for part in parts)
+    if batch is not None and batch > max(held, len(data.x_train)):
+        raise ValueError(
+            f"batch must be at most the {held} samples of a node, got {batch}; leave it out for "
+            "full-batch gradients"
+        )
+    precise = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+    if dtype == "float64" and not precise:
+        raise ValueError(
+            "float64 needs JAX's 64-bit mode, which is off; "
+            "call jax.config.update('jax_enable_x64', True) before any array is made"
+        )

@@ -27,14 +27,11 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
-from folkman.problem.cores import over_cores
 from folkman.problem.data import DataSet
-from folkman.problem.layout import Layout
 from folkman.problem.learnable import Evaluation
-from folkman.problem.models import MODELS, Model
+from folkman.problem.models import MODELS, Layout, Model, check_targets
 from folkman.problem.objective import Objective, shares, uneven_emphasis
-from folkman.problem.partition import iid
-from folkman.problem.samples import check_samples, check_targets
+from folkman.problem.partition import check_samples, iid
 from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
 
 __all__ = ["Problem", "make_problem"]
@@ -156,11 +153,14 @@ class Problem:
         """
         nodes = (v, self.x, self.y, self.count, keys)
         if not self.called_from_python:
-            if (
-                self.model.convolutional
-            ):  # under vmap a convolution with a kernel a node is ten times slower
+            if self.model.convolutional:  # ten times slower under vmap, with a kernel a node
                 return lax.map(lambda node: _local(self, *node), nodes)
-            return over_cores(jax.vmap(partial(_local, self)), self._work)(*nodes)
+            local = jax.vmap(partial(_local, self))
+            if self.num_nodes == 1:
+                return local(*nodes)
+            from folkman.problem.cores import over_cores  # here: a device has no other nodes
+
+            return over_cores(local, self._work)(*nodes)
         from folkman.problem.kernels import kernel_for  # here: other models never ask
 
         if (kernel := kernel_for(self, v)) is not None:
