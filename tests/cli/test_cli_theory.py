@@ -80,6 +80,8 @@ def test_bound_examines_a_folder_and_repeats_its_run(folkman, folder, tmp_path):
     )
     assert found["theorem_2"]["vacuous"]
     assert "vacuous here because" in found["theorem_2"]["verdict"]
+    assert found["theorem_h"]["holds"]
+    assert found["theorem_h"]["l1"] == "ceiling"
     assert {row["quantity"] for row in answer["efficiency"]} == {"kappa", "rounds", "bits"}
     assert b"<svg" in figure.read_bytes()
 

@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from folkman.cli import common
-from folkman.cli.common import progress, time_left
+from folkman.cli.common import progress, say, time_left
+from folkman.cli.run import Pace
+from folkman.record.run import Run
 
 
 class Terminal(io.StringIO):
@@ -42,6 +44,31 @@ def test_a_caller_that_knows_the_time_left_is_believed(clock, capsys):
     assert capsys.readouterr().err == "a is done; 2.0 h left\n"
 
 
+def test_a_caller_that_does_not_know_yet_may_say_nothing(clock, capsys):
+    with progress(10, "slots", guess=False) as show:
+        clock[0] += 60
+        show(1, "a", "a is done")
+
+    assert capsys.readouterr().err == "a is done\n"
+
+
+def test_the_pace_of_a_run_leaves_out_what_compiles():
+    pace, first, second = Pace(), Run("x", "a", 0), Run("x", "a", 1)
+    assert pace.left_s(300) is None
+
+    pace.note(first, 0, now_s=10.0)
+    pace.note(first, 20, now_s=25.0)  # 15 s, of compiling
+    assert pace.left_s(280) is None
+    pace.note(first, 40, now_s=27.0)
+    assert pace.left_s(260) == pytest.approx(26.0)
+    pace.note(second, 0, now_s=60.0)
+    pace.note(second, 20, now_s=70.0)
+    assert pace.left_s(260) == pytest.approx(26.0)
+    pace.note(second, 40, now_s=71.0)
+    assert pace.left_s(260) == pytest.approx(260 * 3.0 / 40)
+    assert pace.left_s(0) is None
+
+
 def test_on_a_terminal_there_is_a_bar_and_only_urgent_lines(clock, monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
@@ -60,3 +87,22 @@ def test_a_duration_is_told_in_the_unit_that_fits():
     assert [time_left(seconds) for seconds in (None, 3.4, 119.0, 600.0, 9000.0)] == [
         "", "3 s left", "119 s left", "10 min left", "2.5 h left"
     ]  # fmt: skip
+
+
+def test_on_a_terminal_what_is_said_is_folded_and_paths_stay_whole(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    path = "runs/" + "x" * 90
+    say("warning: " + "word " * 40 + "\n  a detail " + "word " * 20 + path)
+
+    lines = screen.getvalue().split("\n")
+    assert path in "".join(line.strip() for line in lines if "xxx" in line)
+    assert all(len(line) <= 80 for line in lines if path not in line)
+    assert lines[1].startswith("  word")
+    assert any(line.startswith("    word") for line in lines)  # what is set in stays set in
+
+
+def test_outside_a_terminal_a_line_stays_a_line(capsys):
+    say("word " * 60)
+
+    assert capsys.readouterr().err == "word " * 60 + "\n"

@@ -27,10 +27,30 @@ def test_the_configuration_can_be_written_and_is_never_overwritten(tmp_path):
     folkman = partial(shell.folkman, cwd=tmp_path)
     done = folkman("demo", "--write", "mine.toml")
     assert done.stdout.strip() == "mine.toml"
-    assert resolve(read(tmp_path / "mine.toml")) == resolve(read(CONFIG))
+    written = resolve(read(tmp_path / "mine.toml"))
+    assert written == resolve(read(CONFIG)).model_copy(update={"name": "mine"})
+    assert set(standings(sides_of(told(written))).values()) == {TUNED}
     again = folkman("demo", "--write", "mine.toml")
     assert again.returncode == 2
     assert "mine.toml is there; choose another name" in again.stderr
+
+
+def test_steps_that_were_tuned_elsewhere_are_told_before_the_run(tmp_path):
+    """The limit at the first model would name two methods that learn, and not two that fail."""
+    folkman = partial(shell.folkman, cwd=tmp_path)
+    folkman("demo", "--write", "mine.toml")
+    fast = ["--set", "slots=2", "--set", "seeds=[0]", "--set", "partition.name=by_label"]
+    with shell.undrawn():
+        done = folkman("run", "mine.toml", *fast, "--out", "r")
+
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning")]
+    assert len(warned) == 1, warned
+    assert all(label in warned[0] for label in (PAPER, FEDAVG, FRESH, FREE))
+    assert "folkman tune mine.toml" in warned[0]
+    assert done.stdout.startswith("mine: ")
+    report = (tmp_path / "r" / "report.html").read_text()
+    assert '<p class="verdict">At steps that were tuned for another setting: ' in report
+    assert report.index("What to know first") < report.index('class="verdict"')
 
 
 def test_the_story_tells_the_medians_of_the_runs_in_eighty_columns(tmp_path):

@@ -16,7 +16,8 @@ import pytest
 
 from folkman.config.comparison import resolve, to_toml
 from folkman.record.run import Run
-from folkman.report.screen import COLUMNS, explained, result_lines
+from folkman.record.terms import COLUMNS
+from folkman.report.screen import explained, result_lines
 
 FAST = ["--set", "slots=40", "--set", "data.train_size=100", "--set", "model.name=softmax"]
 FAST += ["--set", "seeds=[0,1]"]
@@ -96,7 +97,7 @@ def test_the_live_page_waits_for_a_folder_that_is_not_there_yet(tmp_path):
     page = Terminal(80, ["dash", "later", "--port", "0"], tmp_path)
     try:
         page.read_until("waiting for later")
-        assert "folkman run --out later" in page.text.replace("\n", " ")
+        assert "folkman run --out later" in " ".join(page.text.split())
         (tmp_path / "later").mkdir()
         (tmp_path / "later" / "config.toml").write_text(to_toml(resolve({"seeds": [0]})))
         page.read_until("open      http://127.0.0.1:")
@@ -146,7 +147,7 @@ def test_columns_that_one_can_do_without_are_shown_where_they_fit():
 def test_every_column_is_explained():
     told = " ".join(explained(some_runs("a"), 100))
     shown = [name for name in COLUMNS if name != "optimum_distance"]
-    assert all(f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" in told for name in shown)
+    assert all(f"{COLUMNS[name].heading}: {COLUMNS[name].brief}" in told for name in shown)
     assert "mean of 3 seeds" in told
     assert "rounds" not in " ".join(explained(some_runs("a"), 70))  # nor is it shown there
     assert "one seed" in " ".join(explained(some_runs("a", seeds=(0,)), 80))

@@ -215,7 +215,7 @@ def test_objective_and_sampling_reach_the_problem_and_are_told_where_they_matter
 
 
 def test_the_demo_is_tuned_and_says_so_only_where_the_search_was_made():
-    """If a method got an option, search anew: `folkman.config.text.TUNED` says how."""
+    """If a method got an option, search anew: `config/default.toml` says how."""
     found = standings(sides_of(told(resolve({}))))
     assert set(found.values()) == {TUNED}
     assert len(found) == 3

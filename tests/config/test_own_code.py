@@ -1,5 +1,6 @@
 """Builders from outside the package: where they are found, what they are given, what is refused."""
 
+import importlib
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from folkman.config.build import build_problem, pairs, seedless
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, by_content, resolve, to_toml
 from folkman.config.own_code import bundled, digests, parcel, write_bundle
-from folkman.config.plugins import check_unchanged, unpacked
+from folkman.config.plugins import check_unchanged, raised, unpacked
 from folkman.config.text import override, read
 from folkman.experiment.plan import axes_of, plan
 from folkman.radio.delay import constant
@@ -454,3 +455,14 @@ def test_a_bundle_holds_its_own_files_and_can_be_moved(folder, tmp_path, capsys)
     assert there.algorithm[0]["name"].startswith(f"{tmp_path}/board/own_code/")
     assert to_toml(by_content(there)) == to_toml(by_content(comparison))
     assert capsys.readouterr().err == ""
+
+
+def test_own_code_that_wants_jax_where_there_is_none_is_told_where_arrays_are(monkeypatch):
+    """A board has no JAX; the tutorial's file takes its arrays from folkman."""
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module("jax")
+
+    told = raised(caught.value, "mine.py")
+
+    assert "folkman.arrays has these arrays with and without JAX" in told

@@ -9,9 +9,10 @@ from folkman import async_sharing, compare, dpsgd, fedavg, ideal, iid, pipelined
 from folkman.config.comparison import resolve
 from folkman.config.text import DEFAULT
 from folkman.engine.simulate import Recording, Simulation, simulate
-from folkman.experiment.networks import network_lines
 from folkman.experiment.parts import Part, parts
+from folkman.experiment.run import network_lines
 from folkman.radio.loss import Lossy
+from folkman.radio.network import RadioNetwork
 from folkman.record.run import Run
 from shell import folkman
 
@@ -54,6 +55,24 @@ def test_one_law_for_all_is_one_line(quadratics):
     assert network_lines(mixed) == [
         "pipelined: every transfer takes 5 slots, to a server and back as well"
     ]
+
+
+def test_only_methods_that_take_turns_are_told_how_messages_follow_each_other(quadratics):
+    problem, fresh = quadratics(nodes=2), RadioNetwork(schedule="index", message="sum")
+
+    for network in (fresh, Lossy(fresh, 0.1)):
+        lines = network_lines(
+            of(problem, ("A", network, async_sharing()), ("F", network, fedavg()))
+        )
+
+        assert lines == [f"{network.in_words()} (A)", f"{network.turns_in_words} (F)"]
+        assert "weighted sum" in lines[0]
+        assert "follow each other" not in lines[0]
+        assert "follow each other, each waiting for a good slot" in lines[1]
+        assert "sum" not in lines[1]
+    paper = RadioNetwork()
+    same = network_lines(of(problem, ("A", paper, async_sharing()), ("F", paper, fedavg())))
+    assert same == [paper.in_words()]
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def test_arms_are_read_back_from_sweeps_and_runs(quiet):
         (["sweep", "--resume", "."], "expected a sweep folder"),
         (
             ["sweep", "--resume", ".", "--grid", "nodes=2"],
-            "--resume takes what to run from the folder",
+            "--resume takes everything from the folder",
         ),
         (["sweep", "--grid", "nodes=2", "--out", "later"], "has content"),
         (["sweep", "--resume", "later/sweep"], "upgrade"),

@@ -19,19 +19,22 @@ from folkman.experiment import tune as tuning
 from folkman.experiment.jobs import order_for
 from folkman.experiment.plan import axes_of, job_key, plan
 from folkman.experiment.sweep import crew_for
-from folkman.experiment.tune import carry_out_tuning, prepare_tuning, resume_tuning
+from folkman.experiment.tune import carry_out_tuning, prepare_tuning
 from folkman.record.store import Store, SweepFolder
-from folkman.record.table import standings_of
+from folkman.record.table import sides_of_arms
 from folkman.record.tuned import (
     APART,
+    AT_EDGE,
     CHANGED,
     ELSEWHERE,
     SAME_SEEDS,
     TUNED,
     UNTUNED,
+    Side,
     sides_of,
     standings,
     told,
+    tune_command,
 )
 from folkman.report.write import write_report
 from shell import folkman, undrawn
@@ -242,10 +245,31 @@ def test_sides_of_different_searches_are_told_apart(tuned):
     assert standings([first, second]) == {"Algorithm 1": APART, "FedAvg": APART}
 
 
+def test_a_side_whose_search_ended_at_an_edge_is_told_of(tuned):
+    config = tomllib.loads(to_toml(resolve(read(tuned.file))))
+    assert standings(sides_of(config))["FedAvg"] == TUNED
+    config["tuned"]["algorithm"]["FedAvg"]["at_edge"] = ["step"]
+
+    assert standings(sides_of(config)) == {"Algorithm 1": TUNED, "FedAvg": AT_EDGE}
+
+
+def test_the_command_that_tunes_names_the_options_that_a_side_has():
+    def command(*tables):
+        return tune_command([Side("a", {}, table) for table in tables], "mine.toml")
+
+    assert command({"step": 1}) == "folkman tune mine.toml --over step"
+    both = "folkman tune mine.toml --over step --over local_steps"
+    assert command({"step": 1}, {"step": 1, "local_steps": 2}) == both
+    assert told({"a": UNTUNED, "b": UNTUNED}, both).count(both) == 1
+
+
 def test_a_line_says_how_the_sides_stand():
     assert told({"a": TUNED}) == told({}) == ""
     assert "every side is tuned" in told({"a": TUNED, "b": TUNED})
     assert told({"a": UNTUNED, "b": UNTUNED}).startswith("steps are not tuned")
+    edged = told({"a": TUNED, "b": AT_EDGE})
+    assert "every side is tuned" in edged
+    assert edged.endswith("the best of b is the last value that was tried: raise --budget")
     mixed = told({"a": TUNED, "b": UNTUNED, "c": ELSEWHERE})
     assert "tuned: a; not tuned: b; tuned on another setting: c" in mixed
 
@@ -287,7 +311,7 @@ def test_the_arms_of_a_sweep_stand_each_for_itself(tuned, tmp_path):
     with undrawn():
         fm.sweep(tuned.config, grid=grid, out=tmp_path / "s", engine="here")
 
-    assert standings_of([tmp_path / "s"]) == {
+    assert standings(sides_of_arms([tmp_path / "s"])) == {
         "Algorithm 1, gamma=2": TUNED,
         "Algorithm 1, gamma=3": ELSEWHERE,
         "FedAvg, gamma=2": TUNED,
@@ -317,7 +341,7 @@ def test_the_arms_of_a_sweep_stand_each_for_itself(tuned, tmp_path):
         (["--out", "mine.toml"], "mine.toml is there and was not written by a tuning"),
         (["--set", "algorithm=[]"], r"\[\[algorithm\]\] must be one table or more"),
         (["--set", "grid.slots=[1,2]"], r"a tuning is for one setting; leave out \[grid\]"),
-        (["--resume", "nowhere"], "--resume takes what to tune from the folder"),
+        (["--resume", "nowhere"], "--resume takes everything from the folder"),
         (["--engine", "cloud"], "expected 'here', 'processes', 'dask'"),
     ],
 )
@@ -391,7 +415,7 @@ def test_a_tuning_goes_on_where_it_was_interrupted(tuned, tmp_path, monkeypatch)
         return batch
 
     monkeypatch.setattr(tuning, "run_batch", counted)
-    again = carry_out_tuning(resume_tuning(tmp_path / "small-tuned"), crew)
+    again = carry_out_tuning(prepare_tuning(resume=tmp_path / "small-tuned"), crew)
 
     assert len(made) == sum(each.runs for each in again.methods) - asked[0]
     assert again.methods == tuned.methods

@@ -10,16 +10,18 @@ import time
 import pytest
 
 from folkman.dash.cluster import ClusterSource
-from folkman.record.cluster import ClusterFolder, NodeFolder, is_alive
+from folkman.record.cluster import ClusterFolder, NodeFolder, Process, is_alive
+from folkman.runtime import telemetry
+from folkman.runtime.telemetry import write_health
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
 def process():
-    """A process that looks like a node."""
-    node = subprocess.Popen([sys.executable, "-c", "input()", "folkman"], stdin=subprocess.PIPE)
-    yield node.pid
+    """A process that may be a node's."""
+    node = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield Process.known(node.pid)
     node.communicate(b"\n")
 
 
@@ -32,7 +34,7 @@ def node_of(root, state, *, age_s=0.0, pid=None):
         then_s = time.time() - age_s
         os.utime(home.health, (then_s, then_s))
     if pid is not None:
-        home.pid.write_text(f"{pid}\n")
+        home.pid.write_text(pid.text() if isinstance(pid, Process) else f"{pid}\n")
     return home
 
 
@@ -67,13 +69,58 @@ def test_a_node_stands_the_same_for_everyone_who_looks(tmp_path, process, state,
     assert row["bad"] == (seen in ("silent", "gone", "failed", "diverged"))
 
 
-def test_a_number_that_another_program_has_is_no_node(process):
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        assert is_alive(process)
-        assert not is_alive(other.pid)
-    finally:
-        other.communicate(b"\n")
+def test_a_number_that_another_process_was_given_is_no_node(tmp_path, process):
+    """A word in its command line does not make it one."""
+    other = process._replace(began=process.began + "1")
+    home = node_of(tmp_path, "learning", pid=other)
+
+    assert is_alive(process)
+    assert not is_alive(other)
+    assert home.standing()["state"] == "gone"
+
+
+def test_a_pid_file_of_an_earlier_folkman_says_only_that_a_process_is_gone(tmp_path, process):
+    home = node_of(tmp_path, "learning", pid=process.pid)
+    assert home.process() is None
+    assert home.standing() | {"health_age_s": 0.0} == {
+        "node": "node-0",
+        "state": "learning",  # as of another machine: by its health file
+        "steps": 4,
+        "alive": False,
+        "pid": None,
+        "health_age_s": 0.0,
+    }
+
+
+@pytest.mark.parametrize("odd", [b"", b"\n", b"\xff\xfe", b"12a", "²".encode(), b"-1", b"9" * 40])
+def test_a_damaged_pid_file_is_none(tmp_path, odd):
+    home = node_of(tmp_path, "learning")
+    home.pid.write_bytes(odd)
+
+    assert home.process() is None
+    assert home.standing()["state"] == "learning"
+
+
+def test_a_node_whose_disk_is_full_is_not_silent_but_says_what_is_wrong(tmp_path, monkeypatch):
+    home = node_of(tmp_path, "learning")
+    write_health(home.health, {"node": "node-0", "state": "learning"})
+    assert "wrong" not in home.standing()
+    then_s = time.time() - 60
+    found = json.loads(home.health.read_text()) | {"written_s": then_s}
+    home.health.write_text(json.dumps(found))
+    os.utime(home.health, (then_s, then_s))
+    assert home.standing()["state"] == "silent"
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(telemetry, "write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        write_health(home.health, {"node": "node-0", "state": "learning"})
+
+    standing = home.standing()
+    assert standing["state"] == "learning"
+    assert standing["wrong"] == "its disk has taken no file for 60 s; make room"
 
 
 def test_nodes_are_found_under_nodes_and_beside_each_other(tmp_path):

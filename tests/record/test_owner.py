@@ -51,8 +51,9 @@ OTHER_MEANINGS = {
     ("radio/replay.py", "waiting"): "a field of a recording: payloads still to be held",
     ("report/sweep_page.py", "finished"): "a key of provenance: when it ended",
     ("runtime/causal.py", "finished"): "a column of a timeline",
-    ("runtime/daemon.py", "disk"): "a reason in the log",
-    ("runtime/state.py", "disk"): "a reason in the log",
+    ("runtime/core/life.py", "damaged"): "an event of the log",
+    ("runtime/core/saving.py", "disk"): "a reason in the log",
+    ("runtime/drive.py", "disk"): "a reason in the log",
 }
 """(file, word) -> what a word that is also a status means there."""
 

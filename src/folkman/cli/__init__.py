@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from folkman.builders import Builders
-from folkman.cli.common import DISK, WRONG_INPUT, plain, say
+from folkman.cli.common import FAULTS, outcome, say
 from folkman.files import keep_programs
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -29,6 +29,7 @@ COMMANDS: Builders[None] = Builders(
         "sweep": "folkman.cli.sweep:sweep",
         "compare": "folkman.cli.sweep:compare",
         "tune": "folkman.cli.tune:tune",
+        "rank": "folkman.cli.rank:rank",
         "reproduce": "folkman.cli.paper:reproduce",
         "audit": "folkman.cli.paper:audit",
         "papers": "folkman.cli.paper:papers",
@@ -41,6 +42,8 @@ COMMANDS: Builders[None] = Builders(
         "status": "folkman.cli.node:status",
         "down": "folkman.cli.node:down",
         "replay": "folkman.cli.node:replay",
+        "simulate-node": "folkman.cli.world:simulate_node",
+        "world": "folkman.cli.world:world",
         "data": "folkman.cli.data:data_app",
         "theory": "folkman.cli.theory:theory_app",
         "certs": "folkman.cli.certs:certs_app",
@@ -49,8 +52,8 @@ COMMANDS: Builders[None] = Builders(
 """Command -> where it is: a function, or a group of commands."""
 
 WITH_JAX = frozenset(
-    ("demo", "run", "sweep", "tune", "reproduce", "audit", "radio", "up", "replay", "theory")
-) | {"algorithms"}
+    ("demo", "run", "sweep", "tune", "rank", "reproduce", "audit", "radio", "up", "replay")
+) | {"algorithms", "theory"}
 """Commands that compute with all nodes, or look at methods as compiled programs: JAX alone can."""
 
 
@@ -134,21 +137,7 @@ def main(commands: typer.Typer = app) -> None:
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)
-    except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
-        say(f"error: {plain(error)}")
-        sys.exit(WRONG_INPUT)
-    except OSError as error:
-        say(f"error: {plain(error)}; files are never written half, so what is there is whole")
-        sys.exit(DISK)
-    except ModuleNotFoundError as error:  # a node's installation has no simulator
-        computes = error.name in ("jax", "optax")
-        remedy = (
-            "pip install 'folkman-node[jax]' brings what NumPy does not compute"
-            if computes
-            else "pip install folkman brings all commands"
-        )
-        say(f"error: this needs '{error.name}', which is not installed here; {remedy}")
-        sys.exit(WRONG_INPUT)
-    except (ValueError, RuntimeError, OverflowError) as error:
-        say(f"error: {error}")
-        sys.exit(WRONG_INPUT)
+    except FAULTS as error:
+        text, code = outcome(error)
+        say(f"error: {text}")
+        sys.exit(code)

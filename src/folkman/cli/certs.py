@@ -78,7 +78,5 @@ def show(
         print_json({"members": rows})
         return
     for row in rows:
-        print(
-            f"{row['name']:<10} {row['state']:<8} until {row['not_after']}  key "
-            f"{row['key'][:16]}..."
-        )
+        head = f"{row['name']:<10} {row['state']:<8} until {row['not_after']}"
+        print(f"{head}  key {row['key'][:16]}...")

@@ -5,8 +5,8 @@ Nothing heavy is imported here, and no other folder of folkman: `folkman --help`
 
 import json
 import os
-import shutil
 import sys
+import textwrap
 import time
 from _thread import interrupt_main
 from collections.abc import Iterable, Iterator
@@ -25,6 +25,7 @@ __all__ = [
     "DISK",
     "DIVERGED",
     "FAILED",
+    "FAULTS",
     "INTERRUPTED",
     "WRONG_INPUT",
     "AsJson",
@@ -36,7 +37,9 @@ __all__ = [
     "columns",
     "console",
     "ending_at_once",
+    "folded",
     "leave",
+    "outcome",
     "plain",
     "print_json",
     "print_paths",
@@ -78,8 +81,28 @@ PlotFile = Annotated[
 
 
 def say(text: object) -> None:
-    """Print a line on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print text on standard error; on a terminal it is folded to the width."""
+    lines = str(text).split("\n")
+    if sys.stderr.isatty():
+        width = _width_of(sys.stderr)
+        lines = [part for line in lines for part in folded(line, width)]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def folded(line: str, width: int) -> list[str]:
+    """Return a line for a terminal: its later parts are set in, and paths stay whole."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def _width_of(place: TextIO) -> int:
+    """Return the columns of the terminal that a stream goes to; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(place.fileno()).columns or 80
+    except (OSError, ValueError):  # not a terminal after all, as in a test
+        return 80
 
 
 def stream(*, quiet: bool) -> TextIO:
@@ -98,7 +121,7 @@ def columns(*, quiet: bool, width: int = 120) -> int:
     place = stream(quiet=quiet)
     if not place.isatty():
         return width
-    return shutil.get_terminal_size().columns
+    return _width_of(place)
 
 
 def console(*, quiet: bool, width: int = 120) -> "Console":
@@ -126,6 +149,28 @@ def plain(error: OSError) -> str:
     )
 
 
+FAULTS = (OSError, ModuleNotFoundError, ValueError, RuntimeError, OverflowError)
+"""Errors that are told in a sentence; others are faults of the program and keep their traceback."""
+
+
+def outcome(error: Exception) -> tuple[str, int]:
+    """Return an error in a sentence, and the exit code that it ends a command with."""
+    if isinstance(
+        error, FileNotFoundError | FileExistsError | NotADirectoryError | PermissionError
+    ):
+        return plain(error), WRONG_INPUT
+    if isinstance(error, OSError):
+        return f"{plain(error)}; files are never written half, so what is there is whole", DISK
+    if isinstance(error, ModuleNotFoundError):  # a node's installation has no simulator
+        remedy = (
+            "pip install 'folkman-node[jax]' brings what NumPy does not compute"
+            if error.name in ("jax", "optax")
+            else "pip install folkman brings all commands"
+        )
+        return f"this needs '{error.name}', which is not installed here; {remedy}", WRONG_INPUT
+    return str(error), WRONG_INPUT
+
+
 class Update(Protocol):
     """Shows how far the work is; see `progress`."""
 
@@ -143,15 +188,15 @@ class Update(Protocol):
 
 
 @contextmanager
-def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
+def progress(total: float, unit: str, done: float = 0.0, *, guess: bool = True) -> Iterator[Update]:
     """Yield `show(done, doing, line)`: a bar on a terminal, plain lines elsewhere.
 
     Both show the time left.
 
     `done` counts units (slots, runs, jobs) from 0 to `total`, and may be a fraction; what an
     earlier call did is given at the start. `doing` stands beside the bar. `line` is printed where
-    there is no terminal; on a terminal only if it is `urgent`. The time left is estimated from the
-    pace so far, unless the caller knows it (`left_s`).
+    there is no terminal; on a terminal only if it is `urgent`. The time left is what the caller
+    says (`left_s`), else with `guess` an estimate from the pace so far.
     """
     began_s, first = time.monotonic(), done
     bar = _bar(unit) if sys.stderr.isatty() else None
@@ -168,7 +213,7 @@ def progress(total: float, unit: str, done: float = 0.0) -> Iterator[Update]:
             left_s: float | None = None,
             urgent: bool = False,
         ) -> None:
-            if left_s is None and first < done < total:
+            if guess and left_s is None and first < done < total:
                 left_s = (time.monotonic() - began_s) * (total - done) / (done - first)
             left = time_left(left_s)
             if bar is None or task is None:

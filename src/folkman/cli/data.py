@@ -42,8 +42,6 @@ def fetch_command(
     from folkman.problem.data import default_folder
     from folkman.problem.fetch import SOURCES, fetch
 
+    place, sources = folder or default_folder(), tuple(source or SOURCES)
     for name in names:
-        print(
-            f"{name}: {fetch(name, folder or default_folder(), tuple(source or SOURCES))}",
-            flush=True,
-        )
+        print(f"{name}: {fetch(name, place, sources)}", flush=True)

@@ -1,6 +1,6 @@
 """The command line of the demo: `folkman demo`."""
 
-import shutil
+import json
 import sys
 from importlib import resources
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from folkman.record.run import Run
 
-__all__ = ["CONFIG", "demo", "story"]
+__all__ = ["CONFIG", "demo", "renamed", "story"]
 
 CONFIG = Path(str(resources.files("folkman.config"))) / "demo.toml"
 """The configuration of the demo, as `folkman run` takes it."""
@@ -42,7 +42,7 @@ def demo(
             raise FileExistsError(
                 f"expected a file to make, {write} is there; choose another name, or remove it"
             )
-        shutil.copyfile(CONFIG, write)
+        write.write_text(renamed(CONFIG.read_text(encoding="utf-8"), write.stem), encoding="utf-8")
         common.print_paths([write], quiet=as_json)
         if as_json:
             common.print_json({"config": str(write)})
@@ -65,6 +65,11 @@ def demo(
         sys.exit(common.DIVERGED)
 
 
+def renamed(config: str, name: str) -> str:
+    """Return the demo's configuration under another name, so that its report is not called demo."""
+    return config.replace('name = "demo"', f"name = {json.dumps(name, ensure_ascii=False)}", 1)
+
+
 def story(results: "Iterable[Run]", folder: Path) -> list[str]:
     """Return what the demo's results show, where to look and what to try, in 80 columns."""
     loss = {label: _median(results, label, "train_loss") for label in (PAPER, FEDAVG, FRESH, FREE)}
@@ -79,7 +84,7 @@ def story(results: "Iterable[Run]", folder: Path) -> list[str]:
         "What to try next",
         f"  folkman dash {folder}     the cell, and who sends what to whom",
         "  folkman demo --write mine.toml     the configuration, to change",
-        "  folkman tune mine.toml --over step     after a change: each method's own step",
+        "  folkman tune mine.toml --over step --over local_steps     after a change",
     ]
 
 

@@ -48,16 +48,14 @@ def plot(
 
     Curves have the mean and the 95 % interval over seeds.
     """
-    from folkman.checks import nearest
+    from folkman.checks import one_of
     from folkman.record.folder import RunFolder
     from folkman.record.table import arms_of
     from folkman.report.figures import check_target, draw_curves, save
     from folkman.report.style import STYLES, caption, dressed
 
-    if style not in STYLES:
-        raise ValueError(f"there is no style '{style}'; {nearest(style, STYLES)}")
-    if kind != "curves" and kind not in KINDS:
-        raise ValueError(f"there is no figure '{kind}'; {nearest(kind, ('curves', *KINDS))}")
+    one_of("style", style, STYLES)
+    one_of("figure", kind, ("curves", *KINDS))
     if out is not None:
         check_target(out)
     if kind == "curves":
@@ -73,7 +71,7 @@ def plot(
     for path in save(figure, target, STYLES[style].kinds):
         print(path)
     if caption(figure):
-        print(f"for the caption: {caption(figure)}", file=sys.stderr)
+        common.say(f"for the caption: {caption(figure)}")
 
 
 KINDS = ("map", "ages", "shares", "disagreement")
@@ -139,7 +137,7 @@ def report(
         )
     pages = write_job_reports(folder, usable_cores()) if jobs else None
     if pages is not None:
-        print(pages.told(), file=sys.stderr, flush=True)
+        common.say(pages.told())
     print(write_report(folder, out))
     if pages is not None and pages.failed:
         sys.exit(1)

@@ -1,5 +1,6 @@
 """The command line of devices: `folkman node`, `up`, `status`, `down`, `replay`."""
 
+import json
 import os
 import sys
 import time
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from folkman.cli.common import AsJson, print_json, stream
+from folkman.cli.common import FAULTS, AsJson, outcome, print_json, say, stream
 from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def node(
 ) -> None:
     """Run one node until it is done or stopped by a signal.
 
-    Logs are JSON lines on standard error.
+    Logs are JSON lines on standard error; on a terminal, an error of the start is a sentence.
     """
     _choose_arithmetic(config)
     if check:
@@ -47,9 +48,25 @@ def node(
         raise ValueError("--json goes with --check; a node that runs logs JSON lines anyway")
     from folkman.runtime.assembly import run_node
 
-    code = run_node(config)
+    try:
+        code = run_node(config)
+    except FAULTS as error:
+        if sys.stderr.isatty():  # a person reads it
+            raise
+        code = _log_not_started(config, error)
     sys.stdout.flush()
     os._exit(code)  # compiled programs may still run in threads of their own
+
+
+def _log_not_started(config: Path, error: Exception) -> int:
+    """Write a line of the log on why a node did not start, and return the exit code."""
+    from folkman.runtime.telemetry import Logger
+
+    text, code = outcome(error)
+    logger = Logger(config.resolve().parent.name, insecure=False)
+    logger.say("not started", level="error", file=str(config), text=text)
+    logger.flush(1.0)
+    return code
 
 
 def _choose_arithmetic(config: Path) -> None:
@@ -120,9 +137,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     _say_what_is_carried(homes[0], task)
     for home in homes:
         start(home)
-    print(
-        f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}", file=sys.stderr
-    )
+    say(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}")
     answer: Json = {"folder": str(root), "nodes": len(homes)}
     if wait:
         _wait(root)
@@ -148,8 +163,17 @@ def _complain_of_the_dead(root: Path) -> None:
     for each in dead:
         log = ClusterFolder(root).node(each["node"]).log
         said = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-        lines.append(f"  {each['node']}: {said[-1] if said else 'nothing logged'}")
+        lines.append(f"  {each['node']}: {_text_of(said[-1]) if said else 'nothing logged'}")
     raise RuntimeError("\n".join([*lines, f"stop the others with: folkman down {root}"]))
+
+
+def _text_of(line: str) -> str:
+    """Return what a line of a log says in words; all of it, where it has none."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return line
+    return str(found.get("text", line)) if isinstance(found, dict) else line
 
 
 def _say_what_is_carried(home: Path, task: "Task") -> None:
@@ -161,7 +185,7 @@ def _say_what_is_carried(home: Path, task: "Task") -> None:
         return
     found = preview(NodeFolder(home).config)
     if found["carries"] != "copy":
-        print(f"messages: {carried_in_words(found)}", file=sys.stderr)
+        say(f"messages: {carried_in_words(found)}")
 
 
 def _wait(root: Path) -> None:
@@ -194,6 +218,8 @@ def status(root: Folder, as_json: AsJson = False) -> None:
             f"{each.get('steps', 0):<7} "
             f"links {len(each.get('linked', [])):<3} refused {refused:<5} {loss}".rstrip()
         )
+        if each.get("wrong"):
+            print(f"{'':<10} {each['wrong']}")
 
 
 def down(root: Folder) -> None:

@@ -67,21 +67,9 @@ def radio(  # noqa: PLR0913, PLR0917 - the options, one by one
     if plot_file is not None:
         check_target(plot_file)
     thresholds_db, allocations = threshold_db or [-15.0, 0.0, 15.0], allocation or ["optimal"]
-    amount = Drops(drops, slots, seed)
-    question = Question(
-        nodes,
-        thresholds_db,
-        allocations,
-        period,
-        amount,
-        slot_s,
-        parameters,
-        objective,
-        settings or [],
-        schedule or ["threshold"],
-        message or ["copy"],
-        floor,
-    )
+    cell = (nodes, thresholds_db, allocations, period, Drops(drops, slots, seed), slot_s)
+    sent = (schedule or ["threshold"], message or ["copy"])
+    question = Question(*cell, parameters, objective, settings or [], *sent, floor)
     with ending_at_once():
         found = survey(question, say)
         print_survey(found, quiet=as_json)

@@ -1,7 +1,7 @@
 """The command line of runs: `folkman run`, `ls`."""
 
 import sys
-import textwrap
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.report.notebook import Results
 
-__all__ = ["carried_out", "list_command", "print_results", "run"]
+__all__ = ["Pace", "carried_out", "list_command", "print_results", "run"]
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
         from folkman.record.run import DIVERGED
 
         prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
-        for warning in prepared.warnings:
+        for warning in [*_foreign(prepared, config), *prepared.warnings]:
             common.say(f"warning: {warning}")
         results = carried_out(prepared, track or [])
         print_results(results, prepared, quiet=as_json)
@@ -56,12 +56,26 @@ def run(
         sys.exit(common.DIVERGED)
 
 
+def _foreign(prepared: "PreparedRun", config: Path | None) -> list[str]:
+    """Return a line on steps that were tuned for another setting, before anybody waits for them."""
+    from folkman.record.tuned import ELSEWHERE, sides_of, standings, told, tune_command
+
+    sides = sides_of(prepared.folder.read_config())
+    states = standings(sides)
+    if ELSEWHERE not in states.values():
+        return []
+    return [told(states, tune_command(sides, str(config or prepared.folder.config)))]
+
+
 def carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
     """Run with progress shown; when stopped, say how to go on."""
     from folkman.experiment.run import carry_out_run
 
     advice = f"go on with: folkman run --resume {prepared.folder.root}"
-    with common.stoppable(advice), common.progress(prepared.slots, "slots") as show:
+    with (
+        common.stoppable(advice),
+        common.progress(prepared.slots, "slots", guess=False) as show,
+    ):
         watch = _shown(show, prepared.slots)
         return carry_out_run(prepared, track=track, watch=watch, command=sys.argv[1:])
 
@@ -71,22 +85,50 @@ def _shown(show: common.Update, in_all: int) -> "Watch":
     from folkman.record.run import DIVERGED
 
     reached: dict[tuple[str, int], int] = {}
+    pace = Pace()
 
     def watch(run: "Run", done: int, slots: int) -> None:
+        pace.note(run, done, time.monotonic())
         name = f"{run.label}, seed {run.seed}"
         ended = done == slots or run.status == DIVERGED
         reached[run.label, run.seed] = slots if ended else done
         line = f"{name}: {done} slots, training loss {run.last('train_loss'):.4g}" if ended else ""
         total = sum(reached.values())
-        show(total, "writing figures and report" if total == in_all else name, line)
+        doing = "writing figures and report" if total == in_all else name
+        show(total, doing, line, left_s=pace.left_s(in_all - total))
 
     return watch
 
 
+class Pace:
+    """Seconds a slot, from what compiles nothing: the first stretch of each run is left out.
+
+    By all of the time so far a demo of ten seconds would announce minutes.
+    """
+
+    def __init__(self) -> None:
+        self._spent_s, self._slots = 0.0, 0
+        self._at: tuple[str, int, int, float] = ("", 0, 0, 0.0)  # label, seed, slots, when
+        self._stretches = 0  # of the run at hand
+
+    def note(self, run: "Run", done: int, now_s: float) -> None:
+        """Note that a run has reached a slot."""
+        label, seed, before, then_s = self._at
+        self._stretches = self._stretches + 1 if (label, seed) == (run.label, run.seed) else 0
+        if self._stretches > 1:
+            self._spent_s += now_s - then_s
+            self._slots += done - before
+        self._at = (run.label, run.seed, done, now_s)
+
+    def left_s(self, slots: int) -> float | None:
+        """Return the seconds of so many slots; None where nothing is known, or nothing is left."""
+        return self._spent_s / self._slots * slots if self._slots and slots else None
+
+
 def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what its columns mean, what went wrong, and where things are."""
-    from folkman.experiment.networks import network_lines
-    from folkman.record.tuned import sides_of, standings, told
+    from folkman.experiment.run import network_lines
+    from folkman.record.tuned import sides_of, standings, told, tune_command
     from folkman.record.verdict import swings
     from folkman.report.screen import explained, result_lines
 
@@ -95,19 +137,15 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     title = f"{prepared.config['name']}: {first.slots} slots of {first.simulation.clock.slot_s:g} s"
     lines = [f"{title}, objective {prepared.config['objective']}", ""]
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
-    note = told(standings(sides_of(folder.read_config())), str(folder.config))
+    sides = sides_of(folder.read_config())
+    note = told(standings(sides), tune_command(sides, str(folder.config)))
     more = [*network_lines(prepared.first), ""]
     more += [each.message for each in results if each.message] + swings(results)
     for line in [*more, *([note] if note else [])]:
-        lines += _folded(line, width) if place.isatty() else [line]
+        lines += common.folded(line, width) if place.isatty() else [line]
     figure = folder.figures / "train_loss-seconds.png"
     lines += [f"folder  {folder.root}", f"figure  {figure if figure.is_file() else folder.figures}"]
     print("\n".join([*lines, f"report  {folder.report}"]), file=place, flush=True)
-
-
-def _folded(line: str, width: int) -> list[str]:
-    """Return a line for a terminal, its later parts set in; an empty one stays."""
-    return textwrap.wrap(line, width, subsequent_indent="  ") or [""]
 
 
 def list_command(

@@ -96,19 +96,11 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options, one by one
 
     What is finished is never run again.
     """
-    from folkman.experiment.sweep import prepare_sweep, resume_sweep
+    from folkman.experiment.sweep import prepare_sweep
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
-    if resume is not None:
-        if any(each is not None for each in (config, grid, together, settings, out, store)):
-            raise ValueError(
-                "--resume takes what to run from the folder; leave out the file, --grid, --list, "
-                "--set, ..."
-            )
-        prepared = resume_sweep(resume)
-    else:
-        axes = {"grid": grid or [], "together": together or []}
-        prepared = prepare_sweep(config, **axes, settings=settings or [], out=out, store=store)
+    asked = {"grid": grid or (), "together": together or (), "settings": settings or ()}
+    prepared = prepare_sweep(config, **asked, out=out, store=store, resume=resume)
     batch = _swept(prepared, crew, track or [])
     _report(batch, prepared.folder, crew.workers if reports else 0, quiet=as_json)
     if as_json:
@@ -175,12 +167,16 @@ def _report(batch: "Batch", folder: "SweepFolder", page_makers: int, *, quiet: b
     print(f"{len(batch.jobs)} jobs: {counts}{memory}", file=place)
     tell_failed(batch, folder, f"folkman sweep --resume {folder.root}")
     if folder.results.is_file() and batch.having(*ENDED):
-        from folkman.record.table import arms_of, objectives_of
-        from folkman.report.comparison import compare_arms, render
+        from folkman.record.table import arms_of, objectives_of, sides_of_arms
+        from folkman.report.comparison import compare_arms
+        from folkman.report.networks import bounds, network_names
+        from folkman.report.sheets import render
 
-        found = compare_arms(arms_of([folder.root]), ["train_loss", "test_accuracy"])
+        free = bounds(network_names(sides_of_arms([folder.root])))
+        found = compare_arms(arms_of([folder.root]), GOALS, bounds=free)
         found = found._replace(objectives=objectives_of([folder.root]))
-        print(f"\n{render(found)}\n", file=place)
+        width = common.columns(quiet=quiet) if place.isatty() else None
+        print(f"\n{render(found, width=width)}\n", file=place)
         print(f"results  {folder.results}", file=place)
     if not batch.disk:
         write_pages(folder, page_makers, place)
@@ -239,6 +235,10 @@ def _megabytes(text: str) -> float:
     return megabytes
 
 
+GOALS = ["train_loss", "test_accuracy"]
+"""What arms are compared by."""
+
+
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Sweep or run folders.")],
     metric: Annotated[
@@ -255,19 +255,42 @@ def compare(
     form: Annotated[
         str, typer.Option("--format", help="Format of the table: text, markdown or latex.")
     ] = "text",
+    pivot: Annotated[
+        str | None,
+        typer.Option(help="Axis of a sweep whose values go across: network.gamma."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the table here instead.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare arms: mean and 95 % interval, differences paired by seed, the winner marked."""
     from folkman.files import write_whole
-    from folkman.record.table import arms_of, networks_of, objectives_of, standings_of
-    from folkman.report.comparison import compare_arms, complaints, render
+    from folkman.record.table import (
+        arms_of,
+        networks_of,
+        objectives_of,
+        settings_of_arms,
+        sides_of_arms,
+    )
+    from folkman.record.tuned import standings
+    from folkman.report.comparison import compare_arms, complaints
+    from folkman.report.networks import bounds, network_names
+    from folkman.report.sheets import pivoted, render
 
     point = _point(at)  # before anything is read
-    arms = arms_of(folders)
-    found = compare_arms(arms, metric or ["train_loss", "test_accuracy"], against, point)
-    found = found._replace(tuned=standings_of(folders), objectives=objectives_of(folders))
-    text = render(found, form, networks_of(folders)) + "\n"
+    if pivot is not None and against is not None:
+        raise ValueError("--pivot shows no differences; leave out --against")
+    arms, sides, goals = arms_of(folders), sides_of_arms(folders), metric or GOALS
+    free = bounds(network_names(sides))
+    found = compare_arms(arms, goals, against, point, free)
+    found = found._replace(tuned=standings(sides), objectives=objectives_of(folders))
+    known = settings_of_arms(folders)
+    place = stream(quiet=as_json)
+    width = common.columns(quiet=as_json) if out is None and place.isatty() else None
+    if pivot is None:
+        text = render(found, form, networks_of(folders), known, width) + "\n"
+    else:
+        shown = [pivoted(arms, known, pivot, goal, form, point, free, width) for goal in goals]
+        text = "\n\n".join(shown) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
         common.print_paths([out], quiet=as_json)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from folkman.experiment.tuned import Tuned
     from folkman.record.json_file import Json
 
-__all__ = ["tune"]
+__all__ = ["tune", "whole_numbers"]
 
 
 def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -74,28 +74,13 @@ def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
 
     Writes a configuration that `folkman run` takes. Every method has the same budget of runs.
     """
-    from folkman.experiment.tune import prepare_tuning, resume_tuning
+    from folkman.experiment.tune import prepare_tuning
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
-    if resume is not None:
-        given = (config, over, budget, seeds, settings, out, store)
-        if any(each is not None for each in given) or score != "train_loss":
-            raise ValueError(
-                "--resume takes what to tune from the folder; leave out the file, --over, "
-                "--budget, --seeds, --score, --set, ..."
-            )
-        prepared = resume_tuning(resume)
-    else:
-        prepared = prepare_tuning(
-            config,
-            over=over or ["step"],
-            budget=budget,
-            seeds=None if seeds is None else _whole_numbers(seeds),
-            score=score,
-            settings=settings or [],
-            out=out,
-            store=store,
-        )
+    numbers = None if seeds is None else whole_numbers(seeds)
+    asked: Json = {"over": over or ("step",), "budget": budget, "seeds": numbers, "score": score}
+    places: Json = {"out": out, "store": store, "resume": resume}
+    prepared = prepare_tuning(config, **asked, settings=settings or (), **places)
     tuned = _carried_out(prepared, crew)
     _print(tuned, quiet=as_json)
     if as_json:
@@ -141,18 +126,13 @@ def _answer(tuned: "Tuned") -> "Json":
         each._asdict() | {"score": jsonable(each.score), "score_before": each.score_before}
         for each in tuned.methods
     ]
-    return {
-        "file": str(tuned.file),
-        "folder": str(tuned.folder),
-        "score": tuned.score,
-        "seeds": list(tuned.seeds),
-        "budget": tuned.budget,
-        "skipped": dict(tuned.skipped),
-        "methods": methods,
-    }
+    places = {"file": str(tuned.file), "folder": str(tuned.folder)}
+    search = {"score": tuned.score, "seeds": list(tuned.seeds), "budget": tuned.budget}
+    return places | search | {"skipped": dict(tuned.skipped), "methods": methods}
 
 
-def _whole_numbers(text: str) -> list[int]:
+def whole_numbers(text: str) -> list[int]:
+    """Read seeds."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

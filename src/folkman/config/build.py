@@ -21,7 +21,6 @@ from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, OWN, Comparison
 from folkman.config.plugins import title
-from folkman.packing.packing import Packing
 from folkman.problem.data import DataSet, shorten
 from folkman.problem.learnable import Learnable
 from folkman.problem.partition import Parts, take
@@ -31,23 +30,12 @@ from folkman.record.json_file import Json
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
 
-__all__ = [
-    "build_problem",
-    "model_problem",
-    "numberless",
-    "pair",
-    "pairs",
-    "seedless",
-    "slot_seconds",
-    "takes_seed",
-]
+__all__ = ["build_problem", "model_problem", "numberless", "pair", "pairs", "seedless"]
+__all__ += ["slot_seconds", "takes_seed"]
 
 
 def build_problem(comparison: Comparison, seed: int, *, prepare: bool = True) -> "Problem":
-    """Load, split and model the data of a comparison under one seed.
-
-    `prepare` as in `make_problem`.
-    """
+    """Load, split and model the data of a comparison; `prepare` as in `make_problem`."""
     tables = comparison
     full = CHOICES["data"].build(tables.data, **_always(tables, seed))
     samples = shorten(full, tables.data["train_size"], tables.data["test_size"])
@@ -71,13 +59,8 @@ def _deal(tables: Comparison, samples: DataSet, seed: int) -> Parts:
         samples.group is not None or "group" not in choice.needs(name),
         f"{title(name)}: expected data that names its nodes, got no group; use another partition",
     )
-    given = {
-        "labels": samples.y_train,
-        "group": samples.group,
-        **_of_samples(samples),
-        **_always(tables, seed),
-    }
-    return choice.build(tables.partition, **given)
+    given = {"labels": samples.y_train, "group": samples.group, **_of_samples(samples)}
+    return choice.build(tables.partition, **given, **_always(tables, seed))
 
 
 def model_problem(
@@ -89,14 +72,9 @@ def model_problem(
     """
     tables = comparison
     model = CHOICES["model"].build(tables.model, **_of_samples(samples), **_always(tables, seed))
-    options = {
-        "l2": tables.l2,
-        "batch": tables.batch,
-        "seed": seed,
-        "dtype": tables.precision,
-        "objective": tables.objective,
-        "sampling": tables.sampling,
-    }
+    named = ("l2", "batch", "objective", "sampling")
+    options = {name: getattr(tables, name) for name in named}
+    options |= {"seed": seed, "dtype": tables.precision}
     if chosen().name == "numpy":
         from folkman.problem.by_hand import make_hand_problem
 
@@ -112,10 +90,7 @@ def slot_seconds(comparison: Comparison, problem: Learnable) -> float:
     law = comparison.slot_s
     if isinstance(law, float | int):
         return float(law)
-    # here and not above: only the law needs it
-    from folkman.radio.latency import (
-        training_latency_s,
-    )
+    from folkman.radio.latency import training_latency_s  # here: only the law needs it
 
     samples = min(max(problem.count), problem.batch or max(problem.count))
     return float(training_latency_s(samples, law.base_s, law.threshold, law.per_sample_s))
@@ -131,10 +106,7 @@ def pairs(
 def pair(
     comparison: Comparison, problem: Learnable, number: int, seed: int | None = None
 ) -> tuple[Algorithm, Network]:
-    """Build one algorithm of a comparison, counted from 0, with its network, under a seed.
-
-    Default the first.
-    """
+    """Build one algorithm, counted from 0, with its network, under a seed; default the first."""
     table = comparison.algorithm[number]
     given = _always(comparison, comparison.seeds[0] if seed is None else seed)
     given["slot_s"] = slot_seconds(comparison, problem)
@@ -145,11 +117,18 @@ def pair(
         check_horizon(network, comparison.slots)
         compression = table["compression"] or comparison.compression
         packing = CHOICES["compression"].build(compression, **given)
-        network = network if packing is None else _compressed(network, packing)
+        if packing is not None:
+            from folkman.radio.compressed import Compressed
+
+            network = Compressed(network, packing)
         algorithm = CHOICES["algorithm"].build(table, projection=projection, **given)
     except ValueError as error:
         raise ConfigError(f"algorithm.{number} ({table['label']}): {error}") from None
-    return algorithm, _with_losses(network, comparison.faults.loss)
+    if not comparison.faults.loss:
+        return algorithm, network
+    from folkman.radio.loss import Lossy
+
+    return algorithm, Lossy(network, comparison.faults.loss)
 
 
 def _network(table: Json, problem: Learnable, given: Json) -> Network:
@@ -157,20 +136,6 @@ def _network(table: Json, problem: Learnable, given: Json) -> Network:
     if table.get("weights") == "shares":
         table = {**table, "weights": tuple(map(float, problem.share))}
     return CHOICES["network"].build(table, **given)
-
-
-def _compressed(network: Network, packing: Packing) -> Network:
-    from folkman.radio.compressed import Compressed
-
-    return Compressed(network, packing)
-
-
-def _with_losses(network: Network, loss: float) -> Network:
-    if not loss:
-        return network
-    from folkman.radio.loss import Lossy
-
-    return Lossy(network, loss)
 
 
 def takes_seed(comparison: Comparison) -> bool:
@@ -192,16 +157,10 @@ def numberless(comparison: Comparison) -> Comparison:
 
     Comparisons that are alike without them share compiled programs.
     """
-    tables = tuple(
-        {
-            key: value
-            for key, value in table.items()
-            if isinstance(value, str) or key not in _numbers(table["name"])
-        }
-        for table in comparison.algorithm
-    )
-    return comparison.model_copy(update={"algorithm": tables})
-
-
-def _numbers(name: str) -> frozenset[str]:
-    return numbers_of(ALGORITHMS[name]) if name in ALGORITHMS else frozenset()
+    tables = []
+    for table in comparison.algorithm:
+        name = table["name"]
+        numbers = numbers_of(ALGORITHMS[name]) if name in ALGORITHMS else ()
+        dropped = [key for key in numbers if not isinstance(table.get(key), str)]
+        tables.append({key: value for key, value in table.items() if key not in dropped})
+    return comparison.model_copy(update={"algorithm": tuple(tables)})

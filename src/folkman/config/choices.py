@@ -6,6 +6,7 @@ known one. A name that is not built in is looked up outside the package (`folkma
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
@@ -63,9 +64,8 @@ class Choice(NamedTuple):
             raise ConfigError(describe(error, where)) from None
         except PydanticUserError as error:
             said = str(error).partition("\n")[0]
-            raise ConfigError(
-                f"[{where}] '{name}' has an option that no configuration can hold: {said}"
-            ) from None
+            lost = f"[{where}] '{name}' has an option that no configuration can hold"
+            raise ConfigError(f"{lost}: {said}") from None
         except ConfigError:
             raise
         except ValueError as error:
@@ -76,17 +76,15 @@ class Choice(NamedTuple):
         try:
             hints = get_type_hints(self._builder(name))
         except NameError as error:
-            raise ValueError(
-                f"names '{name}', whose types cannot be read: {error}; import them"
-            ) from None
-        own = {
-            key: (
-                hints.get(key, Any),
-                ... if parameter.default is parameter.empty else parameter.default,
-            )
-            for key, parameter in self._parameters(name).items()
-            if key not in self.given
-        }
+            text = f"names '{name}', whose types cannot be read: {error}; import them"
+            raise ValueError(text) from None
+        own = {}
+        for key, each in self._parameters(name).items():
+            if key not in self.given:
+                own[key] = (
+                    hints.get(key, Any),
+                    ... if each.default is each.empty else each.default,
+                )
         return {**own, **self.common}
 
     def takes(self, name: str) -> frozenset[str]:
@@ -103,18 +101,14 @@ class Choice(NamedTuple):
     def build(self, table: Table, **given: object) -> Any:
         """Call the builder with the table's options and those of `given` that it takes."""
         name, takes = table["name"], self.takes(table["name"])
-        options = {
-            key: value for key, value in table.items() if key != "name" and key not in self.common
-        }
+        apart = ("name", *self.common)
+        options = {key: value for key, value in table.items() if key not in apart}
         options |= {key: value for key, value in given.items() if key in takes}
         if name in self.builders:
             return self.builders[name](**options)
         try:
             built = self._builder(name)(**options)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # whatever it raises, the configuration that names it is wrong
+        except (Exception, SystemExit) as error:  # the configuration that names it is wrong
             place = name.rpartition(":")[0]
             raise ConfigError(f"'{name}' {plugins.raised(error, place)}") from None
         if wrong := CHECKS[self.table](built, given):
@@ -126,33 +120,60 @@ class Choice(NamedTuple):
         return None if name in self.builders else plugins.load(name, self.table)
 
     def _builder(self, name: str) -> plugins.Builder:
-        return (
-            self.builders[name] if name in self.builders else plugins.load(name, self.table).builder
-        )
+        own = self.own(name)
+        return self.builders[name] if own is None else own.builder
 
     def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
         found = inspect.signature(self._builder(name)).parameters
         return {key: each for key, each in found.items() if each.kind not in ANY_NUMBER}
 
 
+EXPECTED = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "string_too_long": "at most {max_length} letters",
+    "string_pattern_mismatch": "letters, digits, spaces and the signs . + - _",
+    "tuple_type": "a list, as [0, 1, 2]",
+    "list_type": "a list, as [0, 1, 2]",
+    "dict_type": "a table",
+    "too_short": "at least {min_length} entries",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
+}
+"""Kind of complaint of pydantic -> what was expected, in plain words."""
+BRANCH = re.compile(
+    r"(constrained-|literal\[|tuple\[|list\[|dict\[)|(int|float|str|bool|[A-Z]\w+)$"
+)
+"""How pydantic names the branch of a union that it tried."""
+
+
 def describe(error: ValidationError, where: str) -> str:
-    """Return the first complaint of pydantic in our words."""
-    first = error.errors()[0]
-    # pydantic names the branch of a union that it tried
-    branches = (
-        "constrained-float",
-        "Latency",
-        "ComputeTable",
-    )
+    """Return a complaint of pydantic in our words: of the first key, the one that says most."""
+    every = error.errors()
+    first = every[0]
+    if first["loc"]:  # of a union, the branch that went deepest is the one that was meant
+        alike = (each for each in every if each["loc"][:1] == first["loc"][:1])
+        first = max(alike, key=lambda each: len(each["loc"]))
     path = ".".join(
-        str(part) for part in (where, *first["loc"]) if part != "" and part not in branches
+        str(part) for part in (where, *first["loc"]) if part != "" and not BRANCH.match(str(part))
     )
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
-    return (
-        f"'{path}' is not right: {first['msg'][:1].lower()}{first['msg'][1:]}; "
-        f"got {first['input']!r}"
-    )
+    plain = EXPECTED.get(first["type"])
+    told = first["msg"][:1].lower() + first["msg"][1:]
+    if plain is not None:
+        told = f"expected {plain.format(**first.get('ctx', {}))}"
+    return f"'{path}' is not right: {told}; got {first['input']!r}"
 
 
 Check: TypeAlias = Callable[[object, Table], str]

@@ -45,53 +45,32 @@ from folkman.record.run import METRICS, slug
 if TYPE_CHECKING:
     from folkman.faults import Faults
 
-__all__ = [
-    "CHOICES",
-    "OWN",
-    "Comparison",
-    "ComputeTable",
-    "EnergyTable",
-    "FaultTable",
-    "Latency",
-    "by_content",
-    "check_labels",
-    "renamed",
-    "resolve",
-    "to_toml",
-    "told",
-]
+__all__ = ["CHOICES", "OWN", "Comparison", "ComputeTable", "EnergyTable", "FaultTable", "Latency"]
+__all__ += ["by_content", "check_labels", "renamed", "resolve", "to_toml", "told"]
 
 _SIZE = (int | None, Field(default=None, ge=1))
 ALWAYS = frozenset({"seed", "nodes", "horizon"})
 """What every builder is given that asks for it; `folkman.config.build` has the meaning of each."""
+OF_DATA = ALWAYS | {"sample", "classes"}
 TIMED = ALWAYS | {"slot_s", "shapes"}
-CHOICES: dict[str, Choice] = {
-    "data": Choice("data", BUILDERS, ALWAYS, {"train_size": _SIZE, "test_size": _SIZE}),
-    "partition": Choice(
-        "partition",
-        PARTITIONS,
-        ALWAYS | {"labels", "group", "sample", "classes"},
-        {"total": _SIZE, "per_node": _SIZE},
-    ),
-    "model": Choice("model", MODELS, ALWAYS | {"sample", "classes"}),
-    "projection": Choice("projection", PROJECTIONS, TIMED),
-    "network": Choice("network", NETWORKS, TIMED),
-    "compression": Choice("compression", PACKINGS, ALWAYS),
-    "algorithm": Choice(
-        "algorithm",
-        ALGORITHMS,
-        TIMED | {"projection"},
-        {
-            "label": (str | None, None),
-            "network": (Json | None, None),
-            "compression": (Json | None, None),
-        },
-    ),
-}
-"""The tables that choose a builder."""
-
 OWN = ("network", "compression")
 """The tables that an algorithm may have for itself."""
+_SIDE = {"label": (str | None, None), **dict.fromkeys(OWN, (Json | None, None))}
+_CHOICES = (
+    Choice("data", BUILDERS, ALWAYS, {"train_size": _SIZE, "test_size": _SIZE}),
+    Choice(
+        "partition", PARTITIONS, OF_DATA | {"labels", "group"}, {"total": _SIZE, "per_node": _SIZE}
+    ),
+    Choice("model", MODELS, OF_DATA),
+    Choice("projection", PROJECTIONS, TIMED),
+    Choice("network", NETWORKS, TIMED),
+    Choice("compression", PACKINGS, ALWAYS),
+    Choice("algorithm", ALGORITHMS, TIMED | {"projection"}, _SIDE),
+)
+CHOICES: dict[str, Choice] = {choice.table: choice for choice in _CHOICES}
+"""The tables that choose a builder."""
+SINGLE = tuple(kind for kind in CHOICES if kind != "algorithm")
+"""Those of which a comparison has one."""
 LONGEST_LABEL = 80
 MOST_NODES, MOST_SLOTS, MOST_ROWS = 10**6, 10**9, 2 * 10**6
 """Beyond these nothing is begun: tables of all pairs of nodes, slots that are counted in 32 bits,
@@ -99,10 +78,7 @@ and the rows that one run records."""
 
 
 class Latency(BaseModel):
-    """The seconds of a slot by the training-latency law.
-
-    T(D) = base_s + per_sample_s max(D - threshold, 0).
-    """
+    """The seconds of a slot: T(D) = base_s + per_sample_s max(D - threshold, 0)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -184,7 +160,7 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("comparison", pattern=r"^[\w][\w .+-]*$")
+    name: str = Field("comparison", pattern=r"^[\w][\w .+-]*$", max_length=100)
     nodes: int = Field(5, ge=1, strict=True)
     slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
@@ -223,18 +199,15 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
             raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
     raw = anchored(_with_radio(raw), Path.cwd())
     tables = {**DEFAULT, **_fitting(raw), **raw}
-    resolved = {
-        name: CHOICES[name].resolve(tables[name]) for name in CHOICES if name != "algorithm"
-    }
+    resolved = {name: CHOICES[name].resolve(tables[name]) for name in SINGLE}
     if "energy" in raw:
         raw = {**raw, "energy": EnergyTable.read(raw["energy"])}
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
         raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
+    sides = _algorithms(algorithms, resolved)
     try:
-        comparison = Comparison(
-            **{**raw, **resolved, "algorithm": _algorithms(algorithms, resolved)}
-        )
+        comparison = Comparison(**{**raw, **resolved, "algorithm": sides})
     except ValidationError as error:
         raise ConfigError(describe(error, "")) from None
     _check(comparison)
@@ -246,11 +219,10 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
 def _with_note(comparison: Comparison) -> Comparison:
     """Return the usual algorithms with the note of their search, where it was made for this."""
     noted = comparison.model_copy(update={"tuned": TUNED})
-    from folkman.record.tuned import SAME_SEEDS, sides_of, standings
-    from folkman.record.tuned import TUNED as SEARCHED
+    from folkman.record.tuned import FOUND, SAME_SEEDS, sides_of, standings
 
     found = standings(sides_of(told(noted))).values()
-    return noted if {SEARCHED, SAME_SEEDS}.issuperset(found) else comparison
+    return noted if {*FOUND, SAME_SEEDS}.issuperset(found) else comparison
 
 
 def _fitting(raw: Table) -> Json:
@@ -288,14 +260,9 @@ def _algorithms(tables: Sequence[object], base: Mapping[str, Table]) -> list[Jso
             table[kind] = _own(kind, table[kind], base[kind], f"algorithm.{i}.{kind}")
         if table["label"] is None:
             alike = [other for other in found if other["name"] == table["name"]]
-            apart = [
-                key
-                for key in table
-                if key != "label" and any(other[key] != table[key] for other in alike)
-            ]
-            table["label"] = " ".join(
-                [title(table["name"]), *(f"{key}={_short(table[key])}" for key in apart)]
-            )
+            apart = [key for key in table if any(other[key] != table[key] for other in alike)]
+            told = [f"{key}={_short(table[key])}" for key in apart if key != "label"]
+            table["label"] = " ".join([title(table["name"]), *told])
     check_labels([table["label"] for table in found])
     return found
 
@@ -325,15 +292,11 @@ def check_labels(labels: Sequence[str]) -> None:
     """Refuse labels that cannot be told apart, on paper or as file names, or cannot be shown."""
     names: dict[str, str] = {}
     for label in labels:
-        if (
-            not label.isprintable()
-            or not any(map(str.isalnum, label))
-            or len(label) > LONGEST_LABEL
-        ):
-            allowed = (
-                f"a letter or digit, no control characters and at most {LONGEST_LABEL} characters"
-            )
-            raise ConfigError(f"a label needs {allowed}; got {label!r}")
+        plain = label.isprintable() and any(map(str.isalnum, label))
+        if not plain or len(label) > LONGEST_LABEL:
+            least = "a letter or digit, no control characters"
+            most = f"at most {LONGEST_LABEL} characters"
+            raise ConfigError(f"a label needs {least} and {most}; got {label!r}")
         other = names.setdefault(slug(label, 0), label)
         if labels.count(label) > 1 or other != label:
             raise ConfigError(
@@ -412,16 +375,11 @@ def _try_builders(comparison: Comparison) -> None:
 
     A builder that needs to know the data or the model waits until they are there.
     """
-    given = {
-        "slot_s": 1.0,
-        "nodes": comparison.nodes,
-        "horizon": comparison.slots,
-        "seed": comparison.seeds[0],
-    }
+    given: Json = {"nodes": comparison.nodes, "horizon": comparison.slots}
+    given |= {"seed": comparison.seeds[0], "slot_s": 1.0}
     for i, table in enumerate(comparison.algorithm):
-        tables = {"algorithm": table, "network": table["network"] or comparison.network}
-        tables["projection"] = comparison.projection
-        tables["compression"] = table["compression"] or comparison.compression
+        tables = {"algorithm": table, "projection": comparison.projection}
+        tables |= {kind: table[kind] or getattr(comparison, kind) for kind in OWN}
         try:
             for kind, each in tables.items():
                 if CHOICES[kind].needs(each["name"]) <= set(given):
@@ -432,14 +390,8 @@ def _try_builders(comparison: Comparison) -> None:
             raise ConfigError(f"algorithm.{i} ({table['label']}): {error}") from None
 
 
-LATER: Json = {
-    "sampling": "replacement",
-    "objective": "samples",
-    "stop_at": None,
-    "tuned": None,
-    "local_tests": None,
-    "energy": EnergyTable().model_dump(),
-}
+LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None, "tuned": None}
+LATER |= {"local_tests": None, "energy": EnergyTable().model_dump()}
 """Keys that came later, each with the value that stands for what was done before.
 
 With that value they are not told, so that folders and stores of before are still those of the same
@@ -473,8 +425,6 @@ def renamed(comparison: Comparison, rename: Callable[[str, Plugin], str]) -> Com
         own = {each: table.get(each) for each in OWN} if kind == "algorithm" else {}
         return {**table, **{each: of_table(each, tab) for each, tab in own.items() if tab}}
 
-    tables = {
-        kind: of_table(kind, getattr(comparison, kind)) for kind in CHOICES if kind != "algorithm"
-    }
+    tables = {kind: of_table(kind, getattr(comparison, kind)) for kind in SINGLE}
     algorithms = tuple(of_table("algorithm", table) for table in comparison.algorithm)
     return comparison.model_copy(update={**tables, "algorithm": algorithms})

@@ -11,30 +11,29 @@ __all__ = ["bundled", "digests", "parcel", "write_bundle"]
 
 def digests(comparison: Comparison) -> dict[str, str]:
     """Return the SHA-256 of every file of own code by its path."""
-    return {
-        path: digest
-        for plugin in _plugins(comparison).values()
-        for path, digest in plugin.digests.items()
-    }
+    found: dict[str, str] = {}
+    for plugin in _plugins(comparison).values():
+        found |= plugin.digests
+    return found
 
 
 def parcel(comparison: Comparison) -> Parcel:
     """Return the own files of a comparison as JSON holds them; `plugins.unpacked` takes them."""
-    return {
-        place_of(name): {
-            path: base64.b64encode(content).decode() for path, content in plugin.files.items()
-        }
-        for name, plugin in _plugins(comparison).items()
-        if is_file(name)
-    }
+    found = {}
+    for name, plugin in _plugins(comparison).items():
+        if is_file(name):
+            files = plugin.files.items()
+            found[place_of(name)] = {path: base64.b64encode(each).decode() for path, each in files}
+    return found
 
 
 def bundled(comparison: Comparison) -> Comparison:
     """Return a comparison that names its own files where `write_bundle` puts them."""
-    return renamed(
-        comparison,
-        lambda name, plugin: f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name,
-    )
+
+    def below(name: str, plugin: Plugin) -> str:
+        return f"{_home(plugin)}/{Path(name).name}" if is_file(name) else name
+
+    return renamed(comparison, below)
 
 
 def write_bundle(comparison: Comparison, root: Path) -> None:

@@ -29,18 +29,8 @@ from folkman.checks import nearest, require
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = [
-    "Parcel",
-    "Plugin",
-    "anchored",
-    "check_unchanged",
-    "import_file",
-    "is_file",
-    "load",
-    "looked_up",
-    "place_of",
-    "raised",
-]
+__all__ = ["Parcel", "Plugin", "anchored", "check_unchanged", "import_file", "is_file", "load"]
+__all__ += ["looked_up", "place_of", "raised"]
 __all__ += ["title", "unpacked", "write_files"]
 
 Builder: TypeAlias = Callable[..., Any]
@@ -71,11 +61,8 @@ class Plugin(NamedTuple):
     @property
     def digest(self) -> str:
         """Return one SHA-256 of all files; where they lie does not matter."""
-        return _digest(
-            "".join(
-                f"{name}\0{_digest(content)}\n" for name, content in self.files.items()
-            ).encode()
-        )
+        listed = [f"{name}\0{_digest(content)}\n" for name, content in self.files.items()]
+        return _digest("".join(listed).encode())
 
 
 class _Source(NamedTuple):
@@ -85,9 +72,7 @@ class _Source(NamedTuple):
 
 
 _SOURCES: dict[str, _Source] = {}  # by the place that a name gives
-_ENTRIES: dict[
-    tuple[str, str], str
-] = {}  # (kind, name) -> package.module:function of an entry point
+_ENTRIES: dict[tuple[str, str], str] = {}  # (kind, name) -> package.module:function
 _SENT: dict[str, Path] = {}  # place -> where its files lie on this machine
 
 
@@ -131,29 +116,23 @@ def _anchored_graph(value: Any, here: Path) -> Any:
 
 @cache  # once per process and file
 def _warn(path: str) -> None:
-    print(
-        f"warning: this configuration runs code from outside its folder: {path}",
-        file=sys.stderr,
-        flush=True,
-    )
+    text = f"warning: this configuration runs code from outside its folder: {path}"
+    print(text, file=sys.stderr, flush=True)
 
 
 def looked_up(name: str, kind: str, built_in: Iterable[str]) -> Plugin:
     """Import the builder of a name that is not built in, as it is now, or raise `ValueError`."""
     built_in = list(built_in)
     if OWN.fullmatch(name) is None:
-        require(
-            ":" not in name and not name.endswith(".py"), f"has no '{name}'; for own code {FORMS}"
-        )
+        own = ":" in name or name.endswith(".py")
+        require(not own, f"has no '{name}'; for own code {FORMS}")
         registered = _registered(kind, built_in)
         require(name in registered, f"has no '{name}'; {nearest(name, [*built_in, *registered])}")
         _ENTRIES[kind, name] = registered[name].value.partition("[")[0].strip()
     else:
         own = title(name)
-        require(
-            own not in built_in,
-            f"names '{name}', but '{own}' is a built-in {kind}; rename the function",
-        )
+        taken = f"names '{name}', but '{own}' is a built-in {kind}"
+        require(own not in built_in, f"{taken}; rename the function")
         if _is_stale(place_of(name)):
             del _SOURCES[place_of(name)]
     return load(name, kind)
@@ -169,11 +148,8 @@ def load(name: str, kind: str) -> Plugin:
     found: Any = source.module
     for attribute in title(target).split("."):
         if not hasattr(found, attribute):
-            there = [
-                each
-                for each, item in vars(source.module).items()
-                if callable(item) and each[:1] != "_"
-            ]
+            named = vars(source.module).items()
+            there = [each for each, item in named if callable(item) and each[:1] != "_"]
             raise ValueError(
                 f"names '{name}', but {place} has no '{attribute}'; {nearest(attribute, there)}"
             )
@@ -187,10 +163,7 @@ def load(name: str, kind: str) -> Plugin:
 
 
 def import_file(path: Path) -> tuple[ModuleType, dict[str, str]]:
-    """Import a file of own code as it is now.
-
-    Return it with the digests of its files, or raise `ValueError`.
-    """
+    """Import a file of own code as it is now; return it with the digests of its files."""
     module, folder, files = _from_file(str(path.resolve()))
     return module, {str(folder / name): _digest(content) for name, content in files.items()}
 
@@ -325,7 +298,10 @@ def raised(error: BaseException, place: str) -> str:
         frames.append((error.filename or place, error.lineno))
     path, line = ([frame for frame in frames if frame[0] == place] or frames)[-1]
     said = error.msg if isinstance(error, SyntaxError) else str(error).strip().partition("\n")[0]
-    return f"raised {type(error).__name__}: {said} ({path}, line {line})"
+    found = f"raised {type(error).__name__}: {said} ({path}, line {line})"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "jax":
+        found += "; folkman.arrays has these arrays with and without JAX"
+    return found
 
 
 def check_unchanged(digests: Mapping[str, str]) -> None:
@@ -351,9 +327,8 @@ def unpacked(parcel: Parcel) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="folkman-own-") as root:
         for number, (place, contents) in enumerate(parcel.items()):
             folder = Path(root).resolve() / str(number)
-            write_files(
-                {path: base64.b64decode(content) for path, content in contents.items()}, folder
-            )
+            files = {path: base64.b64decode(content) for path, content in contents.items()}
+            write_files(files, folder)
             _SENT[place] = folder
         try:
             yield

@@ -7,84 +7,18 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.plugins import anchored
 from folkman.record.json_file import Json, Table, quoted
 
 __all__ = ["DEFAULT", "TUNED", "dump", "gather", "literal", "override", "parse_value", "put"]
-__all__ += ["read"]
+__all__ += ["read", "refuse_beside_resume"]
 
-
-DEFAULT: Json = {
-    "data": {"name": "digits"},
-    "partition": {"name": "iid"},
-    "model": {"name": "mlp"},
-    "projection": {"name": "none"},
-    "network": {"name": "pipelined"},
-    "compression": {"name": "by_bits"},
-    "algorithm": [
-        {"name": "async_sharing", "label": "Algorithm 1", "step": 0.25},
-        {"name": "fedavg", "label": "FedAvg", "step": 1.33, "local_steps": 20},
-        {
-            "name": "fedavg",
-            "label": "FedAvg, free links",
-            "step": 1.33,
-            "local_steps": 1,
-            "network": {"name": "ideal"},
-        },
-    ],
-}
-"""What `folkman run` does when told nothing: Algorithm 1 against FedAvg on the embedded digits.
-
-Each side has the options that the search in TUNED found. With two seeds in place of five it takes a
-step of 1.78 for free links, at which single seeds fail.
-"""
-
-TUNED: Json = {
-    "version": "0.1.0",
-    "made": "2026-11-17T05:00:52+00:00",
-    "score": "train_loss",
-    "seeds": [1000, 1001, 1002, 1003, 1004],
-    "budget": 85,
-    "over": ["step", "local_steps"],
-    "grid": {
-        "step": [0.001, 0.00316, 0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0],
-        "local_steps": [1, 3, 10],
-    },
-    "skipped": {"local_steps": ["Algorithm 1"]},
-    "algorithm": {
-        "Algorithm 1": {
-            "score": 0.19478813409805298,
-            "runs": 41,
-            "score_before": 0.19478813409805298,
-            "setting": "53b1396ba1be2559",
-            "options": {"step": 0.25},
-            "before": {"step": 0.25},
-        },
-        "FedAvg": {
-            "score": 0.04447100907564163,
-            "runs": 81,
-            "score_before": 0.04447100907564163,
-            "setting": "33f6ed8459259361",
-            "options": {"step": 1.33, "local_steps": 20},
-            "before": {"step": 1.33, "local_steps": 20},
-        },
-        "FedAvg, free links": {
-            "score": 0.02133840210735798,
-            "runs": 75,
-            "score_before": 0.02133840210735798,
-            "setting": "1ad850eac1efc6e3",
-            "options": {"step": 1.33, "local_steps": 1},
-            "before": {"step": 1.33, "local_steps": 1},
-        },
-    },
-}
-"""The table [tuned] that a search wrote for the algorithms of DEFAULT.
-
-    folkman tune --over step --over local_steps --seeds 1000,1001,1002,1003,1004
-
-`setting` is a digest of all that a method meets. A new option of a method changes it: search anew.
-"""
+DEFAULT: Json = tomllib.loads(Path(__file__).with_name("default.toml").read_text(encoding="utf-8"))
+"""What `folkman run` does when told nothing."""
+TUNED: Json = DEFAULT.pop("tuned")
+"""The table [tuned] that a search wrote for the algorithms of DEFAULT."""
 
 
 def read(path: str | Path, *, warn: bool = True) -> Json:
@@ -103,8 +37,12 @@ def read(path: str | Path, *, warn: bool = True) -> Json:
         raise ConfigError(
             f"expected a configuration file, {path} is a folder; name the .toml in it"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"expected TOML in {path}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"expected TOML in {path}, it is not text in UTF-8 (byte {error.start}); save it so"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"expected TOML in {path}: {error}; correct that line") from None
 
 
 def gather(
@@ -130,6 +68,12 @@ def gather(
     return override(raw, settings or ())
 
 
+def refuse_beside_resume(*given: object) -> None:
+    """Refuse whatever says what to run where a folder is resumed, which says it."""
+    text = "--resume takes everything from the folder; leave out the configuration, --set and --out"
+    require(not any(given), f"{text}, and all else that says what to run")
+
+
 def override(raw: Table, settings: Sequence[str]) -> Json:
     """Apply settings `a.b=value` in order. A new `X.name` starts table X afresh.
 
@@ -148,10 +92,7 @@ def override(raw: Table, settings: Sequence[str]) -> Json:
 
 
 def put(raw: Table, values: Table) -> Json:
-    """Apply values by dotted key, as `override` does with settings.
-
-    Names first, as they start a table afresh.
-    """
+    """Apply values by dotted key, as `override` does; names first, as they start tables."""
     tables: Json = deepcopy(dict(raw))
     for path in sorted(values, key=lambda path: not path.endswith(".name")):
         _put(tables, path.split("."), deepcopy(values[path]), path)

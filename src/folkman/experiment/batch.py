@@ -29,6 +29,7 @@ INDEX_SHARE = 0.02
 """Most of a batch's time that writing its index may take; that of a very large one is renewed less
 often."""
 BUSY_WAIT_S = 1.0
+COSTS = ("seconds", "compute_s", "rss_mb", "peak_mb", "worker")
 
 
 class Progress(NamedTuple):
@@ -49,9 +50,7 @@ class Asked(NamedTuple):
 
     track: Sequence[str] = ()
     budget_s: float | None = None  # seconds after which to stop
-    only: Collection[str] | None = (
-        None  # keys of the jobs that are ours; others are looked at alone
-    )
+    only: Collection[str] | None = None  # keys of our jobs; others are looked at alone
     lean: bool = False  # keep metrics, drop models
     grows: bool = False  # the folder keeps what earlier plans made
     facts: Mapping[str, object] = {}  # more for the head of the index
@@ -101,9 +100,9 @@ def run_batch(
     try:
         board.write(RUNNING)
         disk, why = _run(orders, board, engine, watch, asked.budget_s)
-        open_jobs = any(job["state"] not in (*ENDED, FAILED) for job in board.entries.values())
-        failed = any(job["state"] == FAILED for job in board.entries.values())
-        state = STOPPED if disk or why or open_jobs else FAILED if failed else FINISHED
+        states = {job["state"] for job in board.entries.values()}
+        is_open = bool(disk or why or states - {*ENDED, FAILED})
+        state = STOPPED if is_open else FAILED if FAILED in states else FINISHED
         if not disk:
             board.write(state)
             save_results(folder)
@@ -157,10 +156,8 @@ def _run(
             return "", f"the budget of {budget_s:g} s is spent"
         if left and until_s is not None:
             rest_s = max(until_s - time.monotonic(), 0.0)
-            return (
-                "",
-                f"{rest_s:.0f} s are left of the budget of {budget_s:g} s, less than a run takes",
-            )
+            rest = f"{rest_s:.0f} s are left of the budget of {budget_s:g} s"
+            return "", f"{rest}, less than a run takes"
         waiting = busy
         if busy:
             time.sleep(BUSY_WAIT_S)
@@ -175,9 +172,8 @@ class _Board:
     ) -> None:
         self._folder, self._store, self._only = folder, store, asked.only
         own_code = dict(asked.own_code)
-        own_code |= {
-            path: digest for job in plan.jobs for path, digest in digests(job.config).items()
-        }
+        for job in plan.jobs:
+            own_code |= digests(job.config)
         self._facts = {
             "name": plan.name,
             "axes": list(plan.keys),
@@ -191,9 +187,8 @@ class _Board:
             job.key: _entry(job, folder, ended(store.job(job.key))) for job in plan.jobs
         }
         before = folder.read_index()["jobs"] if asked.grows and folder.index.is_file() else []
-        self._kept = [
-            job for job in before if job["key"] not in self.entries and job["state"] in ENDED
-        ]
+        ended_before = [job for job in before if job["state"] in ENDED]
+        self._kept = [job for job in ended_before if job["key"] not in self.entries]
         self._to_do = sum(entry["state"] not in ENDED for entry in self.entries.values())
         self._begun_s, self._next_s = time.monotonic(), 0.0
         self.made: list[str] = []
@@ -202,11 +197,8 @@ class _Board:
     def seconds_of(self, alike: str) -> list[float]:
         """Return how long the jobs of a kind took that have ended."""
         known = [*self.entries.values(), *self._kept]
-        return [
-            job["seconds"]
-            for job in known
-            if job["state"] in ENDED and _alike(job) == alike and job["seconds"]
-        ]
+        ended_ones = [job for job in known if job["state"] in ENDED and _alike(job) == alike]
+        return [job["seconds"] for job in ended_ones if job["seconds"]]
 
     def started(self, key: str, worker: str) -> None:
         """Note that a job was handed out."""
@@ -243,10 +235,7 @@ class _Board:
         self._next_s = ended_s + max(INDEX_EVERY_S, (ended_s - begun_s) / INDEX_SHARE)
 
     def close(self, state: str) -> None:
-        """Leave an index that says how the batch ended.
-
-        Jobs in the middle wait for the next one.
-        """
+        """Leave an index that says how it ended; jobs in the middle wait for the next batch."""
         for entry in self.entries.values():
             if entry["state"] == RUNNING:
                 entry["state"] = WAITING
@@ -274,10 +263,5 @@ def _standing(known: Table | None) -> Json:
     """Return how a job stands by its `job.json`."""
     known = known or {"state": WAITING, "message": ""}
     ends = {name: known[name] for name in ("verdict", "reason") if known.get(name)}
-    return {"state": known["state"], "message": known["message"], **ends, **_costs(known)}
-
-
-def _costs(told: Table) -> Json:
-    return {
-        name: told.get(name) for name in ("seconds", "compute_s", "rss_mb", "peak_mb", "worker")
-    }
+    costs = {name: known.get(name) for name in COSTS}
+    return {"state": known["state"], "message": known["message"], **ends, **costs}

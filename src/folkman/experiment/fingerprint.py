@@ -29,10 +29,7 @@ def fingerprint(*things: object) -> str:
 
 
 def _pieces(thing: object, above: tuple[int, ...]) -> Iterator[bytes]:
-    """Yield what a thing is made of.
-
-    `above` are those that hold it, for an object that holds itself.
-    """
+    """Yield what a thing is made of; `above` holds it, for an object that holds itself."""
     if id(thing) in above:
         yield b"again"
         return
@@ -79,10 +76,5 @@ def _parts(thing: object) -> Iterable[object]:
 
 def _parts_of_function(function: FunctionType) -> Iterable[object]:
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    return (
-        function.__qualname__,
-        function.__code__,
-        function.__defaults__,
-        function.__kwdefaults__,
-        *cells,
-    )
+    defaults = (function.__defaults__, function.__kwdefaults__)
+    return (function.__qualname__, function.__code__, *defaults, *cells)

@@ -22,7 +22,7 @@ from folkman.radio.serial import SerialState
 from folkman.radio.serial_rounds import SerialRoundState
 from folkman.radio.serial_star import SerialStarState
 from folkman.radio.star import StarRadio
-from folkman.record.scene import MOST_NODES, STATIC, Scene
+from folkman.record.scene import MOST_NODES, MOVING, Scene
 from folkman.units import db_to_linear
 
 __all__ = ["frame_of"]
@@ -49,11 +49,10 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         apart = np.linalg.norm(np.asarray(models) - np.asarray(centre)[None], axis=1)
     on_air, left, share = _on_air(state, radio, nodes, servers)
     least_db = _least_db(carry.medium.network, radio)
-    sinr_db = (
-        _sinr_db(state, radio, on_air, carry.seed, least_db)
-        if pairs
-        else np.full(on_air.shape, np.nan)
-    )
+    sinr_db = np.full(on_air.shape, np.nan)
+    if pairs:
+        sinr_db = _sinr_db(state, radio, on_air, carry.seed, least_db)
+    none = [0] * servers
     frame = Scene(
         slot=np.array(slot, np.int32),
         seconds=np.array(slot * simulation.clock.slot_s),
@@ -66,19 +65,15 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         share=share,
         sinr_db=sinr_db[:pairs, :pairs].astype(np.float32),
         disagreement=np.append(apart, [0.0] * servers).astype(np.float32),
-        gradients=np.append(np.asarray(mark.totals.gradients, np.int64), [0] * servers).astype(
-            np.int64
-        ),
-        samples=np.append(np.asarray(problem.count, np.int64), [0] * servers).astype(np.int64),
+        gradients=np.append(np.asarray(mark.totals.gradients), none).astype(np.int64),
+        samples=np.append(np.asarray(problem.count), none).astype(np.int64),
         interferers_m=_interferers(air, radio),
         cell_radius_m=radio.cell_radius_m if radio else float("nan"),
         bandwidth_hz=radio.bandwidth_hz if radio else float("nan"),
         threshold_db=float(radio.threshold_db) if radio else float("nan"),
         server=bool(servers),
     )
-    return frame._replace(
-        **{name: getattr(frame, name)[None] for name in Scene._fields if name not in STATIC}
-    )
+    return frame._replace(**{name: getattr(frame, name)[None] for name in MOVING})
 
 
 def _age_sums(simulation: Simulation, mark: Mark) -> NDArray[np.int64]:
@@ -97,17 +92,15 @@ def _positions(air: Air | None, size: int, servers: int) -> NDArray[np.float32]:
     if air is None:
         return np.full((size, 2), np.nan, np.float32)
     nodes = np.asarray(air.nodes.positions_m, np.float32)
-    return np.concatenate(
-        [nodes, np.zeros((servers, 2), np.float32)]
-    )  # the base station is at the origin
+    station = np.zeros((servers, 2), np.float32)  # at the origin
+    return np.concatenate([nodes, station])
 
 
 def _interferers(air: Air | None, radio: RadioNetwork | None) -> NDArray[np.float32]:
     if air is None or radio is None:
         return np.zeros((0, 2), np.float32)
-    points = np.asarray(air.interferers.positions_m, np.float32)[
-        np.asarray(air.interferers.present)
-    ]
+    every, present = air.interferers.positions_m, air.interferers.present
+    points = np.asarray(every, np.float32)[np.asarray(present)]
     return points[np.abs(points).max(axis=1, initial=0.0) < NEAR * radio.cell_radius_m]
 
 
@@ -121,16 +114,12 @@ def _on_air(
     if isinstance(state, RadioState):
         left = np.asarray(state.left, np.int32)
         on_air = np.asarray(state.linked) & (left > 0)[None]
-    elif isinstance(state, SerialState):
-        sending = np.arange(nodes) == int(state.flight.sender)
+    elif isinstance(state, SerialState | SerialRoundState):
+        flight = state.flight if isinstance(state, SerialState) else state
+        sending = np.arange(nodes) == int(flight.sender)
         left = np.where(sending, np.ceil(np.asarray(state.busy)), 0).astype(np.int32)
-        on_air = np.asarray(state.flight.receivers)[:, None] & sending[None]
+        on_air = np.asarray(flight.receivers)[:, None] & sending[None]
         share = sending.astype(np.float32)  # one at a time has the whole band
-    elif isinstance(state, SerialRoundState):
-        sending = np.arange(nodes) == int(state.sender)
-        left = np.where(sending, np.ceil(np.asarray(state.busy)), 0).astype(np.int32)
-        on_air = np.asarray(state.receivers)[:, None] & sending[None]
-        share = sending.astype(np.float32)
     elif servers == 1 and isinstance(state, SerialStarState):
         up, down = np.asarray(state.up.on_air), np.asarray(state.down.on_air)
         on_air[nodes, :nodes], on_air[:nodes, nodes] = up, down

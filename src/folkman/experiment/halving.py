@@ -23,17 +23,8 @@ from typing import NamedTuple, TypeAlias
 
 from folkman.checks import require
 
-__all__ = [
-    "Axis",
-    "Found",
-    "Search",
-    "Setting",
-    "Trial",
-    "halving",
-    "least_budget",
-    "solved",
-    "usual_budget",
-]
+__all__ = ["Axis", "Search", "Setting", "Solution", "Trial", "halving", "least_budget", "solved"]
+__all__ += ["usual_budget"]
 
 Setting: TypeAlias = tuple[float, ...]
 Trial: TypeAlias = tuple[Setting, int]
@@ -75,7 +66,7 @@ class Axis(NamedTuple):
         return round(float(f"{value:.0e}")) if self.whole else float(f"{value:.2e}")
 
 
-class Found(NamedTuple):
+class Solution(NamedTuple):
     """The end of a search."""
 
     best: Setting
@@ -86,10 +77,10 @@ class Found(NamedTuple):
     at_edge: tuple[str, ...]  # options whose best value is at an end that could not be extended
 
 
-Search: TypeAlias = Generator[list[Trial], Mapping[Trial, float], Found]
+Search: TypeAlias = Generator[list[Trial], Mapping[Trial, float], Solution]
 
 
-def solved(search: Search, score: Callable[[Setting, int], float]) -> Found:
+def solved(search: Search, score: Callable[[Setting, int], float]) -> Solution:
     """Return what a search finds by a score function of a setting and the number of a seed."""
     wanted = next(search)
     while True:
@@ -145,7 +136,7 @@ def halving(axes: Sequence[Axis], start: Setting, seeds: int, budget: int) -> Se
     tried = [setting for setting, _ in known]
     at_edge = [axes[place].name for place, _ in _ends(axes, best, tried)]
     scores = (_mean(known, best, seeds), start, _mean(known, start, seeds))
-    return Found(best, *scores, known, tuple(at_edge))
+    return Solution(best, *scores, known, tuple(at_edge))
 
 
 Step: TypeAlias = Generator[list[Trial], Mapping[Trial, float], None]

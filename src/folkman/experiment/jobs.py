@@ -49,18 +49,8 @@ __all__ = ["OutOfTime", "memory_mb", "order_for", "run_anywhere", "run_order", "
 SHARED_PROBLEMS = 3
 """Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
 
-PROBLEM_FIELDS = (
-    "nodes",
-    "precision",
-    "l2",
-    "batch",
-    "sampling",
-    "objective",
-    "local_tests",
-    "data",
-    "partition",
-    "model",
-)
+PROBLEM_FIELDS = ("nodes", "precision", "l2", "batch", "sampling", "objective", "local_tests")
+PROBLEM_FIELDS += ("data", "partition", "model")
 """The keys of a configuration that make its problem."""
 
 ONE_AT_A_TIME = threading.Lock()
@@ -68,10 +58,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The budget of time is spent.
-
-    As an interrupt it makes the run that it stops save its checkpoint.
-    """
+    """The budget of time is spent; as an interrupt it lets a run save its checkpoint."""
 
 
 def set_up_worker() -> None:
@@ -99,10 +86,7 @@ def order_for(
     *,
     lean: bool = False,
 ) -> Json:
-    """Return the order of a job: what a worker is sent.
-
-    A `lean` job keeps its metrics and drops its model.
-    """
+    """Return the order of a job, which a worker is sent; a `lean` job drops its model."""
     from folkman.config.build import numberless, seedless
     from folkman.config.comparison import by_content, to_toml
     from folkman.config.own_code import parcel
@@ -156,10 +140,7 @@ def run_order(order: Table, until_s: float | None = None, *, here: bool = False)
 
 
 def run_anywhere(order: Table) -> Json:
-    """Run a job on a machine that may not see the store.
-
-    It then works in a folder of its own and sends the files.
-    """
+    """Run a job on a machine that may not see the store; it then sends the job's files."""
     try:
         seen = store_id(Path(order["store"]))
     except OSError:  # a path of another user's
@@ -217,8 +198,8 @@ def _run(
     if job_key(comparison, order["kind"]) != order["key"]:
         raise ValueError(
             "this job is not what was planned: a data file has changed, or this worker has "
-            "another version of folkman "
-            "or of a package with own code; sweep again, with the same versions everywhere"
+            "another version of folkman or of a package with own code; sweep again, with the same "
+            "versions everywhere"
         )
     if not keep:
         _WORKSHOP.enter(order["group"])

@@ -17,9 +17,9 @@ NODES = 4
 
 
 def methods() -> list[Json]:
-    """Return what is known of every method with its defaults.
+    """Return name, role, assumptions and bits of a message of each method with its defaults.
 
-    Name, role, assumptions and the bits of a message, by form.
+    `verified` is what its equations were compared with; empty: its file says it part by part.
     """
     return [_row(name, build()) for name, build in ALGORITHMS.items()]
 
@@ -31,14 +31,10 @@ def _row(name: str, algorithm: Algorithm) -> Json:
         _formula(server.price, lambda d, server=server: _server_entries(server, d))
         for server in travel.servers
     )
-    return {
-        "name": name,
-        "role": travel.role,
-        "node_bits": up,
-        "server_bits": down,
-        "round_bits": _round(algorithm, up, down),
-        "assumes": "; ".join(sorted(need.value for need in declares.assumes)),
-    }
+    bits = {"node_bits": up, "server_bits": down, "round_bits": _round(algorithm, up, down)}
+    assumes = "; ".join(sorted(need.value for need in declares.assumes))
+    row = {"name": name, "role": travel.role, **bits, "assumes": assumes}
+    return row | {"verified": declares.verified}
 
 
 def _round(algorithm: Algorithm, up: str, down: str) -> str:

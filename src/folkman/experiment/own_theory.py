@@ -19,11 +19,11 @@ from folkman.config.comparison import Comparison
 from folkman.engine.simulate import march, start
 from folkman.experiment.parts import Part, parts
 from folkman.experiment.theory import first_stamps, outside
-from folkman.problem.heads import ENERGY
 from folkman.problem.learnable import Learnable, analysable
+from folkman.problem.models import ENERGY
 from folkman.problem.problem import Problem
 from folkman.record.json_file import Json
-from folkman.record.run import jsonable
+from folkman.record.run import json_row
 from folkman.theory import own_part as op
 from folkman.theory.own_limits import bias_bound_any_ages, limit_alike, slope_bound
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
@@ -47,9 +47,8 @@ def examine_own(comparison: Comparison, names: Sequence[str] = KNOWN) -> list[Js
         f"'{table['label']}' has {lacking}",
     )
     owns = [_own(name) for name in names]
-    tables = tuple(
-        table | {"own": own, "label": name} for own, name in zip(owns, names, strict=True)
-    )
+    both = zip(owns, names, strict=True)
+    tables = tuple(table | {"own": own, "label": name} for own, name in both)
     given = {"algorithm": tables, "seeds": comparison.seeds[:1]}
     with jax.enable_x64(comparison.precision == "float64"):
         made = parts(comparison.model_copy(update=given))
@@ -101,7 +100,7 @@ def _row(part: Part, own: str | float, table: Json) -> Json:
     found |= {"slope": _slope(problem, mean), "moving": moving, "smoothness_proved": proved}
     found |= {"rest_bound": slope_bound(setting, shares, smooth, step, slopes)}
     found |= _distances(problem, setting, step, mean)
-    return {key: jsonable(v) if isinstance(v, float) else v for key, v in found.items()}
+    return json_row(found)
 
 
 def _others(shares: NDArray) -> float:
@@ -125,9 +124,8 @@ def _ends(part: Part) -> tuple[NDArray, NDArray]:
 
 def _slope(problem: Learnable, mean: NDArray) -> float:
     """Return ||grad F(w)||."""
-    points = jnp.broadcast_to(
-        jnp.asarray(mean, problem.initial.dtype), (problem.num_nodes, len(mean))
-    )
+    point = jnp.asarray(mean, problem.initial.dtype)
+    points = jnp.broadcast_to(point, (problem.num_nodes, len(mean)))
     each = np.asarray(full_gradients(analysable(problem, "a gradient"), points)[1], float)
     return float(np.linalg.norm(np.asarray(problem.share, float) @ each))
 

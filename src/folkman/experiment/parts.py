@@ -65,10 +65,7 @@ class Part(NamedTuple):
 
 
 def comparison_of(folder: RunFolder) -> Comparison:
-    """Return the comparison that a run folder was made from.
-
-    Refuse one made in Python, which no file describes.
-    """
+    """Return the comparison that a run folder was made from; refuse one made in Python."""
     # checked when it was made
     return resolve(read(folder.configuration(), warn=False), try_builders=False)
 
@@ -148,9 +145,8 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     events: list[Stretch] = []
     # a timeline is kept in memory: start it again
     if place.is_file() and not simulation.recording.timeline:
-        mark = _resumed(
-            part, checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}"), mark
-        )
+        saved = checkpoint.load(place, mark, f"{fingerprint} {run.label} {run.seed}")
+        mark = _resumed(part, saved, mark)
     else:
         run.rows = []
     end = slots
@@ -184,10 +180,7 @@ def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
 
 
 def _resumed(part: Part, saved: Mark, fresh: Mark) -> Mark:
-    """Cut the rows to those before the checkpoint.
-
-    Without all of them, or at slot 0, start again.
-    """
+    """Cut the rows to those before the checkpoint; without all of them, start again."""
     run, done = part.run, int(saved.carry.slot)
     rows = [row for row in run.rows if row["slots"] <= done]
     whole = bool(rows) and rows[0]["slots"] == 0 and rows[-1]["slots"] == done
@@ -208,12 +201,8 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Stretc
     """Write the last model as named tensors, and the timeline if it was kept."""
     run, simulation = part.run, part.simulation
     run.model, run.nodes = simulate.outcome(simulation, mark)
-    layout = simulation.problem.layout
-    tensors = {
-        name: np.asarray(tensor)
-        for name, tensor in layout.unflatten(jax.numpy.asarray(run.model)).items()
-    }
-    save_tensors(folder.model(run), tensors)
+    tensors = simulation.problem.layout.unflatten(jax.numpy.asarray(run.model))
+    save_tensors(folder.model(run), {name: np.asarray(each) for name, each in tensors.items()})
     if simulation.recording.timeline and events:
         run.timeline = simulate.join_timeline(simulation.medium, events)
         place = folder.timeline(run)

@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from folkman.checks import pick, require
 from folkman.config.choices import ConfigError
@@ -41,21 +41,8 @@ from folkman.config.plugins import anchored, title
 from folkman.config.text import parse_value, put
 from folkman.record.json_file import Json, Table
 
-__all__ = [
-    "JOB_FORMAT",
-    "LANGUAGE",
-    "Axes",
-    "Job",
-    "Plan",
-    "alone",
-    "axes_of",
-    "contents",
-    "expand",
-    "job_key",
-    "option_values",
-    "plan",
-    "settle",
-]
+__all__ = ["JOB_FORMAT", "LANGUAGE", "Axes", "Job", "Plan", "alone", "axes_of", "contents"]
+__all__ += ["expand", "job_key", "option_values", "plan", "settle"]
 
 JOB_FORMAT = 1
 """Raised when the same configuration would give other results; finished jobs of another format are
@@ -92,9 +79,7 @@ class Job(NamedTuple):
     arm: str
     settings: Table  # what tells this arm from others
     config: Comparison
-    kind: str = (
-        "run"  # or "descent": plain gradient descent on one machine (`folkman.experiment.descent`)
-    )
+    kind: str = "run"  # or "descent": plain gradient descent (`folkman.experiment.descent`)
     rank: int = 0  # jobs of a lower rank are run first
     notes: Mapping[str, Any] = {}  # more that the index keeps of it
 
@@ -136,10 +121,7 @@ def settle(value: Any, known: Table) -> Any:
     return [1 / each for each in numbers] if isinstance(found, list) else 1 / found
 
 
-Chosen: TypeAlias = Json
-
-
-def expand(groups: Sequence[Table], levels: Table) -> Iterator[tuple[Table, Chosen, Json]]:
+def expand(groups: Sequence[Table], levels: Table) -> Iterator[tuple[Table, Json, Json]]:
     """Yield (group, chosen values, tables) for every combination of `each` of every [[arm]]."""
     require(
         bool(groups) and isinstance(groups, list),
@@ -148,13 +130,10 @@ def expand(groups: Sequence[Table], levels: Table) -> Iterator[tuple[Table, Chos
     for group in groups:
         require(isinstance(group, dict), f"expected an [[arm]] table, got {group!r}")
         given = group.get("each", {})
-        require(
-            isinstance(given, dict), f"`each` of an [[arm]] must be a table of lists, got {given!r}"
-        )
-        each = settle(dict(given), levels)
-        crossed = {
-            key: values if isinstance(values, list) else [values] for key, values in each.items()
-        }
+        wrong = f"`each` of an [[arm]] must be a table of lists, got {given!r}"
+        require(isinstance(given, dict), wrong)
+        each = settle(dict(given), levels).items()
+        crossed = {key: values if isinstance(values, list) else [values] for key, values in each}
         rest = {key: value for key, value in group.items() if key != "each"}
         for values in itertools.product(*crossed.values()):
             chosen = dict(zip(crossed, values, strict=True))
@@ -165,27 +144,19 @@ def axes_of(raw: Table, grid: Sequence[str] = (), together: Sequence[str] = ()) 
     """Read the axes of a sweep file and of the command line: `a.b=1,2,3`, `--grid` or `--list`."""
     levels = raw.get("levels", {})
     require(isinstance(levels, dict), f"[levels] must be a table of values, got {levels!r}")
-    found = {
-        name: [
-            *_flat(settle(raw.get(name, {}), levels), name),
-            *(option_values(text, name) for text in texts),
-        ]
-        for name, texts in (("grid", grid), ("list", together))
-    }
-    for name, axes in found.items():
-        require(
-            name not in raw or bool(axes),
-            f"[{name}] is empty; give it a key, as network.gamma = [5, 10]",
-        )
+    found = {}
+    for name, texts in (("grid", grid), ("list", together)):
+        found[name] = _flat(settle(raw.get(name, {}), levels), name)
+        found[name] += [option_values(text, name) for text in texts]
+        empty = name in raw and not found[name]
+        require(not empty, f"[{name}] is empty; give it a key, as network.gamma = [5, 10]")
     seen: set[str] = set()
     for key, values in (axis for axes in found.values() for axis in axes):
         _check_axis(key, values, seen)
     axes = Axes(dict(found["grid"]), dict(found["list"]))
     lengths = {key: len(values) for key, values in axes.together.items()}
-    require(
-        len(set(lengths.values())) <= 1,
-        f"lists advance together and must be of one length, got {lengths}",
-    )
+    wrong = f"lists advance together and must be of one length, got {lengths}"
+    require(len(set(lengths.values())) <= 1, wrong)
     return axes
 
 
@@ -212,10 +183,8 @@ def _flat(table: Json, name: str, prefix: str = "") -> list[tuple[str, list[obje
         if isinstance(value, dict):
             found += _flat(value, name, f"{path}.")
         else:
-            require(
-                isinstance(value, list),
-                f"'{path}' in [{name}] must be a list of values, got {value!r}",
-            )
+            wrong = f"'{path}' in [{name}] must be a list of values, got {value!r}"
+            require(isinstance(value, list), wrong)
             found.append((path, value))
     return found
 
@@ -269,9 +238,8 @@ def plan(raw: Table, axes: Axes) -> Plan:
                 arm = job_key(config)
                 points_of.setdefault(arm, []).append(point)
                 config_of.setdefault(arm, config)
-    settings_of = _settings(
-        points_of, {arm: config.algorithm[0]["label"] for arm, config in config_of.items()}
-    )
+    labels = {arm: config.algorithm[0]["label"] for arm, config in config_of.items()}
+    settings_of = _settings(points_of, labels)
     for key in axes.keys:
         concerned = any(key in settings for settings in settings_of.values())
         require(
@@ -279,14 +247,12 @@ def plan(raw: Table, axes: Axes) -> Plan:
             f"'{key}' changes no arm: another key decides what it sets, or nothing uses it; leave "
             "it out",
         )
-    jobs = [
-        job for arm, config in config_of.items() for job in _jobs(settings_of[arm], config, keys)
-    ]
+    jobs: list[Job] = []
+    for arm, config in config_of.items():
+        jobs += _jobs(settings_of[arm], config, keys)
     (arm, _), most = Counter((job.arm, job.seed) for job in jobs).most_common(1)[0]
-    require(
-        most == 1,
-        f"two arms would both be called '{arm}'; give the algorithms labels that tell them apart",
-    )
+    alike = f"two arms would both be called '{arm}'"
+    require(most == 1, f"{alike}; give the algorithms labels that tell them apart")
     return Plan(name, keys, jobs)
 
 
@@ -313,29 +279,19 @@ def alone(whole: Comparison, table: Table) -> Comparison:
 
 def _fixed(table: Table) -> Json:
     """Return a table with the files it names by absolute path: a worker may stand elsewhere."""
-    place = {
-        key: str(Path(table[key]).resolve())
-        for key in ("path", "folder")
-        if table.get(key) is not None
-    }
-    return {**table, **place}
+    named = [key for key in ("path", "folder") if table.get(key) is not None]
+    return {**table, **{key: str(Path(table[key]).resolve()) for key in named}}
 
 
 def _settings(
     points_of: Mapping[str, Sequence[Table]], label_of: Mapping[str, str]
 ) -> dict[str, Json]:
-    """Return what the points of each arm agree in.
-
-    All of it where that would not tell two arms apart.
-    """
-    agreed = {
-        arm: {
-            key: value
-            for key, value in points[0].items()
-            if all(key in other and other[key] == value for other in points)
-        }
-        for arm, points in points_of.items()
-    }
+    """Return what the points of each arm agree in; all of it where two would be alike."""
+    agreed = {}
+    for arm, (first, *others) in points_of.items():
+        common = set(first).intersection(*others)
+        kept = [key for key in first if key in common and all(p[key] == first[key] for p in others)]
+        agreed[arm] = {key: first[key] for key in kept}
     names = [(label_of[arm], settings) for arm, settings in agreed.items()]
     return {
         arm: settings if names.count((label_of[arm], settings)) == 1 else dict(points_of[arm][0])
@@ -360,10 +316,8 @@ def _short(key: str, keys: Sequence[str]) -> str:
     parts = key.split(".")
     for length in range(1, len(parts)):
         ending = ".".join(parts[-length:])
-        if (
-            parts[-length] != "name"
-            and sum(f".{other}".endswith(f".{ending}") for other in keys) == 1
-        ):
+        alike = sum(f".{other}".endswith(f".{ending}") for other in keys)
+        if parts[-length] != "name" and alike == 1:
             return ending
     return key
 
@@ -376,10 +330,7 @@ def _show(value: object) -> str:
 
 
 def job_key(config: Comparison, kind: str = "run") -> str:
-    """Return the name of a job in a store.
-
-    It is a hash of its configuration, with files by content and not by path.
-    """
+    """Return the name of a job in a store: a hash of its configuration, files by content."""
     identity = {"format": JOB_FORMAT, "config": contents(config)}
     identity |= {} if kind == "run" else {"kind": kind}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
@@ -396,9 +347,8 @@ def contents(config: Comparison) -> Json:
     def content(value: Any) -> Any:
         if isinstance(value, dict):
             held = {key: content(item) for key, item in value.items() if key != "folder"}
-            return held | (
-                {"path": _file_hash(value["path"])} if value.get("path") is not None else {}
-            )
+            path = value.get("path")
+            return held if path is None else held | {"path": _file_hash(path)}
         return [content(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     return content(told(by_content(config)))

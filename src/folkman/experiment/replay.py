@@ -36,10 +36,8 @@ def replay(root: Path) -> Json:
     logs = {}
     for config in configs:
         path = NodeFolder(config.folder).journal
-        require(
-            path.is_file(),
-            f"expected a journal, there is no {path}; run the nodes with timeline = true",
-        )
+        lacks = f"expected a journal, there is no {path}"
+        require(path.is_file(), f"{lacks}; run the nodes with timeline = true")
         logs[config.number] = journal.read(path)
     way = way_of(algorithm)
     paced = configs[0].radio == "emulated"
@@ -51,16 +49,10 @@ def replay(root: Path) -> Json:
     repeated = way.replayed(joined.timeline)
     if message != "copy":
         repeated = replay_peers(joined.timeline, message=message)  # type: ignore[arg-type]
-    run = simulate(
-        problem,
-        Compressed(repeated, network.packing),
-        algorithm,
-        slots=slots,
-        seed=task.seed,
-        clock=Clock(1.0),
-        recording=Recording(every=slots),
-        faults=Asleep(joined.awake),
-    )
+    air = Compressed(repeated, network.packing)
+    how: Json = {"slots": slots, "seed": task.seed, "clock": Clock(1.0)}
+    how |= {"recording": Recording(every=slots), "faults": Asleep(joined.awake)}
+    run = simulate(problem, air, algorithm, **how)
     ages = {}
     if isinstance(joined.timeline, PeerTimeline):
         paced_age = mean_age(joined.timeline, joined.awake) if paced else None
@@ -75,13 +67,8 @@ def replay(root: Path) -> Json:
         found = last_params(config, task)
         scale = max(float(np.abs(expected).max()), 1e-30)
         difference[config.folder.name] = float(np.abs(found - expected).max()) / scale
-    return {
-        "folder": str(root),
-        "slots": slots,
-        "difference": difference,
-        "tolerance": TOLERANCE,
-        "mean_age": ages,
-    }
+    head: Json = {"folder": str(root), "slots": slots, "difference": difference}
+    return head | {"tolerance": TOLERANCE, "mean_age": ages}
 
 
 def mean_age(timeline: PeerTimeline, awake: NDArray[np.bool_]) -> float:

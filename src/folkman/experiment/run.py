@@ -22,18 +22,19 @@ import jax
 import numpy as np
 
 from folkman.algorithm.base import Algorithm
+from folkman.algorithm.travel import Broadcast
 from folkman.checks import require
 from folkman.config.choices import CHECKS
 from folkman.config.comparison import check_labels, resolve, to_toml
 from folkman.config.own_code import digests
 from folkman.config.plugins import check_unchanged
-from folkman.config.text import dump, gather
+from folkman.config.text import dump, gather, refuse_beside_resume
 from folkman.energy import Energy
 from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.presence import Presence
 from folkman.engine.simulate import Clock, Recording, Simulation, check_clock, check_length
+from folkman.experiment.ahead import compiling_ahead
 from folkman.experiment.fingerprint import fingerprint
-from folkman.experiment.networks import network_lines
 from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all, parts
 from folkman.experiment.theory import step_warnings
 from folkman.experiment.trackers import check_packages, ignore, tracking
@@ -49,7 +50,7 @@ from folkman.report.figures import draw_labels, save
 from folkman.report.notebook import Results
 from folkman.report.write import write_run_report
 
-__all__ = ["PreparedRun", "carry_out_run", "compare", "prepare_run", "run"]
+__all__ = ["PreparedRun", "carry_out_run", "compare", "network_lines", "prepare_run", "run"]
 
 
 class PreparedRun(NamedTuple):
@@ -101,18 +102,11 @@ def prepare_run(
     resume: str | Path | None = None,
     track: Sequence[str] = (),
 ) -> PreparedRun:
-    """Check a configuration, build what the first seed needs, and make or open the folder.
-
-    See `run`.
-    """
+    """Check a configuration, build the first seed's runs, make or open the folder; see `run`."""
     check_packages(track)
     folder = None
     if resume is not None:
-        if config is not None or settings or out is not None:
-            raise ValueError(
-                "--resume takes everything from the folder; leave out the configuration, --set "
-                "and --out"
-            )
+        refuse_beside_resume(config, settings, out)
         folder = RunFolder.open(Path(resume))
         check_unchanged(folder.own_code())
         comparison = comparison_of(folder)
@@ -148,12 +142,43 @@ def carry_out_run(
     folder.make_folders()
     note_start(folder.provenance, command, prepared.own_code, network_lines(prepared.first))
     with jax.enable_x64(prepared.precision == "float64"):
-        with tracking(track, folder.root, config["name"], config, then=watch or ignore) as told:
+        with (
+            tracking(track, folder.root, config["name"], config, then=watch or ignore) as told,
+            compiling_ahead(prepared.first, folder),
+        ):
             runs = make_all(chain(prepared.first, prepared.rest), folder, told)
         note_end(folder.provenance)
         _draw_labels(prepared.first[0].simulation.problem, folder)
         write_run_report(folder, figures=True)
     return Results(runs, folder.root)
+
+
+def network_lines(first: Sequence[Part]) -> list[str]:
+    """Return a line for each network, and one where methods are not charged alike on it.
+
+    `first` has one run of each label.
+    """
+    labels: dict[str, dict[bool, list[str]]] = {}
+    uneven = set()
+    for part in first:
+        network = part.simulation.network
+        alone = isinstance(part.simulation.algorithm.travel, Broadcast)
+        words = network.in_words() if hasattr(network, "in_words") else type(network).__name__
+        words = words if alone else getattr(network, "turns_in_words", "") or words
+        labels.setdefault(words, {True: [], False: []})[alone].append(part.run.label)
+        if getattr(network, "uneven", False):
+            uneven.add(words)
+    lines = []
+    for words, sides in labels.items():
+        own = ", ".join([*sides[True], *sides[False]])
+        lines.append(words if len(labels) == 1 else f"{words} ({own})")
+        if words in uneven and sides[True] and sides[False]:
+            lines.append(
+                f"not like for like: on this network transfers take no time for "
+                f"{', '.join(sides[True])}, and gamma slots for {', '.join(sides[False])}; "
+                "compare them on pipelined"
+            )
+    return lines
 
 
 def _draw_labels(problem: Learnable, folder: RunFolder) -> None:
@@ -240,9 +265,8 @@ def compare(  # noqa: PLR0913 - all but three by name
     config = _described(first, name, seeds)
     precise = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
     precision = "float64" if precise else "float32"
-    prepared = PreparedRun(
-        _folder_for(out, name, dump(config)), config, first, wanted, precision, []
-    )
+    folder = _folder_for(out, name, dump(config))
+    prepared = PreparedRun(folder, config, first, wanted, precision, [])
     return carry_out_run(prepared, track=track, watch=watch)
 
 
@@ -270,24 +294,24 @@ def _check_built(first: Sequence[Part]) -> None:
 def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
     """Return what a configuration could say of these objects, with their fingerprint."""
     problem, _, _, clock, recording, *_ = first[0].simulation
-    tables = [
-        {
-            "name": run.algorithm,
-            "label": run.label,
-            "network": _named(simulation.network),
-            "compression": _packed(simulation.network),
-        }
-        for run, simulation, *_ in first
-    ]
+    tables = []
+    for run, simulation, *_ in first:
+        network = simulation.network
+        named = {"name": str(getattr(network, "name", type(network).__name__))}
+        packed = {key: each for key, each in network.packing._asdict().items() if each is not None}
+        head = {"name": run.algorithm, "label": run.label}
+        tables.append(head | {"network": named, "compression": packed})
     model = getattr(getattr(problem, "model", problem), "network", problem)
     objective = getattr(problem, "objective", None)  # one's own problem need not tell
+    drawn = clock.compute_slots
     return {
         "name": name,
         MADE_IN_PYTHON: fingerprint([part.fingerprint for part in first]),
         "nodes": problem.num_nodes,
         "slots": first[0].slots,
         "seeds": list(seeds),
-        **_of_clock(clock),
+        "slot_s": clock.slot_s,
+        "compute_slots": drawn._asdict() if isinstance(drawn, ComputeTimes) else drawn,
         "record_every": recording.every,
         "evaluate_nodes": recording.nodes,
         "keep_timelines": recording.timeline,
@@ -296,23 +320,9 @@ def _described(first: Sequence[Part], name: str, seeds: Sequence[int]) -> Json:
         "data": {"name": getattr(problem, "name", type(problem).__name__)},
         "model": {"name": type(model).__name__},
         "network": tables[0]["network"],
-        "compression": _packed(first[0].simulation.network),
+        "compression": tables[0]["compression"],
         "algorithm": tables,
     }
-
-
-def _of_clock(clock: Clock) -> Json:
-    drawn = clock.compute_slots
-    slots = drawn._asdict() if isinstance(drawn, ComputeTimes) else drawn
-    return {"slot_s": clock.slot_s, "compute_slots": slots}
-
-
-def _named(network: Network) -> dict[str, str]:
-    return {"name": str(getattr(network, "name", type(network).__name__))}
-
-
-def _packed(network: Network) -> Json:
-    return {key: value for key, value in network.packing._asdict().items() if value is not None}
 
 
 def _folder_for(out: str | Path | None, name: str, config: str) -> RunFolder:

@@ -153,11 +153,10 @@ def _least_aged(
     Where nodes move so far that every epoch has new positions, the formula's `proposed_db` stands
     in for the search.
     """
-    known = {
-        float(row["threshold_db"]): row
-        for row in rows
-        if row["schedule"] == "threshold" and row["allocation"] == allocation
-    }
+    mine = [
+        row for row in rows if (row["schedule"], row["allocation"]) == ("threshold", allocation)
+    ]
+    known = {float(row["threshold_db"]): row for row in mine}
     asked_db = list(known)
 
     def age_at(threshold_db: float) -> float:
@@ -259,14 +258,9 @@ def _floor(
     if copies not in known:
         bound = floor_direct if copies else floor_any
         first = ask.drops.slots // 4 + 1  # the first slot after the warm-up
-        known[copies] = float(
-            np.mean(
-                [
-                    bound(cost, first_slot=first).value_slots
-                    for cost in drop_costs(network, ask.nodes, bits, ask.drops)
-                ]
-            )
-        )
+        costs = drop_costs(network, ask.nodes, bits, ask.drops)
+        floors = [bound(cost, first_slot=first).value_slots for cost in costs]
+        known[copies] = float(np.mean(floors))
     return known[copies]
 
 
@@ -279,11 +273,9 @@ def _row(
 ) -> Json:
     """Return one row; `ci95` are half-widths over drops, of quantiles by bootstrap."""
     pairs = ~np.eye(ask.nodes, dtype=bool)
-    sinr_db = (
-        10 * np.log10(found.sinr[:, pairs])
-        if ask.nodes > 1
-        else np.full((len(found.linked), 1), np.nan)
-    )
+    sinr_db = np.full((len(found.linked), 1), np.nan)
+    if ask.nodes > 1:
+        sinr_db = 10 * np.log10(found.sinr[:, pairs])
     finite = network.allocation != "random"  # the mean of random shares is infinite (D11)
     gamma_t = found.gamma_t_slots
     threshold, epochs = network.threshold_db, network.schedule == "threshold"
@@ -339,10 +331,7 @@ def _half(values: NDArray[np.float64]) -> float | None:
 
 
 def _bootstrap(values: NDArray, q: float, repeats: int = 200) -> float | None:
-    """Return half the width of the central 95 % of a quantile over redrawn drops.
-
-    Samples are (drop, sample).
-    """
+    """Return half the central 95 % of a quantile over redrawn drops of (drop, sample)."""
     known = values[np.isfinite(values).all(axis=1)]
     if len(known) < 2:
         return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from folkman.checks import require
-from folkman.config.text import dump, gather, put, read
+from folkman.config.text import dump, gather, put, read, refuse_beside_resume
 from folkman.experiment.batch import Asked, Batch, Watch, run_batch
 from folkman.experiment.engines import Crew, check_crew, engine_for
 from folkman.experiment.plan import Plan, axes_of, plan
@@ -22,7 +22,7 @@ from folkman.record.store import SweepFolder
 from folkman.report.notebook import Results, read_results
 from folkman.report.write import write_report
 
-__all__ = ["PreparedSweep", "carry_out_sweep", "crew_for", "prepare_sweep", "resume_sweep", "sweep"]
+__all__ = ["PreparedSweep", "carry_out_sweep", "crew_for", "prepare_sweep", "sweep"]
 
 
 class PreparedSweep(NamedTuple):
@@ -40,8 +40,12 @@ def prepare_sweep(
     settings: Sequence[str] | Table = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
+    resume: str | Path | None = None,
 ) -> PreparedSweep:
     """Plan every job, then make the folder: what does not fit leaves nothing behind."""
+    if resume is not None:
+        refuse_beside_resume(config, grid, together, settings, out, store)
+        return _resumed(Path(resume))
     raw = gather(config, settings)
     for name, axes in (("grid", grid), ("list", together)):
         require(
@@ -67,11 +71,12 @@ def prepare_sweep(
     )
 
 
-def resume_sweep(root: str | Path) -> PreparedSweep:
+def _resumed(root: Path) -> PreparedSweep:
     """Open a sweep folder to go on with."""
-    folder = SweepFolder.open(Path(root))
+    folder = SweepFolder.open(root)
     raw = read(folder.definition, warn=False)
     require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
+    require("rank" not in raw, f"{root} is a ranking; go on with: {folder.again()}")
     require("tune" not in raw, f"{root} is a tuning; go on with: {folder.again()}")
     return PreparedSweep(plan(raw, axes_of(raw)), folder)
 
@@ -79,16 +84,9 @@ def resume_sweep(root: str | Path) -> PreparedSweep:
 def crew_for(
     engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None
 ) -> Crew:
-    """Return where jobs are to run.
-
-    By default one worker per core, each with an even share of the memory.
-    """
+    """Return where jobs run; by default a worker per core, with an even share of memory."""
     number = usable_cores() if workers is None else workers
-    # a cluster that is there has limits of its own
-    if memory_mb is None and engine in (
-        "processes",
-        "dask",
-    ):
+    if memory_mb is None and engine in ("processes", "dask"):  # a cluster has limits of its own
         whole = usable_bytes()
         memory_mb = None if whole is None else 0.9 * whole / 1e6 / max(number, 1)
     crew = Crew(engine, number, memory_mb, *tls)
@@ -133,27 +131,14 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     """
     crew = crew_for(engine, workers)
     check_packages(track)
-    if resume is not None:
-        asked = (config, out, store) != (None, None, None) or grid or together or settings
-        require(
-            not asked,
-            "resume takes everything from the folder; leave out all that says what to run",
-        )
-        prepared = resume_sweep(resume)
-    else:
-        places = {"out": out, "store": store}
-        prepared = prepare_sweep(config, grid=grid, together=together, settings=settings, **places)
+    places = {"out": out, "store": store, "resume": resume}
+    prepared = prepare_sweep(config, grid=grid, together=together, settings=settings, **places)
     batch = carry_out_sweep(prepared, crew, track=track)
     root = prepared.folder.root
-    failed = batch.failed
-    require(
-        not batch.disk,
-        f"{batch.disk}; what was written is whole; free the disk, then resume {root}",
-    )
-    require(
-        not failed,
-        f"{len(failed)} jobs failed, the first: {failed[0]['message'] if failed else ''}; see "
-        f"{root}",
-    )
+    whole = f"{batch.disk}; what was written is whole; free the disk, then resume {root}"
+    require(not batch.disk, whole)
+    if batch.failed:
+        first = f"the first: {batch.failed[0]['message']}; see {root}"
+        raise ValueError(f"{len(batch.failed)} jobs failed, {first}")
     write_report(root)
     return read_results(root)

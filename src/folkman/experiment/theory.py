@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.checks import nearest, require
-from folkman.config.comparison import Comparison, FaultTable
+from folkman.checks import one_of, require
+from folkman.config.comparison import Comparison, FaultTable, told
 from folkman.engine.simulate import Recording, simulate
 from folkman.experiment.parts import Part, comparison_of, parts
 from folkman.packing.packing import message_bits, width_of
@@ -25,12 +25,19 @@ from folkman.radio.delivery import Network
 from folkman.radio.trace import PeerTimeline, load, record_timeline
 from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json
-from folkman.record.run import DIVERGED, jsonable
+from folkman.record.run import DIVERGED, json_row, jsonable
+from folkman.record.tuned import CHANGED, UNTUNED, sides_of, standings
 from folkman.theory.convergence import Bound, all_bounds, effective_age, measured, without_running
 from folkman.theory.efficiency import Setting, compare_efficiency
 from folkman.theory.own_limits import limit_alike
 from folkman.theory.own_part import stable_step_alike
-from folkman.theory.printed import assumptions, constants_of, corollary_2, theorem_2
+from folkman.theory.printed import (
+    assumptions,
+    constants_of,
+    corollary_2,
+    theorem_2,
+    theorem_h,
+)
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import Advice, advise, stability_warning
 from folkman.theory.trajectory import METHOD, Trajectory, ages_of, follow
@@ -53,10 +60,7 @@ class Examined(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """The runs of Algorithm 1 in a folder, and Table I's quantities of all its runs.
-
-    Also what was left out, and why.
-    """
+    """The runs of Algorithm 1 in a folder, Table I of all its runs, and what was left out."""
 
     runs: list[Examined]
     efficiency: list[Json]
@@ -117,11 +121,18 @@ def own_part_rows(held: NDArray[np.integer], shares: NDArray, advice: Advice) ->
 
 
 def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterator[str]:
-    """Yield a sentence for each step of Algorithm 1 beyond the limit of its losses and ages."""
+    """Yield a sentence for each step of Algorithm 1 beyond the limit of its losses and ages.
+
+    Not for one that a search found: the limit is that of the first model, and the loss may curve
+    less later on.
+    """
     if comparison.nodes > MOST_NODES_WARNED or comparison.faults != FaultTable():
         return
+    states = standings(sides_of(told(comparison)))
     for part in first_seed:
         table = _table_of(comparison, part.run.label)
+        if states[part.run.label] not in (UNTUNED, CHANGED):
+            continue
         if table["name"] != METHOD or table["delay_policy"] != "none" or table["own"] != "newest":
             continue
         warning = stability_warning(
@@ -152,10 +163,7 @@ def _table_of(comparison: Comparison, label: str) -> Json:
 def _chosen(comparison: Comparison, label: str | None, seed: int) -> tuple[Sequence[Part], str]:
     """Return the runs of Algorithm 1 that the theory is about, and what the others lack."""
     labels = [table["label"] for table in comparison.algorithm]
-    require(
-        label is None or label in labels,
-        f"there is no label '{label}'; {nearest(label or '', labels)}",
-    )
+    one_of("label", label, labels)
     require(seed in comparison.seeds, f"there is no seed {seed}; known: {list(comparison.seeds)}")
     wanted = [table for table in comparison.algorithm if label in (None, table["label"])]
     lacking = {table["label"]: outside(comparison, table) for table in wanted}
@@ -208,23 +216,25 @@ def _examine(part: Part, table: Json, folder: RunFolder) -> Examined:
         "effective_age": effective_age(path.ages, path.weights),
     }
     printed = {key: value for key, value in theorem_2(path, c).items() if key != "curve"}
+    # a proof where there is one, else an estimate
+    best = "ceiling" if "ceiling" in known else "measured"
+    weighted = theorem_h(path, float(known[best].max()))
     found = {
         "label": run.label,
         "seed": run.seed,
         "slots": len(path.slope_sq),
         "measured": float(measured(path)[-1]),
-        "constants": _finite(c._asdict()) | ages,
+        "constants": json_row(c._asdict()) | ages,
         "ceiling": jsonable(float(above.max())),
         "bounds": {
             kind: [_verdict(b, path, trivial[kind]) for b in each] for kind, each in curves.items()
         },
-        "theorem_2": _finite(printed),
-        "corollary_2": _finite(corollary_2(c)),
+        "theorem_2": json_row(printed),
+        "theorem_h": json_row({k: v for k, v in weighted.items() if k != "curve"} | {"l1": best}),
+        "corollary_2": json_row(corollary_2(c)),
         "checks": [check._asdict() for check in assumptions(problem, path, c)],
         "differs_from_folder": off,
     }
-    # a proof where there is one, else an estimate
-    best = "ceiling" if "ceiling" in known else "measured"
     drawn = {
         b.name: np.where(b.curve < trivial[best], b.curve, np.nan)
         for b in curves[best]
@@ -238,14 +248,6 @@ def _verdict(bound: Bound, path: Trajectory, trivial: float) -> Json:
     last = float(bound.curve[-1])
     head = {"name": bound.name, "value": jsonable(last), "holds": bound.holds(path)}
     return head | {"vacuous": None if bound.reason else last >= trivial, "reason": bound.reason}
-
-
-def _finite(values: Json) -> Json:
-    """Return values that JSON can hold."""
-    return {
-        key: value if isinstance(value, str | bool) else jsonable(float(value))
-        for key, value in values.items()
-    }
 
 
 def _stamps(part: Part, folder: RunFolder) -> tuple[NDArray[np.int32], float | None]:
@@ -292,5 +294,5 @@ def _efficiency(comparison: Comparison, folder: RunFolder) -> list[Json]:
         steps = tau if isinstance(tau, int) else table.get("local_steps", 1)
         setting = Setting(problem.num_nodes, gamma, model_bits(network, problem), steps)
         first = next(each for each in runs if each.label == table["label"])
-        rows += [_finite(row._asdict()) for row in compare_efficiency(first, setting)]
+        rows += [json_row(row._asdict()) for row in compare_efficiency(first, setting)]
     return rows

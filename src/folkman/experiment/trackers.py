@@ -22,7 +22,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from folkman.checks import nearest, require
+from folkman.checks import one_of, require
 from folkman.record.json_file import Table
 from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run, slug
 
@@ -59,10 +59,7 @@ class Sink(Protocol):
 
 
 class TensorBoard:
-    """Scalars in `tensorboard/NAME/`.
-
-    What an earlier attempt wrote is purged when a run is reported again.
-    """
+    """Scalars in `tensorboard/NAME/`; a run that is reported again purges its earlier ones."""
 
     def __init__(self, scene: Tracked) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -77,12 +74,10 @@ class TensorBoard:
 
     def row(self, slot: int, values: Mapping[str, float]) -> None:
         """Write one event with all values."""
-        scalars = [
-            self._summary.Value(tag=name, simple_value=value) for name, value in values.items()
-        ]
-        self._writer.add_event(
-            self._event(wall_time=time.time(), step=slot, summary=self._summary(value=scalars))
-        )
+        value = self._summary.Value
+        scalars = [value(tag=name, simple_value=number) for name, number in values.items()]
+        told = {"step": slot, "summary": self._summary(value=scalars)}
+        self._writer.add_event(self._event(wall_time=time.time(), **told))
 
     def close(self, status: str) -> None:
         """Flush and close the file."""
@@ -91,10 +86,7 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run of the experiment PROJECT.
-
-    A run that is reported again is the same one, from where it stood.
-    """
+    """A run of the experiment PROJECT; one that is reported again goes on where it stood."""
 
     def __init__(self, scene: Tracked) -> None:
         from mlflow.tracking import MlflowClient
@@ -108,10 +100,8 @@ class MLflow:
             told = self._client.get_metric_history(self._run_id, "slots")
             self._last = max((metric.step for metric in told), default=-1)
             return
-        tags = {"folkman": _identity(scene)}
-        self._run_id = self._client.create_run(
-            experiment, tags=tags, run_name=scene.name
-        ).info.run_id
+        head = {"tags": {"folkman": _identity(scene)}, "run_name": scene.name}
+        self._run_id = self._client.create_run(experiment, **head).info.run_id
         self._last = -1
         for key, value in _flat(scene.config):
             self._client.log_param(self._run_id, key, str(value)[:500])
@@ -123,9 +113,8 @@ class MLflow:
         if slot <= self._last:
             return
         now_ms = int(time.time() * 1000)
-        self._client.log_batch(
-            self._run_id, [Metric(name, value, now_ms, slot) for name, value in values.items()]
-        )
+        metrics = [Metric(name, value, now_ms, slot) for name, value in values.items()]
+        self._client.log_batch(self._run_id, metrics)
         self._last = slot
 
     def close(self, status: str) -> None:
@@ -135,10 +124,7 @@ class MLflow:
 
 
 class WeightsAndBiases:
-    """A run of PROJECT under `wandb/`.
-
-    A run that is reported again has the same id, so that `wandb sync` joins them.
-    """
+    """A run of PROJECT under `wandb/`; reported again it has its id, and `wandb sync` joins."""
 
     def __init__(self, scene: Tracked) -> None:
         import wandb
@@ -179,7 +165,7 @@ them."""
 def check_packages(names: Sequence[str]) -> None:
     """Refuse an unknown tracker, or one that is not installed."""
     for name in names:
-        require(name in TRACKERS, f"there is no tracker '{name}'; {nearest(name, TRACKERS)}")
+        one_of("tracker", name, TRACKERS)
         missing = [package for package in TRACKERS[name][1] if find_spec(package) is None]
         require(
             not missing,
@@ -189,10 +175,7 @@ def check_packages(names: Sequence[str]) -> None:
 
 
 def make_shared(names: Sequence[str], root: Path, project: str) -> None:
-    """Make what the workers of a sweep share and could only make one at a time.
-
-    That is MLflow's database and experiment.
-    """
+    """Make MLflow's database and experiment, which workers could only make in turn."""
     if "mlflow" in names:
         from mlflow.tracking import MlflowClient
 
@@ -209,10 +192,7 @@ def tracking(
     arm: str | None = None,
     then: Watch = ignore,
 ) -> Iterator[Watch]:
-    """Yield a watcher that tells trackers of every recorded slot, then `then`.
-
-    `arm` names a run, else its label.
-    """
+    """Yield a watcher that tells trackers of every slot, then `then`; `arm` names a run."""
     if not names:
         yield then
         return
@@ -228,14 +208,11 @@ def tracking(
             with _at_a_distance(name, given_up):
                 place = (name, scene.name)
                 rows = run.rows[-1:] if place in open_sinks else run.rows
-                sink = open_sinks.get(place) or open_sinks.setdefault(
-                    place, TRACKERS[name][0](scene)
-                )
+                if place not in open_sinks:
+                    open_sinks[place] = TRACKERS[name][0](scene)
                 for row in rows:
-                    sink.row(
-                        int(row["slots"]),
-                        {key: value for key, value in row.items() if isfinite(value)},
-                    )
+                    values = {key: value for key, value in row.items() if isfinite(value)}
+                    open_sinks[place].row(int(row["slots"]), values)
                 if over:
                     open_sinks.pop(place).close(run.status)
         then(run, done, slots)
@@ -255,9 +232,8 @@ def _at_a_distance(name: str, given_up: set[str]) -> Iterator[None]:
         yield
     except Exception as error:
         given_up.add(name)
-        print(
-            f"warning: {name} is no longer told of this run: {error}", file=sys.stderr, flush=True
-        )
+        text = f"warning: {name} is no longer told of this run: {error}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def mlflow_address(root: Path) -> str:
@@ -266,10 +242,7 @@ def mlflow_address(root: Path) -> str:
 
 
 def _experiment(client: Any, name: str) -> str:
-    """Return the experiment of that name, made if it is not there.
-
-    Another may make it at the same time.
-    """
+    """Return the experiment of that name; make it if neither we nor another has."""
     from mlflow.exceptions import MlflowException
 
     known = client.get_experiment_by_name(name)

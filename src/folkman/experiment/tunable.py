@@ -15,17 +15,8 @@ from folkman.experiment.halving import Axis, Setting, least_budget, usual_budget
 from folkman.experiment.plan import option_values
 from folkman.record.json_file import Json
 
-__all__ = [
-    "FIRST_SEED",
-    "GRIDS",
-    "Method",
-    "Over",
-    "axes_asked",
-    "budget_for",
-    "methods_of",
-    "table_at",
-    "tuning_seeds",
-]
+__all__ = ["FIRST_SEED", "GRIDS", "Method", "Over", "axes_asked", "budget_for", "methods_of"]
+__all__ += ["table_at", "tuning_seeds"]
 
 FIRST_SEED = 1000
 """The first seed to tune on where none are given; those that are judged on are left out."""
@@ -62,9 +53,8 @@ def axes_asked(over: Over) -> dict[str, Axis]:
 
     An option with values of its own may be extended and refined as the usual ones are.
     """
-    require(
-        not isinstance(over, str), f"options are a list of texts, got {over!r}; write [{over!r}]"
-    )
+    wrong = f"options are a list of texts, got {over!r}; write [{over!r}]"
+    require(not isinstance(over, str), wrong)
     pairs: list[tuple[str, Sequence[Any] | None]] = []
     if isinstance(over, Mapping):
         pairs = list(over.items())
@@ -93,27 +83,17 @@ def _numbers(name: str, values: Sequence[Any]) -> tuple[float, ...]:
 def methods_of(
     comparison: Comparison, grids: Mapping[str, Axis]
 ) -> tuple[tuple[Method, ...], dict[str, tuple[str, ...]]]:
-    """Return what is searched of each algorithm, and which algorithms lack an option.
-
-    Refuse an option that none has.
-    """
+    """Return what is searched of each algorithm, and who lacks an option; one must have it."""
     choice = CHOICES["algorithm"]
     options = [choice.options(table["name"]) for table in comparison.algorithm]
-    known = {
-        name: None
-        for table, kinds in zip(comparison.algorithm, options, strict=True)
-        for name, (kind, _) in kinds.items()
-        if _is_number(kind, table.get(name))
-    }
+    known: list[str] = []
+    for table, kinds in zip(comparison.algorithm, options, strict=True):
+        known += [name for name, (kind, _) in kinds.items() if _is_number(kind, table.get(name))]
+    known = list(dict.fromkeys(known))
     for name, axis in grids.items():
-        require(
-            name in known,
-            f"no algorithm here has a number '{name}'; {nearest(name, known)}",
-        )
-        require(
-            bool(axis.values),
-            f"'{name}' has no usual values; write them: --over {name}=0.1,0.3,1",
-        )
+        require(name in known, f"no algorithm here has a number '{name}'; {nearest(name, known)}")
+        remedy = f"write them: --over {name}=0.1,0.3,1"
+        require(bool(axis.values), f"'{name}' has no usual values; {remedy}")
     found = []
     for number, (table, kinds) in enumerate(zip(comparison.algorithm, options, strict=True)):
         own = [name for name in grids if name in kinds and _is_number(kinds[name][0], table[name])]
@@ -148,10 +128,8 @@ def _of_type(axis: Axis, kind: object, slots: int) -> Axis:
     if float in kinds:
         return axis._replace(values=tuple(map(float, axis.values)))
     whole = [round(value) for value in axis.values]
-    require(
-        whole == list(axis.values),
-        f"expected whole numbers for '{axis.name}', got {list(axis.values)}",
-    )
+    wanted = f"expected whole numbers for '{axis.name}'"
+    require(whole == list(axis.values), f"{wanted}, got {list(axis.values)}")
     values = tuple(value for value in whole if value <= slots) or (1,)
     return axis._replace(values=values, most=slots)
 
@@ -161,11 +139,8 @@ def _check_values(comparison: Comparison, method: Method) -> None:
     for place, axis in enumerate(method.axes):
         for value in (axis.values[0], axis.values[-1]):
             point = (*method.start[:place], value, *method.start[place + 1 :])
-            table = {
-                key: each
-                for key, each in table_at(comparison, method, point).items()
-                if each is not None
-            }
+            whole = table_at(comparison, method, point).items()
+            table = {key: each for key, each in whole if each is not None}
             rest = comparison.model_dump(exclude={"tuned"})
             try:
                 resolve({**rest, "algorithm": [table]})

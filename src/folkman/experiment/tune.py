@@ -15,13 +15,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from folkman.checks import nearest, require
+from folkman.checks import one_of, require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import Comparison, resolve, told
-from folkman.config.text import DEFAULT, dump, gather, read
+from folkman.config.text import DEFAULT, dump, gather, read, refuse_beside_resume
 from folkman.experiment.batch import Asked, Batch, Progress, Watch, run_batch
 from folkman.experiment.engines import Crew, Engine, engine_for
-from folkman.experiment.halving import Found, Search, Trial, halving
+from folkman.experiment.halving import Search, Solution, Trial, halving
 from folkman.experiment.plan import LANGUAGE, Job, Plan, alone, job_key
 from folkman.experiment.sweep import crew_for
 from folkman.experiment.tunable import (
@@ -41,14 +41,7 @@ from folkman.record.store import SweepFolder
 from folkman.record.table import read_rows
 from folkman.record.tuned import setting
 
-__all__ = [
-    "PreparedTuning",
-    "Stopped",
-    "carry_out_tuning",
-    "prepare_tuning",
-    "resume_tuning",
-    "tune",
-]
+__all__ = ["PreparedTuning", "Stopped", "carry_out_tuning", "prepare_tuning", "tune", "tuned_on"]
 
 RECORDS = 4
 """Records of a run: its end counts, and one that diverges is stopped at the next."""
@@ -85,7 +78,7 @@ class Stopped(RuntimeError):  # noqa: N818 - it can go on
         super().__init__(f"{first}; what is finished is kept; go on with: {again}")
 
 
-def prepare_tuning(
+def prepare_tuning(  # noqa: PLR0913 - what may be asked for, by name
     config: str | Path | Table | None = None,
     *,
     over: Over = ("step",),
@@ -95,36 +88,35 @@ def prepare_tuning(
     settings: Sequence[str] | Table = (),
     out: str | Path | None = None,
     store: str | Path | None = None,
+    resume: str | Path | None = None,
 ) -> PreparedTuning:
-    """Check what is asked for and make the folder: what does not fit leaves nothing behind."""
+    """Check what is asked for, then make the folder: what does not fit leaves nothing."""
+    if resume is not None:
+        unlike = score != "train_loss" or tuple(over) != ("step",)
+        refuse_beside_resume(config, unlike, budget, seeds, settings, out, store)
+        return _resumed(Path(resume))
     raw = gather(config, settings)
     raw.pop("tuned", None)
     for key in LANGUAGE:
         require(key not in raw, f"a tuning is for one setting; leave out [{key}], or sweep it")
     comparison = resolve(raw)
-    require(score in SCORES, f"there is no score '{score}'; {nearest(score, SCORES)}")
+    one_of("score", score, SCORES)
     grids = axes_asked(over)
     own = tuning_seeds(comparison, seeds)
     methods, skipped = methods_of(comparison, grids)
     number = budget_for(methods, len(own), budget)
     target = _target(out, config, comparison.name)
-    asked = {
-        "over": {name: list(axis.values) for name, axis in grids.items()},
-        "budget": number,
-        "seeds": list(own),
-        "score": score,
-    }
+    values = {name: list(axis.values) for name, axis in grids.items()}
+    asked = {"over": values, "budget": number, "seeds": list(own), "score": score}
     definition = dump({**_with_algorithms(raw), "tune": asked})
-    root = target.with_suffix("")
-    folder = SweepFolder.create(root, definition, Path(store) if store else None)
-    return PreparedTuning(
-        raw, comparison, methods, skipped, tuple(grids), own, number, score, target, folder
-    )
+    folder = SweepFolder.create(target.with_suffix(""), definition, Path(store) if store else None)
+    search = (methods, skipped, tuple(grids), own, number, score)
+    return PreparedTuning(raw, comparison, *search, target, folder)
 
 
-def resume_tuning(root: str | Path) -> PreparedTuning:
+def _resumed(root: Path) -> PreparedTuning:
     """Open the folder of a tuning to go on with."""
-    folder = SweepFolder.open(Path(root))
+    folder = SweepFolder.open(root)
     raw = read(folder.definition, warn=False)
     require("tune" in raw, f"{root} is no tuning; go on with: {folder.again()}")
     asked = raw.pop("tune")
@@ -137,19 +129,15 @@ def _target(out: str | Path | None, config: str | Path | Table | None, name: str
     given = isinstance(config, str | Path)
     stem = Path(config).stem if given else name.replace(" ", "-")
     target = Path(out) if out is not None else Path(f"{stem}-tuned.toml")
-    require(
-        target.suffix == ".toml", f"--out names the configuration to write, NAME.toml; got {target}"
-    )
+    wanted = "--out names the configuration to write, NAME.toml"
+    require(target.suffix == ".toml", f"{wanted}; got {target}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
-    require(
-        not given or target.resolve() != Path(config).resolve(),
-        f"{target} is the configuration itself; choose another --out",
-    )
+    itself = given and target.resolve() == Path(config).resolve()
+    require(not itself, f"{target} is the configuration itself; choose another --out")
     if target.exists() and not (target.is_file() and _was_tuned(target)):
-        raise FileExistsError(
-            f"{target} is there and was not written by a tuning; choose another --out"
-        )
+        wrong = f"{target} is there and was not written by a tuning"
+        raise FileExistsError(f"{wrong}; choose another --out")
     return target
 
 
@@ -177,20 +165,24 @@ def carry_out_tuning(
     """
     with prepared.folder.held(), closing(engine_for(crew)) as engine:
         tell(engine.about)
-        found = _searched(prepared, engine, watch)
-    tuned = _tuned(prepared, found)
+        return tuned_on(prepared, engine, watch)
+
+
+def tuned_on(prepared: PreparedTuning, engine: Engine, watch: Watch = lambda _: None) -> Tuned:
+    """Search every method on an engine that is there; the folder is the caller's to hold."""
+    tuned = _tuned(prepared, _searched(prepared, engine, watch))
     write_text(prepared.out, file_text(tuned))
     return tuned
 
 
-def _searched(prepared: PreparedTuning, engine: Engine, watch: Watch) -> list[Found]:
+def _searched(prepared: PreparedTuning, engine: Engine, watch: Watch) -> list[Solution]:
     """Advance the searches of all methods together, as one batch of jobs a round."""
     searches: dict[Method, Search] = {
         method: halving(method.axes, method.start, len(prepared.seeds), prepared.budget)
         for method in prepared.methods
     }
     wanted = {method: next(search) for method, search in searches.items()}
-    found: dict[Method, Found] = {}
+    found: dict[Method, Solution] = {}
     made = 0
     while wanted:
         unspent = sum(prepared.budget - len(each.scores) for each in found.values())
@@ -241,11 +233,8 @@ def _scores(
 
 def _score(prepared: PreparedTuning, last: Mapping[str, float]) -> float:
     value = last.get(prepared.score, math.nan)
-    require(
-        not math.isnan(value),
-        f"these runs have no {prepared.score.replace('_', ' ')}; tune for another --score, as "
-        "train_loss",
-    )
+    lacks = f"these runs have no {prepared.score.replace('_', ' ')}"
+    require(not math.isnan(value), f"{lacks}; tune for another --score, as train_loss")
     return SCORES[prepared.score] * value
 
 
@@ -263,7 +252,7 @@ def _job(prepared: PreparedTuning, method: Method, trial: Trial) -> Job:
     return Job(job_key(config), arm, settings, config)
 
 
-def _tuned(prepared: PreparedTuning, found: Sequence[Found]) -> Tuned:
+def _tuned(prepared: PreparedTuning, found: Sequence[Solution]) -> Tuned:
     """Return the configuration with what was found; refuse a method whose runs all diverged."""
     config, sign = _with_algorithms(prepared.raw), SCORES[prepared.score]
     tables = [dict(table) for table in config["algorithm"]]
@@ -275,17 +264,8 @@ def _tuned(prepared: PreparedTuning, found: Sequence[Found]) -> Tuned:
         before = dict(zip(names, each.start, strict=True))
         tables[method.number] |= {"label": method.label, **options}
         was = sign * each.start_score if math.isfinite(each.start_score) else None
-        methods.append(
-            TunedMethod(
-                method.label,
-                options,
-                sign * each.score,
-                before,
-                was,
-                len(each.scores),
-                each.at_edge,
-            )
-        )
+        end = (options, sign * each.score, before, was, len(each.scores), each.at_edge)
+        methods.append(TunedMethod(method.label, *end))
     plain = {**config, "algorithm": tables}
     resolved = told(resolve(plain))
     record = {**_search(prepared), "algorithm": dict(_records(resolved, prepared, methods))}
@@ -293,7 +273,7 @@ def _tuned(prepared: PreparedTuning, found: Sequence[Found]) -> Tuned:
     return Tuned(prepared.out, prepared.folder.root, {**plain, "tuned": record}, *rest)
 
 
-def _check_found(method: Method, found: Found) -> None:
+def _check_found(method: Method, found: Solution) -> None:
     if math.isfinite(found.score):
         return
     steps = sorted({each[0] for each, _ in found.scores})
@@ -361,22 +341,7 @@ def tune(  # noqa: PLR0913 - what may be asked for, by name
     processes, dask, or the address of a dask scheduler.
     """
     crew = crew_for(engine, workers)
-    if resume is not None:
-        asked = (config, budget, seeds, out, store) != (None,) * 5 or settings
-        require(
-            not asked and score == "train_loss" and tuple(over) == ("step",),
-            "resume takes everything from the folder; leave out all that says what to tune",
-        )
-        prepared = resume_tuning(resume)
-    else:
-        prepared = prepare_tuning(
-            config,
-            over=over,
-            budget=budget,
-            seeds=seeds,
-            score=score,
-            settings=settings,
-            out=out,
-            store=store,
-        )
+    asked: Json = {"over": over, "budget": budget, "seeds": seeds, "score": score}
+    places: Json = {"out": out, "store": store, "resume": resume}
+    prepared = prepare_tuning(config, **asked, settings=settings, **places)
     return carry_out_tuning(prepared, crew)

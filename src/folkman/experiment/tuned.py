@@ -44,16 +44,9 @@ class Tuned(NamedTuple):
         rows = []
         for each in self.methods:
             there = DIVERGED if each.score_before is None else f"{each.score_before:.4g}"
-            rows.append(
-                [
-                    each.label,
-                    *(shown(each.options.get(key)) for key in names),
-                    f"{each.score:.4g}",
-                    ", ".join(f"{key} {shown(value)}" for key, value in each.before.items()),
-                    there,
-                    str(each.runs),
-                ]
-            )
+            found = [*(shown(each.options.get(key)) for key in names), f"{each.score:.4g}"]
+            before = ", ".join(f"{key} {shown(value)}" for key, value in each.before.items())
+            rows.append([each.label, *found, before, there, str(each.runs)])
         return heads, rows
 
     def notes(self) -> list[str]:
@@ -64,11 +57,8 @@ class Tuned(NamedTuple):
         ]
         for each in self.methods:
             for name in each.at_edge:
-                value = shown(each.options[name])
-                found.append(
-                    f"{each.label}: {name} {value} is the last value that was tried; a larger "
-                    "--budget goes on"
-                )
+                last = f"{name} {shown(each.options[name])} is the last value that was tried"
+                found.append(f"{each.label}: {last}; a larger --budget goes on")
         return found
 
     def __str__(self) -> str:

@@ -5,22 +5,36 @@
     nodes/NAME/node.toml          the node's own file
     nodes/NAME/shard.npz          its samples
     nodes/NAME/health.json        how it stands, renewed while it runs
-    nodes/NAME/node.log  pid      JSON lines with time, level, event; the number of its process
+    nodes/NAME/node.log           JSON lines with time, level, event
+    nodes/NAME/pid  lock          the number of its process, and when that began; held while it runs
     nodes/NAME/timeline.bin       which messages each slot saw
-    nodes/NAME/state.safetensors  where it goes on; `incarnation`: how often it has begun
+    nodes/NAME/state.safetensors  where it goes on; `state.before.safetensors`: saved before it
+    nodes/NAME/incarnation        how often it has begun; `incarnation.copy`: the same
     nodes/NAME/final.safetensors  its last parameters
 
 Nodes write these files; whoever looks at a cluster reads them here.
 """
 
+import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from folkman.record.json_file import Json, read_json
 from folkman.record.run import STOPPED
 
 __all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
-__all__ += ["ClusterFolder", "NodeFolder", "is_alive", "refuse_cluster"]
+__all__ += ["FINAL_FILE", "JOURNAL_FILE", "LIFE_COPY_FILE", "LIFE_FILE", "MEMBERS_SEEN_FILE"]
+__all__ += ["STATE_BEFORE_FILE", "STATE_DAMAGED_FILE", "STATE_FILE"]
+__all__ += ["ClusterFolder", "NodeFolder", "Process", "is_alive", "refuse_cluster"]
+
+STATE_FILE, STATE_BEFORE_FILE = "state.safetensors", "state.before.safetensors"
+STATE_DAMAGED_FILE, FINAL_FILE = "state.damaged.safetensors", "final.safetensors"
+LIFE_FILE, LIFE_COPY_FILE = "incarnation", "incarnation.copy"
+"""What a node keeps through a power cut."""
+JOURNAL_FILE = "timeline.bin"
+MEMBERS_SEEN_FILE = "members.seen"
+"""The version of the newest list of members that a node has taken over."""
 
 STARTING, LEARNING, DONE = "starting", "learning", "done"
 """The states of a node that is well."""
@@ -45,10 +59,15 @@ class NodeFolder:
         self.health = root / "health.json"
         self.log = root / "node.log"
         self.pid = root / "pid"
-        self.journal = root / "timeline.bin"
-        self.state = root / "state.safetensors"
-        self.incarnation = root / "incarnation"
-        self.final = root / "final.safetensors"
+        self.lock = root / "lock"
+        self.journal = root / JOURNAL_FILE
+        self.state = root / STATE_FILE
+        self.state_before = root / STATE_BEFORE_FILE
+        self.state_damaged = root / STATE_DAMAGED_FILE
+        self.incarnation = root / LIFE_FILE
+        self.incarnation_copy = root / LIFE_COPY_FILE
+        self.final = root / FINAL_FILE
+        self.members_seen = root / MEMBERS_SEEN_FILE
 
     def is_there(self) -> bool:
         """Tell whether this is the folder of a node."""
@@ -61,16 +80,36 @@ class NodeFolder:
         machine's, a health file that is not renewed says that it is not.
         """
         found = {"node": self.root.name, "state": STARTING, **(read_json(self.health) or {})}
-        age_s = time.time() - self.health.stat().st_mtime if self.health.is_file() else 0.0
+        now_s = time.time()
+        age_s = now_s - self.health.stat().st_mtime if self.health.is_file() else 0.0
         state = found["state"]
-        pid = int(self.pid.read_text()) if self.pid.is_file() else None
-        alive = pid is not None and is_alive(pid)
-        if pid is not None and not alive and state in GOING:
+        process = self.process()
+        alive = process is not None and is_alive(process)
+        gone = process is not None and not alive
+        if gone and state in GOING:
             state = GONE
-        elif age_s > FRESH_S and (alive or (pid is None and state in GOING)):
+        elif age_s > FRESH_S and (alive or (process is None and state in GOING)):
             state = SILENT
-        seen = {"state": state, "alive": alive, "pid": pid, "health_age_s": round(age_s, 1)}
-        return found | seen
+        seen = {"state": state, "alive": alive, "pid": process.pid if process else None}
+        written_s = found.get("written_s")
+        if state in GOING and isinstance(written_s, int | float) and now_s - written_s > FRESH_S:
+            seen["wrong"] = f"its disk has taken no file for {now_s - written_s:.0f} s; make room"
+        return found | seen | {"health_age_s": round(age_s, 1)}
+
+    def process(self) -> "Process | None":
+        """Return the process that was started here; None if none is known for sure.
+
+        That is so on another machine, with a damaged file, and with one of an earlier folkman
+        whose number some process has.
+        """
+        try:
+            words = self.pid.read_bytes().decode(errors="replace").split()
+        except OSError:
+            return None
+        if not words or not re.fullmatch("[0-9]{1,9}", words[0]):
+            return None
+        process = Process(int(words[0]), words[1] if len(words) > 1 else "")
+        return process if process.began or _began(process.pid) is None else None
 
 
 class ClusterFolder:
@@ -114,12 +153,32 @@ def refuse_cluster(root: Path) -> None:
         )
 
 
-def is_alive(pid: int) -> bool:
-    """Tell whether a process is a running node; a number may have been given to another since."""
+class Process(NamedTuple):
+    """A process that no other can be taken for: numbers are given again, its begin is not."""
+
+    pid: int
+    began: str  # the boot of the machine, and the ticks since then; empty: not known
+
+    @classmethod
+    def known(cls, pid: int) -> "Process":
+        """Return the running process of a number."""
+        return cls(pid, _began(pid) or "")
+
+    def text(self) -> str:
+        """Return what a `pid` file says."""
+        return f"{self.pid}\n{self.began}\n"
+
+
+def is_alive(process: Process) -> bool:
+    """Tell whether a process runs, and not another one that was given its number since."""
+    return process.began != "" and _began(process.pid) == process.began
+
+
+def _began(pid: int) -> str | None:
+    """Return when the process of a number began; None if there is none, or it has ended."""
     try:
-        status_text = Path(f"/proc/{pid}/stat").read_text()
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return False
-    names = {word.rpartition(b"/")[2] for word in command.split(b"\0")}  # not a folder's name
-    return status_text.rpartition(")")[2].split()[0] != "Z" and b"folkman" in names
+        return None
+    return None if status[0] == "Z" else f"{boot}:{status[19]}"  # starttime, field 22 of proc(5)

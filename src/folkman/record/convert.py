@@ -62,14 +62,10 @@ def convert(root: Path) -> int:
 
 
 def _tidy(rows: pa.Table, jobs: Mapping[str, Mapping[str, object]]) -> pa.Table:
-    """Return the old table as that of a sweep.
-
-    Arm, algorithm, label, seed and job before the metrics.
-    """
+    """Return the old table as that of a sweep: arm, algorithm, label, seed, job, metrics."""
     keys = rows["key"].to_pylist()
-    heads = {
-        name: [jobs[key][name] for key in keys] for name in ("arm", "algorithm", "label", "seed")
-    }
+    named = ("arm", "algorithm", "label", "seed")
+    heads = {name: [jobs[key][name] for key in keys] for name in named}
     columns = {name: pa.array(values) for name, values in heads.items()} | {"job": rows["key"]}
     return pa.table(columns | {name: rows[name] for name in rows.column_names if name != "key"})
 
@@ -94,10 +90,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     for root in map(Path, arguments):
         if not (root / OLD[0]).is_file():
-            print(
-                f"error: expected {OLD[0]} in {root}, there is none; nothing to convert",
-                file=sys.stderr,
-            )
+            lacks = f"error: expected {OLD[0]} in {root}, there is none; nothing to convert"
+            print(lacks, file=sys.stderr)
             return 2
         print(f"{root}: {convert(root)} runs converted")
     return 0

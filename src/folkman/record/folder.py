@@ -54,15 +54,8 @@ if TYPE_CHECKING:
     from folkman.record.live import LiveFiles
     from folkman.record.scene import Scene
 
-__all__ = [
-    "MADE_IN_PYTHON",
-    "Contents",
-    "JobFolder",
-    "RunFolder",
-    "list_runs",
-    "objective_in",
-    "save_runs",
-]
+__all__ = ["MADE_IN_PYTHON", "Contents", "JobFolder", "RunFolder", "list_runs", "objective_in"]
+__all__ += ["save_runs"]
 
 UNFINISHED, DAMAGED, CLUSTER = "unfinished", "damaged", "cluster"
 """How a run folder stands in a listing, besides finished and diverged."""
@@ -204,10 +197,7 @@ class RunFolder:
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
-        """Fill a run with the rows written so far, if any.
-
-        Refuse those of another configuration.
-        """
+        """Fill a run with the rows written so far; refuse those of another configuration."""
         found = self._read_part(run)
         if found is None:
             return

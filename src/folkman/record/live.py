@@ -47,13 +47,8 @@ class LiveWriter:
 
     def __init__(self, files: LiveFiles, run: Run, slots: int, nodes: int) -> None:
         self._files, self._run = files, run
-        self._head = {"label": run.label, "algorithm": run.algorithm, "seed": run.seed}
-        self._head |= {
-            "slots": slots,
-            "nodes": nodes,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-        }
+        self._head = run.head | {"slots": slots, "nodes": nodes}
+        self._head |= {"pid": os.getpid(), "host": socket.gethostname()}
         self._written = 0
         self._next_line_s = self._next_scene_s = 0.0
 

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from folkman.record.json_file import FORMAT, Json, now, read_json, write_json
 
-__all__ = ["note_end", "note_start", "provenance"]
+__all__ = ["gathered", "note_end", "note_start", "provenance"]
 
-PACKAGES = ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scikit-learn", "scipy")
-PACKAGES += ("torch",)
+PACKAGES = ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scipy", "torch")
 """The packages whose versions are kept."""
 
 
@@ -50,6 +50,26 @@ def note_end(path: Path) -> None:
     write_json(path, {**(read_json(path) or {}), "finished": now()}, indent=2)
 
 
+def gathered(folders: Mapping[str, Path]) -> Json:
+    """Return with what each of many runs was made: what differs once, and of each run which it is.
+
+    `made` has commits, versions, flags and devices; `runs` has by key its place in that list, and
+    when the run was started.
+    """
+    made: list[Json] = []
+    runs: dict[str, list[object]] = {}
+    for key, folder in folders.items():
+        known = read_json(folder / "provenance.json")
+        if known is None:
+            continue
+        apart = ("command", "started", "finished", "networks", "resumed")
+        facts = {name: value for name, value in known.items() if name not in apart}
+        if facts not in made:
+            made.append(facts)
+        runs[key] = [made.index(facts), known.get("started")]
+    return {"format": FORMAT, "made": made, "runs": runs}
+
+
 @lru_cache(maxsize=1)
 def _machine() -> Json:
     """Return the software and the machine of this process."""
@@ -64,7 +84,8 @@ def _machine() -> Json:
         except PackageNotFoundError:
             versions[package] = None
     return {
-        "commit": _commit(),
+        "commit": (commit := _commit()),
+        **({"diff_sha256": _diff()} if (commit or "").endswith("-dirty") else {}),
         "versions": versions,
         "xla_flags": os.environ.get("XLA_FLAGS", ""),  # they choose kernels, and so the last bits
         "python": sys.version.split()[0],
@@ -80,6 +101,12 @@ def _commit() -> str | None:
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None
     return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40")
+
+
+def _diff() -> str | None:
+    """Return a digest of what differs from the commit, so that two changed trees are told apart."""
+    text = _git(Path(__file__).resolve().parent, "diff", "HEAD")
+    return None if text is None else sha256(text.encode()).hexdigest()
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

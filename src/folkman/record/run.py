@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +20,8 @@ if TYPE_CHECKING:
     from folkman.report.notebook import Animation, Drawing
 
 __all__ = ["AXES", "COLUMNS", "DIVERGED", "ENDED", "FAILED", "FINISHED", "METRICS", "RUNNING"]
-__all__ += [
-    "ENERGY_COLUMNS",
-    "HIGHER_IS_BETTER",
-    "STOPPED",
-    "WAITING",
-    "Run",
-    "jsonable",
-    "known",
-    "read_table",
-    "rows_of",
-    "runs_of",
-    "slug",
-]
+__all__ += ["ENERGY_COLUMNS", "HIGHER_IS_BETTER", "STOPPED", "WAITING", "Run", "json_row"]
+__all__ += ["jsonable", "known", "read_table", "rows_of", "runs_of", "slug"]
 
 WAITING = "waiting"
 """The status of a run, a job or a sweep that has not begun."""
@@ -94,28 +84,13 @@ METRICS: dict[str, str] = {
 }
 """What a curve can show. `w` is the network's model: sum_i alpha_i w_i, or the server's."""
 
-HIGHER_IS_BETTER = frozenset(
-    {
-        "test_accuracy",
-        "node_test_accuracy",
-        "node_test_accuracy_worst",
-        "node_local_accuracy",
-        "node_local_accuracy_worst",
-        "kappa",
-    }
-)
+HIGHER_IS_BETTER = frozenset({"test_accuracy", "kappa"}) | {
+    f"node_{which}_accuracy{end}" for which in ("test", "local") for end in ("", "_worst")
+}
 """Metrics of which more is better, all of them shares; of all others less is better."""
 
-ENERGY_COLUMNS = (
-    "energy_j",
-    "transmit_j",
-    "receive_j",
-    "compute_j",
-    "station_j",
-    "transmit_s",
-    "receive_s",
-    "joules_per_percent",
-)
+ENERGY_COLUMNS = ("energy_j", "transmit_j", "receive_j", "compute_j", "station_j")
+ENERGY_COLUMNS += ("transmit_s", "receive_s", "joules_per_percent")
 """The columns of energy (`folkman.energy`); rows of earlier versions have none."""
 
 COLUMNS = (*AXES, *METRICS)
@@ -143,6 +118,11 @@ class Run:
     timeline: Any = None
     scene: "Scene | None" = None  # where nodes were and what was on the air, frame by frame
 
+    @property
+    def head(self) -> "Json":
+        """Return what it is: method, label and seed."""
+        return {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
+
     def column(self, name: str) -> list[float]:
         """Return one axis or metric over the recorded slots."""
         if self.rows and name not in self.rows[0]:
@@ -158,23 +138,12 @@ class Run:
         return self.column(name)[-1] if self.rows else nan
 
     def summary(self) -> "Json":
-        """Return the run's line of `summary.json`.
-
-        A value that is not finite becomes None, as JSON has no NaN.
-        """
+        """Return the run's line of `summary.json`; what is not finite is None there."""
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa", "energy_j", "joules_per_percent")
-        head = {"algorithm": self.algorithm, "label": self.label, "seed": self.seed}
-        return (
-            head
-            | {name: jsonable(self.last(name)) for name in names}
-            | {
-                "status": self.status,
-                "verdict": self.verdict,
-                "reason": self.reason,
-                "target_slot": self.target_slot,
-            }
-        )
+        ends: Json = {"status": self.status, "verdict": self.verdict, "reason": self.reason}
+        ends["target_slot"] = self.target_slot
+        return self.head | {name: jsonable(self.last(name)) for name in names} | ends
 
     def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> "Drawing":
         """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""
@@ -189,10 +158,7 @@ class Run:
         return notebook.to_pandas([self])
 
     def animate(self, paint: str | None = None, frames: int = 30) -> "Animation":
-        """Return the map of the network over time.
-
-        A notebook shows it, `.save("map.gif")` writes it.
-        """
+        """Return the map of the network over time; `.save("map.gif")` writes it."""
         from folkman.report import notebook
 
         return notebook.animate(self, paint, frames)
@@ -230,13 +196,16 @@ def slug(label: str, seed: int) -> str:
 
 
 def jsonable(value: float) -> float | int | None:
-    """Return a number that JSON can hold.
-
-    Whole numbers as integers, not-a-number and infinity as None.
-    """
+    """Return a number that JSON can hold: whole as an integer, None if it is not finite."""
     if not isfinite(value):
         return None
     return int(value) if float(value).is_integer() else float(value)
+
+
+def json_row(values: "Table") -> "Json":
+    """Return values with every number as JSON can hold it; whatever is no number stays."""
+    numbers = {k: v for k, v in values.items() if isinstance(v, Real) and not isinstance(v, bool)}
+    return {**values, **{key: jsonable(float(value)) for key, value in numbers.items()}}
 
 
 def known(row: "Table") -> dict[str, float]:
@@ -250,9 +219,7 @@ def read_table(path: Path, remedy: str) -> "pa.Table":
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(
-            path
-        ) as file:  # pq.read_table would import pandas where it is installed
+        with pq.ParquetFile(path) as file:  # pq.read_table would import pandas if it is there
             return file.read()
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"expected a Parquet file, {path} is damaged: {error}; {remedy}") from None
@@ -260,10 +227,7 @@ def read_table(path: Path, remedy: str) -> "pa.Table":
 
 def rows_of(runs: Iterable[Run]) -> "list[Json]":
     """Return the rows of runs as `metrics.parquet` holds them."""
-    heads = [
-        ({"algorithm": run.algorithm, "label": run.label, "seed": run.seed}, run) for run in runs
-    ]
-    return [head | row for head, run in heads for row in run.rows]
+    return [run.head | row for run in runs for row in run.rows]
 
 
 def runs_of(rows: "Iterable[Json]") -> list[Run]:

@@ -20,20 +20,8 @@ from folkman.files import write_whole
 from folkman.record.json_file import Json
 from folkman.record.run import Run
 
-__all__ = [
-    "MOST_FRAMES",
-    "MOST_NODES",
-    "STATIC",
-    "Scene",
-    "frame_json",
-    "from_timeline",
-    "join",
-    "load_scene",
-    "plain",
-    "save_scene",
-    "scene_of",
-    "take",
-]
+__all__ = ["MOST_FRAMES", "MOST_NODES", "MOVING", "STATIC", "Scene", "frame_json", "from_timeline"]
+__all__ += ["join", "load_scene", "plain", "save_scene", "scene_of", "take"]
 
 MOST_FRAMES = 60
 MOST_NODES = 64
@@ -97,10 +85,7 @@ class Scene(NamedTuple):
         return "server" if self.server and index == self.size - 1 else str(index)
 
     def where(self, frame: int) -> NDArray[np.float32]:
-        """Return positions to draw at, (node, 2).
-
-        As they are, or on a circle with the server in the middle.
-        """
+        """Return where to draw nodes, (node, 2): their positions, or around the server."""
         if self.placed:
             return self.positions_m[frame]
         around = self.size - self.server
@@ -111,21 +96,19 @@ class Scene(NamedTuple):
 
 STATIC = ("samples", "interferers_m", "cell_radius_m", "bandwidth_hz", "threshold_db", "server")
 """The fields that are the same in all frames."""
+MOVING = tuple(name for name in Scene._fields if name not in STATIC)
+"""The others, whose first axis is the frame."""
 
 
 def take(scene: Scene, kept: NDArray[np.bool_]) -> Scene:
     """Return the scene with some of its frames."""
-    return scene._replace(
-        **{name: getattr(scene, name)[kept] for name in Scene._fields if name not in STATIC}
-    )
+    return scene._replace(**{name: getattr(scene, name)[kept] for name in MOVING})
 
 
 def join(scenes: Sequence[Scene]) -> Scene:
     """Return the frames of all scenes of one run, one after the other."""
-    moving = [name for name in Scene._fields if name not in STATIC]
-    return scenes[0]._replace(
-        **{name: np.concatenate([getattr(part, name) for part in scenes]) for name in moving}
-    )
+    frames = {name: [getattr(part, name) for part in scenes] for name in MOVING}
+    return scenes[0]._replace(**{name: np.concatenate(each) for name, each in frames.items()})
 
 
 def frame_json(scene: Scene, frame: int) -> Json:
@@ -135,10 +118,7 @@ def frame_json(scene: Scene, frame: int) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold.
-
-    Not-a-number and infinity become None, other numbers are kept to six digits.
-    """
+    """Return what JSON can hold: numbers in six digits, None for those that are not finite."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -158,10 +138,7 @@ def save_scene(scene: Scene, path: Path) -> None:
 
 
 def load_scene(path: Path) -> Scene | None:
-    """Read a scene.
-
-    None where there is none, or where it is of another version: it is never needed to go on.
-    """
+    """Read a scene, which nobody needs: None if there is none, or one of another version."""
     if not path.is_file():
         return None
     try:
@@ -187,10 +164,7 @@ def scene_of(run: Run) -> Scene | None:
 def from_timeline(
     held: NDArray[np.int32], finished: NDArray[np.bool_], slot_s: float = 1.0
 ) -> Scene:
-    """Return the scene of a timeline between peers.
-
-    Ages and gradients, evenly over at most `MOST_FRAMES`.
-    """
+    """Return the scene of a timeline between peers: ages and gradients, in few frames."""
     slots, nodes = finished.shape
     slot = np.unique(np.linspace(0, slots - 1, min(slots, MOST_FRAMES)).astype(np.int32))
     frames, unknown = len(slot), np.float32(np.nan)

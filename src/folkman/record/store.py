@@ -20,6 +20,7 @@ from pathlib import Path
 
 from folkman.record.folder import JobFolder
 from folkman.record.json_file import FORMAT, Json, Table, now, read_json, write_json, write_text
+from folkman.record.provenance import gathered
 from folkman.record.run import ENDED, WAITING
 
 __all__ = ["BUSY", "DISK", "DISK_ERRORS", "Store", "SweepFolder", "claim", "ended", "store_id"]
@@ -45,24 +46,16 @@ def claim(lock: Path, patience_s: float = 0.0, *, shared: bool = False) -> Itera
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            mine = _locked(
-                handle, time.monotonic() + patience_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-            )
+            how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            mine = _locked(handle, time.monotonic() + patience_s, how)
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)",
-                str(lock),
-            ) from None
-        if not mine:
-            yield False
-            return
-        os.ftruncate(handle, 0)
-        os.write(
-            handle,
-            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now()}).encode(),
-        )
-        yield True
+            text = f"{error.strerror}; a store needs a file system with flock (NFSv4 has it)"
+            raise OSError(error.errno, text, str(lock)) from None
+        if mine:
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now()}
+            os.ftruncate(handle, 0)
+            os.write(handle, json.dumps(holder).encode())
+        yield mine
     finally:
         os.close(handle)
 
@@ -139,39 +132,33 @@ class SweepFolder:
         self.figures = root / "figures"
         self.ends = self.figures / "ends.md"
         self.measured, self.verified = root / "measured.json", root / "verified.json"
+        self.ranking, self.tuned = root / "ranking.json", root / "tuned.toml"
+        self.provenance = root / "provenance.json"
         self.store_root = store or root / "jobs"
 
     @classmethod
     def create(cls, root: Path, definition: str, store: Path | None = None) -> "SweepFolder":
-        """Make the folder of a sweep, or take up the one of the same definition.
-
-        Refuse any other content.
-        """
+        """Make the folder of a sweep, or take up that of the same definition and no other."""
         folder = cls(root, store)
         if root.exists() and not root.is_dir():
             raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
         if folder.definition.is_file():
             if folder.definition.read_text(encoding="utf-8") != definition:
-                share = (
-                    f", and add --store {folder.store_root} so that what is finished there is not "
-                    "run again"
-                )
+                share = f", and add --store {folder.store_root}"
+                share += " so that what is finished there is not run again"
                 share = "" if "paper" in folder.asked() else share
                 raise FileExistsError(f"{root} holds another sweep; choose another --out{share}")
             return folder
         refuse_old(root)
-        if root.exists() and any(
-            path.name not in ("jobs", "sweep.lock", "index.json") for path in root.iterdir()
-        ):
-            raise FileExistsError(
-                f"expected a new or empty folder, {root} has content; choose another --out"
-            )
+        there = {path.name for path in root.iterdir()} if root.exists() else set()
+        if there - {"jobs", folder.lock.name, folder.index.name}:
+            wanted = f"expected a new or empty folder, {root} has content"
+            raise FileExistsError(f"{wanted}; choose another --out")
         root.mkdir(parents=True, exist_ok=True)
         # known from the start: a sweep that dies before its first job still finds it again
         if store is not None:
-            folder.write_index(
-                {"name": root.name, "axes": [], "metrics": [], "state": WAITING, "workers": []}, []
-            )
+            empty: Json = {"axes": [], "metrics": [], "state": WAITING, "workers": []}
+            folder.write_index({"name": root.name, **empty}, [])
         write_text(folder.definition, definition)
         return folder
 
@@ -188,18 +175,15 @@ class SweepFolder:
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
         """Let one process alone work in this folder, or several that all say they share it."""
-        with claim(
-            self.lock, patience_s=0.5, shared=shared
-        ) as mine:  # a page that looks holds it for a moment
+        patience_s = 0.5  # a page that looks holds it for a moment
+        with claim(self.lock, patience_s, shared=shared) as mine:
             if not mine:
                 holder = read_json(self.lock) or {}
                 store = f"--out ANOTHER --store {self.store_root}"
                 how = "--share K/N" if "paper" in self.asked() else store
-                raise RuntimeError(
-                    f"{self.root} is in use by process {holder.get('pid')} on "
-                    f"{holder.get('host')}; wait for it, "
-                    f"or share its jobs: {how}"
-                )
+                who = f"process {holder.get('pid')} on {holder.get('host')}"
+                text = f"{self.root} is in use by {who}; wait for it, or share its jobs: {how}"
+                raise RuntimeError(text)
             yield
 
     @property
@@ -229,9 +213,8 @@ class SweepFolder:
     def write_index(self, facts: Table, jobs: Sequence[Table]) -> None:
         """Write how the sweep stands."""
         store = {} if self.shared_store is None else {"store": str(self.store_root.resolve())}
-        write_json(
-            self.index, {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)}
-        )
+        whole = {"format": FORMAT, **facts, **store, "updated": now(), "jobs": list(jobs)}
+        write_json(self.index, whole)
 
     def asked(self) -> Json:
         """Return what was asked for: the content of the definition; nothing if there is none."""
@@ -249,21 +232,47 @@ class SweepFolder:
         asked = self.asked()
         if "tune" in asked:
             return f"folkman tune --resume {self.root}"
+        if "rank" in asked:
+            return f"folkman rank --resume {self.root}"
         if "paper" not in asked:
             return f"folkman sweep --resume {self.root}"
         more = f" --iterations {asked['iterations']}" if "iterations" in asked else ""
-        return (
-            f"folkman reproduce all --paper {asked['paper']} --size {asked['size']}{more} --out "
-            f"{self.root}"
-        )
+        what = f"--paper {asked['paper']} --size {asked['size']}{more}"
+        return f"folkman reproduce all {what} --out {self.root}"
 
     def read_measured(self) -> list[Json]:
         """Read what a paper's own code measured; nothing if it has not."""
         return (read_json(self.measured) or {"rows": []})["rows"]
 
+    def note_provenance(self) -> None:
+        """Write with what each run was made; what is known of runs whose folders are gone stays."""
+        jobs = [job for job in self.read_index()["jobs"] if job["state"] in ENDED]
+        found = gathered({job["key"]: self.root / job["folder"] for job in jobs})
+        before = read_json(self.provenance) or {}
+        for key, (number, started) in before.get("runs", {}).items():
+            if key not in found["runs"]:
+                facts = before["made"][number]
+                found["made"] += [] if facts in found["made"] else [facts]
+                found["runs"][key] = [found["made"].index(facts), started]
+        write_json(self.provenance, found, indent=1)
+
+    def devices(self) -> set[str]:
+        """Return the devices that runs of this folder were made on, as far as it is known."""
+        known = read_json(self.provenance) or {}
+        made = [known, *known.get("resumed", []), *known.get("made", [])]
+        return {device for each in made for device in each.get("devices", [])}
+
     def write_measured(self, rows: Sequence[Table]) -> None:
         """Write what a paper's own code measured."""
         write_json(self.measured, {"rows": list(rows)})
+
+    def read_ranking(self) -> Json | None:
+        """Read how methods rank; None where the folder is of no ranking, or it has not ended."""
+        return read_json(self.ranking)
+
+    def write_ranking(self, answer: Table) -> None:
+        """Write how methods rank."""
+        write_json(self.ranking, answer)
 
     def note_verified(self, key: str, worst: float) -> None:
         """Note that a job was made a second time, and how much it differs.

@@ -72,12 +72,18 @@ def _gathered(sweep: Sweep) -> list[Run]:
     """Return the runs of `results.parquet`, each with the state and the message of its job."""
     remedy = f"make it again: {sweep.folder.again()}"
     runs = runs_of_arms(read_table(sweep.folder.results, remedy).to_pylist())
-    jobs = {(job.get("arm"), job.get("seed")): job for job in sweep.jobs}
-    for run in runs:
-        job = jobs.get((run.label, run.seed), {})
+    for run, job in note_verdicts(runs, sweep.jobs):
         run.status, run.message = job.get("state", run.status), job.get("message", "")
-        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
     return runs
+
+
+def note_verdicts(runs: Sequence[Run], jobs: Sequence[Table]) -> list[tuple[Run, Table]]:
+    """Fill in the verdict of each run by its job of the index; return both side by side."""
+    known = {(job.get("arm"), job.get("seed")): job for job in jobs}
+    pairs = [(run, known.get((run.label, run.seed), {})) for run in runs]
+    for run, job in pairs:
+        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
+    return pairs
 
 
 def runs_of_arms(rows: Sequence[Json]) -> list[Run]:

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,25 +16,15 @@ from folkman.record.folder import RunFolder
 from folkman.record.json_file import Table, read_json
 from folkman.record.run import AXES, ENDED, METRICS, Run, known, read_table
 from folkman.record.store import SweepFolder
-from folkman.record.sweep import is_sweep, runs_of_arms
-from folkman.record.tuned import Side, sides_of, standings
+from folkman.record.sweep import is_sweep, note_verdicts, runs_of_arms
+from folkman.record.tuned import Side, sides_of
 
-__all__ = ["KEPT", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
-__all__ += ["standings_of"]
+__all__ = ["KEPT", "Arm", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
+__all__ += ["settings_of_arms", "sides_of_arms", "sides_of_jobs"]
 
-KEPT = (
-    "slots",
-    "seconds",
-    "gradients",
-    "rounds",
-    "bits",
-    "train_loss",
-    "test_loss",
-    "test_accuracy",
-    "consensus",
-)
-KEPT += ("node_norm", "mean_age", "max_age", "kappa", "gamma_t", "gamma_w", "optimum_distance")
-KEPT += ("energy_j", "station_j", "joules_per_percent")
+KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss")
+KEPT += ("test_accuracy", "consensus", "node_norm", "mean_age", "max_age", "kappa", "gamma_t")
+KEPT += ("gamma_w", "optimum_distance", "energy_j", "station_j", "joules_per_percent")
 """The metrics that the table of a reproduction keeps of its jobs."""
 
 LEADING = ("algorithm", "label", "seed")
@@ -65,9 +56,8 @@ def gather(folder: SweepFolder) -> pa.Table:
     values = {axis: [job["settings"].get(axis) for job in jobs] for axis in index["axes"]}
     whole = pa.concat_tables(tables, promote_options="permissive")
     if "paper" in index:
-        whole = whole.select(
-            [name for name in whole.column_names if name not in METRICS or name in KEPT]
-        )
+        names = [name for name in whole.column_names if name not in METRICS or name in KEPT]
+        whole = whole.select(names)
     counts = [table.num_rows for table in tables]
     for position, axis in enumerate(index["axes"]):
         # `slots` is a column already
@@ -94,10 +84,7 @@ def _tidy(rows: pa.Table, job: Table) -> pa.Table:
 
 
 def _column(values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
-    """Return an axis as a column.
-
-    Numbers and truths as such, whatever is mixed or a table as JSON text.
-    """
+    """Return an axis as a column; what is mixed, or a table, as JSON text."""
     kinds = {type(value) for value in values if value is not None}
     plain: Sequence[object] = values
     if kinds == {int, float}:
@@ -126,14 +113,9 @@ def read_rows(root: Path) -> dict[str, list[dict[str, float]]]:
 
 
 def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
-    """Read sweep and run folders: arm -> seed -> run.
-
-    With several folders, an arm is named with its folder.
-    """
-    require(
-        len({root.resolve() for root in roots}) == len(roots),
-        "each folder can be given once; one came twice",
-    )
+    """Read folders: arm -> seed -> run; of several folders, arms are named with theirs."""
+    apart = len({root.resolve() for root in roots}) == len(roots)
+    require(apart, "each folder can be given once; one came twice")
     found: dict[str, dict[int, Run]] = {}
     for root in roots:
         for run in _runs(root):
@@ -148,17 +130,14 @@ def _named(label: str, root: Path, roots: Sequence[Path]) -> str:
     return f"{label} ({root.name if short else root})" if len(roots) > 1 else label
 
 
-def standings_of(roots: Sequence[Path]) -> dict[str, str]:
-    """Return how the arms of folders stand: tuned for their setting, or not; see `record.tuned`.
-
-    Arms whose configuration is not there are left out.
-    """
+def sides_of_arms(roots: Sequence[Path]) -> list[Side]:
+    """Return the arms of folders with the configurations they were run from, as far as known."""
     found: dict[str, Side] = {}
     for root in roots:
         for side in _sides(root):
             name = _named(side.name, root, roots)
             found.setdefault(name, side._replace(name=name))
-    return standings(found.values())
+    return list(found.values())
 
 
 def _sides(root: Path) -> Iterator[Side]:
@@ -166,13 +145,37 @@ def _sides(root: Path) -> Iterator[Side]:
         yield from sides_of(RunFolder(root).read_config())
         return
     folder = SweepFolder.open(root)
+    yield from sides_of_jobs(folder, folder.read_index()["jobs"])
+
+
+def sides_of_jobs(folder: SweepFolder, jobs: Sequence[Table]) -> Iterator[Side]:
+    """Yield each arm of a sweep with the configuration of its first job that ended and is whole."""
     seen = set()
-    for job in folder.read_index()["jobs"]:
+    for job in jobs:
         place = RunFolder(folder.root / job["folder"])
         if job["arm"] not in seen and job["state"] in ENDED and place.config.is_file():
-            seen.add(job["arm"])
-            for side in sides_of(place.read_config()):
-                yield side._replace(name=job["arm"])
+            with suppress(ValueError):  # a damaged one says nothing of its arm
+                found = sides_of(place.read_config())
+                seen.add(job["arm"])
+                yield from (side._replace(name=job["arm"]) for side in found)
+
+
+class Arm(NamedTuple):
+    """What an arm of a sweep is: its algorithm's label, and its setting of each axis."""
+
+    label: str
+    settings: Table
+
+
+def settings_of_arms(roots: Sequence[Path]) -> dict[str, Arm]:
+    """Return the label and the settings of each arm; a run folder's arms have no settings."""
+    found: dict[str, Arm] = {}
+    for root in roots:
+        jobs = SweepFolder.open(root).read_index()["jobs"] if is_sweep(root) else ()
+        for job in jobs:
+            name = _named(job["arm"], root, roots)
+            found.setdefault(name, Arm(_named(job["label"], root, roots), job["settings"]))
+    return found
 
 
 def objectives_of(roots: Sequence[Path]) -> list[str]:
@@ -189,10 +192,8 @@ def objectives_of(roots: Sequence[Path]) -> list[str]:
 
 def networks_of(roots: Sequence[Path]) -> list[str]:
     """Return what run folders say of their networks, each line once; a sweep says it job by job."""
-    said = [
-        line for root in roots if not is_sweep(root) for line in RunFolder.open(root).networks()
-    ]
-    return list(dict.fromkeys(said))
+    folders = [RunFolder.open(root) for root in roots if not is_sweep(root)]
+    return list(dict.fromkeys(line for folder in folders for line in folder.networks()))
 
 
 def _runs(root: Path) -> list[Run]:
@@ -202,8 +203,5 @@ def _runs(root: Path) -> list[Run]:
     folder = SweepFolder.open(root)
     runs = runs_of_arms(gather(folder).to_pylist())
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")
-    jobs = {(job["arm"], job["seed"]): job for job in folder.read_index()["jobs"]}
-    for run in runs:
-        job = jobs.get((run.label, run.seed), {})
-        run.verdict, run.reason = job.get("verdict", ""), job.get("reason", "")
+    note_verdicts(runs, folder.read_index()["jobs"])
     return runs

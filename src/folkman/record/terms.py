@@ -1,6 +1,8 @@
-"""The words of tables and pages, each explained in a sentence or two."""
+"""The words and the columns of tables and pages, each explained in a sentence or two."""
 
-__all__ = ["TERMS", "TERM_OF"]
+from typing import NamedTuple
+
+__all__ = ["COLUMNS", "HEADINGS", "TERMS", "TERM_OF", "Column"]
 
 TERMS: dict[str, str] = {
     "training loss": (
@@ -30,42 +32,79 @@ TERMS: dict[str, str] = {
         "mean is over all slots and pairs."
     ),
     "kappa": "The share of slots that nodes spend computing. 1 means that they never wait.",
+    "copy": "Another node's parameters, as they were when they were sent.",
     "disagreement": "How far a node's model is from the network's model: ||v_i - w||.",
     "distance": "How far the network's model is from the best possible one: ||w - w*||.",
     "SINR": "Signal power over interference and noise at the receiver, in decibels.",
-    "share": "The part of the bandwidth that a sender has.",
+    "cell": "An area with nodes that share one band of radio frequencies.",
+    "share": "The part of the band that a sender has.",
+    "threshold": "The SINR below which the paper's rule does not use a link.",
+    "index": "The number by which the next message is chosen: gain in age by time on the air.",
+    "sum": "A message that holds the weighted sum of all copies of its sender.",
+    "stamp": "The slot in which parameters were formed.",
+    "free links": "A network whose messages take no time: a bound for the others.",
+    "epoch": "The paper's schedule: all send at once, and all have received when it ends.",
+    "station": "The access point in the middle of a cell.",
+    "verdict": "How a run went: finished, diverged or not learning, with the reason.",
+    "arm": "One algorithm with its options and its network, in a comparison.",
+    "tied": "The 95 % interval of the paired difference from the best contains 0.",
+    "objective": "How nodes count in the loss: by their samples, or all alike.",
     "diverged": "The training loss is no longer a finite number.",
     "not learning": "The training loss rose, or did not fall although it could.",
     "tuned": "The step was found by a search on other seeds, the same search for every method.",
 }
 """Term -> what it means."""
 
-TERM_OF: dict[str, str] = {
-    "gradients": "gradients",
-    "rounds": "rounds",
-    "bits": "bits",
-    "joules": "joules",
-    "energy_j": "joules",
-    "train loss": "training loss",
-    "train_loss": "training loss",
-    "accuracy": "accuracy",
-    "test_accuracy": "accuracy",
-    "from optimum": "distance",
-    "optimum_distance": "distance",
-    "age": "age",
-    "mean_age": "age",
-    "max_age": "age",
-    "mean age held": "age",
-    "oldest": "age",
-    "age of what it holds": "age",
-    "age of its copies": "age",
-    "kappa": "kappa",
-    "consensus": "disagreement",
-    "disagreement": "disagreement",
-    "seed": "seed",
-    "slots": "slot",
-    "bandwidth": "share",
-    "share": "share",
-    "p": "p",
+
+class Column(NamedTuple):
+    """A metric in a table: its heading, what it is in a few words, and the term that explains it.
+
+    The few words stand below a table in a terminal.
+    """
+
+    heading: str
+    brief: str
+    term: str
+
+
+COLUMNS: dict[str, Column] = {
+    "train_loss": Column(
+        "train loss", "loss of the common model over all training data", "training loss"
+    ),
+    "test_accuracy": Column("accuracy", "share of the test samples it gets right", "accuracy"),
+    "optimum_distance": Column("from optimum", "distance to the best model", "distance"),
+    "bits": Column("bits", "sent by all nodes together", "bits"),
+    "energy_j": Column("joules", "spent by all nodes, computing and radio", "joules"),
+    "mean_age": Column("age", "slots since the copies in use were sent, mean", "age"),
+    "kappa": Column("kappa", "share of slots that a node spent computing", "kappa"),
+    "gradients": Column("gradients", "computed per node", "gradients"),
+    "rounds": Column(
+        "rounds", "times that every node sent, or rounds of a method that has them", "rounds"
+    ),
 }
+"""The columns of a table of results, the most telling first."""
+
+HEADINGS: dict[str, str] = {name: column.heading for name, column in COLUMNS.items()} | {
+    "joules_per_percent": "J per %"
+}
+"""Metric -> its heading, where that is not its name."""
+
+TERM_OF: dict[str, str] = (
+    {name: column.term for name, column in COLUMNS.items()}
+    | {column.heading: column.term for column in COLUMNS.values()}
+    | {
+        "max_age": "age",
+        "mean age held": "age",
+        "oldest": "age",
+        "age of what it holds": "age",
+        "age of its copies": "age",
+        "consensus": "disagreement",
+        "disagreement": "disagreement",
+        "seed": "seed",
+        "slots": "slot",
+        "bandwidth": "share",
+        "share": "share",
+        "p": "p",
+    }
+)
 """Heading or column -> the term that explains it."""

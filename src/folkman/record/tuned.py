@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from folkman.record.json_file import Json, Table
 
-__all__ = ["APART", "CHANGED", "ELSEWHERE", "SAME_SEEDS", "TUNED", "UNTUNED", "Side"]
-__all__ += ["setting", "sides_of", "standings", "told"]
+__all__ = ["APART", "AT_EDGE", "CHANGED", "ELSEWHERE", "FOUND", "SAME_SEEDS", "TUNED", "UNTUNED"]
+__all__ += ["Side", "setting", "sides_of", "standings", "told", "tune_command"]
 
 TUNED = "tuned"
+AT_EDGE = "tuned, at the last value that was tried"
 UNTUNED = "not tuned"
 ELSEWHERE = "tuned on another setting"
 CHANGED = "changed since it was tuned"
@@ -25,8 +26,16 @@ SAME_SEEDS = "tuned on seeds that it is judged on"
 APART = "tuned, by different searches"
 """How a side stands."""
 
+FOUND = (TUNED, AT_EDGE)
+"""Tuned for this setting on other seeds; the second by a search that ended at an end of its grid,
+since its budget or the option allowed no more."""
+
 BESIDE = ("name", "seeds", "record_every", "evaluate_nodes", "keep_timelines", "stop_at")
 """The keys of a configuration that change nothing of what a method meets."""
+
+LATER = {"network_momentum": 0.0, "weight_decay": 0.0, "clip_norm": 0.0}
+"""Options that methods got later, as they are where they do nothing: what was tuned before them
+still is."""
 
 
 def setting(config: Table, side: Table, over: Collection[str]) -> str:
@@ -35,12 +44,13 @@ def setting(config: Table, side: Table, over: Collection[str]) -> str:
     `config` is a resolved configuration as `config.toml` holds it, and `side` a table of its
     algorithms. Files, data or own code, count by their names without folders.
     """
-    rest = {
+    apart = (*BESIDE, "network", "algorithm", "tuned")
+    rest = {key: value for key, value in config.items() if key not in apart}
+    method = {
         key: value
-        for key, value in config.items()
-        if key not in (*BESIDE, "network", "algorithm", "tuned")
+        for key, value in side.items()
+        if key not in ("label", "network", *over) and LATER.get(key) != value
     }
-    method = {key: value for key, value in side.items() if key not in ("label", "network", *over)}
     whole = {**rest, "network": side.get("network") or config.get("network"), "algorithm": method}
     text = json.dumps(_plain(whole), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -75,9 +85,9 @@ def standings(sides: Iterable[Side]) -> dict[str, str]:
     """Return how each side stands, by its name."""
     known = list(sides)
     found = {side.name: _standing(side.config, side.table) for side in known}
-    searches = {json.dumps(_search_of(side.config)) for side in known if found[side.name] == TUNED}
+    searches = {json.dumps(_search_of(side.config)) for side in known if found[side.name] in FOUND}
     if len(searches) > 1:
-        return {name: APART if state == TUNED else state for name, state in found.items()}
+        return {name: APART if state in FOUND else state for name, state in found.items()}
     return found
 
 
@@ -93,7 +103,9 @@ def _standing(config: Table, side: Table) -> str:
         return ELSEWHERE
     seeds = tuned.get("seeds")
     tuned_on = seeds if isinstance(seeds, list) else []
-    return SAME_SEEDS if any(seed in tuned_on for seed in config.get("seeds", ())) else TUNED
+    if any(seed in tuned_on for seed in config.get("seeds", ())):
+        return SAME_SEEDS
+    return AT_EDGE if known.get("at_edge") else TUNED
 
 
 def _table(table: Table, key: str) -> Table:
@@ -102,25 +114,36 @@ def _table(table: Table, key: str) -> Table:
     return found if isinstance(found, Mapping) else {}
 
 
-REMEDY = "folkman tune {} finds each method's step by one search"
+USUAL_OPTIONS = ("step", "local_steps")
+"""What is worth a search in most comparisons; `folkman tune` refuses an option that no side has."""
 
 
-def told(sides: Mapping[str, str], config: str = "CONFIG") -> str:
+def tune_command(sides: Iterable[Side] = (), config: str = "CONFIG") -> str:
+    """Return the command that tunes these sides, by the file they were configured in."""
+    held = {name for side in sides for name in side.table}
+    over = [name for name in USUAL_OPTIONS if name in held] or ["step"]
+    return " ".join(["folkman tune", config, *(f"--over {name}" for name in over)])
+
+
+def told(sides: Mapping[str, str], command: str = "") -> str:
     """Return a line on how the sides of a comparison stand; nothing where there is one side.
 
-    `config` is the file to tune.
+    `command` tunes them (`tune_command`).
     """
-    remedy = REMEDY.format(config)
+    remedy = f"{command or tune_command()} finds each method's own by one search"
     if len(sides) < 2:
         return ""
-    if all(each == TUNED for each in sides.values()):
-        return "every side is tuned for this setting, by one search on other seeds"
+    if all(each in FOUND for each in sides.values()):
+        said = "every side is tuned for this setting, by one search on other seeds"
+        edged = [label for label, each in sides.items() if each == AT_EDGE]
+        more = f"the best of {', '.join(edged)} is the last value that was tried: raise --budget"
+        return f"{said}; {more}" if edged else said
     if all(each == UNTUNED for each in sides.values()):
         return f"steps are not tuned: {remedy}"
     alike = "" if len(set(sides.values())) == 1 else " alike"
     return (
-        f"conclude nothing yet, sides are not tuned{alike} for this setting: "
-        f"{'; '.join(_grouped(sides))}; {remedy}"
+        f"conclude nothing yet: the sides are not tuned{alike} for this setting "
+        f"({'; '.join(_grouped(sides))}); {remedy}"
     )
 
 

@@ -16,18 +16,8 @@ from folkman.checks import require
 from folkman.record.json_file import Json, Table
 from folkman.record.run import FAILED
 
-__all__ = [
-    "Crew",
-    "Engine",
-    "Order",
-    "Started",
-    "Told",
-    "bounds",
-    "check_crew",
-    "choose",
-    "engine_for",
-    "lost",
-]
+__all__ = ["Crew", "Engine", "Order", "Started", "Told", "bounds", "check_crew", "choose"]
+__all__ += ["engine_for", "lost"]
 
 Order: TypeAlias = Table
 Told: TypeAlias = Json
@@ -48,10 +38,7 @@ class Engine(Protocol):
     def map(
         self, orders: Sequence[Order], started: Started, until_s: float | None = None
     ) -> Iterator[Told]:
-        """Yield how each order ended, as they end.
-
-        Stop at `until_s` of `time.monotonic`, whatever is still open.
-        """
+        """Yield how each order ended, as they end; stop at `until_s` of `time.monotonic`."""
         ...
 
     def close(self) -> None:
@@ -74,14 +61,9 @@ def choose(waiting: Sequence[Order], last: str | None, others: Sequence[str | No
 
 def lost(order: Order, message: str, peak_mb: float = 0.0) -> Told:
     """Tell of a job that no worker lived to tell of."""
-    none: Json = {
-        "seconds": 0.0,
-        "compute_s": None,
-        "rss_mb": peak_mb,
-        "peak_mb": peak_mb,
-        "worker": "",
-    }
-    return {"key": order["key"], "state": FAILED, "message": message, **none}
+    none: Json = {"seconds": 0.0, "compute_s": None, "worker": ""}
+    memory = {"rss_mb": peak_mb, "peak_mb": peak_mb}
+    return {"key": order["key"], "state": FAILED, "message": message, **none, **memory}
 
 
 def bounds(limits: Sequence[float | None]) -> str:
@@ -95,10 +77,7 @@ def bounds(limits: Sequence[float | None]) -> str:
 
 
 class Crew(NamedTuple):
-    """Where jobs are to run, and with what.
-
-    `here`, `processes`, `dask`, or the address of a dask scheduler.
-    """
+    """Where jobs run: `here`, `processes`, `dask`, or the address of a dask scheduler."""
 
     engine: str = "processes"
     workers: int = 2

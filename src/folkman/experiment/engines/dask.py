@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ from folkman.record.run import FAILED
 from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended
 
 if TYPE_CHECKING:
-    from distributed.security import Security
-
     from folkman.experiment.engines import Crew, Order, Started, Told
 
 __all__ = ["Dask", "check_crew", "unpack"]
@@ -58,14 +57,17 @@ class Dask:
             )
             self._client = Client(self._cluster, security=security)
             return
-        security = _security(crew) if crew.engine.startswith("tls://") else None
+        files = {"tls_ca_file": crew.ca, "tls_client_cert": crew.certificate}
+        files["tls_client_key"] = crew.private_key
+        encrypted = crew.engine.startswith("tls://")
+        security = Security(require_encryption=True, **files) if encrypted else None
         try:
             self._client = Client(crew.engine, security=security, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:
             raise RuntimeError(
                 f"no answer from a dask scheduler at {crew.engine}: {_cause(error)}; check the "
-                "address, that it runs, "
-                "and that --tls-ca, --tls-cert and --tls-key are of its authority"
+                "address, that it runs, and that --tls-ca, --tls-cert and --tls-key are of its "
+                "authority"
             ) from None
 
     @property
@@ -85,12 +87,8 @@ class Dask:
         from distributed import as_completed
 
         del started  # a scheduler does not tell
-        futures = {
-            self._client.submit(
-                run_anywhere, dict(order), pure=False, priority=-order["rank"]
-            ): order
-            for order in orders
-        }
+        submit = partial(self._client.submit, run_anywhere, pure=False)
+        futures = {submit(dict(order), priority=-order["rank"]): order for order in orders}
         rest_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
         with suppress(TimeoutError):
             for future in as_completed(futures, raise_errors=False, timeout=rest_s):
@@ -111,17 +109,14 @@ class Dask:
 
 
 def check_crew(crew: "Crew") -> None:
-    """Refuse what cannot work before anything is made.
-
-    That is: no package, no certificates, an open scheduler.
-    """
+    """Refuse what cannot work: no package, no certificates, a scheduler that is open to all."""
     if crew.engine != "dask":
         _check_address(crew.engine)
         require(
             crew.memory_limit_mb is None,
             f"--memory bounds workers that folkman starts, and those of {crew.engine} run "
-            "already, with limits of "
-            "their own; leave it out, and start them with: dask worker ... --memory-limit 4GB",
+            "already, with limits of their own; leave it out, and start them with: dask worker "
+            "... --memory-limit 4GB",
         )
     require(
         find_spec("distributed") is not None,
@@ -140,9 +135,8 @@ def check_crew(crew: "Crew") -> None:
 
 def _check_address(address: str) -> None:
     url = urlparse(address)
-    known = (
-        f"expected 'here', 'processes', 'dask', or an address as tls://host:8786; got '{address}'"
-    )
+    known = "expected 'here', 'processes', 'dask', or an address as tls://host:8786"
+    known += f"; got '{address}'"
     try:
         require(url.scheme in ("tls", "tcp") and bool(url.hostname) and url.port is not None, known)
     except ValueError:
@@ -151,17 +145,6 @@ def _check_address(address: str) -> None:
         url.scheme == "tls" or is_loopback(url.hostname or ""),
         f"'{address}' is not encrypted, and dask runs what it is sent; use tls:// with --tls-ca, "
         "--tls-cert, --tls-key",
-    )
-
-
-def _security(crew: "Crew") -> "Security":
-    from distributed.security import Security
-
-    return Security(
-        tls_ca_file=crew.ca,
-        tls_client_cert=crew.certificate,
-        tls_client_key=crew.private_key,
-        require_encryption=True,
     )
 
 

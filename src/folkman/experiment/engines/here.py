@@ -15,10 +15,7 @@ __all__ = ["Here"]
 
 
 class Here:
-    """Runs orders in turn, the lower ranks first.
-
-    A job is not begun if its kind usually takes twice what is left.
-    """
+    """Runs orders in turn; none is begun if its kind usually takes twice what is left."""
 
     name = "here"
     about = "in this process"

@@ -109,10 +109,7 @@ class Processes:
             self._watch_memory()
 
     def close(self) -> None:
-        """End all workers at once.
-
-        A job in the middle goes on from its checkpoint when it is next asked for.
-        """
+        """End all workers at once; a job in the middle goes on from its checkpoint next time."""
         for worker in list(self._workers):
             self._dismiss(worker, at_once=True)
         self._selector.close()
@@ -131,12 +128,8 @@ class Processes:
     def _hand_out(self, waiting: list[Order], started: Started) -> None:
         for worker in self._workers:
             if waiting and worker.ready and worker.order is None:
-                others = [
-                    other.last
-                    for other in self._workers
-                    if other is not worker and other.order is not None
-                ]
-                order = waiting.pop(choose(waiting, worker.last, others))
+                busy = [other.last for other in self._workers if other.order is not None]
+                order = waiting.pop(choose(waiting, worker.last, busy))
                 worker.give(order)
                 started(order["key"], f"{os.uname().nodename}:{worker.process.pid}")
 
@@ -157,10 +150,8 @@ class Processes:
                 yield from self._bury(worker, waiting, deaths)
 
     def _perhaps_replace(self, worker: _Worker, told: Told) -> None:
-        if (
-            self._memory_limit_mb is not None
-            and told["rss_mb"] > RECYCLED_ABOVE * self._memory_limit_mb
-        ):
+        limit_mb = self._memory_limit_mb
+        if limit_mb is not None and told["rss_mb"] > RECYCLED_ABOVE * limit_mb:
             self._dismiss(worker, at_once=False)
 
     def _bury(
@@ -180,12 +171,8 @@ class Processes:
             return
         deaths[order["key"]] += 1
         if over_mb:
-            limit = f"{self._memory_limit_mb:.0f} MB"
-            yield lost(
-                order,
-                f"needed more than the limit of {limit} ({over_mb:.0f} MB); raise --memory",
-                over_mb,
-            )
+            limit = f"the limit of {self._memory_limit_mb:.0f} MB ({over_mb:.0f} MB)"
+            yield lost(order, f"needed more than {limit}; raise --memory", over_mb)
         elif deaths[order["key"]] >= MOST_DEATHS:
             text = f"its worker died {MOST_DEATHS} times, last {_cause(code)}"
             yield lost(order, f"{text}; {words.splitlines()[-1]}" if words else text)
@@ -207,6 +194,5 @@ def _cause(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    return f"by signal {name}" + (
-        " (the system ends what exhausts its memory so)" if name == "SIGKILL" else ""
-    )
+    why = " (the system ends what exhausts its memory so)" if name == "SIGKILL" else ""
+    return f"by signal {name}{why}"
