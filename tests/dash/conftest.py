@@ -81,9 +81,12 @@ def serving() -> Iterator[Callable]:
         yield lambda source: stack.enter_context(served(source))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Start Chromium; a machine without one says how to get it."""
+    """Start Chromium; a machine without one says how to get it.
+
+    For a module: while it is there a loop runs in this thread, in which no test could start one.
+    """
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="pip install playwright drives the browser"
     )

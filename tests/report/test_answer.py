@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.record.run import Run
+from folkman.record.tuned import sides_of
 from folkman.record.verdict import swings
 from folkman.report.answer import answer, costs_to, quantity
+from folkman.report.networks import bounds, network_names
 from folkman.report.panels import Line, Scale, panel, spread_out, ticks
-from folkman.report.run_page import _networks, headline
+from folkman.report.run_page import headline, results_table
 
 
 def run(label, seed, losses, *, accuracies=None, bits=100.0, verdict="finished", reason=""):
@@ -161,7 +163,7 @@ def test_seeds_that_only_some_have_do_not_count():
 
     said = answer(runs, {})
 
-    assert said[0] == "b has the lowest training loss: 0.21 ± 0.025."
+    assert said[0] == "b has the lowest training loss: 0.210 ± 0.025."
     assert "a, the next, is 0.1 higher" in said[1]
     assert said[-1] == "Compared over what all of them have: 3 seeds."
 
@@ -199,7 +201,7 @@ def test_networks_differ_in_their_options_but_not_in_what_a_method_chooses():
     def named(*tables):
         sides = [{"label": str(i), "network": table} for i, table in enumerate(tables)]
         common = {"name": "pipelined", "gamma": 5}
-        return list(_networks({"network": common, "algorithm": sides}).values())
+        return list(network_names(sides_of({"network": common, "algorithm": sides})).values())
 
     radio = {"name": "radio", "schedule": "threshold", "message": "copy", "threshold_db": 0.0}
     other = {"name": "radio", "schedule": "index", "message": "sum", "threshold_db": -5.0}
@@ -286,7 +288,7 @@ def test_a_panel_draws_the_mean_where_the_axes_say():
     assert "a &lt;b&gt;" in svg
     height, (low, high) = 200.0, (0.88, 3.12)
     start, end = (10 + height * (high - v) / (high - low) for v in (1.0, 3.0))
-    right = 400 - 10 - (6.3 * 5 + 8)
+    right = 400 - 10 - (7.2 * 5 + 8)
     assert f'd="M52.0 {start:.1f}L{right:.1f} {end:.1f}"' in svg
 
 
@@ -298,3 +300,23 @@ def test_grey_curves_have_no_name():
 
     assert svg.count('class="other"') == 8
     assert svg.count("<title>") == 1
+
+
+def test_a_reference_is_neither_bold_nor_in_a_box():
+    """Free links end lowest, and alone learn in all seeds: still nobody has won by them."""
+    free = [run("Free links", seed, [2.0, 0.1]) for seed in range(3)]
+    air = [
+        run("On the air", seed, [2.0, 2.5], verdict="not learning", reason="the loss rises")
+        for seed in range(3)
+    ]
+    networks = {"Free links": "ideal", "On the air": "radio"}
+    for each in [*free, *air]:
+        for row in each.rows:
+            row |= dict.fromkeys(("optimum_distance", "mean_age", "kappa"), nan)
+
+    table = results_table([*free, *air], "algorithm", apart=bounds(networks))
+
+    best = next(row for row in table.split("<tr") if 'class="best"' in row)
+    assert "On the air" in best
+    assert "to training loss" not in headline([*free, *air], networks)
+    assert "to training loss" in headline([*free, *air], {})

@@ -12,8 +12,10 @@ from scipy import stats
 from folkman.record.folder import MADE_IN_PYTHON, RunFolder
 from folkman.record.run import Run
 from folkman.record.store import SweepFolder
-from folkman.record.table import objectives_of
-from folkman.report.comparison import compare_arms, complaints, render
+from folkman.record.table import Arm, objectives_of
+from folkman.report.comparison import compare_arms, complaints
+from folkman.report.networks import bounds
+from folkman.report.sheets import pivoted, render
 from folkman.report.tables import spread
 
 NUMBERS = st.floats(-10, 10, allow_nan=False, width=32)
@@ -99,6 +101,102 @@ def test_only_seeds_that_both_arms_have_are_paired():
     cell = compare_arms(both, ["train_loss"], against="a").cells["b", "train_loss"]
 
     assert (cell.num_seeds, cell.num_paired, cell.difference) == (2, 2, 1.5)
+
+
+def test_a_mean_is_of_the_seeds_that_are_ranked():
+    both = arms(a=[9.0, 2.0, 3.0, 4.0], b=[2.5, 3.5, 4.5, 5.5])
+    del both["b"][0]
+
+    found = compare_arms(both, ["train_loss"])
+
+    assert [found.cells[arm, "train_loss"].mean for arm in "ab"] == [3.0, 4.5]
+    assert found.cells["a", "train_loss"].rank == "winner"
+    assert found.cells["a", "train_loss"].num_seeds == 3
+
+
+def test_an_arm_with_too_few_seeds_is_shown_and_not_ranked():
+    three = arms(a=[1.0, 2.0, 3.0], b=[2.0, 3.0, 5.0], c=[0.1, 0.1, 0.1])
+    del three["c"][1], three["c"][2]
+
+    found = compare_arms(three, ["train_loss"])
+
+    assert found.references["train_loss"] == "a"
+    assert found.cells["c", "train_loss"].rank == ""
+    assert "not ranked: c (too few common seeds: it has 1)" in render(found)
+
+
+def test_free_links_are_shown_and_not_ranked():
+    found = compare_arms(
+        arms(a=[1.0, 1.1, 1.2], b=[2.0, 2.2, 2.1], free=[0.1, 0.2, 0.1]),
+        ["train_loss"],
+        bounds=bounds({"a": "radio", "b": "radio", "free": "ideal"}),
+    )
+
+    assert found.references["train_loss"] == "a"
+    assert [found.cells[arm, "train_loss"].rank for arm in ("a", "b", "free")] == ["winner", "", ""]
+    assert "not ranked: free (its messages take no time)" in render(found)
+    assert bounds({"a": "ideal", "b": "ideal"}) == []  # nobody pays: all are ranked
+
+
+def test_in_latex_what_an_arm_is_has_columns_of_its_own():
+    known = {"a, 5": Arm("a", {"gamma": 5}), "a, 10": Arm("a", {"gamma": 10})}
+    found = compare_arms(arms(**{"a, 5": [1.0, 1.1, 1.2], "a, 10": [2.0, 2.1, 2.3]}), ["bits"])
+    text = render(found, "latex", arms=known)
+
+    assert r"\begin{tabular}{llrr}" in text
+    assert r"algorithm & gamma & bits & bits: difference \\" in text
+    assert r"a & 10 & " in text
+
+
+def sweep_arms():
+    ends = {("A_1", 5): 1.0, ("A_1", 10): 3.0, ("B", 5): 2.0, ("B", 10): 1.5}
+    known = {f"{n}, gamma={g}": Arm(n, {"gamma": g}) for n, g in ends}
+    losses = {f"{n}, gamma={g}": [v, v + 0.1, v + 0.2] for (n, g), v in ends.items()}
+    return arms(**losses), known
+
+
+def test_a_pivot_has_an_axis_across_and_a_winner_in_each_column():
+    known = sweep_arms()[1]
+    text = pivoted(*sweep_arms(), "gamma", "train_loss", "latex")
+
+    assert r"\begin{tabular}{lrr}" in text
+    assert r"algorithm & gamma=5 & gamma=10 \\" in text
+    assert r"A\_1 & $\mathbf{1.10 \pm 0.25}$ & $3.10 \pm 0.25$ \\" in text
+    assert r"B & $2.10 \pm 0.25$ & $\mathbf{1.60 \pm 0.25}$ \\" in text
+    known["free"] = Arm("free", {})
+    some = {"free": next(iter(sweep_arms()[0].values())), **sweep_arms()[0]}
+    lines = pivoted(some, known, "gamma", "train_loss").splitlines()
+    assert lines[0].split() == ["algorithm", "gamma=5", "gamma=10", "without", "it"]
+    assert lines[2].split() == ["free", "1.10", "±", "0.25"]  # alone in its column: no star
+    with pytest.raises(ValueError, match="there is no axis 'gama' in these arms; did you mean 'ga"):
+        pivoted(*sweep_arms(), "gama", "train_loss")
+    with pytest.raises(ValueError, match="--pivot is for sweeps"):
+        pivoted(sweep_arms()[0], {}, "gamma", "train_loss")
+
+
+@pytest.mark.parametrize("width", [34, 50, 80])
+def test_a_pivot_keeps_to_a_terminal_and_loses_nothing(width):
+    whole = pivoted(*sweep_arms(), "gamma", "train_loss")
+    text = pivoted(*sweep_arms(), "gamma", "train_loss", width=width)
+
+    assert max(map(len, text.splitlines())) <= width
+    for cell in ("gamma=5", "gamma=10", "1.10 ± 0.25 *", "1.60 ± 0.25 *", "3.10 ± 0.25"):
+        assert text.count(cell) == whole.count(cell), cell
+    tables = text.count("algorithm")
+    assert (tables, text.count("A_1")) == ((2, 2) if width == 34 else (1, 1))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_terminal_is_kept_to(width):
+    found = compare_arms(
+        arms(**{"Algorithm 1": [1.0, 1.11, 1.2], "FedAvg, free links": [2.0, 2.22, 2.1]}),
+        ["train_loss", "test_accuracy", "bits"],
+    )
+    text = render(found, notes=["radio: " + "word " * 40], width=width)
+
+    assert max(map(len, text.split("\n"))) <= width
+    assert text.count("FedAvg, free links") >= 3  # a table per metric
+    assert "±" in text
 
 
 def test_arms_can_be_compared_on_the_way():

@@ -4,9 +4,10 @@ from math import isnan, nan
 
 from folkman.record.folder import RunFolder
 from folkman.record.run import ENERGY_COLUMNS, Run
-from folkman.report.comparison import compare_arms, render
+from folkman.report.comparison import compare_arms
 from folkman.report.run_page import curves_section
 from folkman.report.screen import result_lines
+from folkman.report.sheets import render
 from folkman.report.tables import final_rows
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from folkman import ALGORITHMS
+from folkman.algorithm.base import RECALLED
 from folkman.algorithm.pieces.topology import GRAPHS
 from folkman.cli import main
 from folkman.experiment.methods import methods
@@ -51,6 +52,18 @@ def test_the_list_tells_what_a_round_costs():
     assert found["async_sharing"]["round_bits"] == "a broadcast: S"
     assert found["dpsgd"]["role"] == "peers, in lock-step"
     assert "no node starts anew" in found["cga"]["assumes"]
+
+
+def test_the_list_says_whose_recursion_was_not_verified(monkeypatch, capsys):
+    recalled = {row["name"] for row in methods() if row["verified"] == RECALLED}
+
+    assert {"edm", "dfedavgm", "cga", "dsgt", "rfast"} <= recalled
+    assert not recalled & {"exact_diffusion", "dpsgd"}
+    for name in recalled:
+        module = sys.modules[ALGORITHMS[name].__module__]
+        assert re.search(r"not\s+verified", module.__doc__ or ""), name
+    _, shown = command(monkeypatch, capsys, "algorithms")
+    assert "as recalled" in " ".join(shown.out.split())
 
 
 def test_the_commands_answer(monkeypatch, capsys):

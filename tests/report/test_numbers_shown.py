@@ -12,6 +12,7 @@ from folkman.report import figures, panels, paper, statistics
 from folkman.report.answer import quantity
 from folkman.report.curves_page import curves_section
 from folkman.report.panels import LEFT, Line, Scale, panel, ticks
+from folkman.report.run_page import _amount
 from folkman.report.screen import explained, result_lines
 from folkman.report.statistics import half_width, interval
 from folkman.report.tables import spread
@@ -64,6 +65,15 @@ def test_ticks_of_a_short_logarithmic_axis_are_found_at_any_size():
 )  # fmt: skip
 def test_an_amount_is_rounded_before_its_unit_is_chosen(axis, value, text):
     assert quantity(axis, value) == text
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [(0.261, 0.32, "261 ms ± 123 %"), (0.261, 0.0313, "261 ms ± 12 %"),
+     (0.261, 0.0011, "261 ms ± 0.4 %"), (0.261, nan, "261 ms"), (0.261, 0.0, "261 ms")],
+)  # fmt: skip
+def test_the_interval_of_an_amount_is_a_plain_share(mean, half, text):
+    assert _amount("seconds", mean, half) == text
 
 
 def test_seeds_that_agree_up_to_rounding_have_no_half_width():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from folkman.record.folder import RunFolder
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import Sweep
@@ -94,6 +95,39 @@ def test_options_of_a_method_are_ranked(tmp_path, key):
     assert "a, 2 has the lowest training loss: 0.2" in sweep_page(sweep)
 
 
+def test_arms_of_one_setting_on_unlike_networks_are_not_ranked_together(tmp_path):
+    """Methods of a sweep may have networks of their own, which no axis tells."""
+    sweep = sweep_of(tmp_path, {2: [0.5, 0.6, 0.7]}, key="algorithm.0.step", labels=("a", "b", "c"))
+    for job in sweep.jobs:
+        name = "ideal" if job["label"] == "a" else "radio"
+        folder = RunFolder(tmp_path / job["folder"])
+        folder.root.mkdir(parents=True)
+        folder.config.write_text(f"[[algorithm]]\nlabel = 'x'\nnetwork = {{name = '{name}'}}\n")
+
+    lead = sweep_page(sweep).split('class="answer"')[1].split("</div>")[0]
+
+    assert "b, 2 has the lowest training loss on the network" in lead
+    assert "a reference, not an opponent: a, 2" in lead
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("count", [5, 9, 60])
+def test_many_arms_with_long_names_are_drawn_without_complaint(tmp_path, count):
+    name = "Algorithm 1, step=0.316, local_steps=16, topology=exponential, momentum=0.9, batch=64"
+    labels = tuple(f"{name}, own={index}" for index in range(count))
+    sweep = sweep_of(tmp_path, {1: [0.5], 2: [0.2]}, labels=labels)
+
+    figure = draw_response(sweep, "network.gamma", "train_loss")
+
+    assert figure is not None
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    shown = [text.get_text() for text in axes.texts]
+    assert len(shown) == min(count, 6)
+    assert len(set(shown)) == len(shown)  # what differs at the end is seen
+    assert axes.get_window_extent().width > 0.3 * figure.bbox.width
+
+
 def test_what_a_search_tunes_is_an_option(tmp_path):
     sweep = sweep_of(tmp_path, {1: [0.1], 2: [0.2]}, key="step")
     assert set(settings_of(sweep).values()) == {"step=1", "step=2"}
@@ -134,3 +168,19 @@ def test_rounding_leaves_no_share_below_nothing(monkeypatch):
     (caption,) = network_page._shares({"a": scene})
 
     assert caption.endswith("75% in the mean; 0% was free.")
+
+
+def test_the_cells_shown_are_those_of_the_first_and_of_the_best_on_the_air():
+    """Of paper's rule, FedAvg, fresh air and free links a reader wants the first and the third."""
+
+    def scene(age, *, air=True):
+        return SimpleNamespace(age_slots=np.full((1, 2, 2), age), on_air=np.full((1, 2, 2), air))
+
+    scenes: Any = {"rule": scene(9), "rounds": scene(5), "fresh": scene(2)}
+    scenes |= {"free": scene(0, air=False)}
+
+    assert [*network_page._telling(scenes, ["free", "fresh", "rounds", "rule"])] == [
+        "rule", "fresh"]  # fmt: skip
+    alike = scenes | {"fresh": scene(9)}
+    assert [*network_page._telling(alike, ["fresh", "free", "rounds", "rule"])] == [
+        "rule", "rounds"]  # fmt: skip

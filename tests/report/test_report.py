@@ -15,6 +15,7 @@ from folkman.record.sweep import read_sweep
 from folkman.report.notebook import read_results
 from folkman.report.tables import spread
 from folkman.report.write import write_job_reports, write_report
+from terms import glossary, named
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -89,6 +90,22 @@ def test_it_has_all_its_parts(page):
     assert "folkman run cell.toml" in text
     assert "simulated time (s)" in text
     assert "bits on air" in text
+
+
+SAME = {"loss": "training loss", "gradient": "gradients", "round": "rounds", "band": "share"}
+SAME |= {"consensus": "disagreement", "node": "share", "step": "tuned", "fedavg": "arm"}
+"""Words of the glossary that another term of the page explains, or that the page's labels are."""
+
+
+def test_every_word_of_the_glossary_that_it_uses_is_explained_at_its_end(page):
+    start = len(page.words) - 1 - page.words[::-1].index("What the words mean")
+    text = " ".join(page.words[:start])
+    used = [term for term in glossary() if re.search(rf"\b{named(term)}\b", text)]
+    explained = set(page.words[start:])
+
+    assert len(used) > 12
+    lacking = [t for t in used if SAME.get(t.lower(), t) not in explained and t != "Algorithm 1"]
+    assert not lacking
 
 
 def test_a_label_is_text_and_never_markup(page):

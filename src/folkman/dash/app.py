@@ -35,10 +35,9 @@ __all__ = ["make_app"]
 STATIC = Path(str(resources.files("folkman.dash"))) / "static"
 COOKIE = "folkman_dash"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
-    "'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for "
-    "'script'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -73,9 +72,8 @@ def make_app(source: Source, *, token: str | None = None) -> Starlette:
         found = await run_in_threadpool(look, request.path_params["run"]) if look else None
         if found is None:
             return PlainTextResponse("this run has kept no scene", status_code=404)
-        return Response(
-            json.dumps(found, allow_nan=False, separators=(",", ":")), media_type="application/json"
-        )
+        text = json.dumps(found, allow_nan=False, separators=(",", ":"))
+        return Response(text, media_type="application/json")
 
     routes = [
         Route("/", page),

@@ -18,18 +18,8 @@ __all__ = ["ClusterSource"]
 
 CHECK_S = 0.5
 MOST_FAULTS = 200
-COLUMNS = (
-    "node",
-    "state",
-    "steps",
-    "slot",
-    "loss",
-    "linked",
-    "refused",
-    "goodput (kbit/s)",
-    "latency (ms)",
-)
-COLUMNS += ("memory (MB)", "up (s)", "heard (s ago)")
+COLUMNS = ("node", "state", "steps", "slot", "loss", "linked", "refused", "goodput (kbit/s)")
+COLUMNS += ("latency (ms)", "memory (MB)", "up (s)", "heard (s ago)")
 LINK_COLUMNS = ("from", "to", "goodput (kbit/s)", "latency (ms)", "lost (%)")
 METRICS = {"loss": "loss of the node's own model", "steps": "gradients of the node"}
 AXES = {"slots": "slot of the node", "seconds": "time watched (s)"}

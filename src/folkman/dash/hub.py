@@ -21,6 +21,8 @@ CALM_S = 3.0
 MOST_VISITORS = 32
 MOST_WAITING = 200
 HEARTBEAT_S = 10.0
+DAMAGE = (OSError, ValueError, KeyError, TypeError)
+"""What reading a damaged folder raises: it is told, and the folder watched on."""
 
 
 class Source(Protocol):
@@ -79,12 +81,7 @@ class Hub:
     def _news(self) -> str | None:
         try:
             found = self.source.poll()
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-        ) as error:  # a damaged folder is told, and watched on
+        except DAMAGE as error:
             found = {"trouble": str(error)}
         return None if found is None else _event("news", found)
 
@@ -100,7 +97,7 @@ class Hub:
     def _everything(self) -> str:
         try:
             return _event("state", self.source.state())
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except DAMAGE as error:
             return _event("news", {"trouble": str(error)})
 
     @property

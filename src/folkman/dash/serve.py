@@ -49,15 +49,14 @@ def serve(
         ) from None
     listener = _listen(host, port)
     address = f"http://{_written(host)}:{listener.getsockname()[1]}/"
-    print(
-        f"watching  {folder}\nopen      {address}{f'?token={token}' if token else ''}", flush=True
-    )
+    address += f"?token={token}" if token else ""
+    print(f"watching  {folder}\nopen      {address}", flush=True)
     if token:
         print(_warning(host), file=sys.stderr, flush=True)
     if open_page:
         import webbrowser
 
-        webbrowser.open(f"{address}{f'?token={token}' if token else ''}")
+        webbrowser.open(address)
     app = make_app(source, token=token)
     options: Json = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1}
 
@@ -95,21 +94,14 @@ def checked_token(host: str, token: str | None) -> str | None:
     if token == "new":  # noqa: S105 - a word of the command line, not a token
         return secrets.token_urlsafe(24)
     if token is not None:
-        fit = (
-            len(token) >= LEAST_TOKEN
-            and token.isascii()
-            and token.replace("-", "").replace("_", "").isalnum()
-        )
-        require(
-            fit,
-            f"a token has at least {LEAST_TOKEN} letters, digits, - and _; '--token new' draws one",
-        )
+        signs = token.isascii() and token.replace("-", "").replace("_", "").isalnum()
+        wanted = f"a token has at least {LEAST_TOKEN} letters, digits, - and _"
+        require(signs and len(token) >= LEAST_TOKEN, f"{wanted}; '--token new' draws one")
         return token
     require(
         is_loopback(host),
         f"'{host}' can be reached from other machines, so visitors must bring a token; add "
-        "--token new, "
-        "or stay on 127.0.0.1 and come through ssh -L",
+        "--token new, or stay on 127.0.0.1 and come through ssh -L",
     )
     return None
 

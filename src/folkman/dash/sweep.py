@@ -50,20 +50,8 @@ class WatchedJob:
 
     def told(self) -> Json:
         """Return everything of this job."""
-        kept = (
-            "key",
-            "arm",
-            "label",
-            "seed",
-            "settings",
-            "state",
-            "message",
-            "verdict",
-            "reason",
-            "seconds",
-            "rss_mb",
-            "worker",
-        )
+        kept = ("key", "arm", "label", "seed", "settings", "state", "message", "verdict", "reason")
+        kept += ("seconds", "rss_mb", "worker")
         rows = thinned(_shown(self.run.rows), MOST_POINTS)[0]
         head = {name: self.entry.get(name) for name in kept}
         return head | {"columns": columns(rows)}

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from folkman.record.run import FINISHED, HIGHER_IS_BETTER, Run
-from folkman.report.comparison import ArmTable, compare_arms
+from folkman.report.comparison import ArmTable, common_seeds, compare_arms
+from folkman.report.networks import IDEAL
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
-from folkman.report.tables import MOST_PLAIN
+from folkman.report.tables import MOST_PLAIN, spread
 
 __all__ = ["CURRENCIES", "Cost", "Costs", "answer", "costs_to", "learners", "quantity"]
 __all__ += ["NOUNS"]
@@ -39,8 +40,6 @@ SCALES = {
 NOUNS = {"train_loss": "training loss", "test_accuracy": "accuracy"}
 NOWHERE: Mapping[str, str] = {}
 """Where nobody says on which network methods run: they count as on one."""
-IDEAL = "ideal"
-"""The network on which messages take no time: what runs on it is a bound for the others."""
 
 
 class Cost(NamedTuple):
@@ -198,12 +197,7 @@ def _comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     Labels with the fewest seeds are left out where the common seeds would be too few otherwise.
     """
     seeds = {label: set(own) for label, own in _arms(runs).items()}
-    enough = min(FEWEST_FOR_AN_INTERVAL, max(map(len, seeds.values())))
-    kept = sorted(seeds, key=lambda label: -len(seeds[label]))
-    while len(kept) > 1 and len(_common(seeds, kept)) < enough:
-        kept.pop()
-    kept = kept if len(kept) > 1 else list(seeds)
-    common = _common(seeds, kept)
+    kept, common = common_seeds(seeds)
     if not common:
         return [], [f"No seed is common to {', '.join(kept)}, and so they are not ranked."]
     left = [f"{label} ({_seeds(len(seeds[label]))})" for label in seeds if label not in kept]
@@ -212,10 +206,6 @@ def _comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     if any(seeds[label] != common for label in kept):
         lines.append(f"Compared over what all of them have: {_seeds(len(common))}.")
     return [run for run in runs if run.label in kept and run.seed in common], lines
-
-
-def _common(seeds: Mapping[str, set[int]], labels: Sequence[str]) -> set[int]:
-    return set.intersection(*(seeds[label] for label in labels))
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
@@ -255,8 +245,8 @@ def _over(runs: Sequence[Run], metric: str, at: int) -> tuple[float, float]:
 
 
 def _with(value: tuple[float, float]) -> str:
-    mean, half = value
-    return f"{mean:.4g} ± {half:.2g}" if isfinite(half) and half > 0 else f"{mean:.4g}"
+    """Return a mean that ends where its interval ends."""
+    return spread(*value)
 
 
 def _arms(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:

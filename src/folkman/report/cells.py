@@ -9,7 +9,7 @@ from folkman.record.json_file import Json
 from folkman.report.figures import COLOURS, STYLES, finish, name_ends, new_figure
 from folkman.report.palette import ramp
 from folkman.report.scenes import NODE_SIZE, draw_link, draw_surroundings, frame_map, number_nodes
-from folkman.report.tables import screen_table
+from folkman.report.tables import screen_table, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +104,7 @@ def _cells(row: Json) -> list[str]:
 def _cell(value: float | None, half: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g}" if half is None else f"{value:.3g} ± {half:.1g}"
+    return f"{value:.3g}" if half is None else spread(value, half)
 
 
 def draw_map(picture: Picture) -> "Figure":

@@ -1,16 +1,14 @@
 """Arms side by side: each metric's mean and interval, paired differences, and the winner.
 
-As text, Markdown or LaTeX.
-
 A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is
 that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
 best mean wins; an arm whose difference from the winner has an interval that contains 0 is tied with
 it. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
-number of arms.
+number of arms. Means are over the seeds that all ranked arms have. An arm with too few of them, and
+one whose messages take no time beside others whose do, is shown and not ranked.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,13 +16,13 @@ import numpy as np
 from folkman.checks import nearest, require
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, jsonable
-from folkman.record.tuned import told
 from folkman.record.verdict import NOT_LEARNING
-from folkman.report.statistics import half_width
-from folkman.report.tables import HEADINGS, markdown_table, objective_text, spread
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
-__all__ = ["FORMATS", "HIGHER_IS_BETTER", "ArmTable", "Cell", "compare_arms", "complaints"]
-__all__ += ["render"]
+__all__ = ["HIGHER_IS_BETTER", "ArmTable", "Cell", "common_seeds", "compare_arms", "complaints"]
+
+FREE, FEW = "its messages take no time", "too few common seeds: it has {}"
+"""Why an arm is not ranked."""
 
 
 class Cell(NamedTuple):
@@ -48,6 +46,7 @@ class ArmTable(NamedTuple):
     cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
     tuned: Mapping[str, str] = {}  # arm -> how it stands (`record.tuned`), where that is known
     objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
+    unranked: Mapping[str, str] = {}  # arm -> why it is not ranked
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""
@@ -68,10 +67,12 @@ def compare_arms(
     metrics: Sequence[str],
     against: str | None = None,
     at: tuple[str, float] | None = None,
+    bounds: Collection[str] = (),
 ) -> ArmTable:
     """Compare arms (arm -> seed -> run) at the last recorded slot.
 
-    Or at the last one with axis `at[0]` <= `at[1]`.
+    Or at the last one with axis `at[0]` <= `at[1]`. Arms that are `bounds` for the others are not
+    ranked.
     """
     known = [*METRICS, *AXES]
     for metric in metrics:
@@ -84,17 +85,46 @@ def compare_arms(
         at is None or at[0] in AXES,
         f"there is no axis '{at and at[0]}'; {nearest(at[0] if at else '', AXES)}",
     )
+    rivals = [arm for arm in arms if arm not in bounds] or list(arms)
+    ranked, shared = common_seeds({arm: set(arms[arm]) for arm in rivals})
+    unranked = {arm: FREE for arm in arms if arm not in rivals}
+    few = {arm: FEW.format(len(arms[arm])) for arm in rivals if arm not in ranked or not shared}
     cells, references = {}, {}
     for metric in metrics:
         values = {
-            arm: {seed: _value(run, metric, at) for seed, run in runs.items()}
+            arm: {seed: _value(run, metric, at) for seed, run in _counted(runs, shared).items()}
             for arm, runs in arms.items()
         }
-        winner = _winner(values, metric)
+        winner = _winner({arm: values[arm] for arm in ranked}, metric)
         references[metric] = against or winner
         for arm in arms:
-            cells[arm, metric] = _cell(values, arm, references[metric], winner)
-    return ArmTable(list(arms), list(metrics), references, cells)
+            cell = _cell(values, arm, references[metric], winner)
+            cells[arm, metric] = cell._replace(rank="") if arm in unranked | few else cell
+    return ArmTable(list(arms), list(metrics), references, cells, unranked=unranked | few)
+
+
+def common_seeds(seeds: Mapping[str, set[int]]) -> tuple[list[str], set[int]]:
+    """Return the labels that can be ranked, and the seeds that all of them have.
+
+    Labels with the fewest seeds are left out where the common seeds would be too few otherwise.
+    """
+    enough = min(FEWEST_FOR_AN_INTERVAL, max(map(len, seeds.values())))
+    kept = sorted(seeds, key=lambda label: -len(seeds[label]))
+    while len(kept) > 1 and len(_common(seeds, kept)) < enough:
+        kept.pop()
+    kept = kept if len(kept) > 1 else list(seeds)
+    return kept, _common(seeds, kept)
+
+
+def _common(seeds: Mapping[str, set[int]], labels: Sequence[str]) -> set[int]:
+    return set.intersection(*(seeds[label] for label in labels))
+
+
+def _counted(runs: Mapping[int, Run], shared: set[int]) -> Mapping[int, Run]:
+    """Return the runs of the seeds that all have; all of an arm's own if it lacks one of them."""
+    if not shared or not shared <= set(runs):
+        return runs
+    return {seed: run for seed, run in runs.items() if seed in shared}
 
 
 def complaints(arms: Mapping[str, Mapping[int, Run]]) -> list[str]:
@@ -117,17 +147,12 @@ def _value(run: Run, metric: str, at: tuple[str, float] | None) -> float:
 
 
 def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
-    """Return the arm of the best mean over the common seeds, or over its own if there are none.
+    """Return the arm of the best mean.
 
     One with a value that is not finite cannot win, unless all have.
     """
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-    shared = set.intersection(*(set(own) for own in values.values()))
-    means = {
-        arm: sign
-        * float(np.mean([value for seed, value in own.items() if seed in (shared or own)]))
-        for arm, own in values.items()
-    }
+    means = {arm: sign * float(np.mean([*own.values()])) for arm, own in values.items()}
     return min(means, key=lambda arm: means[arm] if np.isfinite(means[arm]) else np.inf)
 
 
@@ -153,95 +178,3 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[float, floa
         return float("nan"), float("nan"), 0
     differences = np.array([a[seed] - b[seed] for seed in seeds])
     return float(differences.mean()), float(half_width(differences)), len(seeds)
-
-
-def _table(found: ArmTable, mark: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Return heading and lines as text; `mark` has a template for each rank."""
-    head, lines = ["arm"], [[arm] for arm in found.arms]
-    for metric in found.metrics:
-        title = HEADINGS.get(metric, metric.replace("_", " "))
-        head += [title, f"{title}: difference"]
-        for line, arm in zip(lines, found.arms, strict=True):
-            cell = found.cells[arm, metric]
-            delta = spread(cell.difference, cell.difference_half)
-            sign = "" if delta.startswith("-") else "+"
-            shown = "" if arm == found.references[metric] else sign + delta
-            line += [mark[cell.rank].format(spread(cell.mean, cell.half)), shown]
-    return head, lines
-
-
-def _ties(found: ArmTable, words: str) -> str:
-    """Return how ties are marked, or that one seed cannot find any."""
-    alone = all(cell.num_seeds < 2 for cell in found.cells.values())
-    return ", by one seed: run more to see what is chance" if alone else words
-
-
-def _note(found: ArmTable) -> str:
-    counts = sorted({cell.num_seeds for cell in found.cells.values()})
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
-    what = objective_text(found.objectives)
-    mean = "" if counts == [1] else f"mean and 95 % interval over {seeds} seeds"
-    paired = f"differences paired by seed, from {from_}"
-    return "; ".join(filter(None, (what, mean, paired, told(found.tuned))))
-
-
-def as_text(found: ArmTable) -> str:
-    """Return columns of plain text; the best has a star, what is tied with it a tilde."""
-    head, lines = _table(found, {"winner": "{} *", "tied": "{} ~", "": "{}  "})
-    head = [head[0], *(f"{title}  " for title in head[1:])]
-    widths = [max(len(row[column]) for row in [head, *lines]) for column in range(len(head))]
-    aligned = [
-        "  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]).rstrip()
-        for row in [head, *lines]
-    ]
-    rule = "-" * max(map(len, aligned))
-    note = f"* best{_ties(found, ', ~ tied with it')}; {_note(found)}"
-    return "\n".join([aligned[0], rule, *aligned[1:], "", note])
-
-
-def as_markdown(found: ArmTable) -> str:
-    """Return a table of Markdown; the winner is bold, what is tied with it in italics."""
-    head, lines = _table(found, {"winner": "**{}**", "tied": "*{}*", "": "{}"})
-    body = markdown_table(head, lines, numbers=True)
-    return f"{body}\n\nBold: best{_ties(found, '; italics: tied with it')}; {_note(found)}."
-
-
-def as_latex(found: ArmTable) -> str:
-    """Return a `tabular` for booktabs; the winner is bold, what is tied with it underlined.
-
-    Numbers are in math mode, where a hyphen is a minus sign.
-    """
-    mark = {"winner": "\\mathbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"}
-    head, lines = _table(found, mark)
-    rows = [[_escaped(cell) for cell in head]]
-    rows += [[_escaped(row[0]), *map(_in_math, row[1:])] for row in lines]
-    body = [" & ".join(row) + r" \\" for row in rows]
-    note = f"% bold: best{_ties(found, '; underlined: tied with it')}; {_note(found)}"
-    start = f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}"
-    top = [note, start, r"\toprule", body[0], r"\midrule"]
-    return "\n".join([*top, *body[1:], r"\bottomrule", r"\end{tabular}"])
-
-
-def _in_math(cell: str) -> str:
-    """Return a number as LaTeX sets it; a value that is not there is a dash."""
-    if not cell.strip("-+"):
-        return "--" if cell else ""
-    power = re.sub(r"e([+-])0*(\d+)", lambda e: rf" \cdot 10^{{{e[1].strip('+')}{e[2]}}}", cell)
-    return f"${power.replace('±', chr(92) + 'pm')}$"
-
-
-def _escaped(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(special.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
-
-
-FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}
-"""Name -> how a comparison is written."""
-
-
-def render(found: ArmTable, form: str = "text", notes: Sequence[str] = ()) -> str:
-    """Return a comparison as text, Markdown or LaTeX, with a line below for each note."""
-    require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
-    before = {"text": "", "markdown": "\n", "latex": "% "}[form]
-    return "\n".join([FORMATS[form](found), *(f"{before}{note}" for note in notes)])

@@ -54,9 +54,7 @@ def _defined(runs: Sequence[Run], metric: str) -> bool:
 
 def _note(runs: Sequence[Run], without: Sequence[Run]) -> str:
     """Return how to read the figures."""
-    counts = dict.fromkeys(dict.fromkeys(run.label for run in runs), 0)
-    for run in runs:
-        counts[run.label] += 1
+    counts = Counter(run.label for run in runs)
     few = min(counts.values(), default=0)
     band = "; the band is the 95 % interval" if few >= FEWEST_FOR_AN_INTERVAL else ""
     seeds = f"Lines are means of {few} seeds{band}." if few > 1 else "Each line is one run."

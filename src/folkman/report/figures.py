@@ -16,7 +16,7 @@ from folkman.files import write_whole
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
 from folkman.report.palette import LIGHT, MOST_CURVES
-from folkman.report.panels import spread_out
+from folkman.report.panels import short_name, spread_out
 from folkman.report.statistics import (
     FEWEST_FOR_AN_INTERVAL,
     RATIO_FOR_LOG,
@@ -34,10 +34,8 @@ __all__ = [
     "draw_curves",
     "draw_labels",
     "finish",
-    "name_curves",
     "name_ends",
     "new_figure",
-    "room_for_names_in",
     "save",
     "shades_of",
 ]
@@ -52,8 +50,8 @@ NAME_GAP = 0.085
 """The least distance between two names at the ends of curves, as a share of the axes."""
 EARLY = 0.93
 """A curve that ends before this share of the axes is named within them."""
-NAME_IN = 0.16
-"""The height of a name beside the curves, in inches."""
+MOST_LETTERS = 32
+"""Letters of a name beside a curve."""
 SHARES = (*HIGHER_IS_BETTER, "node_test_accuracy_spread", "node_local_accuracy_spread")
 """Metrics that are at most 1."""
 
@@ -140,8 +138,9 @@ def name_ends(axes: "Axes") -> None:
         early = x < EARLY
         lead: Json = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "shrinkB": 0}
         look: Json = {"fontsize": "small", "va": "center", "annotation_clip": False, "zorder": 5}
+        name = short_name(str(line.get_label()), MOST_LETTERS)
         axes.annotate(
-            str(line.get_label()), end, ((x if early else 1.0) + 0.03, place),
+            name, end, ((x if early else 1.0) + 0.03, place),
             textcoords=axes.transAxes, arrowprops=lead, **look,
         )  # fmt: skip
         axes.plot(*end, marker="o", markersize=3, color=line.get_color(), clip_on=False)
@@ -155,25 +154,6 @@ def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) 
     if grid:
         axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def name_curves(figure: "Figure", axes: "Axes", count: int) -> None:
-    """Write the names among few curves.
-
-    The names of many stand beside them, in a figure high enough for all.
-    """
-    if count <= FEW:
-        axes.legend(frameon=False, fontsize="small")
-        return
-    axes.legend(frameon=False, fontsize="x-small", **BESIDE)
-    figure.set_size_inches(6.6, max(3.6, room_for_names_in(figure)))
-
-
-def room_for_names_in(figure: "Figure") -> float:
-    """Return how high a figure must be, in inches, for the names that stand beside its curves."""
-    legends = filter(None, (axes.get_legend() for axes in figure.axes))
-    names = max((len(legend.get_texts()) for legend in legends), default=0)
-    return NAME_IN * names if names > FEW else 0.0
 
 
 def _bound(axes: "Axes", found: Sequence[Curve], metric: str) -> None:
@@ -235,7 +215,7 @@ def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) 
     from matplotlib import rc_context
 
     kinds = [path.suffix] if path.suffix in (".png", ".svg", ".pdf") else kinds
-    written = []
+    written, layout = [], figure.get_layout_engine()
     for kind in kinds:
         target = path if path.suffix == kind else path.with_name(path.name + kind)
         # same runs, same bytes
@@ -245,4 +225,6 @@ def save(figure: "Figure", path: Path, kinds: Sequence[str] = (".png", ".svg")) 
             dpi = max(figure.dpi, 200)
             write_whole(target, partial(figure.savefig, dpi=dpi, metadata=notes))
         written.append(target)
+        figure.set_layout_engine("none")  # it is laid out: as expensive as drawing
+    figure.set_layout_engine(layout)
     return written

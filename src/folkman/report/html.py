@@ -18,23 +18,8 @@ from folkman.report import palette
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Keep",
-    "Markup",
-    "Section",
-    "commands",
-    "details",
-    "drawing",
-    "escape",
-    "facts",
-    "figure_block",
-    "grid",
-    "heading",
-    "page",
-    "panel_block",
-    "preformatted",
-    "table",
-]
+__all__ = ["Keep", "Markup", "Section", "commands", "details", "drawing", "escape", "facts"]
+__all__ += ["figure_block", "grid", "heading", "page", "panel_block", "preformatted", "table"]
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -196,8 +181,7 @@ def details(title: str, body: str, *, opened: bool = False) -> str:
 
 def figure_block(name: str, figure: "Figure", caption: str, keep: Keep | None = None) -> str:
     """Return a figure with its caption."""
-    drawn = drawing(name, figure, caption, keep)
-    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+    return panel_block(drawing(name, figure, caption, keep), caption)
 
 
 def panel_block(drawn: str, caption: str) -> str:

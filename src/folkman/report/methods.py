@@ -71,18 +71,18 @@ def print_methods(rows: Sequence[Json]) -> None:
 
     known = bibtex()
     headings = ("name", "paper", "role", "bits of a message", "of an answer", "bits of a round")
-    keys = ("role", "node_bits", "server_bits", "round_bits", "assumes")
+    keys = ("role", "node_bits", "server_bits", "round_bits", "assumes", "verified")
     lines = [
         [row["name"], _authors(known[row["name"]]) if row["name"] in known else ""]
         + [row[key] for key in keys]
         for row in rows
     ]
-    table = screen_table("ppppppp", (*headings, "assumes that"), lines)
+    table = screen_table("pppppppp", (*headings, "assumes that", "checked against"), lines)
     console = Console(width=None if Console().is_terminal else 150)
     console.print(table)
     console.print(
-        "d parameters of b bits: S = d b, a model. Broadcasts are counted once. BibTeX: folkman "
-        "cite NAME",
+        "d parameters of b bits: S = d b, a model. Broadcasts are counted once. Where nothing says "
+        "what a method was checked against, its file does. BibTeX: folkman cite NAME",
         highlight=False,
     )
 
@@ -93,19 +93,15 @@ def print_graphs(rows: Sequence[Json]) -> None:
 
     from folkman.report.tables import screen_table
 
-    lines = [
-        [
-            row["name"],
-            "directed" if row["directed"] else "",
-            "in each round" if row["varies"] else "",
-            row["text"],
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        edges = "directed" if row["directed"] else ""
+        new = "in each round" if row["varies"] else ""
+        lines.append([row["name"], edges, new, row["text"]])
     console = Console(width=None if Console().is_terminal else 150)
     console.print(screen_table("pppp", ("topology", "edges", "new edges", "is"), lines))
     console.print(
         "Or a graph of your own: a file of lines from,to[,weight] (.csv, .txt), a matrix (.npy, "
-        ".npz), or 'edges: 0-1 1>2'. Directed graphs are for sgp.",
+        ".npz), or 'edges: 0-1 1>2'. Directed graphs are for sgp, dsgt and rfast.",
         highlight=False,
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from folkman.record.run import Run
 from folkman.record.scene import Scene
 from folkman.report import html
-from folkman.report.curves_page import curve_block
+from folkman.report.curves_page import best_first, curve_block
 from folkman.report.panels import Line, panel
 from folkman.report.scenes import draw_age_table, draw_scene, draw_shares
 from folkman.report.statistics import curves
@@ -25,14 +25,14 @@ UNLIKE = 0.05
 def network_sections(runs: Sequence[Run]) -> list[html.Section]:
     """Return what the network did, folded.
 
-    Of each label the first seed is shown that has kept its network, and figures of the first few
-    labels that differ in it.
+    Of each label the first seed is shown that has kept its network, and figures of a few labels
+    that differ in it: the first of the run, then those that learn best.
     """
     scenes: dict[str, Scene] = {}
     for run in runs:
         if run.scene is not None:
             scenes.setdefault(run.label, run.scene)
-    shown = _unlike(scenes)
+    shown = _telling(scenes, best_first(runs))
     parts = {
         "cell": ("The cell", _maps(shown)),
         "ages": ("Ages", _ages(runs, shown)),
@@ -51,10 +51,20 @@ def network_sections(runs: Sequence[Run]) -> list[html.Section]:
     return [*folded, html.Section("nodes", "Nodes", "".join(nodes), folded=True)]
 
 
-def _unlike(scenes: dict[str, Scene]) -> dict[str, Scene]:
-    """Return the first scenes that differ in what was on the air and how old it was."""
+def _telling(scenes: dict[str, Scene], best: Sequence[str]) -> dict[str, Scene]:
+    """Return a few scenes that differ in what was on the air and how old it was.
+
+    The first label's and then the best ones'; those with something on the air come before others.
+    """
+    order = sorted(
+        scenes,
+        key=lambda label: (
+            not scenes[label].on_air.any(), label != next(iter(scenes)), best.index(label)
+        ),
+    )  # fmt: skip
     kept: dict[str, Scene] = {}
-    for label, scene in scenes.items():
+    for label in order:
+        scene = scenes[label]
         alike = any(
             np.array_equal(scene.age_slots, other.age_slots)
             and np.array_equal(scene.on_air, other.on_air)

@@ -34,16 +34,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-__all__ = [
-    "Animation",
-    "Drawing",
-    "Results",
-    "animate",
-    "plot",
-    "read_results",
-    "show",
-    "to_pandas",
-]
+__all__ = ["Animation", "Drawing", "Results", "animate", "plot", "read_results", "show"]
+__all__ += ["to_pandas"]
 
 MOVING = (".png", ".gif", ".webp")
 FRAME_MS = 200
@@ -163,8 +155,7 @@ def animate(run: Run, paint: str | None = None, frames: int = 30) -> Animation:
     if scene is None:
         raise ValueError(
             f"'{run.label}' has kept nothing of its network; read it from a run folder, or "
-            "between peers "
-            "simulate with recording=Recording(timeline=True)"
+            "between peers simulate with recording=Recording(timeline=True)"
         )
     colour = paint or best_paint(scene)
     chosen = np.unique(np.linspace(0, len(scene.slot) - 1, max(frames, 1)).astype(int))

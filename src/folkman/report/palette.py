@@ -25,34 +25,10 @@ DARK = ("#5ec8f2", "#ff7d5c", "#2f9e86", "#f5b8dd", "#ffd75e", "#8f7bff")
 MOST_CURVES = len(LIGHT)
 """Curves that are told apart in one figure."""
 
-RAMP_LIGHT = (
-    "#eb6628",
-    "#de5238",
-    "#cb4149",
-    "#b63458",
-    "#a02a63",
-    "#88226a",
-    "#71196e",
-    "#5a116e",
-    "#420a68",
-    "#290b55",
-    "#120a32",
-    "#030210",
-)
-RAMP_DARK = (
-    "#d34743",
-    "#df5337",
-    "#e9612b",
-    "#f1711f",
-    "#f78212",
-    "#fa9407",
-    "#fca60c",
-    "#fbba1f",
-    "#f8cd37",
-    "#f4e156",
-    "#f2f27d",
-    "#fcffa4",
-)
+RAMP_LIGHT = ("#eb6628", "#de5238", "#cb4149", "#b63458", "#a02a63", "#88226a")
+RAMP_LIGHT += ("#71196e", "#5a116e", "#420a68", "#290b55", "#120a32", "#030210")
+RAMP_DARK = ("#d34743", "#df5337", "#e9612b", "#f1711f", "#f78212", "#fa9407")
+RAMP_DARK += ("#fca60c", "#fbba1f", "#f8cd37", "#f4e156", "#f2f27d", "#fcffa4")
 PALE = 1 / 6
 """The part of the ramp that is pale on light ground: dark ink is read on it, light on the rest."""
 ON_LOW, ON_HIGH = "#111111", "#fefefe"

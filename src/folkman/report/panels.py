@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import RATIO_FOR_LOG, Curve, interval
 
-__all__ = ["Line", "lines_of", "panel"]
+__all__ = ["Line", "lines_of", "panel", "short_name"]
 
 WIDE, TALL = 400, 250
 LEFT, TOP, BOTTOM = 52, 10, 40
-LETTER = 6.3
+LETTER = 7.2
 """Width of a letter of a name, in units of the drawing."""
 MOST_LETTERS = 18
 """Letters of a name that are shown; the whole one is its tooltip."""
@@ -75,6 +75,18 @@ def lines_of(found: Sequence[Curve], looks: dict[str, int], fewest: int) -> list
         )
         for curve in found
     ]
+
+
+def short_name(text: str, most: int) -> str:
+    """Return a name in so many letters; a long one without its middle, as arms differ at the end.
+
+    >>> short_name("Algorithm 1, network.gamma=15", 18)
+    'Algorithm…gamma=15'
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def panel(name: str, lines: Sequence[Line], x: str, y: str, description: str) -> str:
@@ -219,7 +231,7 @@ def _names(named: Sequence[Line], across: Scale, up: Scale) -> list[str]:
     parts = []
     for (end, x, line), at in zip(ends, places, strict=True):
         text = line.label
-        short = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+        short = short_name(text, MOST_LETTERS)
         # one that ends early is named where it ends
         start = across.end + 8 if x > across.end - 20 else x + 8
         parts.append(f'<circle class="dot c{line.look}" cx="{x:.1f}" cy="{end:.1f}" r="3"/>')

@@ -8,7 +8,7 @@ from folkman.record.json_file import Json
 from folkman.record.run import AXES, Run
 from folkman.report.answer import NOUNS
 from folkman.report.figures import COLOURS, STYLES
-from folkman.report.paper import LETTERS_A_COLUMN, Lines, Panel, bound, draw_one
+from folkman.report.paper import LETTERS_A_COLUMN, Lines, Panel, bound, draw_one, line_of, new_grid
 from folkman.report.statistics import curves
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ def have_rows(panels: Sequence[Panel], own: str, lines: Lines) -> bool:
 
 def draw_cases(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lines) -> "Figure":
     """Draw a row per metric and case, a column per panel; a method looks the same everywhere."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = _case_names(panels, own, lines)
     families = list(dict.fromkeys(_kind(run, panels, lines) for p in panels for run in p.runs))
     looks = {
@@ -45,9 +42,8 @@ def draw_cases(panels: Sequence[Panel], x: str, title: str, own: str, lines: Lin
         for index, family in enumerate(families)
     }
     rows = [(metric, case) for metric in NOUNS for case in range(len(names))]
-    figure = Figure(figsize=(4.1 * len(panels), 1.75 * len(rows) + 0.9), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(len(rows), len(panels), squeeze=False, sharex="col")
+    size_in = (4.1 * len(panels), 1.75 * len(rows) + 0.9)
+    figure, grid = new_grid(size_in, (len(rows), len(panels)), sharex="col")
     for line, (metric, case) in enumerate(rows):
         for column, panel in enumerate(panels):
             axes = grid[line, column]
@@ -93,8 +89,7 @@ def _sample(look: Json) -> "Line2D":
 
 def _family_look(index: int, line: str | Sequence[float] | None) -> Json:
     style = STYLES[index % len(STYLES)] if line is None else line
-    style = style if isinstance(style, str | tuple) else (0, tuple(style))
-    return {"color": COLOURS[index % len(COLOURS)], "linestyle": style}
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": line_of(style)}
 
 
 def _split(run: Run, lines: Lines) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from math import isfinite
@@ -12,7 +12,7 @@ import numpy as np
 from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
-from folkman.record.tuned import ELSEWHERE, sides_of, standings, told
+from folkman.record.tuned import ELSEWHERE, sides_of, standings, told, tune_command
 from folkman.record.verdict import swings
 from folkman.report import html
 from folkman.report.answer import (
@@ -27,14 +27,16 @@ from folkman.report.answer import (
 from folkman.report.comparison import complaints
 from folkman.report.curves_page import curves_section, multiples_section
 from folkman.report.network_page import network_sections
+from folkman.report.networks import bounds, network_names
 from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import half_width
 from folkman.report.tables import final_rows
 
-__all__ = ["CHOSEN", "costs_table", "headline", "provenance_section", "results_table", "run_page"]
+__all__ = ["costs_table", "headline", "provenance_section", "results_table", "run_page"]
 
-CHOSEN = ("threshold_db", "schedule", "message", "allocation", "period", "weights", "thrift")
-"""Options of a network by which a method shares the band of one and the same cell."""
+
+FOREIGN = "At steps that were tuned for another setting: "
+"""What stands before an answer that a search may turn round."""
 
 
 def run_page(contents: Contents) -> str:
@@ -42,9 +44,9 @@ def run_page(contents: Contents) -> str:
     begun = [run for run in contents.runs if run.rows]
     title = str(contents.config.get("name", contents.folder.root.name))
     name = contents.folder.config.name
-    networks = _networks(contents.config)
-    states = standings(sides_of(contents.config))
-    note = escape(told(states, str(contents.folder.config)))
+    sides = sides_of(contents.config)
+    networks, states = network_names(sides), standings(sides)
+    note = escape(told(states, tune_command(sides, str(contents.folder.config))))
     misleads = ELSEWHERE in states.values()  # to be said before the answer
     results = _results(begun, contents.provenance, networks)
     results += f"<p>{note}</p>" if note and not misleads else ""
@@ -61,33 +63,10 @@ def run_page(contents: Contents) -> str:
         provenance_section(contents.provenance),
         html.Section("repeat", "To repeat it", _commands(contents)),
     ]
-    lead = headline(contents.runs, networks)
+    lead = headline(contents.runs, networks, doubt=FOREIGN if misleads else "")
     if misleads:
         lead = f'<ul class="wrong" aria-label="What to know first"><li>{note}</li></ul>{lead}'
     return html.page(title, _subtitle(contents.config), lead, sections)
-
-
-def _networks(config: Json) -> dict[str, str]:
-    """Return the network that each label runs on: its name, and options where two differ in them.
-
-    What a method may choose on it (`CHOSEN`) makes no other network.
-    """
-    common = config.get("network") or {"name": "radio", **(config.get("radio") or {})}
-    known = "network" in config or "radio" in config
-    tables: dict[str, Json] = {}
-    for side in sides_of(config):
-        own = side.table.get("network")
-        table = own if isinstance(own, dict) else common if known else {"name": None}
-        tables[side.name] = {key: item for key, item in table.items() if key not in CHOSEN}
-    return {label: _network_name(table, list(tables.values())) for label, table in tables.items()}
-
-
-def _network_name(table: Json, every: Sequence[Json]) -> str:
-    """Return a name that tells a network from the others: pipelined, gamma=15."""
-    alike = [other for other in every if other.get("name") == table.get("name")]
-    keys = dict.fromkeys(key for other in alike for key in other)
-    unlike = [key for key in keys if any(other.get(key) != table.get(key) for other in alike)]
-    return ", ".join([str(table.get("name")), *(f"{key}={table.get(key)}" for key in unlike)])
 
 
 def _subtitle(config: Json) -> str:
@@ -103,21 +82,25 @@ def _subtitle(config: Json) -> str:
 
 
 def headline(
-    runs: Sequence[Run], networks: Mapping[str, str] | None, lines: Sequence[str] = ()
+    runs: Sequence[Run],
+    networks: Mapping[str, str] | None,
+    lines: Sequence[str] = (),
+    doubt: str = "",
 ) -> str:
     """Return the answer: what went wrong, who won and how sure that is, and what it cost.
 
     Without networks (None) runs met unlike settings: `lines` are the answer, and costs are left
-    out.
+    out. A `doubt` stands before the first sentence.
     """
     begun = [run for run in runs if run.rows]
     said = lines if networks is None else answer(begun, networks)
     first, *rest = said or ["No run has begun."]
-    said = f'<p class="verdict">{escape(first)}</p>' + "".join(f"<p>{escape(t)}</p>" for t in rest)
-    pairs = []
+    said = f'<p class="verdict">{escape(doubt + first)}</p>'
+    said += "".join(f"<p>{escape(text)}</p>" for text in rest)
+    pairs, free = [], bounds(networks or {})
     for axis, (_, what) in CURRENCIES.items():
         found = costs_to(begun, "train_loss", axis, networks)
-        if found is not None:
+        if found is not None and found.paid[0].label not in free:  # a reference wins nothing
             least = found.paid[0]
             most = "Fewest" if axis in ("gradients", "bits") else "Least"
             title = f"{most} {what} to training loss {found.target:.3g}"
@@ -154,18 +137,21 @@ def _results(runs: Sequence[Run], provenance: Json, networks: Mapping[str, str])
         return "<p>No run has begun.</p>"
     note = (
         "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest "
-        "loss is bold.</p>"
+        "loss is bold; links that take no time are a reference and not ranked.</p>"
     )
     said = "".join(
         f"<p class='sub'>{escape(line)}</p>" for line in provenance.get("networks") or []
     )
-    return results_table(runs, "algorithm") + note + said + costs_table(runs, networks)
+    table = results_table(runs, "algorithm", apart=bounds(networks))
+    return table + note + said + costs_table(runs, networks)
 
 
-def results_table(runs: Sequence[Run], first: str, *, ranked: bool = True) -> str:
+def results_table(
+    runs: Sequence[Run], first: str, *, ranked: bool = True, apart: Collection[str] = ()
+) -> str:
     """Return the last values of each label: results first, then what they cost.
 
-    The row with the lowest loss is bold where runs are `ranked`.
+    The row with the lowest loss is bold where runs are `ranked`; those `apart` never are.
     """
     headings, rows = final_rows(runs)
     amounts = {"bits": "bits", "joules": "energy_j"}
@@ -176,13 +162,10 @@ def results_table(runs: Sequence[Run], first: str, *, ranked: bool = True) -> st
             for label, row in zip(labels, rows, strict=True):
                 spent = np.array([run.last(axis) for run in runs if run.label == label])
                 row[column] = _amount(axis, float(spent.mean()), float(half_width(spent)))
-    front = ["algorithm", "train loss", "accuracy", "from optimum"]
-    order = sorted(range(len(headings)), key=lambda i: (headings[i] not in front, i))
-    shown = [[row[i] for i in order] for row in rows]
-    names = [headings[i] for i in order]
-    means = list(_last_means(runs, "train_loss").values())
+    last = _last_means(runs, "train_loss")
+    means = [np.nan if label in apart else mean for label, mean in last.items()]
     best = int(np.nanargmin(means)) if ranked and np.isfinite(means).any() else None
-    return html.table([first, *names[1:]], shown, best, explained=True)
+    return html.table([first, *headings[1:]], rows, best, explained=True)
 
 
 def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
@@ -217,8 +200,10 @@ def _paid(costs: Costs, cost: Cost) -> str:
 
 def _amount(axis: str, mean: float, half: float) -> str:
     """Return an amount with its unit, and its interval as a share of it."""
-    around = f" ± {100 * half / mean:.2g} %" if isfinite(half) and half > 1e-6 * abs(mean) else ""
-    return quantity(axis, mean) + around
+    if not (isfinite(half) and half > 1e-6 * abs(mean)):
+        return quantity(axis, mean)
+    percent = 100 * half / abs(mean)
+    return f"{quantity(axis, mean)} ± {percent:.{0 if percent >= 10 else 1}f} %"
 
 
 def provenance_section(facts_known: Json) -> html.Section:

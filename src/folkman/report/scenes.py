@@ -14,15 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "PAINTS",
-    "busiest",
-    "draw_age_table",
-    "draw_disagreement",
-    "draw_scene",
-    "draw_shares",
-    "paint_scene",
-]
+__all__ = ["PAINTS", "busiest", "draw_age_table", "draw_disagreement", "draw_scene", "draw_shares"]
+__all__ += ["paint_scene"]
 
 PAINTS = {
     "sinr": "SINR of what is on the air (dB)",
@@ -77,9 +70,8 @@ def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint:
     if scene.placed:
         draw_surroundings(axes, scene.cell_radius_m, scene.interferers_m)
     for rx, tx, value in _arrows(scene, frame, paint):
-        draw_link(
-            axes, where, rx, tx, shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"
-        )
+        colour = shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"
+        draw_link(axes, where, rx, tx, colour)
     people = scene.size - scene.server
     apart = scene.disagreement[frame, :people]
     filled = shades.to_rgba(apart) if paint == "disagreement" else COLOURS[1]
@@ -107,13 +99,8 @@ def draw_surroundings(axes: "Axes", radius_m: float, interferers_m: NDArray[np.f
 
 def draw_link(axes: "Axes", where: NDArray[np.float32], rx: int, tx: int, colour: object) -> None:
     """Draw an arrow from sender to receiver, bent so that both ways can be seen."""
-    look: Json = {
-        "arrowstyle": "-|>",
-        "connectionstyle": "arc3,rad=0.15",
-        "shrinkA": 7,
-        "shrinkB": 7,
-    }
-    look |= {"color": colour, "linewidth": 1.3}
+    look: Json = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.15"}
+    look |= {"shrinkA": 7, "shrinkB": 7, "color": colour, "linewidth": 1.3}
     axes.annotate("", where[rx], where[tx], arrowprops=look)
 
 
@@ -154,9 +141,8 @@ def _arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]
 
 def _span(scene: Scene, paint: str) -> tuple[float, float]:
     """Return the range of colours, the same for all frames of a scene."""
-    values = {"sinr": scene.sinr_db, "age": scene.age_slots, "disagreement": scene.disagreement}[
-        paint
-    ]
+    every = {"sinr": scene.sinr_db, "age": scene.age_slots, "disagreement": scene.disagreement}
+    values = every[paint]
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = max(low, 0.0) if paint != "sinr" else low

@@ -5,31 +5,17 @@ of their own; those that a reader can do without (`EXTRA`) are then left out. No
 """
 
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
-from folkman.record.run import DIVERGED, Run
-from folkman.record.verdict import NOT_LEARNING
+from folkman.record.run import Run
+from folkman.record.terms import COLUMNS
 from folkman.report.statistics import half_width
-from folkman.report.tables import spread
+from folkman.report.tables import named, spread
 
-__all__ = ["COLUMNS", "explained", "result_lines"]
-
-COLUMNS = {
-    "train_loss": ("train loss", "loss of the common model over all training data"),
-    "test_accuracy": ("accuracy", "share of the test samples it gets right"),
-    "optimum_distance": ("from optimum", "distance to the best model"),
-    "bits": ("bits", "sent by all nodes together"),
-    "energy_j": ("joules", "spent by all nodes, computing and radio"),
-    "mean_age": ("age", "slots since the copies in use were sent, mean"),
-    "kappa": ("kappa", "share of slots that a node spent computing"),
-    "gradients": ("gradients", "computed per node"),
-    "rounds": ("rounds", "times that every node sent, or rounds of a method that has them"),
-}
-"""Metric -> its heading, and what it is."""
+__all__ = ["explained", "result_lines"]
 
 EXTRA = ("gradients", "rounds")
 """Left out where they do not fit: the report has them."""
@@ -59,7 +45,7 @@ def explained(runs: Sequence[Run], width: int) -> list[str]:
     over = "one seed" if seeds == 1 else f"mean of {seeds} seeds ± half of the 95 % interval"
     names, columns = _filled(runs)
     shown = chain.from_iterable(_blocks(columns, names, width))
-    words = [f"{COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in shown]
+    words = [f"{COLUMNS[name].heading}: {COLUMNS[name].brief}" for name in shown]
     told = f" {'; '.join(words)}." if words else " No run has a value yet."
     return textwrap.wrap(f"{over}.{told}", max(width, 20))
 
@@ -68,7 +54,7 @@ def _filled(runs: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:
     """Return the labels, and for each metric that some run defines its heading and cells."""
     labels = list(dict.fromkeys(run.label for run in runs))
     groups = [[run for run in runs if run.label == label] for label in labels]
-    names = [_named(label, group) for label, group in zip(labels, groups, strict=True)]
+    names = [named(label, group) for label, group in zip(labels, groups, strict=True)]
     return names, {name: _cells(name, groups) for name in _known(runs)}
 
 
@@ -78,16 +64,9 @@ def _known(runs: Sequence[Run]) -> list[str]:
     return [name for name in COLUMNS if any(np.isfinite(run.last(name)) for run in begun)]
 
 
-def _named(label: str, group: Sequence[Run]) -> str:
-    """Return a label with the number of its runs that went wrong."""
-    words = Counter(DIVERGED if run.status == DIVERGED else run.verdict for run in group)
-    bad = [f"{words[word]} {word}" for word in (DIVERGED, NOT_LEARNING) if words[word]]
-    return label + (f" ({', '.join(bad)})" if bad else "")
-
-
 def _cells(name: str, groups: Sequence[Sequence[Run]]) -> list[str]:
     """Return a metric's heading and its value for each group of runs."""
-    found = [COLUMNS[name][0]]
+    found = [COLUMNS[name].heading]
     for group in groups:
         values = np.array([run.last(name) for run in group if run.rows])
         half = float(half_width(values)) if name in WITH_INTERVAL else float("nan")

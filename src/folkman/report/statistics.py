@@ -30,8 +30,8 @@ class Curve(NamedTuple):
     num_seeds: int
 
 
-def half_width(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the half-width of Student's 95 % interval of the mean over axis 0.
+def half_width(values: ArrayLike, confidence: float = 0.95) -> NDArray[np.float64]:
+    """Return the half-width of Student's interval of the mean over axis 0, of 95 % if not told.
 
     NaN for one value, and 0 for values that differ by rounding alone.
     """
@@ -42,7 +42,9 @@ def half_width(values: ArrayLike) -> NDArray[np.float64]:
     if count < 2:
         return np.full(values.shape[1:], np.nan)
     with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
-        half = stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(count)
+        half = (
+            stdtrit(count - 1, (1 + confidence) / 2) * values.std(axis=0, ddof=1) / np.sqrt(count)
+        )
         return np.where(half < ROUNDING * abs(values.mean(axis=0)), 0.0, half)
 
 

@@ -9,8 +9,6 @@ What a title says belongs into the caption of a paper's figure: `caption` return
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from folkman.report.figures import room_for_names_in
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -60,9 +58,7 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
             width_in, height_in = figure.get_size_inches()
             square = any(axes.get_aspect() == 1.0 for axes in figure.axes)
             share = height_in / width_in if square else style.height
-            figure.set_size_inches(
-                style.width_in, max(style.width_in * share, room_for_names_in(figure))
-            )
+            figure.set_size_inches(style.width_in, style.width_in * share)
         for axes in figure.axes:
             legend = axes.get_legend()
             for line in [*axes.lines, *(legend.get_lines() if legend else ())]:

@@ -12,13 +12,17 @@ import numpy as np
 from folkman.record.json_file import Json, read_json
 from folkman.record.run import DIVERGED, FAILED, HIGHER_IS_BETTER, METRICS, Run
 from folkman.record.sweep import Sweep, job_folder
+from folkman.record.table import sides_of_jobs
+from folkman.record.tuned import Side
 from folkman.report import html
 from folkman.report.answer import answer
 from folkman.report.curves_page import best_first, curves_section, multiples_section
-from folkman.report.figures import COLOURS, STYLES, finish, name_curves, name_ends, new_figure
+from folkman.report.figures import COLOURS, STYLES, finish, name_ends, new_figure
 from folkman.report.network_page import MOST_SCENES, network_sections
+from folkman.report.networks import CHOSEN, bounds, network_names
 from folkman.report.palette import MOST_CURVES
-from folkman.report.run_page import CHOSEN, costs_table, headline, provenance_section, results_table
+from folkman.report.ranking import ranking_section
+from folkman.report.run_page import costs_table, headline, provenance_section, results_table
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, RATIO_FOR_LOG, half_width
 from folkman.report.tables import objective_text
 
@@ -43,8 +47,10 @@ def sweep_page(sweep: Sweep) -> str:
         + f"; {objective_text(folder.objectives(jobs))}"
     )
     settings = settings_of(sweep)
-    networks = {} if len(set(settings.values())) < 2 else None
+    sides = list(sides_of_jobs(folder, jobs))
+    networks = _networks(arms, sides) if len(set(settings.values())) < 2 else None
     sections = [
+        *_ranking(sweep),
         html.Section("results", "Results", _results(sweep.runs, networks)),
         html.Section("axes", "Along the axes", _responses(sweep)),
         *_curves(sweep.runs, networks),
@@ -56,11 +62,23 @@ def sweep_page(sweep: Sweep) -> str:
         html.Section("repeat", "To repeat it", _commands(sweep)),
     ]
     lead = (
-        headline(sweep.runs, networks, _by_setting(sweep.runs, settings))
+        headline(sweep.runs, networks, _by_setting(sweep.runs, settings, sides))
         if sweep.runs
         else html.facts([("Jobs", str(len(jobs)), "none has ended")])
     )
     return html.page(str(sweep.facts.get("name", folder.root.name)), subtitle, lead, sections)
+
+
+def _ranking(sweep: Sweep) -> list[html.Section]:
+    """Return how methods rank, where the folder is that of a ranking."""
+    found = sweep.folder.read_ranking()
+    return [] if found is None else [ranking_section(found)]
+
+
+def _networks(arms: Sequence[object], sides: Sequence[Side]) -> dict[str, str]:
+    """Return the network of each arm; where that of one is not known, all count as on one."""
+    known = network_names(sides)
+    return known if all(arm in known for arm in arms) else {}
 
 
 def _definition(sweep: Sweep) -> str:
@@ -93,7 +111,9 @@ def settings_of(sweep: Sweep) -> dict[str, str]:
     }
 
 
-def _by_setting(runs: Sequence[Run], settings: Mapping[str, str]) -> list[str]:
+def _by_setting(
+    runs: Sequence[Run], settings: Mapping[str, str], sides: Sequence[Side]
+) -> list[str]:
     """Return that arms met unlike settings, and who is ahead at each where several met it."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -104,7 +124,9 @@ def _by_setting(runs: Sequence[Run], settings: Mapping[str, str]) -> list[str]:
     lines = ["Arms met unlike settings, and are ranked only among those that met the same."]
     for setting, own in list(several.items())[:MOST_SETTINGS]:
         where = f"At {setting}" if setting else "Apart from the axes"
-        lines.append(f"{where}: {' '.join(answer(own, {})[:2])}")
+        met = [side for side in sides if settings.get(side.name, "") == setting]
+        networks = _networks([run.label for run in own], met)
+        lines.append(f"{where}: {' '.join(answer(own, networks)[:2])}")
     rest = len(several) - MOST_SETTINGS
     return lines + ([f"{rest} more settings are in the table of results."] if rest > 0 else [])
 
@@ -112,7 +134,9 @@ def _by_setting(runs: Sequence[Run], settings: Mapping[str, str]) -> list[str]:
 def _results(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
     if not runs:
         return ""
-    return results_table(runs, "arm", ranked=networks is not None) + costs_table(runs, networks)
+    apart = bounds(networks or {})
+    table = results_table(runs, "arm", ranked=networks is not None, apart=apart)
+    return table + costs_table(runs, networks)
 
 
 def _responses(sweep: Sweep) -> str:
@@ -184,32 +208,45 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in points)
     place = {x: float(x) if numeric else index for index, x in enumerate(points)}
     figure, axes = new_figure(4.6, 3.2)
-    for index, (name, group) in enumerate(groups.items()):
-        look: Json = {"color": COLOURS[index % len(COLOURS)]}
+    named = _best(groups, metric)
+    for name, group in sorted(groups.items(), key=lambda each: each[0] in named):
+        index = named.index(name) if name in named else None
+        look: Json = {"color": "0.75" if index is None else COLOURS[index]}
         xs = [x for x in points if x in group and np.isfinite(group[x]).all()]
         mean = [float(np.mean(group[x])) for x in xs]
         at = [place[x] for x in xs]
         if xs:
-            style = STYLES[index % len(STYLES)]
+            style = "-" if index is None else STYLES[index]
             axes.plot(at, mean, linestyle=style, marker="o", markersize=3.5, linewidth=1.4,
-                      label=name, **look)  # fmt: skip
+                      label="_" if index is None else name, **look)  # fmt: skip
             half = [_half(group[x]) for x in xs]
             axes.errorbar(at, mean, yerr=half, fmt="none", capsize=2.5, **look)
         broken = {x: np.array(v)[np.isfinite(v)] for x, v in group.items() if x not in xs}
         left = {place[x]: float(values.mean()) for x, values in broken.items() if values.size}
         if left:
             axes.plot([*left], [*left.values()], linestyle="none", marker="x", markersize=6,
-                      label="_" if xs else name, **look)  # fmt: skip
+                      label="_" if xs or index is None else name, **look)  # fmt: skip
     axes.set_xticks([place[x] for x in points], [str(x) for x in points])
     if numeric and min(points) > 0 and max(points) / min(points) > RATIO_FOR_LOG:
         axes.set_xscale("log")
         axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
-    finish(axes, axis, METRICS[metric])
-    if len(groups) <= MOST_CURVES:
-        name_ends(axes)
-    else:
-        name_curves(figure, axes, len(groups))
+    rest = len(groups) - len(named)
+    told = f"named: the best {len(named)} of {len(groups)}, grey: the others" if rest else ""
+    finish(axes, axis, METRICS[metric], told)
+    name_ends(axes)
     return figure
+
+
+def _best(groups: Mapping[str, Mapping[Any, Sequence[float]]], metric: str) -> list[str]:
+    """Return the curves that have a colour and a name, in their order: the best where many are."""
+    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+
+    def least(name: str) -> float:
+        means = [sign * float(np.mean(values)) for values in groups[name].values()]
+        return min((mean for mean in means if np.isfinite(mean)), default=np.inf)
+
+    best = sorted(groups, key=least)[:MOST_CURVES]
+    return [name for name in groups if name in best]
 
 
 def _groups(sweep: Sweep, axis: str, metric: str) -> dict[str, dict[Any, list[float]]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from folkman.record.run import DIVERGED, Run
+from folkman.record.terms import COLUMNS
 from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
 
@@ -17,28 +18,13 @@ if TYPE_CHECKING:
 __all__ = [
     "final_rows",
     "markdown_table",
+    "named",
     "objective_text",
     "screen_table",
     "spread",
 ]
 
-COLUMNS = {
-    "gradients": "gradients",
-    "rounds": "rounds",
-    "bits": "bits",
-    "energy_j": "joules",
-    "train_loss": "train loss",
-    "test_accuracy": "accuracy",
-    "optimum_distance": "from optimum",
-    "mean_age": "age",
-    "kappa": "kappa",
-}
-"""Metric -> heading."""
-
-HEADINGS = COLUMNS | {"joules_per_percent": "J per %"}
-"""The same, with those of metrics that only a comparison shows."""
-
-LEAST_PLACE, MOST_PLAIN = 6, 1e5
+LEAST_PLACE, MOST_PLAIN = 8, 1e5
 """Decimal places, and size of a number, beyond which it is written with an exponent."""
 MOST_DIGITS = 12
 """Decimals of a mean with an exponent, at most."""
@@ -98,6 +84,13 @@ def objective_text(objectives: Sequence[str]) -> str:
     return f"objective {objectives[0]}" if objectives else ""
 
 
+def named(label: str, group: Sequence[Run]) -> str:
+    """Return a label with the number of its runs that went wrong."""
+    words = Counter(DIVERGED if run.status == DIVERGED else run.verdict for run in group)
+    bad = [f"{words[word]} {word}" for word in (DIVERGED, NOT_LEARNING) if words[word]]
+    return label + (f" ({', '.join(bad)})" if bad else "")
+
+
 def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     """Return headings and a row of text per label: mean and 95 % interval over its seeds."""
     begun = [run for run in runs if run.rows]
@@ -105,11 +98,9 @@ def final_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for label in dict.fromkeys(run.label for run in runs):
         group = [run for run in runs if run.label == label]
-        words = Counter(DIVERGED if run.status == DIVERGED else run.verdict for run in group)
-        bad = [f"{words[word]} {word}" for word in (DIVERGED, NOT_LEARNING) if words[word]]
-        cells = [label + (f" ({', '.join(bad)})" if bad else "")]
+        cells = [named(label, group)]
         for name in columns:
             values = np.array([run.last(name) for run in group if run.rows])
             cells.append(spread(values.mean(), float(half_width(values))) if len(values) else "-")
         rows.append(cells)
-    return ["algorithm", *(COLUMNS[name] for name in columns)], rows
+    return ["algorithm", *(COLUMNS[name].heading for name in columns)], rows

@@ -130,6 +130,8 @@ def bound_table(found: Json) -> "Table":
             rows.append((f"bound '{bound['name']}', L {kind}", number(bound["value"]), verdict))
     printed = found["theorem_2"]
     rows.append(("Theorem 2, u(eta)", number(printed["u"]), printed["verdict"]))
+    weighted = found["theorem_h"]
+    rows.append(("Theorem H, u_H(eta)", number(weighted["u"]), weighted["verdict"]))
     rows.append(("Corollary 2", "", found["corollary_2"]["verdict"]))
     for check in found["checks"]:
         verdict = {True: "holds", False: "fails", None: "open"}[check["holds"]]

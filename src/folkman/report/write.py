@@ -33,9 +33,8 @@ class JobReports(NamedTuple):
         """Return it in words, with what to do."""
         lines = [f"reports of {len(self.written)} jobs written"]
         for folder, problem in self.failed.items():
-            lines.append(
-                f"warning: no report.html: {problem}; make it with: folkman report {folder}"
-            )
+            remedy = f"make it with: folkman report {folder}"
+            lines.append(f"warning: no report.html: {problem}; {remedy}")
         return "\n".join(lines)
 
 
@@ -74,10 +73,7 @@ def _keep_figures(folder: RunFolder, runs: "Sequence[Run]") -> None:
     for metric in KEPT:
         if any(isfinite(run.last(metric)) for run in runs):
             folder.figures.mkdir(exist_ok=True)
-            figure, target = draw_curves(runs, "seconds", metric), f"{metric}-seconds"
-            save(figure, folder.figures / f"{target}.png")
-            figure.set_layout_engine("none")  # it is laid out: as expensive as drawing
-            save(figure, folder.figures / f"{target}.svg")
+            save(draw_curves(runs, "seconds", metric), folder.figures / f"{metric}-seconds")
 
 
 def write_job_reports(root: Path, workers: int = 1) -> JobReports:
@@ -102,14 +98,8 @@ def write_job_reports(root: Path, workers: int = 1) -> JobReports:
         for done in as_completed(pages):
             try:
                 done.result()
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                TypeError,
-                BrokenExecutor,
-            ) as error:  # the others are written
-                failed[pages[done]] = str(error)
+            except (OSError, ValueError, KeyError, TypeError, BrokenExecutor) as error:
+                failed[pages[done]] = str(error)  # the others are written
     return JobReports([folder.report for folder in wanted if folder.root not in failed], failed)
 
 

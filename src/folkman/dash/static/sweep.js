@@ -27,7 +27,7 @@ export class SweepPage {
     this.failureCard = failures.element;
     this.picker = choices("Curve", Object.entries(state.metrics), this.metric, (value) => this.choose(value));
     this.wrong = new Wrong();
-    const head = make("div", { class: "bar" }, this.picker, make("span", { class: "quiet" }, "One small figure an arm, one line a seed, all on the same scale."));
+    const head = make("div", { class: "bar" }, this.picker, make("span", { class: "quiet" }, "One small figure per arm, one line per seed, all on the same scale."));
     this.main.replaceChildren(this.wrong.element, head, this.grid, make("p"), failures.element, make("p"), workers.element);
   }
 
