@@ -92,6 +92,14 @@ def part_of(job: tuple[tuple[Cell, ...], Json]) -> int:
     return max(cells[0].part, method.get("part", 1))
 
 
+def in_parts(plan: Plan, parts: list[int] | None) -> list[tuple[tuple[Cell, ...], Json]]:
+    """Return the jobs of some parts of the plan, in the order in which the parts are given."""
+    if not parts:
+        return list(plan.jobs())
+    asked = [job for job in plan.jobs() if part_of(job) in parts]
+    return sorted(asked, key=lambda job: parts.index(part_of(job)))
+
+
 def read_plan(path: Path = PLAN, *, quick: bool = False) -> Plan:
     """Read the plan; a quick one has two cells, six methods and short runs."""
     raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -350,9 +358,7 @@ def run_all(plan: Plan, asked: argparse.Namespace) -> None:
             continue
         orders = context.Queue()
         kept.append(orders)  # a queue that nobody holds is gone before the workers open it
-        for cells, method in plan.jobs():
-            if asked.parts and part_of((cells, method)) not in asked.parts:
-                continue
+        for cells, method in in_parts(plan, asked.parts):
             if (cells[0].gpu and not asked.cnn_on_cores) == (platform == "cuda"):
                 orders.put((cells, method))
                 in_all += sum(
@@ -424,15 +430,18 @@ def main() -> None:
     parser.add_argument("--gpu-workers", type=int, default=0, help="processes on the GPU (the CNN)")
     parser.add_argument("--budget-s", type=float, default=math.inf, help="seconds, then stop")
     parser.add_argument("--quick", action="store_true", help="two small cells, six methods")
-    parser.add_argument("--only", nargs="*", help="groups of cells by name")
+    parser.add_argument("--only", nargs="*", help="cells, or groups of cells, by name")
     parser.add_argument("--cnn-on-cores", action="store_true", help="no GPU: the CNN on cores too")
-    parser.add_argument("--parts", type=int, nargs="*", help="parts of the plan by number")
+    parser.add_argument(
+        "--parts", type=int, nargs="*", help="parts of the plan by number, in order"
+    )
     parser.add_argument("--pack", type=Path, help="write all results as one .jsonl.xz")
     parser.add_argument("--draw", type=Path, help="write tables and figures under this folder")
     asked = parser.parse_args()
     plan = read_plan(quick=asked.quick)
     if asked.only:
-        plan = plan._replace(cells=tuple(cell for cell in plan.cells if cell.group in asked.only))
+        own = [cell for cell in plan.cells if {cell.group, cell.name} & set(asked.only)]
+        plan = plan._replace(cells=tuple(own))
     if asked.prepare:
         prepare(plan, asked.prepare)
     elif asked.pack:

@@ -26,6 +26,15 @@ AT_EQUAL_MOMENTUM = (
     ("Algorithm 1 / FedAvg, both with none", "Algorithm 1", "FedAvg"),
     ("Algorithm 1 / FedAvg, both with 0.9", "Algorithm 1, momentum 0.9", "FedAvg, momentum 0.9"),
 )
+FURTHER = (
+    ("FedAvg with 0.9 at the server / FedAvg with none", "FedAvg, server momentum 0.9", "FedAvg"),
+    *(
+        (f"{name} / FedAvg, both with {how}", PAIRS[name][which], PAIRS["FedAvg"][which])
+        for name in ("SGP, asynchronous", "SWIFT", "SGP", "D-PSGD")
+        for which, how in enumerate(("none", "0.9"))
+    ),
+)
+"""Further sides with momentum; each over all cells that have the two."""
 SILENT = "even data, unequal compute times"
 """Cells in which DFedAvgM was tuned to send nothing; its rows are told without them too."""
 OPPONENTS = ("Algorithm 1", "FedAvg", "DFedAvgM")
@@ -41,6 +50,10 @@ def pairs_table(plan: Sequence[Cell], cells: Cells, references: set[str]) -> str
     rest = {name: sides for name, sides in own.items() if name not in silent}
     for title, one, two in AT_EQUAL_MOMENTUM[:3]:
         rows.append(_row(f"{title}, without {SILENT}", ratios(rest, one, two)))
+    wired = {c.name for c in plan if c.config["network"]["name"] == "pipelined"}
+    there = {name: sides for name, sides in cells.items() if name in wired}
+    for title, one, two in FURTHER:
+        rows.append(_row(f"{title}, without the radio", ratios(there, one, two)))
     for network, where in (("pipelined", "without the radio"), ("radio", "on the radio")):
         there = [cell for cell in plan if cell.config["network"]["name"] == network]
         for other in OPPONENTS:

@@ -26,6 +26,11 @@ for the ages and 1,400 for the floors (`--skip-floors` leaves these out), the se
         --workers 16 --out ages.jsonl
     python benchmarks/fresh_air.py trouble --drops 20 --slots 500 --workers 16 --out trouble.jsonl
 
+The records of the first one are kept. A packed file is only read: this prints its table.
+
+    python benchmarks/fresh_air.py ages --drops 50 --slots 500 --nodes 5 10 15 30 --slot-s 0.2 1 \
+        --out docs/data/fresh-air/ages.jsonl.xz
+
 `cost`: the rules in one process, in turn, many slots in one compiled loop; CPU time, which other
 work on the machine hardly moves, and the median of the ratios of each pass. The paper's rule draws
 the fading once an epoch, which lasts for many slots; with the rule `node` it draws all of it in
@@ -34,6 +39,7 @@ almost every slot. Fresh air draws in almost every slot what decides who sends.
 
 import argparse
 import json
+import lzma
 import multiprocessing
 import os
 import sys
@@ -94,13 +100,12 @@ def jobs(asked: argparse.Namespace, done: set[tuple[Any, ...]]) -> list[Job]:
 
 def records(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the records that are there, then those that are made now and kept."""
-    done: set[tuple[Any, ...]] = set()
-    if asked.out is not None and asked.out.exists():
-        for line in asked.out.read_text().splitlines():
-            record = json.loads(line)
-            done.add(tuple(record[name] for name in (*Job._fields[:-1], "drop")))
-            yield record
-    left = jobs(asked, done)
+    kept = list(kept_in(asked.out)) if asked.out is not None and asked.out.exists() else []
+    yield from kept
+    names = (*Job._fields[:-1], "drop")
+    left = jobs(asked, {tuple(record[name] for name in names) for record in kept})
+    if asked.out is not None and asked.out.suffix == ".xz":
+        return  # kept records are only read
     if asked.workers == 1:
         made = map(drops_of.measure, left)
         yield from keep(made, asked.out, len(left))
@@ -109,6 +114,13 @@ def records(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     with multiprocessing.get_context("spawn").Pool(asked.workers) as pool:
         yield from keep(pool.imap_unordered(drops_of.measure, left), asked.out, len(left))
+
+
+def kept_in(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file; one that ends in .xz is packed."""
+    raw = path.read_bytes()
+    text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
+    yield from map(json.loads, text.splitlines())
 
 
 def keep(

@@ -20,7 +20,11 @@ repeated on the GPU by `fm.replay`. The arms:
     copies     fresh with copies for sums
     epochs     fresh without the schedule: the paper's rule, own part as OWN says
     triple     fresh at three times the step
+    thrifty    fresh with a thrift of 1.5, which makes copies younger
     aligned, half, measured, centred    fresh with other own parts
+
+Aims, set before the runs: at most 1.05 times the loss of free links on 19 of 20 drops of even data,
+and 1.10 times with data sorted by label; on CIFAR-10 as on MNIST, on the drops that there are.
 
 A run is a JSON line, written when it ends; runs that are there are not made again. They come in
 order of importance, and none starts after --budget-s.
@@ -57,6 +61,8 @@ from folkman.radio.trace import PeerTimeline, save
 
 THRESHOLDS_DB = (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
 BITS = 16
+THRIFT = 1.5
+"""Chosen by mean ages on other drops, in another simulator: docs/fresh-air.md, Ages."""
 KEPT = ("slots", "train_loss", "test_accuracy", "mean_age", "max_age", "pairs_unheard", "bits")
 SLOTS = 500
 
@@ -114,33 +120,38 @@ class Job(NamedTuple):
     def rule(self) -> str:
         """Return whose timeline it meets: the paper's, or that of copies or sums on the index."""
         rules = {"free": "free", "paper": "paper", "epochs": "paper", "copies": "copy"}
-        return rules.get(self.arm, "sum")
+        return {**rules, "thrifty": "thrifty"}.get(self.arm, "sum")
 
 
 def jobs(drops: int) -> Iterator[Job]:
     """Yield all runs, the most important first."""
     yield Job("mnist", "label", 5, "free", 0)  # without delay the split does not matter
-    groups = [
-        ("mnist", "label", 5, ("fresh",), drops),
-        ("mnist", "even", 5, ("fresh",), drops),
-        ("mnist", "label", 15, ("fresh",), drops),
-        ("mnist", "label", 5, ("paper",), drops),
-        ("mnist", "even", 15, ("fresh",), drops),
-        ("mnist", "label", 5, ("newest", "copies", "epochs"), drops // 4),
-        ("mnist", "even", 5, ("paper",), drops // 2),
-        ("mnist", "label", 15, ("paper",), drops // 2),
-        ("cifar10", "label", 5, ("free",), 1),
-        ("cifar10", "label", 5, ("fresh",), drops),
-        ("cifar10", "even", 5, ("fresh",), drops // 2),
-        ("cifar10", "label", 5, ("paper",), drops // 4),
-        ("cifar10", "even", 5, ("paper",), drops // 4),
-        ("mnist", "label", 5, ("triple", "aligned"), drops // 2),
-        ("mnist", "even", 15, ("paper",), drops // 4),
-        ("mnist", "label", 15, ("newest", "copies", "epochs"), drops // 4),
-        ("mnist", "label", 5, ("half", "measured"), drops // 4),
+    half, quarter = drops // 2, drops // 4
+    groups: list[tuple[str, str, int, tuple[str, ...], range]] = [
+        ("mnist", "label", 5, ("fresh",), range(drops)),
+        ("mnist", "even", 5, ("fresh",), range(drops)),
+        ("mnist", "label", 15, ("fresh",), range(drops)),
+        ("mnist", "label", 5, ("paper",), range(drops)),
+        ("mnist", "even", 15, ("fresh",), range(drops)),
+        ("mnist", "label", 5, ("newest", "copies", "epochs"), range(quarter)),
+        ("mnist", "even", 5, ("paper",), range(half)),
+        ("mnist", "label", 15, ("paper",), range(half)),
+        ("mnist", "even", 15, ("paper",), range(half)),
+        ("cifar10", "label", 5, ("free",), range(1)),
+        ("cifar10", "label", 5, ("fresh", "paper"), range(quarter)),
+        ("cifar10", "even", 5, ("fresh", "paper"), range(quarter)),
+        ("cifar10", "label", 5, ("fresh",), range(quarter, drops)),
+        ("cifar10", "even", 5, ("fresh",), range(quarter, drops)),
+        ("cifar10", "label", 5, ("paper",), range(quarter, half)),
+        ("cifar10", "even", 5, ("paper",), range(quarter, half)),
+        ("mnist", "label", 15, ("thrifty",), range(drops)),
+        ("mnist", "label", 5, ("thrifty",), range(drops)),
+        ("mnist", "label", 5, ("triple", "aligned"), range(half)),
+        ("mnist", "label", 15, ("newest", "copies", "epochs"), range(quarter)),
+        ("mnist", "label", 5, ("half", "measured"), range(quarter)),
     ]
-    for data, split, nodes, arms, number in groups:
-        for drop in range(number):
+    for data, split, nodes, arms, which in groups:
+        for drop in which:
             for arm in arms:
                 yield Job(data, split, nodes, arm, drop)
 
@@ -193,16 +204,20 @@ def mean_age(radio: RadioNetwork, nodes: int, slots: int, bits: float, key: Arra
     return age_of(np.asarray(followed(radio, nodes, slots, bits, key)[0]))
 
 
+def radios_of(rule: str, slot_s: float) -> list[RadioNetwork]:
+    """Return the networks of which the one with the least mean age on a drop is taken."""
+    if rule == "paper":
+        return [RadioNetwork(db, slot_s=slot_s) for db in THRESHOLDS_DB]
+    thrift = THRIFT if rule == "thrifty" else 1.0
+    message: Any = "copy" if rule == "copy" else "sum"
+    return [RadioNetwork(schedule="index", message=message, slot_s=slot_s, thrift=thrift)]
+
+
 def timeline_of(size: Size, rule: str, nodes: int, drop: int) -> tuple[PeerTimeline, Any]:
     """Return who holds what when on a drop, and the threshold that was best, if there is one."""
-    key = make_key(drop, Stream.DELAY)
-    if rule == "paper":
-        radios = [RadioNetwork(db, slot_s=size.slot_s) for db in THRESHOLDS_DB]
-    else:
-        message: Any = rule
-        radios = [RadioNetwork(schedule="index", message=message, slot_s=size.slot_s)]
+    key, radios = make_key(drop, Stream.DELAY), radios_of(rule, size.slot_s)
     bits = BITS * size.dim
-    if rule == "sum":
+    if radios[0].message == "sum":
         bits = sum_bits(settled_sums(radios[0].packing, "a sum"), size.dim, nodes)
 
     every = [followed(radio, nodes, size.slots, float(bits), key) for radio in radios]
@@ -230,7 +245,7 @@ def network_of(folder: Path, job: Job) -> tuple[Network, dict[str, Any]]:
     if job.arm == "free":
         return ideal(), {}
     path, chosen = drawn(folder, job, make=True)
-    message = "sum" if job.rule == "sum" else "copy"
+    message = "sum" if job.rule in ("sum", "thrifty") else "copy"
     return from_file(str(path), BITS, message, alike=True), chosen
 
 
@@ -268,23 +283,40 @@ def table(files: list[Path]) -> None:
         )
 
 
+LOOKS = {
+    "paper": ("the paper's rule", "#d55e00"),
+    "fresh": ("fresh air", "#0072b2"),
+    "free": ("free links", "#000000"),
+}
+"""Names and colours of the arms in the figure."""
+
+
 def draw(files: list[Path], target: Path) -> None:
     """Draw the training loss over slots, data by label on five nodes: all drops, and medians."""
     import matplotlib.pyplot as plt
 
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    looks = {
-        "paper": ("the paper's rule", "#d55e00"),
-        "fresh": ("fresh air", "#0072b2"),
-        "free": ("free links", "#000000"),
-    }
+    mine = [line for line in lines if (line["split"], line["nodes"]) == ("label", 5)]
+    names = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "Digits"}
+    found = [name for name in names if any(line["data"] == name for line in mine)]
+    figure, panels = plt.subplots(
+        1, len(found), figsize=(4.4 * len(found) + 1, 3.6), layout="constrained", squeeze=False
+    )
+    for axes, name in zip(panels[0], found, strict=True):
+        draw_panel(axes, [line for line in mine if line["data"] == name])
+        axes.set_title(names[name], loc="left", fontsize="medium")
+    panels[0][0].set_ylabel("training loss F(w)")
+    figure.savefig(target, dpi=150)
+
+
+def draw_panel(axes: Any, lines: list[dict[str, Any]]) -> None:
+    """Draw the arms of one data set; each is named at its end."""
     last = lines[0]["rows"][-1]["slots"]
-    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-    for arm, (name, colour) in looks.items():
-        mine = [e for e in lines if (e["split"], e["nodes"], e["arm"]) == ("label", 5, arm)]
-        slots = [row["slots"] for row in mine[0]["rows"]]
-        loss = np.array([[row["train_loss"] for row in each["rows"]] for each in mine])
-        if len(mine) > 1:
+    for arm, (name, colour) in LOOKS.items():
+        rows = [line["rows"] for line in lines if line["arm"] == arm]
+        slots = [row["slots"] for row in rows[0]]
+        loss = np.array([[row["train_loss"] for row in each] for each in rows])
+        if len(rows) > 1:
             axes.plot(slots, loss.T, color=colour, alpha=0.25, linewidth=0.7)
         middle = np.median(loss, axis=0)
         dashed = "--" if arm == "free" else "-"
@@ -292,12 +324,13 @@ def draw(files: list[Path], target: Path) -> None:
         end = {"paper": 0, "fresh": 7, "free": -7}[arm]  # two of the labels would meet
         place = {"xytext": (6, end), "textcoords": "offset points", "va": "center"}
         axes.annotate(name, (slots[-1], middle[-1]), color=colour, **place)
-    axes.set(yscale="log", xlabel="slots of 1 s", ylabel="training loss F(w)", xlim=(0, last))
-    ticks = (0.2, 0.5, 1, 2, 5)
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(yscale="log", xlabel="slots of 1 s", xlim=(0, last))
+    ticks = (0.2, 0.5, 1, 2, 5, 10)
+    low, high = axes.get_ylim()
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(target, dpi=150)
 
 
 def main() -> None:

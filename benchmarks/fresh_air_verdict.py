@@ -38,6 +38,7 @@ def table(cells: list[str], lines: list[Json]) -> None:
     order = [name for name in cells if name in by_cell]
     shown = ("paper", "uniform", "fresh", "measured", "centred", "adaptive")
     shown += ("station", "devices", "dpsgd", "sgp", "free")
+    shown += ("moving", "station_m", "devices_m")
     for column in ("train_loss", "node_train_loss"):
         print(f"\n{column}: median [worst] over drops (gradients a node; diverged)\n")
         print("| cell | " + " | ".join(shown) + " |")
@@ -53,6 +54,7 @@ def table(cells: list[str], lines: list[Json]) -> None:
             ("adaptive", "devices"), ("adaptive", "station"), ("adaptive", "paper"),
             ("fresh", "station"), ("centred", "station"), ("centred", "paper"),
             ("measured", "station"), ("fresh", "paper"), ("devices", "station"), ("fresh", "free"),
+            ("moving", "adaptive"), ("moving", "station_m"), ("moving", "devices_m"),
         ]  # fmt: skip
         print("| cell | " + " | ".join(f"{a} / {b}" for a, b in pairs) + " |")
         print("|---" * (len(pairs) + 1) + "|")
