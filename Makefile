@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+WORKERS = auto # as many as cores
 
 .PHONY: demo test test-quick soak check bench docs browser clean
 
@@ -9,7 +10,7 @@ demo: $(VENV)/.installed ## four ways to learn in one radio cell, on the embedde
 	$(BIN)/folkman demo --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothing, takes at most 0.7 s of CPU a test; the contract of four methods
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not soak and not process and not slow and not broad'

@@ -100,8 +100,11 @@ DEFAULTS = [
     (node.Node, NOBODY),
     (server_node.ServerNode, NOBODY),
     (node.Wire, {"run": 0, "sign": None, "dtype": None, "packing": NONE}),
-    (mailbox.Checks, {"verify": None, "largest": 1e6}),  # docs/protocol.md
-    (mailbox.Mailbox, {"first_sender": 0, "note_broken": False, "in_rounds": False}),
+    (mailbox.Checks, {"verify": None, "largest": 1e6, "farthest": 10.0}),  # docs/protocol.md
+    (
+        mailbox.Mailbox,
+        {"first_sender": 0, "note_broken": False, "in_rounds": False, "loses_nothing": False},
+    ),
     (codec.Message, {"round": 0, "base": None}),
 ]
 

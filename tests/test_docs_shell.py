@@ -51,14 +51,10 @@ PARSED_ONLY = {
     ),
     "python -m benchmarks.comparison": "takes hours, and is of the repository, not of the package",
     "python benchmarks/laws.py": "takes minutes, and is of the repository, not of the package",
+    "python benchmarks/pictures.py": "needs a browser, and the demo",
     "folkman reproduce all --size smoke": SMOKE,
     "folkman reproduce all --size laptop": "needs MNIST and half an hour",
     "folkman reproduce all --size full --device": GPU,
-    "folkman reproduce fig5 fig6 --size full --device": GPU,
-    "folkman reproduce fig8 fig7 --size full --device": GPU,
-    "folkman reproduce fig5 --size full --device": GPU,
-    "folkman reproduce table1 theory --size full --device": "needs MNIST",
-    "folkman reproduce all --size full --redraw runs/full": "needs what a GPU made",
     "folkman audit runs/paper-full": (
         "needs what a GPU made; the audit of what is kept under docs/ runs"
     ),
@@ -72,6 +68,9 @@ ADDED = {
     "folkman sweep --grid": f"{FEW} {ONE} --set data.train_size=60 --set model.name=softmax"
     " --engine here",
     "folkman tune": "--set slots=6 --set data.train_size=60 --seeds 1000 --engine here",
+    "folkman rank": "--set slots=6 --set data.train_size=60 --over step=0.1,1 --seeds 1000"
+    " --judged 1,2 --engine here",
+    "folkman radio": "--drops 2 --slots 12",
     "folkman up": "--set slots=6",
     "folkman dash": "--port 0",
 }
@@ -98,7 +97,13 @@ def found(line, table):
 HAVING = [
     page for page in PAGES if any(found(line, PARSED_ONLY) is None for line in commands(page))
 ]
-STARTS = ("folkman up", "folkman dash", "folkman report sweeps/gammas --jobs")
+STARTS = (
+    "folkman up",
+    "folkman dash",
+    "folkman report sweeps/gammas --jobs",
+    "folkman simulate-node",
+    "folkman world",
+)
 """Commands that begin so start processes."""
 
 
@@ -109,10 +114,15 @@ def told(page):
     return pytest.param(page, id=str(page.relative_to(ROOT / "docs")), marks=marks)
 
 
+APART = ("folkman simulate-node", "folkman world")
+"""Commands that compute with NumPy, which this process does not."""
+
+
 def is_plain(line):
     """Tell whether a line is one command, without what only a shell knows: variables, pipes."""
     words = shlex.split(line)
-    return words[0] in ("folkman", "python") and not re.search(r"[|&;<>$`*?~]", line)
+    known = words[0] in ("folkman", "python") and not line.startswith(APART)
+    return known and not re.search(r"[|&;<>$`*?~]", line)
 
 
 def run(line, folder):
@@ -122,6 +132,8 @@ def run(line, folder):
         done = {"folkman": folkman, "python": python}[name](*words, cwd=folder)
     else:
         command = ["bash", "-euo", "pipefail", "-c", line]
+        if line.startswith(APART):
+            command = [sys.executable, "-m", *shlex.split(line)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (line, done.stdout, done.stderr)
     return done

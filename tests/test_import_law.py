@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "problem": BASE,
     "packing": BASE,
     "radio": BASE | {"packing"},
-    "algorithm": BASE,
+    "algorithm": BASE | {"packing"},  # methods that pack what they send by themselves
     "torch": BASE | {"problem"},
     "engine": ROOMS | {"record"},
     "theory": ROOMS | {"record", "engine"},

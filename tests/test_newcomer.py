@@ -71,8 +71,8 @@ OWN = {
         import jax.numpy as jnp
 
         import folkman as fm
-        from folkman.problem.heads import CROSS_ENTROPY
-        from folkman.problem.layout import Layout
+        from folkman.problem.models import CROSS_ENTROPY
+        from folkman.problem.models import Layout
 
 
         @dataclass(frozen=True)

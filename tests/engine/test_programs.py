@@ -1,6 +1,9 @@
 """Compiled programs: one for all that is alike, the least used given back, never many."""
 
 import gc
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,3 +215,29 @@ def maps_of_this_process():
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
         pytest.skip("the system does not tell its memory maps")
+
+
+def test_two_threads_share_a_program(monkeypatch):
+    traced, both = [], threading.Barrier(2)
+
+    @compiled()
+    def added(x):
+        traced.append(threading.get_ident())
+        return x + 1
+
+    make = added._program
+
+    def slowly():
+        time.sleep(0.2)  # the other thread comes meanwhile
+        return make()
+
+    def call():
+        both.wait()
+        return float(added(jnp.ones(())))
+
+    monkeypatch.setattr(added, "_program", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        found = [each.result() for each in [pool.submit(call) for _ in range(2)]]
+
+    assert found == [2.0, 2.0]
+    assert len(traced) == len(added) == 1

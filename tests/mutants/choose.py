@@ -13,7 +13,7 @@ SLOW = (
     "tests/papers/",
     "tests/report/",
     "tests/runtime/test_cluster.py",
-    "tests/runtime/test_daemon.py",
+    "tests/runtime/test_drive.py",
     "tests/runtime/test_device_faults.py",
     "tests/runtime/test_preview.py",
     "tests/runtime/test_soak.py",

@@ -86,6 +86,21 @@ def test_cell_is_uniform_in_the_disc():
     assert positions_m.dtype == jnp.float32
 
 
+def test_drawing_radius_and_angle_at_once_gives_the_bits_of_one_draw_each():
+    key = jax.random.key(4)
+    radius_key, angle_key = jax.random.split(key)
+    radius_m = jnp.sqrt(jax.random.uniform(radius_key, (50,)) * jnp.square(jnp.float32(RADIUS_M)))
+    angle = jax.random.uniform(angle_key, (50,), maxval=2 * np.pi)
+    wanted = radius_m[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+
+    np.testing.assert_array_equal(geometry.cell(50, RADIUS_M, key), wanted)
+
+    here_key, there_key = jax.random.split(key)
+    both = geometry.waypoint_start(50, RADIUS_M, key)
+    np.testing.assert_array_equal(both.positions_m, geometry.cell(50, RADIUS_M, here_key))
+    np.testing.assert_array_equal(both.targets_m, geometry.cell(50, RADIUS_M, there_key))
+
+
 def test_interferers_stay_out_of_the_cell_and_bands_differ():
     phi = geometry.interferers(5, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(5))
     reach_m = radii_m(phi.positions_m)

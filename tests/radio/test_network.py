@@ -342,10 +342,15 @@ def test_a_threshold_that_no_link_meets_leaves_every_node_alone(x64):
 
 
 @pytest.mark.parametrize(
-    "network", [NARROW, replace(NARROW, period="node", allocation="uniform", threshold_db=-5.0)]
+    ("network", "nodes"),
+    [
+        (NARROW, 2),
+        (replace(NARROW, period="node", allocation="uniform", threshold_db=-5.0), 5),
+    ],
+    ids=["epochs", "each node's beat"],
 )
-@pytest.mark.parametrize("nodes", [2, 5])
 def test_algorithm_1_whole_agrees_with_the_reference(x64, network, nodes):
+    """Epochs of five nodes agree with it in tests/engine/test_parity.py."""
     problem = make_problem(load("digits", train_size=100), "softmax", nodes, dtype="float64")
 
     run = simulate(

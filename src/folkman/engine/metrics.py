@@ -263,7 +263,7 @@ def _on_air(simulation: "Simulation") -> list[list[float]]:
     ]
     if alike is not None:
         while len(_KNOWN_PRICES) >= MOST_KNOWN:
-            _KNOWN_PRICES.pop(next(iter(_KNOWN_PRICES)))
+            _KNOWN_PRICES.pop(list(_KNOWN_PRICES)[0], None)  # noqa: RUF015 - safe between threads
         _KNOWN_PRICES[alike] = found
     return found
 

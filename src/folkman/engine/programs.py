@@ -9,6 +9,7 @@ process has 65,530. Here only the programs that were used last are kept.
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import wraps
+from threading import Lock
 from typing import Generic, ParamSpec, TypeVar
 
 import jax
@@ -24,7 +25,10 @@ MOST_KEPT = 48
 
 
 class Programs(Generic[Given, Result]):
-    """A function that is compiled once for all arguments of one structure and shape."""
+    """A function that is compiled once for all arguments of one structure and shape.
+
+    Several threads may call it; JAX itself compiles what two of them call at a time once.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Programs(Generic[Given, Result]):
         self._fixed = fixed
         self._donated = donated
         self._kept: OrderedDict[Hashable, Callable[Given, Result]] = OrderedDict()
+        self._choosing = Lock()
         wraps(function)(self)
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -46,15 +51,16 @@ class Programs(Generic[Given, Result]):
         leaves, structure = jax.tree.flatten((traced, kwargs))
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         alike = (structure, shapes, fixed, precise)
-        program = self._kept.pop(alike, None)
-        if program is None:
-            program = jax.jit(
-                self._copy(), static_argnums=self._fixed, donate_argnums=self._donated
-            )
-        self._kept[alike] = program
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+        with self._choosing:
+            program = self._kept.pop(alike, None) or self._program()
+            self._kept[alike] = program
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
         return program(*args, **kwargs)
+
+    def _program(self) -> Callable[Given, Result]:
+        """Return a program that is compiled when it is called."""
+        return jax.jit(self._copy(), static_argnums=self._fixed, donate_argnums=self._donated)
 
     def _copy(self) -> Callable[Given, Result]:
         """Return the function as one of its own: what was compiled for it goes with it."""

@@ -64,7 +64,7 @@ def reference(
         world = World(jax.tree.map(_doubled, problem), seed, faults, packing)
         nodes = [Learner(world, algorithm, index) for index in range(problem.num_nodes)]
         forms, entries = forms_or_none(algorithm.declares.price), len(nodes[0].message())
-        sums, name = algorithm.sends_sums, algorithm.name
+        sums, name = algorithm.bears_no_rounding, algorithm.name
         settles = settled(packing, forms, entries, problem.dim, name, sums=sums)
         if carry == "sums":
             require(

@@ -21,7 +21,7 @@ from folkman.engine.programs import compiled
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Held, OnAir, Traffic, first_states
 from folkman.engine.travel.sending import Senders
-from folkman.keys import Stream, make_key, node_keys
+from folkman.keys import Stream, make_key, make_keys, node_keys
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasis_of, emphasised
 from folkman.problem.sampling import Turns, batch_keys
@@ -177,14 +177,17 @@ def finish(
     finished = busy & (left == 0)
     emphasis = emphasis_of(problem) if algorithm.declares.evenly else None
     losses, grads = emphasised(gradients, emphasis)
-    keys = node_keys(make_key(carry.seed, Stream.ALGORITHM), problem.node, carry.steps)
+    own_key, delay_key, packing_key = make_keys(
+        carry.seed, Stream.ALGORITHM, Stream.DELAY, Stream.PACKING
+    )
+    keys = node_keys(own_key, problem.node, carry.steps)
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
         carry.states, inbox, losses, grads, keys
     )
     states = _where(finished, updated, carry.states)
-    key = jax.random.fold_in(make_key(carry.seed, Stream.DELAY), carry.slot)
+    key = jax.random.fold_in(delay_key, carry.slot)
     steps = carry.steps + finished
-    senders = Senders(make_key(carry.seed, Stream.PACKING), steps)
+    senders = Senders(packing_key, steps)
     moved, traffic, events = medium.exchange(
         carry.medium, problem, faults, states, steps, carry.slot, senders, key
     )

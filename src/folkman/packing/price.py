@@ -26,13 +26,14 @@ def settled(
 ) -> Packing:
     """Return the packing of a method's messages, or refuse one that they cannot take.
 
-    `sums`: messages are running sums, which lose what is rounded for ever; they travel as computed.
+    `sums`: what rounding leaves out of a message is lost for ever, as from a running sum; messages
+    then travel as computed.
     """
     if sums and not packing.exact:
         require(
             packing.name in CASTS,
-            f"{name} sends sums of all that it ever sent, from which '{packing.name}' would lose "
-            "mass; use the compression 'none', or its lock-step form",
+            f"{name} sends sums of all that it ever sent, or of what it corrects, from which "
+            f"'{packing.name}' would lose mass; use the compression 'none', or another form",
         )
         packing = NONE
     if forms is not None and not packing.exact:

@@ -93,10 +93,19 @@ class Compressed(Network):
 
     def in_words(self) -> str:
         """Return the network below, and how messages are packed."""
+        return self.network.in_words() + self._packed_in_words()
+
+    @property
+    def turns_in_words(self) -> str:
+        """Return the same of methods that take turns, where that differs (`RadioNetwork`)."""
+        below = getattr(self.network, "turns_in_words", "")
+        return below and below + self._packed_in_words()
+
+    def _packed_in_words(self) -> str:
         if self.given.exact:
-            return self.network.in_words()
+            return ""
         memory = " with error feedback" if self.given.feedback else ""
-        return f"{self.network.in_words()}; messages are packed by {self.given.name}{memory}"
+        return f"; messages are packed by {self.given.name}{memory}"
 
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message costs on the air."""

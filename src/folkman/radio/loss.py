@@ -107,7 +107,16 @@ class Lossy(Network):
 
     def in_words(self) -> str:
         """Return the network below, and how much is lost."""
-        return f"{self.network.in_words()}; of all messages {100 * self.loss:g} % are lost"
+        return self.network.in_words() + self._lost_in_words()
+
+    @property
+    def turns_in_words(self) -> str:
+        """Return the same of methods that take turns, where that differs (`RadioNetwork`)."""
+        below = getattr(self.network, "turns_in_words", "")
+        return below and below + self._lost_in_words()
+
+    def _lost_in_words(self) -> str:
+        return f"; of all messages {100 * self.loss:g} % are lost"
 
     def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
         """Return what a message costs on the air."""

@@ -38,7 +38,7 @@ from typing import Literal, NamedTuple
 
 from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.checks import require
-from folkman.keys import Stream
+from folkman.keys import Stream, stream_keys
 from folkman.packing.packing import Packing, implied, top_k
 from folkman.radio import bandwidth, channel, geometry, latency, schedule, serial, star
 from folkman.radio.all_reduce import AllReduce
@@ -271,12 +271,21 @@ class RadioNetwork(Network):
         if self.schedule == "index":
             return (
                 "radio: one message at a time on the whole band, chosen by its index; a message is "
-                f"{serial.HOLDS[self.message]}. In rounds copies, and around a server uploads, "
-                "follow each other on the whole band too, each waiting for a good slot"
+                f"{serial.HOLDS[self.message]}"
             )
         return (
             f"radio: a transfer takes as long as its bits at the rate of its worst link, "
             f"threshold {self.threshold_db:g} dB"
+        )
+
+    @property
+    def turns_in_words(self) -> str:
+        """Return what decides it for methods in rounds and around a server, where that differs."""
+        if self.schedule != "index":
+            return ""
+        return (
+            "radio: one message at a time on the whole band; messages of a round, or to a server, "
+            "follow each other, each waiting for a good slot"
         )
 
     def peers(self) -> "RadioPeers | serial.SerialPeers":
@@ -390,9 +399,8 @@ class RadioNetwork(Network):
 
         `offers` (rx, tx) or (1, tx): for whom. The rate is that of the worst of those who hear.
         """
-        fading_key, allocation_key, motion_key = (
-            jax.random.fold_in(key, int(stream))
-            for stream in (Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY)
+        fading_key, allocation_key, motion_key = stream_keys(
+            key, Stream.FADING, Stream.ALLOCATION, Stream.GEOMETRY
         )
         air = self._move(state, over, motion_key)
         sinr = self.sinr(air, fading_key)
@@ -610,9 +618,7 @@ class RadioRounds:
 
 def place(network: RadioNetwork, num_nodes: int, key: Array) -> Air:
     """Drop nodes uniformly in the cell and, for each band, interferers outside it (D1, D4)."""
-    node_key, interferer_key = (
-        jax.random.fold_in(key, int(s)) for s in (Stream.GEOMETRY, Stream.INTERFERENCE)
-    )
+    node_key, interferer_key = stream_keys(key, Stream.GEOMETRY, Stream.INTERFERENCE)
     density = network.interferers_per_cell * geometry.cell_density_per_m2(network.cell_radius_m)
     if density > 0:
         inner_m, outer_m = network.cell_radius_m, network.interferer_radius_m

@@ -36,7 +36,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.checks import require
-from folkman.keys import Stream
+from folkman.keys import Stream, stream_keys
 from folkman.radio import contest, fresh
 from folkman.radio.delivery import Airtime, Delivery
 from folkman.radio.turns import at_edge
@@ -318,9 +318,8 @@ class SerialPeers:
     ) -> tuple[Any, _Now]:
         """Return where everything is now, and what nodes decide from."""
         band, nodes = self.band, len(offers)
-        fading_key, motion_key, loss_key = (
-            jax.random.fold_in(key, int(stream))
-            for stream in (Stream.FADING, Stream.GEOMETRY, Stream.LOSS)
+        fading_key, motion_key, loss_key = stream_keys(
+            key, Stream.FADING, Stream.GEOMETRY, Stream.LOSS
         )
         air = band.next_air(state.air, state.slot, motion_key)
         more_bits = band.control_bits

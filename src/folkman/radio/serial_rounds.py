@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
-from folkman.keys import Stream
+from folkman.keys import Stream, stream_keys
 from folkman.radio.delivery import Airtime, Delivery
 from folkman.radio.serial import LEAST_SLOTS, SINR_BITS, STAMP_BITS, Band
 from folkman.radio.turns import Patience, Turn, at_edge, broadcast, no_patience
@@ -261,9 +261,8 @@ class SerialRounds:
     ) -> tuple[_Slot, Any, Patience]:
         """Let transfers follow each other until the slot is full, or the round is over."""
         band, nodes = self.band, len(begin.receivers)
-        fading_key, motion_key, loss_key = (
-            jax.random.fold_in(key, int(stream))
-            for stream in (Stream.FADING, Stream.GEOMETRY, Stream.LOSS)
+        fading_key, motion_key, loss_key = stream_keys(
+            key, Stream.FADING, Stream.GEOMETRY, Stream.LOSS
         )
         air = band.next_air(state.air, state.slot, motion_key)
         more_bits = band.control_bits

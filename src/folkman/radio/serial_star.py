@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
-from folkman.keys import Stream
+from folkman.keys import Stream, stream_keys
 from folkman.radio import latency, schedule, star
 from folkman.radio.delivery import Transfer
 from folkman.radio.serial import LEAST_SLOTS
@@ -86,9 +86,7 @@ class SerialStar:
     ) -> tuple[SerialStarState, Transfer]:
         """Tell which uploads have arrived, and fill the coming slot with those that wait."""
         radio = self.radio
-        fading_key, motion_key = (
-            jax.random.fold_in(key, int(stream)) for stream in (Stream.FADING, Stream.GEOMETRY)
-        )
+        fading_key, motion_key = stream_keys(key, Stream.FADING, Stream.GEOMETRY)
         slot = state.slot + 1
         air = radio.next_air(state.air, slot, motion_key)
         sinr = star.sinr_at_station(radio, air, fading_key)

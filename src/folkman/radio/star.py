@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jax, jnp
-from folkman.keys import Stream
+from folkman.keys import Stream, stream_keys
 from folkman.radio import bandwidth, channel, latency, schedule
 from folkman.radio.delivery import Transfer
 from folkman.units import db_to_linear, dbm_to_watt
@@ -131,9 +131,7 @@ def _uplink(
     network: "RadioNetwork", state: StarRadio, offers: Array, bits: ArrayLike, key: Array
 ) -> tuple[StarRadio, Transfer]:
     """End a slot of the uploads, and start those that are offered and can be heard."""
-    fading_key, motion_key = (
-        jax.random.fold_in(key, int(s)) for s in (Stream.FADING, Stream.GEOMETRY)
-    )
+    fading_key, motion_key = stream_keys(key, Stream.FADING, Stream.GEOMETRY)
     slot = state.slot + 1
     air = network.moved(state.air, slot, motion_key) if network.speed_m_per_s else state.air
     left = jnp.maximum(state.up_left - 1, 0)

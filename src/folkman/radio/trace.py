@@ -143,7 +143,8 @@ def load(path: str | os.PathLike[str]) -> Timeline:
         ) from None
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
         raise ValueError(
-            f"expected a timeline saved as .npz, {path} is not readable: {error}"
+            f"expected a timeline saved as .npz, {path} is not readable; "
+            "keep_timelines = true writes one"
         ) from error
     for kind in KINDS:
         if set(tables) == set(kind._fields):

@@ -272,7 +272,7 @@ class Medium(ABC, Generic[Way]):
         """
         declares, dim = self.algorithm.declares, problem.dim
         name, entries = self.algorithm.name, self.entries(problem)
-        sums, forms = self.algorithm.sends_sums, forms_or_none(declares.price)
+        sums, forms = self.algorithm.bears_no_rounding, forms_or_none(declares.price)
         packing = settled(self.network.packing, forms, entries, dim, name, sums=sums)
         return Sending(packing, dim, adds=declares.differences and not sums)
 
