@@ -59,6 +59,45 @@ def test_nothing_is_said_before_the_number_of_a_life_is_on_disk():
     assert any(isinstance(each, events.Tell) for each in spoken)
 
 
+def test_what_came_before_a_life_had_begun_is_answered_when_it_begins():
+    """Else a sender that was quicker waits for the limit of a period, and is silent meanwhile."""
+    cores = [core_of(number, 2, QUICK) for number in range(2)]
+    air = Air(cores, save_s=0.5)  # slow disks: node 1 is heard before its life is noted
+    air.start()
+    first = air.cores[0]
+    air.run(0.2)
+    (save,) = [e for _, e in air.effects[0] if isinstance(e, events.Save)]
+    air.step(0, events.Saved(save.ticket))  # the disk of node 0 is quicker
+    air.run(0.4)
+    assert first.hands.counts["sent"] == 1
+    assert air.cores[1].hands.counts["taken"] == 1
+    assert bodies(air, 1, control.Ack) == []
+
+    air.run(1.0)
+
+    at_s, peer, body = bodies(air, 1, control.Ack)[0]
+    assert (at_s, peer) == (0.5, 0)
+    assert body.sequence == sequence_of(air.sent(0)[0].data)
+    assert first.hands.counts["sent"] >= 3
+
+
+def test_of_answers_that_wait_for_a_life_the_newest_are_given():
+    core = core_of(0, 3)
+    core.step(0.0, events.Start(None, 0))
+    for number in (7, 9, 8):
+        core.hands.tell(1, control.Ack(number))
+    core.hands.tell(1, control.Refusal(6, "far"))
+    core.hands.tell(2, control.Ack(5))
+    core.hands.owe_no_answer(2)
+
+    effects = core.step(0.1, events.Saved(1))
+
+    tells = [each for each in effects if isinstance(each, events.Tell)]
+    said = [(each.peer, control.open_sealed(each.data, RUN).body) for each in tells]
+    answers = [each for each in said if isinstance(each[1], control.Ack | control.Refusal)]
+    assert answers == [(1, control.Ack(9)), (1, control.Refusal(6, "far"))]
+
+
 def test_nodes_learn_hear_each_other_and_end_with_a_result():
     air = three(QUICK._replace(steps=30), kind=Node)
     air.start()

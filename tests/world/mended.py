@@ -89,4 +89,19 @@ MENDED: dict[str, Plan] = {
         end_s=15.2,
         faults=(Fault("expire", 1, 1.058402560278815, 7.199999999999999),),
     ),
+    # A node is linked before the number of its life is on disk. What it took until then it never
+    # acknowledged, and whoever had sent it waited for the limit of a period.
+    "what came before a life had begun was not acknowledged": _PLAN._replace(
+        seed=248,
+        method="alone",
+        nodes=2,
+        slots=8,
+        steps=4,
+        heal_s=4.8,
+        end_s=12.8,
+        faults=(
+            Fault("slow", 1, 1.4939912892138902, 4.8, 100.0),
+            Fault("asked", 1, 1.6461817944275368, 2.6461817944275365),
+        ),
+    ),
 }

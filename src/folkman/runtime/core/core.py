@@ -300,6 +300,7 @@ class Core:
         """Let go of what a node left here that takes no part any more."""
         if peer in self.linked:
             self.hands.do(events.Drop(peer, why))
+        self.hands.owe_no_answer(peer)
         self.sending.unlinked(peer)
         self.clock.forget(peer)
         self.pace.unlinked(peer)

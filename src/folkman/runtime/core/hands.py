@@ -15,6 +15,7 @@ class Hands:
     def __init__(self) -> None:
         self._effects: list[Effect] = []
         self.voice: control.Voice | None = None  # None until a life has begun
+        self._answers: dict[tuple[int, type], control.Ack | control.Refusal] = {}
         self.counts: dict[str, int] = dict.fromkeys(
             (
                 "sent",
@@ -48,9 +49,28 @@ class Hands:
             self._effects.append(Publish(peer, data))
 
     def tell(self, peer: int, body: control.Body) -> None:
-        """Say something to a neighbour; before a life has begun nothing is said."""
+        """Say something to a neighbour.
+
+        Before a life has begun nothing is said, and the newest answers wait for it: whoever sent
+        something so early would wait for a whole period's limit.
+        """
         if self.voice is not None:
             self._effects.append(Tell(peer, self.voice.sealed(body)))
+        elif isinstance(body, control.Ack | control.Refusal):
+            before = self._answers.get((peer, type(body)), body)
+            newer = max(before, body, key=lambda answer: answer.sequence)
+            self._answers[peer, type(body)] = newer
+
+    def begin_to_speak(self, voice: control.Voice) -> None:
+        """Say from now on what is to be said, and first what has waited for it."""
+        self.voice = voice
+        answers, self._answers = self._answers, {}
+        for (peer, _), body in answers.items():
+            self.tell(peer, body)
+
+    def owe_no_answer(self, peer: int) -> None:
+        """Answer nothing that one sent who takes no part any more."""
+        self._answers = {key: body for key, body in self._answers.items() if key[0] != peer}
 
     def tell_all(self, peers: Iterable[int], body: control.Body) -> None:
         """Say something to some neighbours."""

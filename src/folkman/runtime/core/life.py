@@ -93,8 +93,8 @@ class Life:
                 core.node.forget_receivers()
         if first:
             wire = core.node.wire
-            core.hands.voice = control.Voice(
-                wire.run, core.node.index, self.number, wire.sign, core.verify
+            core.hands.begin_to_speak(
+                control.Voice(wire.run, core.node.index, self.number, wire.sign, core.verify)
             )
         elif core.hands.voice is not None:
             core.hands.voice.begin_life(self.number)

@@ -352,6 +352,7 @@ class Heard(Invariant):
 
     def __init__(self) -> None:
         self._taken: dict[tuple[int, int], int] = {}
+        self._early: dict[tuple[int, int], set[int]] = {}  # whose came before a life had begun
 
     def stepped(self, seen: Seen) -> None:
         """Compare every acknowledgement with what is held after the step, and count them."""
@@ -367,15 +368,18 @@ class Heard(Invariant):
                 raise _broken(self, text)
 
     def _count(self, seen: Seen) -> None:
-        """See that whatever is taken is acknowledged at once, or when its round begins."""
+        """See that whatever is taken is acknowledged at once, or when its round or life begins."""
         core: Any = seen.host.core
         key, taken = (seen.host.number, seen.host.process), core.hands.counts["taken"]
         before, self._taken[key] = self._taken.get(key, 0), taken
-        if taken == before:
+        waits = getattr(seen.node, "holds_back", False)
+        if core.hands.voice is None:  # before a life has begun nothing is said
+            if taken > before and isinstance(seen.event, Received) and not waits:
+                self._early.setdefault(key, set()).add(seen.event.peer)
             return
-        acks = sum(isinstance(control.body, Ack) for _, control in seen.told)
-        speaks = core.hands.voice is not None  # before a life has begun nothing is said
-        if speaks and taken - before > acks and not getattr(seen.node, "holds_back", False):
+        acked = [peer for peer, control in seen.told if isinstance(control.body, Ack)]
+        late = {peer for peer in self._early.pop(key, ()) if peer in core.there()}
+        if (taken - before > len(acked) and not waits) or not late.issubset(acked):
             raise _broken(self, f"node {key[0]} took a message and did not acknowledge it")
 
 
