@@ -72,7 +72,8 @@ def one_of(what: str, name: str | None, known: Iterable[str], where: str = "") -
 
 def pick(known: Mapping[str, Entry], kind: str) -> Entry:
     """Return the entry called `kind`; an unknown name is refused with the nearest known one."""
-    require(kind in known, f"there is no {kind!r}; {nearest(kind, known)}")
+    if kind not in known:
+        raise ValueError(f"there is no {kind!r}; {nearest(kind, known)}")
     return known[kind]
 
 

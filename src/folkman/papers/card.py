@@ -45,7 +45,8 @@ def card_of(audits: Sequence[Audited]) -> Card:
     """Return the card of one paper's audits; the first decides, others are told beside it."""
     paper, judged = audits[0].paper, {claim.name: claim for claim in audits[0].judged}
     table = paper.card()
-    declared = {claim["name"]: _listed(paper, claim) for claim in paper.claims()["claim"]}
+    claims = paper.claims()
+    declared = {claim["name"]: _listed(claims, claim) for claim in claims["claim"]}
     columns = [(each["group"], each["name"]) for each in table.get("column", [])]
     keys = [each["key"] for each in table.get("column", [])]
     rows = []
@@ -60,8 +61,8 @@ def card_of(audits: Sequence[Audited]) -> Card:
     return Card(table["title"], scores, words, columns, rows, _effects(judged, declared))
 
 
-def _listed(paper: Paper, claim: Table) -> list[Json]:
-    shared = paper.claims().get("readings", {}).get(claim.get("readings", ""), {"list": []})
+def _listed(claims: Table, claim: Table) -> list[Json]:
+    shared = claims.get("readings", {}).get(claim.get("readings", ""), {"list": []})
     metric = {"metric": claim.get("metric", "train_loss"), "test": claim["test"]}
     return [{**metric, **each} for each in [*shared["list"], *claim.get("reading", [])]]
 

@@ -244,7 +244,8 @@ class Paper:
         place = self.folder / where
         require(isinstance(table, dict), f"{place}: expected a table, got {table!r}")
         for key, value in table.items():
-            require(key in known, f"{place}: unknown key '{key}'; {nearest(key, known)}")
+            if key not in known:
+                raise ValueError(f"{place}: unknown key '{key}'; {nearest(key, known)}")
             kinds = known[key] if isinstance(known, dict) else (object,)
             if not isinstance(value, kinds):
                 names = " or ".join(kind.__name__ for kind in kinds)

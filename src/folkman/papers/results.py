@@ -132,7 +132,9 @@ def settled(run: Run, axis: str, points: NDArray[np.float64], metric: str) -> fl
     end = at(run, axis, points[-1], metric)
     if metric not in SMOOTHED or not np.isfinite(end):
         return end
-    return float(np.median([at(run, axis, point, metric) for point in points]))
+    x, y = np.array(run.column(axis)), np.array(run.column(metric))
+    keep = _moved(x)
+    return float(np.median(np.interp(points, x[keep], y[keep])))
 
 
 def _moved(x: np.ndarray) -> np.ndarray:
