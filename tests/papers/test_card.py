@@ -52,6 +52,24 @@ def test_other_runs_are_told_beside_the_first(audited):
     assert "5.2 contradicted" in told[0]
 
 
+def test_what_the_first_runs_lack_is_shown_outlined_as_others_have_it(audited):
+    """Nothing of the first runs is replaced; what neither has stays without a tile of others."""
+    none = audited._replace(judged=judge(story(**AS_MEASURED)._replace(runs=[])))
+    whole, first = card_of([none, audited]), card_of([audited, none])
+
+    assert first.rows == card_of([audited]).rows
+    assert not any(any(row.outlined) for row in first.rows)
+    rows = [row for row in whole.rows if row.label.startswith("5.1  MNIST")]
+    alone = [row for row in first.rows if row.label.startswith("5.1  MNIST")]
+    for cell, of_others, outlined in zip(
+        rows[0].cells, alone[0].cells, rows[0].outlined, strict=True
+    ):
+        assert cell == of_others
+        assert outlined == bool(set(cell) - {"not run"})
+    assert "outline:1px solid" in card_html(whole)
+    assert "outline:1px solid" not in card_html(first)
+
+
 def test_the_page_stands_alone_and_fits(audited):
     card = card_of([audited])
 

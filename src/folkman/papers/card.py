@@ -1,13 +1,14 @@
 """The card of a paper's audit, put together: what its folder says in words, what its runs decide.
 
-`card.toml` of a paper has `title` and
+`card.toml` of a paper has `title`, `lead` (the answer in a sentence or two), `reading` (what a
+stranger must know to read the rest) and
 
     [[column]]   key, group, name      a column of the matrix: the second word of a reading's `tile`
     [[row]]      claim, tile, label    a row: the readings of a claim with this first word
     [[words]]    heading, and sentences: `says`, and of each the `claims` that it rests on
 
 Behind every sentence stand the verdicts on its claims as these runs have them, so that no sentence
-outlives its numbers unseen.
+outlives its numbers unseen. What the first runs lack is shown as the next runs have it, outlined.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ from folkman.report.paper import Judged, score
 
 __all__ = ["Audited", "card_of"]
 
-UNDECIDED = ("open", "not run")
+NOT_RUN = "not run"
+UNDECIDED = ("open", NOT_RUN)
 
 
 class Audited(NamedTuple):
@@ -51,14 +53,35 @@ def card_of(audits: Sequence[Audited]) -> Card:
     keys = [each["key"] for each in table.get("column", [])]
     rows = []
     for each in table.get("row", []):
-        require(each["claim"] in judged, f"card.toml: there is no claim '{each['claim']}'")
-        shown = _cells(judged[each["claim"]], declared[each["claim"]], each["tile"], keys)
-        rows.append(Row(each["label"], shown))
+        name, tile = each["claim"], each["tile"]
+        require(name in judged, f"card.toml: there is no claim '{name}'")
+        found = [
+            _cells(claim, declared[name], tile, keys)
+            for audit in audits
+            for claim in audit.judged
+            if claim.name == name
+        ]
+        rows.append(_row(each["label"], found))
     scores = [(audit.name, score(audit.judged)) for audit in audits]
     words = [(w["heading"], _sentences(w, judged)) for w in table.get("words", [])]
     if len(audits) > 1:
         words.insert(2, ("What other runs say of these", _beside(audits)))
-    return Card(table["title"], scores, words, columns, rows, _effects(judged, declared))
+    effects = _effects(judged, declared)
+    beside = ", ".join(audit.name for audit in audits[1:])
+    key = [*table.get("reading", []), *([f"Outlined tiles: {beside}."] if beside else [])]
+    return Card(table["title"], table.get("lead", ""), key, scores, words, columns, rows, effects)
+
+
+def _row(label: str, found: Sequence[Sequence[Sequence[str]]]) -> Row:
+    """Return a row of the first runs; where those have nothing, of the next that have something."""
+    first, others = found[0], found[1:]
+    shown, outlined = [list(cell) for cell in first], [False] * len(first)
+    for place, cell in enumerate(first):
+        if cell and set(cell) == {NOT_RUN}:
+            more = [other[place] for other in others if set(other[place]) - {NOT_RUN}]
+            if more:
+                shown[place], outlined[place] = list(more[0]), True
+    return Row(label, shown, outlined)
 
 
 def _listed(claims: Table, claim: Table) -> list[Json]:

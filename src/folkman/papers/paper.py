@@ -69,7 +69,7 @@ VARIANT = VARIANT_NEEDS | _keys("partition", dict) | _keys("seeds parameters", i
 VARIANT |= _keys("slot_s", int, float)
 CLAIMS = _keys("claim", list) | _keys("readings first_draw targets", dict)
 CLAIMS |= _keys("confirmatory", int)
-CARD = _keys("title", str) | _keys("column row words", list)
+CARD = _keys("title lead", str) | _keys("reading column row words", list)
 
 PAIRED = ("name", "ours", "other")
 TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -29,8 +29,9 @@ MOST_PER_CENT = 400.0
 """Effects beyond this are drawn at the edge."""
 
 PAGE_IN = (8.27, 11.69)
-TEXT_PT = 6.4
-LETTERS_A_LINE = 148
+LEFT = 0.05
+TEXT_PT = 6.2
+LETTERS_A_LINE = 158
 
 
 class Row(NamedTuple):
@@ -38,6 +39,7 @@ class Row(NamedTuple):
 
     label: str
     cells: Sequence[Sequence[str]]
+    outlined: Sequence[bool]  # of each column: is it of other runs than the first?
 
 
 class Effect(NamedTuple):
@@ -56,6 +58,8 @@ class Card(NamedTuple):
     """All that the page says."""
 
     title: str
+    lead: str  # the answer in a sentence or two
+    key: Sequence[str]  # what a stranger must know to read the rest
     scores: Sequence[tuple[str, str]]  # which runs, and how their claims came out
     paragraphs: Sequence[tuple[str, Sequence[str]]]  # heading and sentences
     columns: Sequence[tuple[str, str]]  # group and name
@@ -70,29 +74,35 @@ def card_figure(card: Card) -> "Figure":
 
     figure = Figure(figsize=PAGE_IN)
     FigureCanvasAgg(figure)
-    figure.text(0.06, 0.972, card.title, fontsize=10.5, weight="bold", va="top")
-    top = 0.951
+    figure.text(LEFT, 0.985, card.title, fontsize=10.5, weight="bold", va="top")
+    figure.text(LEFT, 0.968, card.lead, fontsize=TEXT_PT + 1, va="top")
+    top = _sentences(figure, 0.952, "How to read it", card.key)
     for name, score in card.scores:
         top = _paragraph(figure, top, f"{name}: {score}.")
-    _matrix(figure.add_axes((0.34, top - 0.295, 0.62, 0.25)), card)
-    top -= 0.318
-    _forest(figure.add_axes((0.34, top - 0.17, 0.57, 0.17)), card)
-    top -= 0.203
+    _matrix(figure.add_axes((0.34, top - 0.258, 0.62, 0.215)), card)
+    top -= 0.28
+    _forest(figure.add_axes((0.34, top - 0.165, 0.57, 0.165)), card)
+    top -= 0.194
     for heading, sentences in card.paragraphs:
-        figure.text(0.06, top, heading, fontsize=TEXT_PT + 1, weight="bold", va="top")
-        top -= 0.0125
-        for sentence in sentences:
-            top = _paragraph(figure, top, f"\N{BULLET} {sentence}")
-        top -= 0.004
+        top = _sentences(figure, top, heading, sentences)
     return figure
+
+
+def _sentences(figure: "Figure", top: float, heading: str, sentences: Sequence[str]) -> float:
+    """Write sentences under a heading and return where the next begins."""
+    figure.text(LEFT, top, heading, fontsize=TEXT_PT + 1, weight="bold", va="top")
+    top -= 0.0125
+    for sentence in sentences:
+        top = _paragraph(figure, top, f"\N{BULLET} {sentence}")
+    return top - 0.003
 
 
 def _paragraph(figure: "Figure", top: float, text: str) -> float:
     """Write wrapped text and return where the next begins."""
     lines = wrap(text, LETTERS_A_LINE, subsequent_indent="  ")
     for line in lines:
-        figure.text(0.06, top, line, fontsize=TEXT_PT, va="top", parse_math=False)
-        top -= 0.0098
+        figure.text(LEFT, top, line, fontsize=TEXT_PT, va="top", parse_math=False)
+        top -= 0.0093
     return top
 
 
@@ -106,7 +116,11 @@ def _matrix(axes: "Axes", card: Card) -> None:
                 letter, colour, ink = LOOKS.get(verdict, LOOKS["open"])
                 width = 0.96 / len(cell)
                 place = (x + 0.02 + part * width, y + 0.06)
-                axes.add_patch(Rectangle(place, width * 0.94, 0.88, color=colour, linewidth=0))
+                fill = "white" if row.outlined[x] else colour
+                ink = _outline(verdict) if row.outlined[x] else ink
+                line = 0.7 if row.outlined[x] else 0.0
+                looks = {"facecolor": fill, "edgecolor": ink, "linewidth": line}
+                axes.add_patch(Rectangle(place, width * 0.94, 0.88, **looks))
                 middle = (place[0] + width * 0.47, y + 0.5)
                 axes.text(*middle, letter, fontsize=5.2, color=ink, ha="center", va="center")
     groups: dict[str, list[int]] = {}
@@ -122,38 +136,56 @@ def _matrix(axes: "Axes", card: Card) -> None:
     axes.set_yticks(np.arange(len(card.rows)) + 0.5, [r.label for r in card.rows], fontsize=6)
     axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
-    key = ", ".join(f"{letter} {name}" for name, (letter, _, _) in LOOKS.items())
-    axes.text(0, len(card.rows) + 0.75, key, fontsize=5.6)
+    key = ", ".join(f"{LOOKS[name][0]} {name}" for name in _shown(card))
+    axes.text(0, len(card.rows) + 0.75, f"{key}; blank: no such reading", fontsize=5.6)
+
+
+def _shown(card: Card) -> list[str]:
+    """Return the verdicts that occur in the matrix, in one order."""
+    seen = {verdict for row in card.rows for cell in row.cells for verdict in cell}
+    return [name for name in LOOKS if name in seen]
+
+
+def _outline(verdict: str) -> str:
+    """Return a verdict's colour where it is drawn on white; light ones are darker there."""
+    darker = {"open": "#8d7b3f", "equal": "#6b6b6b", "not run": "#888888"}
+    return darker.get(verdict) or LOOKS.get(verdict, LOOKS["contradicted"])[1]
 
 
 def _forest(axes: "Axes", card: Card) -> None:
     """Draw effect, 95 % interval and margin of each claim's middle reading."""
     edge = np.log1p(MOST_PER_CENT / 100)
     for y, each in enumerate(card.effects):
-        colour = LOOKS.get(each.verdict, LOOKS["open"])[1]
-        colour = "#8d7b3f" if each.verdict == "open" else colour
+        colour = _outline(each.verdict)
         ends = np.clip([each.low, each.high], -edge, edge)
         band = (-each.margin, each.margin)
         axes.fill_betweenx([y - 0.5, y + 0.5], *band, color="#dddddd", linewidth=0)
         axes.plot(ends, [y, y], color=colour, linewidth=1.3)
         axes.plot(np.clip(each.mean, -edge, edge), y, "o", color=colour, markersize=2.8)
+        for beyond, place, mark in ((each.low < -edge, -edge, "<"), (each.high > edge, edge, ">")):
+            if beyond:  # the interval goes on
+                axes.plot(place, y, mark, color=colour, markersize=3.2, clip_on=False)
         axes.text(edge * 1.03, y, f"n = {each.n}", fontsize=5, va="center")
     shown = [-80, -50, 0, 100, 400]
-    axes.set_xticks([np.log1p(v / 100) for v in shown], [f"{v:+d} %" for v in shown], fontsize=5.6)
+    names = [f"{v:+d} %" if v else "equal" for v in shown]
+    axes.set_xticks([np.log1p(v / 100) for v in shown], names, fontsize=5.6)
     axes.set_yticks(range(len(card.effects)), [e.label for e in card.effects], fontsize=5.4)
     axes.set(xlim=(-edge, edge), ylim=(len(card.effects) - 0.4, -0.6))
     axes.axvline(0, color="black", linewidth=0.6)
     told = (
-        "training loss against the other side: left is lower; 95 % interval; grey: counts as none"
+        "training loss of Algorithm 1 over the other side's, 95 % interval (log scale; left: lower)"
+        "\nblue: as claimed, red: against the claim, olive: open; grey band: counts as equal"
     )
-    axes.set_xlabel(told, fontsize=5.8, labelpad=1)
+    axes.set_xlabel(told, fontsize=5.6, labelpad=1)
     axes.tick_params(length=2)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def card_html(card: Card) -> str:
     """Return the page as HTML: the same words, the two drawings as vectors."""
-    parts = [f"<h1>{escape(card.title)}</h1>"]
+    parts = [f"<h1>{escape(card.title)}</h1>", f"<p><b>{escape(card.lead)}</b></p>"]
+    key = "".join(f"<li>{escape(sentence)}</li>" for sentence in card.key)
+    parts.append(f"<h2>How to read it</h2><ul>{key}</ul>")
     parts += [f"<p><b>{escape(name)}</b>: {escape(score)}.</p>" for name, score in card.scores]
     parts += [_tiles(card), _drawing(card)]
     for heading, sentences in card.paragraphs:
@@ -188,16 +220,21 @@ def _tiles(card: Card) -> str:
     names = "".join(f"<th>{escape(name)}</th>" for _, name in card.columns)
     rows = []
     for row in card.rows:
-        cells = "".join(f"<td>{''.join(map(_tile, cell))}</td>" for cell in row.cells)
+        told = zip(row.cells, row.outlined, strict=True)
+        tiles = ["".join(_tile(each, outlined=out) for each in cell) for cell, out in told]
+        cells = "".join(f"<td>{each}</td>" for each in tiles)
         rows.append(f"<tr><th>{escape(row.label)}</th>{cells}</tr>")
-    key = " ".join(f"{_tile(name)} {name}" for name in LOOKS)
+    key = " ".join(f"{_tile(name)} {name}" for name in _shown(card)) + "; blank: no such reading"
     table = f"<table><thead><tr><th></th>{head}</tr><tr><th></th>{names}</tr></thead>"
     return f"{table}<tbody>{''.join(rows)}</tbody></table><p>{key}</p>"
 
 
-def _tile(verdict: str) -> str:
+def _tile(verdict: str, *, outlined: bool = False) -> str:
     letter, colour, ink = LOOKS.get(verdict, LOOKS["open"])
     style = f"background:{colour};color:{ink}"
+    if outlined:
+        ink = _outline(verdict)
+        style = f"background:white;color:{ink};outline:1px solid {ink};outline-offset:-1px"
     return f'<span style="{style}" title="{escape(verdict)}">{letter}</span>'
 
 
