@@ -395,6 +395,29 @@ def test_one_clock_that_is_far_ahead_moves_nobody_and_the_learner_goes_on():
     assert all(core.node.slot >= 10 * air.now_s - 2 for core in cores.values())
 
 
+class HeldUp(Air):
+    """Two gradients of node 1 take seven slots more."""
+
+    def later(self, after_s, number, event):
+        slow = number == 1 and isinstance(event, events.Computed) and event.ticket in (5, 10)
+        super().later(after_s + (0.7 if slow else 0.0), number, event)
+
+
+def test_a_node_that_is_late_lives_its_last_slots_while_others_are_done():
+    """Whoever is done says no time of slots: else a late one waits for those that wait for it."""
+    settings = QUICK._replace(steps=16, linger_s=20.0)
+    air = HeldUp({number: emulated(number, 3, settings) for number in range(3)})
+    air.start()
+    air.run(2.0)
+    assert [air.cores[n].node.steps for n in (0, 2)] == [16, 16]
+    assert air.cores[1].node.steps < 10
+
+    air.run(6.0)
+
+    assert air.cores[1].node.steps == 16
+    assert air.codes == {0: 0, 1: 0, 2: 0}
+
+
 def test_a_node_that_was_away_catches_up_with_the_slots_of_the_others():
     cores = {number: emulated(number, 3, QUICK) for number in range(3)}
     air = Air(cores)

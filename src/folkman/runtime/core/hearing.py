@@ -188,5 +188,7 @@ class Hearing:
         if self.lives.setdefault(peer, body.incarnation) != body.incarnation:
             self.lives[peer] = body.incarnation  # it may have lost what it heard
             core.sending.begun_again(peer, now_s)
-        if core.is_learning:
+        if not body.clock_s:  # it has not begun, or is done: it lives no slots
+            core.clock.forget(peer)
+        elif core.is_learning:
             core.clock.heard(peer, body.clock_s, now_s, core.there())
