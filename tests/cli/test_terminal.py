@@ -167,6 +167,7 @@ with common.stoppable("go on with: this"):
     gc.callbacks.append(interrupted)
     gc.collect()
     time.sleep(20)
+    raise SystemExit("it slept to the end")
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -5,14 +5,14 @@ Nothing heavy is imported here, and no other folder of folkman: `folkman --help`
 
 import json
 import os
+import signal
 import sys
 import textwrap
 import time
-from _thread import interrupt_main
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from threading import Timer
+from threading import Timer, main_thread
 from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TextIO
 
 import typer
@@ -272,7 +272,8 @@ def _no_interrupt_lost() -> Iterator[None]:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             report(dropped)
             return
-        again = Timer(0.05, interrupt_main)
+        # a true signal: `interrupt_main` would wait for a sleep or a lock of the main thread to end
+        again = Timer(0.05, signal.pthread_kill, (main_thread().ident, signal.SIGINT))
         again.daemon = True
         again.start()
 
