@@ -81,8 +81,8 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "the number of messages is not raised with the life",
         CORE + "life.py",
-        "            core.node.sequence = max(core.node.sequence, self.number << LIFE_BITS)\n",
-        "            pass\n",
+        "max(core.node.sequence, (self.number << LIFE_BITS) + count)",
+        "core.node.sequence",
     ),
     (
         "a saved state is not taken up",
@@ -301,13 +301,13 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     ),
     (
         "an outbox never sends again",
-        RUNTIME + "outbox.py",
+        CORE + "sending.py",
         "if now_s - box.sent_s > after_s}",
         "if False}",
     ),
     (
         "an outbox skips what was not acknowledged",
-        RUNTIME + "outbox.py",
+        CORE + "sending.py",
         "        return self._sent(box, now_s) if not waits or len(box.messages) == 1 else None\n",
         "        box.acknowledged = sequence - 1\n        return self._sent(box, now_s)\n",
     ),
@@ -353,8 +353,8 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "a lost forget",
         CORE + "core.py",
-        "            if peer not in event.members:\n                self._forget(peer)\n",
-        "            pass\n",
+        '                self._forget(peer, "it is no longer a member")\n',
+        "                pass\n",
     ),
     (
         "a list of members is not taken",
@@ -457,7 +457,7 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "a forward is kept under its carrier",
         RUNTIME + "fresh_node.py",
-        "        self.letters[codec.sender_of(found.inner)] = found.inner\n",
+        "        self.letters[origin] = found.inner\n",
         "        self.letters[found.node] = found.inner\n",
     ),
     (
@@ -532,5 +532,18 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
         CORE + "health.py",
         '            return f"no slot was lived for {still_s:.0f} s"\n',
         '            return ""\n',
+    ),
+    # -- what came before a life had begun
+    (
+        "what came before a life had begun is not answered",
+        CORE + "hands.py",
+        "        for (peer, _), body in answers.items():\n            self.tell(peer, body)\n",
+        "        del answers\n",
+    ),
+    (
+        "one that was forgotten before a life had begun is answered",
+        CORE + "core.py",
+        "        self.hands.owe_no_answer(peer)\n",
+        "",
     ),
 ]

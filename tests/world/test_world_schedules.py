@@ -1,4 +1,4 @@
-"""Two thousand schedules in every run of the tests: faults, liars, crashes, nineteen sentences."""
+"""Two thousand schedules in every run of the tests: faults, liars, crashes, twenty sentences."""
 
 import json
 import os

@@ -57,6 +57,7 @@ class Host:
         self.notes: list[Note] = []
         self.members: frozenset[int] = frozenset()
         self.dropped: set[int] = set()
+        self.knows: set[int] = set()  # peers whose links this side has noticed: words go to these
         self.is_suspended = False
         self.ambush: Fault | None = None  # an end that waits for the next save
         self.asked: Fault | None = None  # somebody wants the process to stop, and begin again

@@ -43,6 +43,10 @@ CARRIED_SHARE = 0.2
 """Of the schedules on measured links: in so many, messages are of another kind."""
 ASKED_SHARE = 0.1
 """Of the schedules: in so many somebody asks a node to stop, and starts it again."""
+CALM_SHARE = 0.06
+"""Of the schedules: in so many nothing goes wrong, but starts, disks and gradients take long."""
+CALM_KINDS = ("late", "slow", "slow_gradients", "revoke")
+"""What may happen in these: nobody may wait out a limit."""
 ONE_LIAR_FROM = 3
 """Nodes from which one may lie: two honest ones must be left to ask something of."""
 
@@ -96,6 +100,12 @@ class Plan(NamedTuple):
         """Return the learners that do not lie."""
         return [node for node in range(self.nodes) if not self.lie_of(node)]
 
+    def late_s(self, node: int) -> float:
+        """Return when a member is first started."""
+        return max(
+            (f.stop_s for f in self.faults if (f.kind, f.node) == ("late", node)), default=0.0
+        )
+
     def without_faults(self) -> "Plan":
         """Return the fault-free twin."""
         return self._replace(faults=(), liars=())
@@ -129,8 +139,11 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     asked = stream(seed, "asked")
     if asked.random() < ASKED_SHARE:
         faults.append(_fault("asked", asked, nodes, heal_s, slot_s))
+    calm = stream(seed, "calm")
+    if is_calm := calm.random() < CALM_SHARE:
+        faults = _calm(calm, nodes, heal_s)
     liars = ()
-    if nodes >= ONE_LIAR_FROM and draws.random() < 0.35:
+    if not is_calm and nodes >= ONE_LIAR_FROM and draws.random() < 0.35:
         liars = ((draws.randrange(nodes), draws.choice(LIES)),)
     return Plan(
         seed=seed,
@@ -156,6 +169,21 @@ def _fault(kind: str, draws: Random, nodes: int, heal_s: float, slot_s: float) -
             start_s, stop_s = 0.0, heal_s
         return Fault(kind, node, start_s, stop_s, _amount(kind, draws, slot_s), peer)
     return Fault(kind, node, start_s, stop_s, _amount(kind, draws, slot_s))
+
+
+def _calm(draws: Random, nodes: int, heal_s: float) -> list[Fault]:
+    """Let nodes start one after the other, on disks and with gradients that take their time."""
+    faults = []
+    for node in range(nodes):
+        late_s = min(draws.choice((0.0, 0.3, 1.0, 1.5)), heal_s)
+        faults.append(Fault("late", node, 0.0, late_s))
+        if draws.random() < 0.4:
+            faults.append(Fault("slow", node, 0.0, heal_s, draws.choice((3.0, 10.0, 30.0))))
+        if draws.random() < 0.2:
+            faults.append(Fault("slow_gradients", node, 0.0, heal_s, 2.0))
+    if draws.random() < 0.2:
+        faults.append(Fault("revoke", draws.randrange(nodes), 0.0, heal_s))
+    return faults
 
 
 def _amount(kind: str, draws: Random, slot_s: float) -> float:  # noqa: PLR0911 - a table

@@ -56,6 +56,8 @@ AGAIN_S = 1.0
 """After so long a process that could not begin is started again."""
 PATIENCE_S = 3.0
 """A link over which nothing has come for so long goes down."""
+NOTICED_S = 0.15
+"""By so much later, at most, does the other side of a link notice that it is up."""
 MOST_AT_ONCE = 2_000
 """Events of one instant: a core that asks for more turns in a circle."""
 
@@ -173,7 +175,8 @@ class World:
     def _prepare(self) -> None:
         self.at(self.plan.end_s, self._over)
         for number in self.hosts:
-            self.at(0.01 * self.hosts[number].draws.random(), self._begin, number)
+            first_s = 0.01 * self.hosts[number].draws.random()
+            self.at(max(first_s, self.plan.late_s(number)), self._begin, number)
             if self.hosts[number].lie is not None:
                 self.at(self.plan.slot_s, self._lie, number)
             self.at(self.plan.end_s, self._tell, number, Asked("the schedule is over"), -1)
@@ -198,6 +201,7 @@ class World:
         host.process += 1
         host.clock = Clock(self.now_s, host.draws.uniform(0.0, 1000.0))
         host.dropped.clear()
+        host.knows.clear()
         host.queue.clear()
         host.is_suspended, host.tick_s = False, float("inf")
         host.members = host.held.issue.valid(host.day.now_s(self.now_s))
@@ -283,7 +287,9 @@ class World:
                 self.at(when_s, self._send, host.number, effect.peer)
         elif isinstance(effect, Tell):
             way = self.ways.get((host.number, effect.peer))
-            if way is not None and (coming := way.tell(self.now_s, effect.data)) is not None:
+            if way is None or effect.peer not in host.knows:
+                return
+            if (coming := way.tell(self.now_s, effect.data)) is not None:
                 self.at(coming.at_s, self._arrive, host.number, effect.peer, coming)
                 self._see(host.number, effect.peer, coming.at_s, "word")
         elif isinstance(effect, Compute):
@@ -402,12 +408,19 @@ class World:
             way.up()
         self.trace.say(self.now_s, a, "link up", b)
         self._tell_link(a, b, Linked(b), 0.0)
-        self._tell_link(b, a, Linked(a), self.hosts[b].draws.uniform(0.0, 0.01))
+        self._tell_link(b, a, Linked(a), self.hosts[b].draws.uniform(0.0, NOTICED_S))
 
-    def _tell_link(self, number: int, peer: int, event: Event, after_s: float) -> None:
+    def _tell_link(self, number: int, peer: int, event: Linked | Unlinked, after_s: float) -> None:
         when_s = max(self.now_s + after_s, self._tells_s.get((number, peer), 0.0))
         self._tells_s[number, peer] = when_s
-        self.at(when_s, self._tell, number, event, self.hosts[number].process)
+        self.at(when_s, self._notice_link, number, event, self.hosts[number].process)
+
+    def _notice_link(self, number: int, event: Linked | Unlinked, process: int) -> None:
+        """Let one side notice its link: as with zenoh, a word said before that is lost."""
+        host = self.hosts[number]
+        if host.process == process:
+            (host.knows.add if isinstance(event, Linked) else host.knows.discard)(event.peer)
+            self._tell(number, event, process)
 
     def _relink_all(self, number: int) -> None:
         for peer in self.setting.neighbours[number]:
