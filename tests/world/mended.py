@@ -109,6 +109,20 @@ MENDED: dict[str, Plan] = {
     "an answer on a link that was not noticed yet was not given again": _PLAN._replace(
         seed=1349, method="alone", nodes=2, slots=5, steps=12, heal_s=0.2, end_s=8.2
     ),
+    # A node lost its folder, and began its count at a lower number. The one word that told it so
+    # was said on a link that was not noticed yet, and was lost. Nobody heard the node any more.
+    "a node that lost its count was told so once, in vain": _PLAN._replace(
+        seed=39,
+        method="feedback",
+        nodes=2,
+        slots=8,
+        heal_s=4.8,
+        end_s=12.8,
+        faults=(
+            Fault("lost", 0, 0.14969407860350328, 4.8, 1.0),
+            Fault("expire", 0, 0.651014444179109, 4.8),
+        ),
+    ),
     # Nodes waited for the limit of a start, and again for that of an end, for a neighbour that was
     # no member any more.
     "a start waited for one that was revoked": _PLAN._replace(

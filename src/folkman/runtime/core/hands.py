@@ -16,7 +16,7 @@ class Hands:
         self._linked = linked  # whose links we have noticed, as its owner keeps them
         self._effects: list[Effect] = []
         self.voice: control.Voice | None = None  # None until a life has begun
-        self._answers: dict[tuple[int, type], control.Ack | control.Refusal] = {}
+        self._answers: dict[tuple[int, type], control.Ack | control.Refusal | control.Known] = {}
         self.counts: dict[str, int] = dict.fromkeys(
             (
                 "sent",
@@ -59,10 +59,9 @@ class Hands:
         if self.voice is not None:
             self._effects.append(Tell(peer, self.voice.sealed(body)))
         is_lost = self.voice is None or peer not in self._linked
-        if is_lost and isinstance(body, control.Ack | control.Refusal):
+        if is_lost and isinstance(body, control.Ack | control.Refusal | control.Known):
             before = self._answers.get((peer, type(body)), body)
-            newer = max(before, body, key=lambda answer: answer.sequence)
-            self._answers[peer, type(body)] = newer
+            self._answers[peer, type(body)] = max(before, body, key=lambda answer: answer[0])
 
     def begin_to_speak(self, voice: control.Voice) -> None:
         """Say from now on what is to be said, and first what has waited for it."""

@@ -88,11 +88,11 @@ class Host:
         self.queue.append(event)
 
 
-def begin(disk: VirtualDisk) -> Start:
+def begin(disk: VirtualDisk, draw: int = 0) -> Start:
     """Read what a process begins with, by the functions that a device uses."""
     durable.remove_parts(disk)
     saved, life = durable.read_state(disk, FINGERPRINT), durable.read_life(disk)
-    return Start(saved.arrays, life.life, saved.warnings + life.warnings)
+    return Start(saved.arrays, life.life, saved.warnings + life.warnings, draw)
 
 
 def carry_out(

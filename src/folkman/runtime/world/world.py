@@ -193,7 +193,8 @@ class World:
             return
         host.disk.now_s = self.now_s
         try:
-            start = begin(host.disk)
+            draws = stream(self.plan.seed, "count", number, host.process)
+            start = begin(host.disk, draws.getrandbits(31))
         except OSError as error:  # whoever supervises the process tries again
             self.trace.say(self.now_s, number, "cannot begin", detail=str(error))
             self.at(self.now_s + AGAIN_S, self._begin, number)
