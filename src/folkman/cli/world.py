@@ -24,7 +24,8 @@ LAST_LINES = 40
 Method = Annotated[
     str | None,
     typer.Option(
-        help="alone, emulated, rounds, server, sum, forward or feedback; default: as drawn."
+        help="alone, emulated, rounds, server, sum, forward, feedback, band_sum or band_forward; "
+        "default: as drawn."
     ),
 ]
 

@@ -17,7 +17,9 @@ FIRST_METHODS = ("alone", "emulated", "rounds", "server")
 CARRIED = ("sum", "forward", "feedback")
 """Algorithm 1 on measured links whose messages are sums, copies that are passed on, or changes of
 the message before (error feedback)."""
-METHODS = (*FIRST_METHODS, *CARRIED)
+ON_A_BAND = {"band_sum": "sum", "band_forward": "forward"}
+"""The same sums and copies in the slots of an emulated band."""
+METHODS = (*FIRST_METHODS, *CARRIED, *ON_A_BAND)
 LINK_KINDS = ("loss", "duplicate", "reorder", "delay", "partition", "narrow", "flap")
 NODE_KINDS = ("kill", "cut", "lost", "suspend", "slow_gradients", "drift", "skew", "jump")
 MEMBER_KINDS = ("revoke", "expire", "late_list", "old_list", "damaged_list")
@@ -41,6 +43,8 @@ AIR_SLOTS = 8
 """Slots that a message may wait and travel on the emulated air, beyond that."""
 CARRIED_SHARE = 0.2
 """Of the schedules on measured links: in so many, messages are of another kind."""
+BAND_SHARE = 0.2
+"""Of the schedules on the emulated channel: in so many it is a band of sums or copies."""
 ASKED_SHARE = 0.1
 """Of the schedules: in so many somebody asks a node to stop, and starts it again."""
 CALM_SHARE = 0.06
@@ -100,6 +104,17 @@ class Plan(NamedTuple):
         """Return the learners that do not lie."""
         return [node for node in range(self.nodes) if not self.lie_of(node)]
 
+    @property
+    def carries(self) -> str:
+        """Return what a message is: sum, forward, feedback, or copy."""
+        method = ON_A_BAND.get(self.method, self.method)
+        return method if method in CARRIED else "copy"
+
+    @property
+    def in_slots(self) -> bool:
+        """Tell whether nodes live in the slots of an emulated channel."""
+        return self.method == "emulated" or self.method in ON_A_BAND
+
     def late_s(self, node: int) -> float:
         """Return when a member is first started."""
         return max(
@@ -118,6 +133,9 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     carried = stream(seed, "carried")  # of its own: other schedules stay what they were
     if drawn_method == "alone" and carried.random() < CARRIED_SHARE:
         drawn_method = carried.choice(CARRIED)
+    band = stream(seed, "band")
+    if drawn_method == "emulated" and band.random() < BAND_SHARE:
+        drawn_method = band.choice(tuple(ON_A_BAND))
     nodes = draws.choice((2, 2, 3, 3, 4, 5))
     drawn_slots = draws.choice((6, 8, 12, 20))
     method, slots = method or drawn_method, slots or drawn_slots
@@ -126,7 +144,7 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     heal_s = slots * slot_s * 0.6
     waits = method in ("rounds", "server") and steps is not None
     finishing_s = 2.0 * slots * slot_s if waits else 0.0  # all rounds may be left when faults end
-    if method == "emulated":
+    if method == "emulated" or method in ON_A_BAND:
         finishing_s = AIR_SLOTS * slot_s
     kinds = [*LINK_KINDS, *NODE_KINDS, *MEMBER_KINDS, *DISK_KINDS]
     on = draws.sample(kinds, draws.choice((0, 1, 1, 2, 2, 3, 4, 6)))

@@ -282,17 +282,8 @@ class World:
     # -- effects -----------------------------------------------------------------------------------
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
-        if isinstance(effect, Publish):
-            way = self.ways.get((host.number, effect.peer))
-            if way is not None and (when_s := way.publish(self.now_s, effect.data)) is not None:
-                self.at(when_s, self._send, host.number, effect.peer)
-        elif isinstance(effect, Tell):
-            way = self.ways.get((host.number, effect.peer))
-            if way is None or effect.peer not in host.knows:
-                return
-            if (coming := way.tell(self.now_s, effect.data)) is not None:
-                self.at(coming.at_s, self._arrive, host.number, effect.peer, coming)
-                self._see(host.number, effect.peer, coming.at_s, "word")
+        if isinstance(effect, Publish | Tell):
+            self._put_on_its_way(host, effect)
         elif isinstance(effect, Compute):
             self._compute(host, effect)
         elif isinstance(effect, Save):
@@ -313,6 +304,19 @@ class World:
             if host.asked is not None and effect.code == 0:
                 self.at(max(host.asked.stop_s, self.now_s + AGAIN_S), self._begin_anew, host)
             host.asked = None
+
+    def _put_on_its_way(self, host: Host, effect: Publish | Tell) -> None:
+        way = self.ways.get((host.number, effect.peer))
+        if way is None:
+            return
+        if isinstance(effect, Publish):
+            if (when_s := way.publish(self.now_s, effect.data)) is not None:
+                self.at(when_s, self._send, host.number, effect.peer)
+        elif effect.peer in host.knows:
+            coming = way.tell(self.now_s, effect.data)
+            if coming is not None:
+                self.at(coming.at_s, self._arrive, host.number, effect.peer, coming)
+                self._see(host.number, effect.peer, coming.at_s, "word")
 
     def _compute(self, host: Host, effect: Compute) -> None:
         takes_s = self.plan.slot_s * host.draws.uniform(0.05, 0.6)

@@ -105,13 +105,13 @@ class Together(Invariant):
             self._slot[key] = effect.slot
             most = (seen.world.now_s * (1 + DRIFT)) / plan.slot_s + 1 + AHEAD
             misled = key[0] in seen.world.auditor.misled
-            if plan.method == "emulated" and effect.slot > most and not misled:
+            if plan.in_slots and effect.slot > most and not misled:
                 text = f"node {key[0]} lives slot {effect.slot} at {seen.world.now_s:.2f} s"
                 raise _broken(self, f"{text}, there were {most:.0f} at most")
 
     def over(self, world: "World") -> None:
         """See that the clocks of those who hear each other agree at the end."""
-        if world.plan.method != "emulated":
+        if not world.plan.in_slots:
             return
         now = {
             host.number: self._slot.get((host.number, host.process))
