@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.runtime.control import LIFE_BITS, Ack, Period
-from folkman.runtime.core.events import MembersChanged, Publish, Received, Start, Tell
+from folkman.runtime.core.events import (
+    MembersChanged,
+    Publish,
+    Received,
+    Start,
+    Tell,
+    Unlinked,
+)
 from folkman.runtime.fresh_codec import slots_of
 from folkman.runtime.world.audit import Invariant, Moved, Seen
 from folkman.runtime.world.contents import Header, header_of, heard_number
@@ -382,6 +389,8 @@ class Heard(Invariant):
         key, taken = (seen.host.number, seen.host.process), core.hands.counts["taken"]
         before, self._taken[key] = self._taken.get(key, 0), taken
         waits = getattr(seen.node, "holds_back", False)
+        if isinstance(seen.event, Unlinked):  # its sender waits for nothing any more
+            self._early.get(key, set()).discard(seen.event.peer)
         if core.hands.voice is None:  # before a life has begun nothing is said
             if taken > before and isinstance(seen.event, Received) and not waits:
                 self._early.setdefault(key, set()).add(seen.event.peer)

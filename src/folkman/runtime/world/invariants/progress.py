@@ -48,9 +48,15 @@ class FreshAfterHeal(Invariant):
         self._best: dict[tuple[int, int], int] = defaultdict(int)
 
     def asks(self, world: "World") -> bool:
-        """In rounds a liar may keep its neighbours waiting, and so does one who lost its state."""
-        blocked = world.setting.lost or any(lie in BLOCKS_ROUNDS for _, lie in world.plan.liars)
-        return not (world.setting.counts_on and blocked)
+        """In rounds a liar may keep its neighbours waiting, and so does one who lost its state.
+
+        A poisoned sum spoils all that hold it, and makes them absurd to each other: who may send
+        sums is trusted.
+        """
+        lies = [lie for _, lie in world.plan.liars]
+        blocked = world.setting.lost or any(lie in BLOCKS_ROUNDS for lie in lies)
+        spoiled = world.plan.carries == "sum" and "poison" in lies
+        return not (world.setting.counts_on and blocked) and not spoiled
 
     def healed(self, world: "World") -> None:
         """Note what is held now, of those who still learn."""
