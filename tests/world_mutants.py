@@ -34,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGETS = (
     "src/folkman/runtime/core/[!f]*.py",
     "src/folkman/runtime/core/fresh.py",
-    "src/folkman/runtime/core/fresh_beat.py",  # fresh_slots: schedules have no emulated band
+    "src/folkman/runtime/core/fresh_beat.py",
+    "src/folkman/runtime/core/fresh_slots.py",
     *(
         f"src/folkman/runtime/{name}.py"
         for name in ("mailbox", "durable", "link_quality", "control", "state")

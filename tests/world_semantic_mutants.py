@@ -537,13 +537,75 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "what came before a life had begun is not answered",
         CORE + "hands.py",
-        "        for (peer, _), body in answers.items():\n            self.tell(peer, body)\n",
-        "        del answers\n",
+        "        for peer in dict.fromkeys(peer for peer, _ in self._answers):\n"
+        "            self.answer(peer)\n",
+        "",
     ),
     (
         "one that was forgotten before a life had begun is answered",
         CORE + "core.py",
-        "        self.hands.owe_no_answer(peer)\n",
+        "events.Drop(peer, why))\n        self.hands.owe_no_answer(peer)\n",
+        "events.Drop(peer, why))\n",
+    ),
+    (
+        "an answer before a link is noticed is not given again",
+        CORE + "core.py",
+        "        self.hands.answer(peer)\n",
         "",
+    ),
+    (
+        "one who is no member is waited for at the start and at the end",
+        CORE + "core.py",
+        "[peer for peer in near if peer in members and peer not in excluded] or list(near)",
+        "list(near)",
+    ),
+    (
+        "last words are said to nobody",
+        CORE + "core.py",
+        "2 * self.settings.keep_every_s if self.there() else 0.0",
+        "2 * self.settings.keep_every_s",
+    ),
+    (
+        "changes begin at old numbers after a lost disk",
+        CORE + "life.py",
+        "            count = self._draw if builds else 0\n",
+        "            count = 0\n",
+    ),
+    (
+        "an acknowledgement beyond the count says nothing",
+        CORE + "hearing.py",
+        "                core.life.told(peer, body.sequence >> LIFE_BITS, now_s)\n",
+        "                pass\n",
+    ),
+    # -- fresh air on an emulated band
+    (
+        "a transfer that is late is waited for without end",
+        CORE + "fresh_slots.py",
+        "            if now_s < late_s and event.sender in core.there():\n",
+        "            if event.sender in core.there():\n",
+    ),
+    (
+        "the own message of a transfer is not formed anew",
+        CORE + "fresh_slots.py",
+        "            if self.air.starts_own(slot):\n                freeze(core)\n",
+        "",
+    ),
+    (
+        "a message on the band is not acknowledged",
+        CORE + "fresh_slots.py",
+        "            core.hands.tell(peer, control.Ack(sequence_of(data)))\n",
+        "            pass\n",
+    ),
+    (
+        "what ends on the band is not taken",
+        CORE + "fresh_slots.py",
+        "                core.hearing.take(event.sender, data, now_s)\n",
+        "                pass\n",
+    ),
+    (
+        "a slot of the band is lived before it begins",
+        CORE + "fresh_slots.py",
+        "        return now_s >= begins_s\n",
+        "        return True\n",
     ),
 ]
