@@ -34,10 +34,11 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGETS = (
     "src/folkman/runtime/core/[!f]*.py",
     "src/folkman/runtime/core/fresh.py",
-    "src/folkman/runtime/core/fresh_beat.py",  # fresh_slots: schedules have no emulated band
+    "src/folkman/runtime/core/fresh_beat.py",
+    "src/folkman/runtime/core/fresh_slots.py",
     *(
         f"src/folkman/runtime/{name}.py"
-        for name in ("mailbox", "outbox", "durable", "link_quality", "control", "state")
+        for name in ("mailbox", "durable", "link_quality", "control", "state")
     ),
 )
 CAUGHT, SURVIVED, LATE = "caught", "survived", "timeout"
@@ -98,18 +99,28 @@ class Coverage:
         files += [ROOT / path for _, path, _, _ in SEMANTIC]
         watched: dict[str, set[int]] = {str(path): set() for path in files}
 
+        left: dict[Any, set[int]] = {}  # of a function: its lines that were not run yet
+        full = {name: _lines_of_functions(name) for name in watched}
+
         def on_line(frame: Any, event: str, arg: object) -> Any:
             del arg
             if event == "line":
                 watched[frame.f_code.co_filename].add(frame.f_lineno)
+                left[frame.f_code].discard(frame.f_lineno)
             return on_line
 
         def on_call(frame: Any, event: str, arg: object) -> Any:
             del event, arg
-            return on_line if frame.f_code.co_filename in watched else None
+            code = frame.f_code
+            if code.co_filename not in watched:
+                return None
+            if code not in left:
+                left[code] = set(full[code.co_filename].get(code.co_firstlineno, {-1}))
+            return on_line if left[code] else None
 
         lines: dict[str, dict[int, int]] = {name: {} for name in watched}
         for seed in range(seeds):
+            left.clear()
             for each in watched.values():
                 each.clear()
             sys.settrace(on_call)
@@ -148,8 +159,26 @@ class Coverage:
         return near + list(range(self.seeds, seeds))
 
 
-def judge(mutant: Mutant, seeds: Sequence[int], limit_s: float) -> dict[str, Any]:
-    """Run schedules in this process, with the mutant in place of its file, until one fails."""
+def _lines_of_functions(path: str) -> dict[int, set[int]]:
+    """Return the lines that a function can run, by its first line; of two there, of neither."""
+    found: dict[int, set[int]] = {}
+    codes = [compile(Path(path).read_bytes(), path, "exec")]
+    while codes:
+        code = codes.pop()
+        codes += [each for each in code.co_consts if hasattr(each, "co_lines")]
+        begins = {code.co_firstlineno, None}
+        lines = {line for _, _, line in code.co_lines()} - begins
+        known = found.setdefault(code.co_firstlineno, lines)
+        if known is not lines:
+            found[code.co_firstlineno] = {-1}  # it is watched to its end
+    return found
+
+
+def judge(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> dict[str, Any]:
+    """Run schedules in this process, with the mutant in place of its file, until one fails.
+
+    `most` is the number of seeds that these stand for: others do not run the mutant's lines.
+    """
     target, given = str(ROOT / mutant.path), importlib.machinery.SourceFileLoader.get_code
 
     def get_code(loader: Any, name: str) -> Any:
@@ -161,14 +190,15 @@ def judge(mutant: Mutant, seeds: Sequence[int], limit_s: float) -> dict[str, Any
     from folkman.runtime.world.plan import plan_of
     from folkman.runtime.world.swarm import run_plan
 
-    begun_s, seed = time.process_time(), -1  # of this process: a busy machine changes nothing
+    begun_s = time.process_time()  # of this process: a busy machine changes nothing
     for seed in seeds:
         outcome = run_plan(plan_of(seed))
         if outcome.broken:
             return {"status": CAUGHT, "seed": seed, "by": outcome.broken, "why": outcome.text}
         if time.process_time() - begun_s > limit_s:
-            return {"status": SURVIVED, "seed": seed, "why": f"{limit_s:.0f} s were over"}
-    return {"status": SURVIVED, "seed": seed, "ran": len(seeds)}
+            why = f"{limit_s:.0f} s were over"
+            return {"status": SURVIVED, "seed": seed, "asked": seed + 1, "why": why}
+    return {"status": SURVIVED, "asked": most, "ran": len(seeds)}
 
 
 class _Child(NamedTuple):
@@ -178,13 +208,13 @@ class _Child(NamedTuple):
 
 
 def run_all(
-    mutants: Sequence[tuple[Mutant, Sequence[int]]], workers: int, limit_s: float
+    mutants: Sequence[tuple[Mutant, Sequence[int]]], most: int, workers: int, limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """Judge mutants in forks of this process, so many at a time."""
     waiting, children = list(reversed(mutants)), dict[int, _Child]()
     while waiting or children:
         while waiting and len(children) < workers:
-            number, child = _fork(*waiting.pop(), limit_s)
+            number, child = _fork(*waiting.pop(), most, limit_s)
             children[number] = child
         time.sleep(0.05)
         for number, child in list(children.items()):
@@ -197,13 +227,13 @@ def run_all(
                 yield _result(child, late=late)
 
 
-def _fork(mutant: Mutant, seeds: Sequence[int], limit_s: float) -> tuple[int, _Child]:
+def _fork(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> tuple[int, _Child]:
     reads, writes = os.pipe()
     number = os.fork()
     if number == 0:
         os.close(reads)
         try:
-            found = judge(mutant, seeds, limit_s)
+            found = judge(mutant, seeds, most, limit_s)
         except BaseException as error:  # an import that fails is a mutant that is caught
             found = {"status": CAUGHT, "seed": -1, "by": 0, "why": f"{type(error).__name__}"}
         os.write(writes, json.dumps(found).encode())
@@ -269,8 +299,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.list:
         print("\n".join(each.name for each in mutants))
         return 0
-    known = _read(chosen.json)
-    results = [each for each in known if each["mutant"] in {mutant.name for mutant in mutants}]
+    names = {mutant.name for mutant in mutants}
+    last = {each["mutant"]: each for each in _read(chosen.json) if each["mutant"] in names}
+    results = [each for each in last.values() if _is_settled(each, chosen.seeds)]
     done = {each["mutant"] for each in results}
     todo = [each for each in mutants if each.name not in done and each.name not in EXCUSED]
     import blake3  # noqa: F401 - before the forks, which then share it
@@ -281,8 +312,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.coverage is not None and not chosen.coverage.exists():
         _in_a_fork(lambda: Coverage.found(chosen.seeds).write(chosen.coverage))
     begun_s = time.monotonic()
-    asked = [(each, _seeds_of(each, chosen.coverage, chosen.seeds)) for each in todo]
-    for found in run_all(asked, chosen.workers, chosen.limit_s):
+    asked = [
+        (each, _seeds_of(each, chosen.coverage, chosen.seeds, last.get(each.name, {})))
+        for each in todo
+    ]
+    for found in run_all(asked, chosen.seeds, chosen.workers, chosen.limit_s):
         results.append(found)
         with chosen.json.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")
@@ -295,8 +329,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _seeds_of(mutant: Mutant, coverage: Path | None, seeds: int) -> Sequence[int]:
-    return range(seeds) if coverage is None else _coverage(coverage).seeds_of(mutant, seeds)
+def _is_settled(found: dict[str, Any], seeds: int) -> bool:
+    """Tell whether a mutant was caught, or asked of so many seeds."""
+    return found["status"] != SURVIVED or found.get("asked", 0) >= seeds
+
+
+def _seeds_of(
+    mutant: Mutant, coverage: Path | None, seeds: int, before: dict[str, Any]
+) -> Sequence[int]:
+    """Return the seeds that a mutant is to be asked of, less those that it has survived."""
+    near = range(seeds) if coverage is None else _coverage(coverage).seeds_of(mutant, seeds)
+    return [seed for seed in near if seed >= before.get("asked", 0)]
 
 
 @cache

@@ -81,8 +81,8 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "the number of messages is not raised with the life",
         CORE + "life.py",
-        "            core.node.sequence = max(core.node.sequence, self.number << LIFE_BITS)\n",
-        "            pass\n",
+        "max(core.node.sequence, (self.number << LIFE_BITS) + count)",
+        "core.node.sequence",
     ),
     (
         "a saved state is not taken up",
@@ -301,13 +301,13 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     ),
     (
         "an outbox never sends again",
-        RUNTIME + "outbox.py",
+        CORE + "sending.py",
         "if now_s - box.sent_s > after_s}",
         "if False}",
     ),
     (
         "an outbox skips what was not acknowledged",
-        RUNTIME + "outbox.py",
+        CORE + "sending.py",
         "        return self._sent(box, now_s) if not waits or len(box.messages) == 1 else None\n",
         "        box.acknowledged = sequence - 1\n        return self._sent(box, now_s)\n",
     ),
@@ -353,8 +353,8 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "a lost forget",
         CORE + "core.py",
-        "            if peer not in event.members:\n                self._forget(peer)\n",
-        "            pass\n",
+        '                self._forget(peer, "it is no longer a member")\n',
+        "                pass\n",
     ),
     (
         "a list of members is not taken",
@@ -457,7 +457,7 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "a forward is kept under its carrier",
         RUNTIME + "fresh_node.py",
-        "        self.letters[codec.sender_of(found.inner)] = found.inner\n",
+        "        self.letters[origin] = found.inner\n",
         "        self.letters[found.node] = found.inner\n",
     ),
     (
@@ -532,5 +532,80 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
         CORE + "health.py",
         '            return f"no slot was lived for {still_s:.0f} s"\n',
         '            return ""\n',
+    ),
+    # -- what came before a life had begun
+    (
+        "what came before a life had begun is not answered",
+        CORE + "hands.py",
+        "        for peer in dict.fromkeys(peer for peer, _ in self._answers):\n"
+        "            self.answer(peer)\n",
+        "",
+    ),
+    (
+        "one that was forgotten before a life had begun is answered",
+        CORE + "core.py",
+        "events.Drop(peer, why))\n        self.hands.owe_no_answer(peer)\n",
+        "events.Drop(peer, why))\n",
+    ),
+    (
+        "an answer before a link is noticed is not given again",
+        CORE + "core.py",
+        "        self.hands.answer(peer)\n",
+        "",
+    ),
+    (
+        "one who is no member is waited for at the start and at the end",
+        CORE + "core.py",
+        "[peer for peer in near if peer in members and peer not in excluded] or list(near)",
+        "list(near)",
+    ),
+    (
+        "last words are said to nobody",
+        CORE + "core.py",
+        "2 * self.settings.keep_every_s if self.there() else 0.0",
+        "2 * self.settings.keep_every_s",
+    ),
+    (
+        "changes begin at old numbers after a lost disk",
+        CORE + "life.py",
+        "            count = self._draw if builds else 0\n",
+        "            count = 0\n",
+    ),
+    (
+        "an acknowledgement beyond the count says nothing",
+        CORE + "hearing.py",
+        "                core.life.told(peer, body.sequence >> LIFE_BITS, now_s)\n",
+        "                pass\n",
+    ),
+    # -- fresh air on an emulated band
+    (
+        "a transfer that is late is waited for without end",
+        CORE + "fresh_slots.py",
+        "            if now_s < late_s and event.sender in core.there():\n",
+        "            if event.sender in core.there():\n",
+    ),
+    (
+        "the own message of a transfer is not formed anew",
+        CORE + "fresh_slots.py",
+        "            if self.air.starts_own(slot):\n                freeze(core)\n",
+        "",
+    ),
+    (
+        "a message on the band is not acknowledged",
+        CORE + "fresh_slots.py",
+        "            core.hands.tell(peer, control.Ack(sequence_of(data)))\n",
+        "            pass\n",
+    ),
+    (
+        "what ends on the band is not taken",
+        CORE + "fresh_slots.py",
+        "                core.hearing.take(event.sender, data, now_s)\n",
+        "                pass\n",
+    ),
+    (
+        "a slot of the band is lived before it begins",
+        CORE + "fresh_slots.py",
+        "        return now_s >= begins_s\n",
+        "        return True\n",
     ),
 ]

@@ -98,6 +98,65 @@ def test_of_answers_that_wait_for_a_life_the_newest_are_given():
     assert answers == [(1, control.Ack(9)), (1, control.Refusal(6, "far"))]
 
 
+def test_an_answer_on_a_link_that_is_not_noticed_yet_is_given_again():
+    """As with zenoh, where one side may hear before it knows that it is heard."""
+    core = core_of(0, 2)
+    core.step(0.0, events.Start(None, 0))
+    core.step(0.1, events.Saved(1))
+    message = encode(Message(RUN, 1, (1 << 32) + 1, 1, np.ones(4, np.float32)))
+
+    def acknowledged(effects):
+        tells = [each for each in effects if isinstance(each, events.Tell)]
+        said = [control.open_sealed(each.data, RUN).body for each in tells]
+        return [each.sequence for each in said if isinstance(each, control.Ack)]
+
+    first = (1 << 32) + 1
+    assert acknowledged(core.step(0.2, events.Received(1, message))) == [first]
+    assert acknowledged(core.step(0.3, events.Linked(1))) == [first]
+    core.step(0.4, events.Unlinked(1))
+    assert acknowledged(core.step(0.5, events.Linked(1))) == []  # it was heard, or is sent again
+
+
+@pytest.mark.parametrize("late_s", [(0.0, 0.0, 0.0), (0.0, 1.0, 3.0), (2.0, 0.0, 0.1)])
+@pytest.mark.parametrize("save_s", [0.001, 0.4])
+def test_where_nothing_goes_wrong_nobody_waits_out_a_limit(late_s, save_s):
+    """Limits far beyond the run: whoever waits for one is seen at once."""
+    settings = QUICK._replace(
+        steps=10, start_wait_s=1e3, linger_s=1e3, period_timeout_s=1e3, retry_s=1e3
+    )
+    air = Air([core_of(number, 3, settings) for number in range(3)], save_s=save_s)
+    for number, begins_s in enumerate(late_s):
+        air.later(begins_s, number, events.Start(None, 0))
+    for one, other in itertools.permutations(range(3), 2):
+        air.later(max(late_s[one], late_s[other]) + 0.05 * one, one, events.Linked(other))
+    air.run(12.0)
+
+    assert air.codes == {0: 0, 1: 0, 2: 0}
+    assert all(core.hands.counts["sent"] >= 5 for core in air.cores.values())
+
+
+def test_nobody_waits_for_a_neighbour_that_is_no_member():
+    settings = QUICK._replace(steps=5, start_wait_s=1e3, linger_s=1e3)
+    air = Air([core_of(number, 3, settings) for number in range(3)])
+    air.start(0, 1)
+    for number in (0, 1):
+        air.step(number, events.MembersChanged(frozenset({0, 1})))
+    air.run(10.0)
+
+    assert air.codes == {0: 0, 1: 0}
+
+
+def test_a_node_whose_list_has_nobody_waits_all_the_same():
+    """Its own time of day may be wrong: the others come back when it is right."""
+    air = three(QUICK._replace(steps=5))
+    air.start()
+    for number in range(3):
+        air.step(number, events.MembersChanged(frozenset()))
+    air.run(4.9)
+
+    assert all(core.node.steps == 0 for core in air.cores.values())
+
+
 def test_nodes_learn_hear_each_other_and_end_with_a_result():
     air = three(QUICK._replace(steps=30), kind=Node)
     air.start()

@@ -245,7 +245,7 @@ def silent_after_heal() -> int:
             return [effect for effect in effects if not isinstance(effect, Publish)]
         return effects
 
-    return broken_by(change)
+    return broken_by(change, asked=9)
 
 
 def acknowledges_unheard() -> int:
@@ -489,6 +489,50 @@ def slots_ahead() -> int:
     return broken_by(change, plan, asked=11)
 
 
+def waits_for_nobody() -> int:
+    """A node whose neighbours are all linked waits for the limit of a start."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.everyone_linked = lambda: False
+        return effects
+
+    return broken_by(change, asked=22)
+
+
+def stays_for_nobody() -> int:
+    """A node whose neighbours are all done stays for the limit of an end."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.goes_on():
+            return effects
+        core._counting = lambda: [99]
+        return effects
+
+    return broken_by(change, PLAN._replace(steps=4), asked=22)
+
+
+def answer_lost() -> int:
+    """A node does not hear one acknowledgement."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.hands.counts["taken"] == 3:
+            return [effect for effect in effects if not isinstance(effect, Tell)]
+        return effects
+
+    return broken_by(change, asked=22)
+
+
+def sends_again() -> int:
+    """In rounds a node sends again what was acknowledged long ago."""
+    sent: list[Effect] = []
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        sent.extend(effect for effect in effects if isinstance(effect, Publish))
+        return [*effects, sent[0]] if core.node.steps == 5 else effects
+
+    return broken_by(change, PLAN._replace(method="rounds"), asked=22)
+
+
 CASES: tuple[Callable[[], int], ...] = (
     older_applied,
     published_unsaved,
@@ -518,6 +562,10 @@ CASES: tuple[Callable[[], int], ...] = (
     sum_of_other_parts,
     stranger_in_a_sum,
     slots_ahead,
+    waits_for_nobody,
+    stays_for_nobody,
+    answer_lost,
+    sends_again,
 )
 """What is broken on purpose; `tests/world/test_world_auditor.py` knows which invariant says so."""
 

@@ -104,4 +104,42 @@ MENDED: dict[str, Plan] = {
             Fault("asked", 1, 1.6461817944275368, 2.6461817944275365),
         ),
     ),
+    # What a node says on a link that it has not noticed itself may be lost. It acknowledged what
+    # came before, and whoever had sent that waited for the limit of a period.
+    "an answer on a link that was not noticed yet was not given again": _PLAN._replace(
+        seed=1349, method="alone", nodes=2, slots=5, steps=12, heal_s=0.2, end_s=8.2
+    ),
+    # A node lost its folder, and began its count at a lower number. The one word that told it so
+    # was said on a link that was not noticed yet, and was lost. Nobody heard the node any more.
+    "a node that lost its count was told so once, in vain": _PLAN._replace(
+        seed=39,
+        method="feedback",
+        nodes=2,
+        slots=8,
+        heal_s=4.8,
+        end_s=12.8,
+        faults=(
+            Fault("lost", 0, 0.14969407860350328, 4.8, 1.0),
+            Fault("expire", 0, 0.651014444179109, 4.8),
+        ),
+    ),
+    # Nodes waited for the limit of a start, and again for that of an end, for a neighbour that was
+    # no member any more.
+    "a start waited for one that was revoked": _PLAN._replace(
+        seed=654,
+        slots=6,
+        slot_s=0.5,
+        heal_s=1.8,
+        end_s=9.8,
+        faults=(Fault("revoke", 0, 0.0, 1.8),),
+    ),
+    "an end waited for one that was revoked": _PLAN._replace(
+        seed=632,
+        method="emulated",
+        slots=8,
+        steps=4,
+        heal_s=20.0,
+        end_s=20.8,
+        faults=(Fault("revoke", 0, 0.0, 20.0),),
+    ),
 }

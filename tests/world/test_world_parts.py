@@ -13,6 +13,8 @@ from folkman.runtime.world.members import VALID_S, Authority, Held
 from folkman.runtime.world.plan import LIES, METHODS, Fault, plan_of
 from folkman.runtime.world.shrink import shrink
 from folkman.runtime.world.signing import signed_by, signer
+from tests.world_mutants import semantic
+from tests.world_semantic_mutants import SEMANTIC
 
 
 def disk(seed: int = 0, trouble: Trouble = Trouble()) -> VirtualDisk:  # noqa: B008 - immutable
@@ -246,3 +248,8 @@ def test_the_shrinker_leaves_what_it_takes_to_break():
     assert small.liars == ()
     assert small.nodes == max(2, needed.node + 1, needed.peer + 1)
     assert small.slots <= plan.slots
+
+
+def test_every_mutant_by_hand_has_its_place():
+    """Else the measure of the world's power stops at the first one whose line was rewritten."""
+    assert len(list(semantic())) == len(SEMANTIC)

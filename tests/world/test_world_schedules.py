@@ -1,4 +1,4 @@
-"""Two thousand schedules in every run of the tests: faults, liars, crashes, nineteen sentences."""
+"""Two thousand schedules in every run of the tests: faults, liars, crashes, twenty sentences."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_a_method_that_is_not_known_is_refused_with_a_sentence():
     )
 
     assert done.returncode == 2
-    known = "alone, emulated, rounds, server, sum, forward, feedback"
+    known = "alone, emulated, rounds, server, sum, forward, feedback, band_sum, band_forward"
     assert done.stderr.startswith(f"error: method is one of {known}, got")
 
 

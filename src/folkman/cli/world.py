@@ -24,7 +24,8 @@ LAST_LINES = 40
 Method = Annotated[
     str | None,
     typer.Option(
-        help="alone, emulated, rounds, server, sum, forward or feedback; default: as drawn."
+        help="alone, emulated, rounds, server, sum, forward, feedback, band_sum or band_forward; "
+        "default: as drawn."
     ),
 ]
 
@@ -40,7 +41,7 @@ def simulate_node(
 ) -> None:
     """Run device nodes in worlds of virtual time, network and disks, one for each seed.
 
-    Each seed switches faults and liars on. Nineteen invariants are checked. A
+    Each seed switches faults and liars on. Twenty invariants are checked. A
     schedule that breaks one is made small and shown; the exit code is then 5.
     """
     _with_numpy()

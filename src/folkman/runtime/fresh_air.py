@@ -8,6 +8,7 @@ adopts it, follows from the stamps that it really has. So a node that is late se
 """
 
 from collections import deque
+from typing import Protocol
 
 from folkman.checks import require
 from folkman.keys import Stream, make_key
@@ -36,14 +37,32 @@ def checked_band(network: PeerNetwork) -> SerialPeers:
     return network
 
 
+class Told(Protocol):
+    """Whoever tells what happens on a band, slot by slot."""
+
+    def next_slot(self) -> list[Event]:
+        """Return what happens in the next slot."""
+        ...
+
+
 class FreshAir:
-    """One node's part of a serial band, and the messages on its emulated air."""
+    """One node's part of a serial band, and the messages on its emulated air.
+
+    `told` tells of the band in place of a roll of its own: nodes of one process may share one.
+    """
 
     def __init__(
-        self, network: PeerNetwork, num_nodes: int, me: int, *, seed: int, message_bits: int
+        self,
+        network: PeerNetwork,
+        num_nodes: int,
+        me: int,
+        *,
+        seed: int,
+        message_bits: int,
+        told: Told | None = None,
     ) -> None:
         band = checked_band(network)
-        self._told = Unrolled(band, num_nodes, message_bits, make_key(seed, Stream.DELAY))
+        self._told = told or Unrolled(band, num_nodes, message_bits, make_key(seed, Stream.DELAY))
         self._me = me
         self._rolled = 0
         self._mine: deque[Event] = deque()  # what is still to do

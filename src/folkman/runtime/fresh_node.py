@@ -408,6 +408,10 @@ class ForwardNode(FreshNode):
             return False
         return True
 
+    def newest_from(self, peer: int) -> int:
+        """Return the number of the newest cover that a neighbour brought."""
+        return int(self.last[peer])
+
     def forget(self, sender: int) -> bool:
         """Let go of the copy of an origin that is no member, and pass it on no more."""
         self.letters.pop(sender, None)

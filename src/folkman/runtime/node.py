@@ -325,6 +325,10 @@ class Node:
         """Let go of what is held of a sender that is no member; tell whether anything was."""
         return self.mailbox.forget(sender)
 
+    def newest_from(self, peer: int) -> int:
+        """Return the number of the newest message that a neighbour brought."""
+        return self.mailbox.newest_of(peer)
+
     def send(self) -> bytes:
         """Return the message to broadcast now."""
         return self.formed()[0]

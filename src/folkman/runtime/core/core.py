@@ -72,7 +72,8 @@ class Core:
         verify: Verify | None = None,
     ) -> None:
         self.node, self.settings, self.pace, self.verify = node, settings, pace, verify
-        self.hands = Hands()
+        self.linked: dict[int, None] = {}  # in the order in which they came
+        self.hands = Hands(self.linked)
         self.sending = Sending(node, settings, self.hands, pace.room)
         self.hearing = Hearing(self)
         self.saving = Saving(node, self.hands, settings.save_every_s)
@@ -83,7 +84,6 @@ class Core:
         self.state = STARTING
         self.code = 0
         self.began_s = 0.0
-        self.linked: dict[int, None] = {}  # in the order in which they came
         self.members: frozenset[int] | None = None  # None: nobody asks
         self._there: dict[int, None] | None = None  # None: to be formed anew
         self._computing: int | None = None  # the ticket
@@ -161,9 +161,18 @@ class Core:
         return self._there
 
     def everyone_linked(self) -> bool:
-        """Tell whether all neighbours can be reached."""
+        """Tell whether all neighbours can be reached that take part."""
         there = self.there()
-        return all(peer in there for peer in self.node.neighbours)
+        return all(peer in there for peer in self._counting())
+
+    def _counting(self) -> list[int]:
+        """Return the neighbours that take part: nobody waits for one who is no member any more.
+
+        If that is nobody, our own list or time of day is to blame, and all are waited for.
+        """
+        near, excluded = self.node.neighbours, self.node.excluded
+        members = near if self.members is None else self.members
+        return [peer for peer in near if peer in members and peer not in excluded] or list(near)
 
     def everyone_done(self) -> bool:
         """Tell whether all neighbours that count say that they are done."""
@@ -223,6 +232,7 @@ class Core:
         self._linked_at, self._there = self._kept, None
         self.hands.log("link", peer=name_of(peer), up=True)
         self.hands.tell(peer, self._hello(now_s))
+        self.hands.answer(peer)
         self.sending.linked(peer, now_s)
 
     def _on_unlinked(self, event: events.Unlinked, now_s: float) -> None:
@@ -233,6 +243,7 @@ class Core:
         del self.linked[peer]
         self._there = None
         self.hands.log("link", peer=name_of(peer), up=False)
+        self.hands.owe_no_answer(peer)
         self.sending.unlinked(peer)
         self.clock.forget(peer)
         self.pace.unlinked(peer)
@@ -363,9 +374,12 @@ class Core:
         self.hands.tell_all(self.node.neighbours, control.Done(self.node.steps))
 
     def _linger(self, now_s: float) -> None:
-        """Stay until the neighbours are done, and a little longer: our last word is on its way."""
-        last_words_s = 2 * self.settings.keep_every_s
-        if self.everyone_done():
+        """Stay until the neighbours are done, and a little longer: our last word is on its way.
+
+        If nobody is there to hear it, no longer.
+        """
+        last_words_s = 2 * self.settings.keep_every_s if self.there() else 0.0
+        if self.hearing.done.issuperset(self._counting()):
             self._until_s = min(self._until_s, now_s + last_words_s)
         if now_s >= self._until_s:
             self.stop(DONE)

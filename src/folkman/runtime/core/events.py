@@ -56,7 +56,7 @@ class Start(NamedTuple):
     state: Arrays | None  # of the last good save; None: a first start, or nothing readable
     life: int  # number of the last life that the disk remembers; 0: none
     warnings: tuple[str, ...] = ()  # what was found damaged, one sentence each
-    draw: int = 0  # at random below 2^31: where numbers of forwarded copies begin in this life
+    draw: int = 0  # at random below 2^31: where numbers may begin in this life
 
 
 class Tick(NamedTuple):

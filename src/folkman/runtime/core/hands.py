@@ -1,6 +1,6 @@
 """What a core does with its hands: it collects effects, and words them."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from folkman.runtime import control
 from folkman.runtime.core.events import Effect, Log, Note, Publish, Tell
@@ -12,10 +12,11 @@ __all__ = ["Hands"]
 class Hands:
     """The effects of the step that is on, and the numbers of what was done so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, linked: Container[int] = ()) -> None:
+        self._linked = linked  # whose links we have noticed, as its owner keeps them
         self._effects: list[Effect] = []
         self.voice: control.Voice | None = None  # None until a life has begun
-        self._answers: dict[tuple[int, type], control.Ack | control.Refusal] = {}
+        self._answers: dict[tuple[int, type], control.Ack | control.Refusal | control.Known] = {}
         self.counts: dict[str, int] = dict.fromkeys(
             (
                 "sent",
@@ -51,21 +52,29 @@ class Hands:
     def tell(self, peer: int, body: control.Body) -> None:
         """Say something to a neighbour.
 
-        Before a life has begun nothing is said, and the newest answers wait for it: whoever sent
-        something so early would wait for a whole period's limit.
+        Before a life has begun nothing is said, and before we notice a link what is said on it may
+        be lost. The newest answers wait for both: whoever sent something so early would wait for a
+        whole period's limit.
         """
         if self.voice is not None:
             self._effects.append(Tell(peer, self.voice.sealed(body)))
-        elif isinstance(body, control.Ack | control.Refusal):
+        is_lost = self.voice is None or peer not in self._linked
+        if is_lost and isinstance(body, control.Ack | control.Refusal | control.Known):
             before = self._answers.get((peer, type(body)), body)
-            newer = max(before, body, key=lambda answer: answer.sequence)
-            self._answers[peer, type(body)] = newer
+            self._answers[peer, type(body)] = max(before, body, key=lambda answer: answer[0])
 
     def begin_to_speak(self, voice: control.Voice) -> None:
         """Say from now on what is to be said, and first what has waited for it."""
         self.voice = voice
-        answers, self._answers = self._answers, {}
-        for (peer, _), body in answers.items():
+        for peer in dict.fromkeys(peer for peer, _ in self._answers):
+            self.answer(peer)
+
+    def answer(self, peer: int) -> None:
+        """Give a neighbour the answers that have waited for it, if we can speak."""
+        if self.voice is None:
+            return
+        waiting = [key for key in self._answers if key[0] == peer]
+        for body in [self._answers.pop(key) for key in waiting]:
             self.tell(peer, body)
 
     def owe_no_answer(self, peer: int) -> None:

@@ -77,7 +77,7 @@ class Hearing:
         if reason == "stale" and known and self._is_of_earlier_life(peer, error.sequence or 0):
             self._say_known(peer, now_s)
         elif known and not early and reason in settled and self._is_held(peer, error.sequence or 0):
-            core.hands.tell(peer, control.Ack(error.sequence or 0))
+            core.hands.tell(peer, control.Ack(self._held_for(peer, error.sequence or 0)))
         elif reason == "base":
             core.hands.tell(peer, control.Ack(core.node.mailbox.held_of(peer)))
         elif reason == "round" and self._repeated(data):
@@ -88,6 +88,16 @@ class Hearing:
     def _is_held(self, peer: int, sequence: int) -> bool:
         """Tell whether this message or a newer one is held; one of a past round may be neither."""
         return sequence <= self._core.node.mailbox.newest_with_next_round(peer)
+
+    def _held_for(self, peer: int, sequence: int) -> int:
+        """Return what is acknowledged in place of a message that is not newer than what is held.
+
+        That is the newest one: a sender that has lost its disk, and its count, so learns of it.
+        """
+        core = self._core
+        if core.in_rounds or not isinstance(core.node, Node):
+            return sequence
+        return core.node.newest_from(peer)
 
     def _early(self, data: bytes) -> bool:
         """Tell whether a message is acknowledged later: when its round begins."""
@@ -134,6 +144,7 @@ class Hearing:
         core, voice = self._core, self._core.hands.voice
         if voice is None:  # we have not begun: it will say it again
             return
+        body = None
         try:
             self._check_not_excluded(peer)
             body = voice.hear(peer, data)
@@ -142,6 +153,8 @@ class Hearing:
             core.node.mailbox.refused[f"control_{error.reason}"] += 1
             core.hands.log_refused(peer, error.reason, str(error))
             life = (error.sequence or 0) >> LIFE_BITS
+            if isinstance(body, control.Ack) and not core.in_rounds:  # it holds what we forgot
+                core.life.told(peer, body.sequence >> LIFE_BITS, now_s)
             # words come in order: who repeats numbers has begun again and lost count of its lives
             if error.reason == "stale" and life <= self._life_held(peer):
                 self._say_known(peer, now_s)

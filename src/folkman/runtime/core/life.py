@@ -5,8 +5,10 @@ under numbers that its neighbours have heard, and is refused. They tell it so (`
 on as of the life after. Each neighbour is believed once, and no number beyond 2^30: whoever lies
 costs a node no more than half of its lives.
 
-Where copies are forwarded, two contents under one number exclude whoever signed them. A node whose
-disk was lost must not be: in every life its count begins at a number drawn at random below 2^31.
+Where copies are forwarded, two contents under one number exclude whoever signed them. With error
+feedback a change would be added to another message of the same number. So in both, the count of
+every life begins at a number drawn at random below 2^31, and a node whose disk was lost uses none
+again.
 """
 
 from typing import TYPE_CHECKING
@@ -87,7 +89,8 @@ class Life:
         first, self.number = self.number == 0, self._next
         core = self._core
         if not core.in_rounds:
-            count = self._draw if core.node.message == "forward" else 0
+            builds = core.node.message == "forward" or getattr(core.node, "memories", ())
+            count = self._draw if builds else 0
             core.node.sequence = max(core.node.sequence, (self.number << LIFE_BITS) + count)
             if self.number > 1 and isinstance(core.node, Node):
                 core.node.forget_receivers()

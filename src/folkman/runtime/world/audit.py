@@ -139,8 +139,8 @@ class Auditor:
     def begin(self, world: "World") -> None:
         """Leave out what this schedule cannot be asked."""
         plan = world.plan
-        self._contents = Contents(plan.method, world.setting.run, plan.dim, plan.nodes)
-        if plan.method == "emulated":
+        self._contents = Contents(plan.carries, world.setting.run, plan.dim, plan.nodes)
+        if plan.in_slots:
             self._clock_liars = frozenset(who for who, lie in plan.liars if lie == "clock")
         asked = self._asked = [each for each in self.invariants if each.asks(world)]
         self.unasked = tuple(each.number for each in self.invariants if each not in asked)

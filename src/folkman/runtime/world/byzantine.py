@@ -10,7 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from folkman.runtime.codec import FIELDS, HEADER_BYTES, CodecError, Message, Sign, decode, encode
+from folkman.runtime import fresh_codec
+from folkman.runtime.codec import (
+    FIELDS,
+    HEADER_BYTES,
+    CodecError,
+    Message,
+    Sign,
+    decode,
+    encode,
+    sender_of,
+    version_of,
+)
 from folkman.runtime.control import (
     Ack,
     Body,
@@ -25,6 +36,7 @@ from folkman.runtime.control import (
     seal,
 )
 from folkman.runtime.core.events import Effect, Event, Publish, Tell
+from folkman.runtime.fresh_codec import Carried
 from folkman.runtime.world.cores import Setting
 from folkman.runtime.world.draws import stream
 from folkman.runtime.world.plan import Plan
@@ -39,11 +51,15 @@ FLOOD = 20
 
 
 class Change(NamedTuple):
-    """One entry of the menu: what it makes of a control message, of parameters, and unasked."""
+    """One entry of the menu: what it makes of a control message, of parameters, and unasked.
+
+    `carried` is what it makes of a sum or a copy that is passed on; None: nothing.
+    """
 
     told: "Callable[[Lie, int, Body], list[Body]]"
     published: "Callable[[Lie, int, Message], list[Message]]"
-    unasked: "Callable[[Lie, int], list[Body | Message]]"
+    unasked: "Callable[[Lie, int], list[Body | Message | Carried]]"
+    carried: "Callable[[Lie, int, Carried], list[Carried]] | None" = None
 
 
 class Lie:
@@ -56,7 +72,8 @@ class Lie:
         self._sign: Sign = signer(member)
         self._change = MENU[kind]
         self._told = 0  # number of the last control message
-        self.last: dict[int, Message] = {}  # peer -> the last message to it
+        self.last: dict[int, Message | Carried] = {}  # peer -> the last message to it
+        self.first: dict[int, Carried] = {}  # peer -> the first sum or copy to it
         self.slots = 0
 
     def said(self, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
@@ -81,6 +98,8 @@ class Lie:
             for item in self._change.unasked(self, peer):
                 if isinstance(item, Message):
                     found.append(Publish(peer, encode(item, self._sign)))
+                elif isinstance(item, Carried):
+                    found.append(Publish(peer, fresh_codec.encode(item, self._sign)))
                 else:
                     found.append(self._tell(peer, item, 0))
         return found
@@ -104,6 +123,8 @@ class Lie:
         if len(effect.data) < HEADER_BYTES:
             return [effect]
         size = FIELDS.unpack(effect.data[: FIELDS.size])[-1]
+        if version_of(effect.data) == fresh_codec.VERSION:
+            return self._recarried(effect, size)
         try:
             message = decode(effect.data, self._setting.run, size)
         except CodecError:
@@ -113,6 +134,26 @@ class Lie:
             Publish(effect.peer, encode(each, self._sign))
             for each in self._change.published(self, effect.peer, message)
         ]
+
+    def _recarried(self, effect: Publish, size: int) -> list[Effect]:
+        nodes = len(self._setting.members)
+        carried = fresh_codec.decode(effect.data, self._setting.run, size, nodes)
+        self.last[effect.peer] = carried
+        self.first.setdefault(effect.peer, carried)
+        change = self._change.carried
+        if change is None:
+            return [effect]
+        return [
+            Publish(effect.peer, fresh_codec.encode(each, self._sign))
+            for each in change(self, effect.peer, carried)
+        ]
+
+    def inner(self, carried: Carried, change: Callable[[Message], Message]) -> Carried:
+        """Return a forward with another content, if that is the liar's own: it has no other key."""
+        if sender_of(carried.inner) != self._member:
+            return carried
+        message = change(decode(carried.inner, self._setting.run, carried.size))
+        return carried._replace(inner=encode(message, self._sign))
 
 
 def lie_of(plan: Plan, member: int, setting: Setting) -> Lie | None:
@@ -134,7 +175,7 @@ def _as_published(lie: Lie, peer: int, message: Message) -> list[Message]:
     return [message]
 
 
-def _nothing(lie: Lie, peer: int) -> list[Body | Message]:
+def _nothing(lie: Lie, peer: int) -> list[Body | Message | Carried]:
     del lie, peer
     return []
 
@@ -144,7 +185,7 @@ def _silent(lie: Lie, peer: int, body: Body) -> list[Body]:
     return [] if isinstance(body, Ack | Refusal) else [body]
 
 
-def _acknowledge_all(lie: Lie, peer: int) -> list[Body | Message]:
+def _acknowledge_all(lie: Lie, peer: int) -> list[Body | Message | Carried]:
     del peer
     return [Ack(lie.draws.choice((1, 1 << 32, (1 << 33) + 7, 1 << 40, 2**63 - 1)))]
 
@@ -153,6 +194,31 @@ def _poisoned(lie: Lie, peer: int, message: Message) -> list[Message]:
     del peer
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in message.params])
     return [message._replace(params=(signs * WITHIN_LIMITS).astype(message.params.dtype))]
+
+
+def _poisoned_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
+    if carried.entries is None:
+        return [lie.inner(carried, lambda message: _poisoned(lie, peer, message)[0])]
+    signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in carried.entries])
+    return [carried._replace(entries=(signs * WITHIN_LIMITS).astype(carried.entries.dtype))]
+
+
+def _equivocal_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
+    if carried.entries is None:
+        return [lie.inner(carried, lambda message: _equivocal(lie, peer, message)[0])]
+    return [carried._replace(entries=carried.entries + np.float32(0.01 * (peer % 97)))]
+
+
+def _other_transfer(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
+    del peer
+    return [carried._replace(round=max(carried.round + lie.draws.choice((-1, 1, 2, 1000)), 0))]
+
+
+def _first_again(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
+    """Say the first of all sums again under a new number, every other time."""
+    first = lie.first[peer]
+    again = first._replace(sequence=carried.sequence, slot=carried.slot, round=carried.round)
+    return [again if lie.slots % 2 else carried]
 
 
 def _wrong_clock(lie: Lie, peer: int, body: Body) -> list[Body]:
@@ -172,9 +238,9 @@ def _wrong_rate(lie: Lie, peer: int, body: Body) -> list[Body]:
     return [body]
 
 
-def _flood(lie: Lie, peer: int) -> list[Body | Message]:
+def _flood(lie: Lie, peer: int) -> list[Body | Message | Carried]:
     last = lie.last.get(peer)
-    more: list[Body | Message] = [Done(lie.slots) for _ in range(FLOOD)]
+    more: list[Body | Message | Carried] = [Done(lie.slots) for _ in range(FLOOD)]
     if last is not None:
         for _ in range(FLOOD):
             last = last._replace(sequence=last.sequence + 1)
@@ -188,7 +254,7 @@ def _old_life(lie: Lie, peer: int, body: Body) -> list[Body]:
     return [body._replace(incarnation=lie.slots % 3)] if isinstance(body, Hello) else [body]
 
 
-def _replayed(lie: Lie, peer: int) -> list[Body | Message]:
+def _replayed(lie: Lie, peer: int) -> list[Body | Message | Carried]:
     last = lie.last.get(peer)
     claim = Known(lie.draws.choice((1, 7, 2**31 - 2, 2**40)))
     return [claim] if last is None else [claim, last._replace(sequence=max(last.sequence - 1, 0))]
@@ -208,13 +274,13 @@ def _other_round(lie: Lie, peer: int, message: Message) -> list[Message]:
 MENU = {
     "never_acknowledges": Change(_silent, _as_published, _nothing),
     "acknowledges_all": Change(_as_told, _as_published, _acknowledge_all),
-    "poison": Change(_as_told, _poisoned, _nothing),
+    "poison": Change(_as_told, _poisoned, _nothing, _poisoned_sum),
     "clock": Change(_wrong_clock, _as_published, _nothing),
     "rate": Change(_wrong_rate, _as_published, _nothing),
     "flood": Change(_as_told, _as_published, _flood),
-    "old_life": Change(_old_life, _as_published, _replayed),
-    "equivocation": Change(_as_told, _equivocal, _nothing),
-    "wrong_round": Change(_as_told, _other_round, _nothing),
+    "old_life": Change(_old_life, _as_published, _replayed, _first_again),
+    "equivocation": Change(_as_told, _equivocal, _nothing, _equivocal_sum),
+    "wrong_round": Change(_as_told, _other_round, _nothing, _other_transfer),
     "flapping": Change(_as_told, _as_published, _nothing),
 }
 """What a byzantine member may do, by name."""

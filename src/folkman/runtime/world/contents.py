@@ -42,18 +42,18 @@ def header_of(peer: int, data: bytes) -> Header:
 class Contents:
     """The contents of the messages of one schedule."""
 
-    def __init__(self, method: str, run: int, dim: int, nodes: int) -> None:
-        self._method, self._run, self._dim = method, run, dim
+    def __init__(self, carries: str, run: int, dim: int, nodes: int) -> None:
+        self._carries, self._run, self._dim = carries, run, dim
         self._inner_at = HEADER_BYTES + 8 + 8 * nodes  # of a copy that is passed on
         self._whole: dict[tuple[int, int], NDArray] = {}  # with error feedback, by their numbers
 
     def of(self, header: Header) -> Content | None:
         """Return what a message leaves with its receiver; None: nothing of one node alone."""
-        if self._method == "sum" or len(header.data) < HEADER_BYTES:
+        if self._carries == "sum" or len(header.data) < HEADER_BYTES:
             return None
-        if self._method == "forward":
+        if self._carries == "forward":
             header = header_of(header.peer, header.data[self._inner_at :])
-        elif self._method == "feedback":
+        elif self._carries == "feedback":
             return self._built(header)
         return Content(header.node, header.sequence, header.slot, header.data[HEADER_BYTES:])
 

@@ -1,6 +1,6 @@
 """The cores of a schedule: the same classes as on a device, built around a small problem."""
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
 from folkman.runtime.server_node import ServerNode
 from folkman.runtime.ways import way_of
-from folkman.runtime.world.plan import Plan
+from folkman.runtime.world.plan import ON_A_BAND, Plan
 from folkman.runtime.world.quadratic import Quadratic
 from folkman.runtime.world.signing import signer
 
@@ -29,6 +29,8 @@ RUN = 0x5EED
 STEP = 0.1
 NEAR_SLOTS = 256
 """Slots of the emulated channel that are kept for all schedules."""
+BAND_SLOTS = 0.6
+"""Slots of a message on the emulated band."""
 KEPT = 0.5
 """Of the entries of a message, where what is left out is remembered."""
 _NEIGHBOURS: dict[tuple[str, int], dict[int, list[int]]] = {}
@@ -51,13 +53,15 @@ def _algorithm(method: str) -> Algorithm:
     return async_sharing(STEP)
 
 
-def _kind(method: str) -> type[Node]:
-    """Return what the learners of a method are."""
-    if method in ("sum", "forward"):
-        from folkman.runtime.fresh_node import ForwardNode, SumNode
+def _kind(plan: Plan) -> Any:
+    """Return what builds the learners of a schedule."""
+    if plan.carries not in ("sum", "forward"):
+        return Node
+    from folkman.runtime.fresh_node import ForwardNode, SumNode
+    from folkman.runtime.sum_box import SumRules
 
-        return {"sum": SumNode, "forward": ForwardNode}[method]
-    return Node
+    rules = SumRules(frozenset(range(plan.nodes)), paced=plan.in_slots)
+    return partial({"sum": SumNode, "forward": ForwardNode}[plan.carries], rules=rules)
 
 
 @cache
@@ -88,7 +92,7 @@ class Setting:
         self._way = way_of(self.algorithm)
         self.counts_on = self._way.loses_nothing
         """Do messages keep counting over lives, since none may be lost?"""
-        self.network: _RolledOnce | None = None
+        self.network: _RolledOnce | _ToldOnce | None = None
         self.lost = frozenset(f.node for f in plan.faults if f.kind in ("lost", "flip"))
         """Who may go on from an earlier state than its last save, or from none."""
 
@@ -99,7 +103,7 @@ class Setting:
             first = self._problems[0].initial
             return ServerNode(first, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
         problem: Any = self._problems[number]
-        kind = _kind(self.plan.method)
+        kind = _kind(self.plan)
         return kind(number, problem, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
 
     def replaying_node(self, number: int) -> Node:
@@ -127,7 +131,11 @@ class Setting:
             from folkman.runtime.core.slots import EmulatedSlots
 
             return EmulatedSlots(self._air(number))
-        if self.plan.method in ("sum", "forward"):
+        if self.plan.method in ON_A_BAND:
+            from folkman.runtime.core.fresh_slots import FreshSlots
+
+            return FreshSlots(self._band(number, node))
+        if self.plan.carries in ("sum", "forward"):
             from folkman.runtime.core.fresh_beat import FreshBeat
 
             return FreshBeat(node, self.settings.period_timeout_s)
@@ -143,6 +151,14 @@ class Setting:
         return self._way.air(
             network, self.plan.nodes, number, seed=self.plan.seed, message_bits=bits
         )[0]
+
+    def _band(self, number: int, node: Any) -> Any:
+        from folkman.runtime.fresh_air import FreshAir
+
+        nodes, message = self.plan.nodes, self.plan.carries
+        self.network = told = _told_once(message, nodes, node.bits())
+        peers = told.peers
+        return FreshAir(peers, nodes, number, seed=0, message_bits=node.bits(), told=_Telling(told))
 
     def gradient(self, number: int, point: Array) -> tuple[Array, Array]:
         """Return loss and gradient, as a device's worker does (`Node.gradient`)."""
@@ -202,6 +218,43 @@ class _RolledOnce:
         if name not in known:
             known[name] = self._peers.step(state, offers, bits, key)
         return known[name]
+
+
+class _ToldOnce:
+    """A band that is told once for all nodes and schedules: nothing of it is drawn."""
+
+    def __init__(self, message: Any, nodes: int, bits: int) -> None:
+        from folkman.keys import Stream, make_key
+        from folkman.radio.shared import shared
+        from folkman.radio.unrolled import Unrolled
+
+        self.peers = shared(BAND_SLOTS, message=message).peers()
+        band: Any = self.peers
+        self._band = Unrolled(band, nodes, bits, make_key(0, Stream.DELAY))
+        self._slots: list[list[Any]] = []
+
+    def slot(self, number: int) -> list[Any]:
+        """Return what happens in a slot, counted from 0."""
+        while len(self._slots) <= number:
+            self._slots.append(self._band.next_slot())
+        return self._slots[number]
+
+
+@cache
+def _told_once(message: str, nodes: int, bits: int) -> _ToldOnce:
+    return _ToldOnce(message, nodes, bits)
+
+
+class _Telling:
+    """One node's place in a band that is told."""
+
+    def __init__(self, told: _ToldOnce) -> None:
+        self._told, self._next = told, 0
+
+    def next_slot(self) -> list[Any]:
+        """Return what happens in the next slot."""
+        self._next += 1
+        return self._told.slot(self._next - 1)
 
 
 @cache

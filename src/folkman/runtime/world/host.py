@@ -57,6 +57,7 @@ class Host:
         self.notes: list[Note] = []
         self.members: frozenset[int] = frozenset()
         self.dropped: set[int] = set()
+        self.knows: set[int] = set()  # peers whose links this side has noticed: words go to these
         self.is_suspended = False
         self.ambush: Fault | None = None  # an end that waits for the next save
         self.asked: Fault | None = None  # somebody wants the process to stop, and begin again
@@ -87,11 +88,11 @@ class Host:
         self.queue.append(event)
 
 
-def begin(disk: VirtualDisk) -> Start:
+def begin(disk: VirtualDisk, draw: int = 0) -> Start:
     """Read what a process begins with, by the functions that a device uses."""
     durable.remove_parts(disk)
     saved, life = durable.read_state(disk, FINGERPRINT), durable.read_life(disk)
-    return Start(saved.arrays, life.life, saved.warnings + life.warnings)
+    return Start(saved.arrays, life.life, saved.warnings + life.warnings, draw)
 
 
 def carry_out(

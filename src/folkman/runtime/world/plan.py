@@ -17,7 +17,9 @@ FIRST_METHODS = ("alone", "emulated", "rounds", "server")
 CARRIED = ("sum", "forward", "feedback")
 """Algorithm 1 on measured links whose messages are sums, copies that are passed on, or changes of
 the message before (error feedback)."""
-METHODS = (*FIRST_METHODS, *CARRIED)
+ON_A_BAND = {"band_sum": "sum", "band_forward": "forward"}
+"""The same sums and copies in the slots of an emulated band."""
+METHODS = (*FIRST_METHODS, *CARRIED, *ON_A_BAND)
 LINK_KINDS = ("loss", "duplicate", "reorder", "delay", "partition", "narrow", "flap")
 NODE_KINDS = ("kill", "cut", "lost", "suspend", "slow_gradients", "drift", "skew", "jump")
 MEMBER_KINDS = ("revoke", "expire", "late_list", "old_list", "damaged_list")
@@ -41,8 +43,14 @@ AIR_SLOTS = 8
 """Slots that a message may wait and travel on the emulated air, beyond that."""
 CARRIED_SHARE = 0.2
 """Of the schedules on measured links: in so many, messages are of another kind."""
+BAND_SHARE = 0.2
+"""Of the schedules on the emulated channel: in so many it is a band of sums or copies."""
 ASKED_SHARE = 0.1
 """Of the schedules: in so many somebody asks a node to stop, and starts it again."""
+CALM_SHARE = 0.06
+"""Of the schedules: in so many nothing goes wrong, but starts, disks and gradients take long."""
+CALM_KINDS = ("late", "slow", "slow_gradients", "revoke")
+"""What may happen in these: nobody may wait out a limit."""
 ONE_LIAR_FROM = 3
 """Nodes from which one may lie: two honest ones must be left to ask something of."""
 
@@ -96,6 +104,23 @@ class Plan(NamedTuple):
         """Return the learners that do not lie."""
         return [node for node in range(self.nodes) if not self.lie_of(node)]
 
+    @property
+    def carries(self) -> str:
+        """Return what a message is: sum, forward, feedback, or copy."""
+        method = ON_A_BAND.get(self.method, self.method)
+        return method if method in CARRIED else "copy"
+
+    @property
+    def in_slots(self) -> bool:
+        """Tell whether nodes live in the slots of an emulated channel."""
+        return self.method == "emulated" or self.method in ON_A_BAND
+
+    def late_s(self, node: int) -> float:
+        """Return when a member is first started."""
+        return max(
+            (f.stop_s for f in self.faults if (f.kind, f.node) == ("late", node)), default=0.0
+        )
+
     def without_faults(self) -> "Plan":
         """Return the fault-free twin."""
         return self._replace(faults=(), liars=())
@@ -108,6 +133,9 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     carried = stream(seed, "carried")  # of its own: other schedules stay what they were
     if drawn_method == "alone" and carried.random() < CARRIED_SHARE:
         drawn_method = carried.choice(CARRIED)
+    band = stream(seed, "band")
+    if drawn_method == "emulated" and band.random() < BAND_SHARE:
+        drawn_method = band.choice(tuple(ON_A_BAND))
     nodes = draws.choice((2, 2, 3, 3, 4, 5))
     drawn_slots = draws.choice((6, 8, 12, 20))
     method, slots = method or drawn_method, slots or drawn_slots
@@ -116,7 +144,7 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     heal_s = slots * slot_s * 0.6
     waits = method in ("rounds", "server") and steps is not None
     finishing_s = 2.0 * slots * slot_s if waits else 0.0  # all rounds may be left when faults end
-    if method == "emulated":
+    if method == "emulated" or method in ON_A_BAND:
         finishing_s = AIR_SLOTS * slot_s
     kinds = [*LINK_KINDS, *NODE_KINDS, *MEMBER_KINDS, *DISK_KINDS]
     on = draws.sample(kinds, draws.choice((0, 1, 1, 2, 2, 3, 4, 6)))
@@ -129,8 +157,11 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     asked = stream(seed, "asked")
     if asked.random() < ASKED_SHARE:
         faults.append(_fault("asked", asked, nodes, heal_s, slot_s))
+    calm = stream(seed, "calm")
+    if is_calm := calm.random() < CALM_SHARE:
+        faults = _calm(calm, nodes, heal_s)
     liars = ()
-    if nodes >= ONE_LIAR_FROM and draws.random() < 0.35:
+    if not is_calm and nodes >= ONE_LIAR_FROM and draws.random() < 0.35:
         liars = ((draws.randrange(nodes), draws.choice(LIES)),)
     return Plan(
         seed=seed,
@@ -156,6 +187,21 @@ def _fault(kind: str, draws: Random, nodes: int, heal_s: float, slot_s: float) -
             start_s, stop_s = 0.0, heal_s
         return Fault(kind, node, start_s, stop_s, _amount(kind, draws, slot_s), peer)
     return Fault(kind, node, start_s, stop_s, _amount(kind, draws, slot_s))
+
+
+def _calm(draws: Random, nodes: int, heal_s: float) -> list[Fault]:
+    """Let nodes start one after the other, on disks and with gradients that take their time."""
+    faults = []
+    for node in range(nodes):
+        late_s = min(draws.choice((0.0, 0.3, 1.0, 1.5)), heal_s)
+        faults.append(Fault("late", node, 0.0, late_s))
+        if draws.random() < 0.4:
+            faults.append(Fault("slow", node, 0.0, heal_s, draws.choice((3.0, 10.0, 30.0))))
+        if draws.random() < 0.2:
+            faults.append(Fault("slow_gradients", node, 0.0, heal_s, 2.0))
+    if draws.random() < 0.2:
+        faults.append(Fault("revoke", draws.randrange(nodes), 0.0, heal_s))
+    return faults
 
 
 def _amount(kind: str, draws: Random, slot_s: float) -> float:  # noqa: PLR0911 - a table

@@ -56,6 +56,8 @@ AGAIN_S = 1.0
 """After so long a process that could not begin is started again."""
 PATIENCE_S = 3.0
 """A link over which nothing has come for so long goes down."""
+NOTICED_S = 0.15
+"""By so much later, at most, does the other side of a link notice that it is up."""
 MOST_AT_ONCE = 2_000
 """Events of one instant: a core that asks for more turns in a circle."""
 
@@ -173,7 +175,8 @@ class World:
     def _prepare(self) -> None:
         self.at(self.plan.end_s, self._over)
         for number in self.hosts:
-            self.at(0.01 * self.hosts[number].draws.random(), self._begin, number)
+            first_s = 0.01 * self.hosts[number].draws.random()
+            self.at(max(first_s, self.plan.late_s(number)), self._begin, number)
             if self.hosts[number].lie is not None:
                 self.at(self.plan.slot_s, self._lie, number)
             self.at(self.plan.end_s, self._tell, number, Asked("the schedule is over"), -1)
@@ -190,7 +193,8 @@ class World:
             return
         host.disk.now_s = self.now_s
         try:
-            start = begin(host.disk)
+            draws = stream(self.plan.seed, "count", number, host.process)
+            start = begin(host.disk, draws.getrandbits(31))
         except OSError as error:  # whoever supervises the process tries again
             self.trace.say(self.now_s, number, "cannot begin", detail=str(error))
             self.at(self.now_s + AGAIN_S, self._begin, number)
@@ -198,6 +202,7 @@ class World:
         host.process += 1
         host.clock = Clock(self.now_s, host.draws.uniform(0.0, 1000.0))
         host.dropped.clear()
+        host.knows.clear()
         host.queue.clear()
         host.is_suspended, host.tick_s = False, float("inf")
         host.members = host.held.issue.valid(host.day.now_s(self.now_s))
@@ -277,15 +282,8 @@ class World:
     # -- effects -----------------------------------------------------------------------------------
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
-        if isinstance(effect, Publish):
-            way = self.ways.get((host.number, effect.peer))
-            if way is not None and (when_s := way.publish(self.now_s, effect.data)) is not None:
-                self.at(when_s, self._send, host.number, effect.peer)
-        elif isinstance(effect, Tell):
-            way = self.ways.get((host.number, effect.peer))
-            if way is not None and (coming := way.tell(self.now_s, effect.data)) is not None:
-                self.at(coming.at_s, self._arrive, host.number, effect.peer, coming)
-                self._see(host.number, effect.peer, coming.at_s, "word")
+        if isinstance(effect, Publish | Tell):
+            self._put_on_its_way(host, effect)
         elif isinstance(effect, Compute):
             self._compute(host, effect)
         elif isinstance(effect, Save):
@@ -306,6 +304,19 @@ class World:
             if host.asked is not None and effect.code == 0:
                 self.at(max(host.asked.stop_s, self.now_s + AGAIN_S), self._begin_anew, host)
             host.asked = None
+
+    def _put_on_its_way(self, host: Host, effect: Publish | Tell) -> None:
+        way = self.ways.get((host.number, effect.peer))
+        if way is None:
+            return
+        if isinstance(effect, Publish):
+            if (when_s := way.publish(self.now_s, effect.data)) is not None:
+                self.at(when_s, self._send, host.number, effect.peer)
+        elif effect.peer in host.knows:
+            coming = way.tell(self.now_s, effect.data)
+            if coming is not None:
+                self.at(coming.at_s, self._arrive, host.number, effect.peer, coming)
+                self._see(host.number, effect.peer, coming.at_s, "word")
 
     def _compute(self, host: Host, effect: Compute) -> None:
         takes_s = self.plan.slot_s * host.draws.uniform(0.05, 0.6)
@@ -402,12 +413,19 @@ class World:
             way.up()
         self.trace.say(self.now_s, a, "link up", b)
         self._tell_link(a, b, Linked(b), 0.0)
-        self._tell_link(b, a, Linked(a), self.hosts[b].draws.uniform(0.0, 0.01))
+        self._tell_link(b, a, Linked(a), self.hosts[b].draws.uniform(0.0, NOTICED_S))
 
-    def _tell_link(self, number: int, peer: int, event: Event, after_s: float) -> None:
+    def _tell_link(self, number: int, peer: int, event: Linked | Unlinked, after_s: float) -> None:
         when_s = max(self.now_s + after_s, self._tells_s.get((number, peer), 0.0))
         self._tells_s[number, peer] = when_s
-        self.at(when_s, self._tell, number, event, self.hosts[number].process)
+        self.at(when_s, self._notice_link, number, event, self.hosts[number].process)
+
+    def _notice_link(self, number: int, event: Linked | Unlinked, process: int) -> None:
+        """Let one side notice its link: as with zenoh, a word said before that is lost."""
+        host = self.hosts[number]
+        if host.process == process:
+            (host.knows.add if isinstance(event, Linked) else host.knows.discard)(event.peer)
+            self._tell(number, event, process)
 
     def _relink_all(self, number: int) -> None:
         for peer in self.setting.neighbours[number]:

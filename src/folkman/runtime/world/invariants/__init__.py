@@ -1,4 +1,4 @@
-"""Nineteen sentences, each a class: what holds in every schedule, whatever happens."""
+"""Twenty sentences, each a class: what holds in every schedule, whatever happens."""
 
 from folkman.runtime.world.audit import Invariant
 from folkman.runtime.world.invariants.keeping import ExitCode, OnePair, SavedFirst, SavedStates
@@ -18,6 +18,7 @@ from folkman.runtime.world.invariants.progress import (
     Together,
     TwinSpread,
 )
+from folkman.runtime.world.invariants.waiting import Prompt
 from folkman.runtime.world.invariants.whole import Bounded, Replays, SameTrace
 
 __all__ = ["ALL", "all_invariants"]
@@ -42,6 +43,7 @@ ALL: tuple[type[Invariant], ...] = (
     ExitCode,
     TwinSpread,
     SameTrace,
+    Prompt,
 )
 """By their numbers."""
 

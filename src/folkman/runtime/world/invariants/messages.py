@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.runtime.control import LIFE_BITS, Ack, Period
-from folkman.runtime.core.events import MembersChanged, Publish, Received, Start, Tell
+from folkman.runtime.core.events import (
+    MembersChanged,
+    Publish,
+    Received,
+    Start,
+    Tell,
+    Unlinked,
+)
 from folkman.runtime.fresh_codec import slots_of
 from folkman.runtime.world.audit import Invariant, Moved, Seen
-from folkman.runtime.world.contents import Header, heard_number
+from folkman.runtime.world.contents import Header, header_of, heard_number
+from folkman.runtime.world.plan import ON_A_BAND
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
@@ -37,7 +45,7 @@ class Newer(Invariant):
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, Any, bytes]] = {}  # member -> sequence, newest, payload
-        self._sent: dict[tuple[int, int], bytes] = {}  # (honest sender, sequence) -> parameters
+        self._sent: dict[tuple[int, int], set[bytes]] = {}  # (honest sender, sequence) -> contents
         self._sums = SumBooks(self)
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
@@ -49,8 +57,9 @@ class Newer(Invariant):
         """Compare what is held with what was held before."""
         for content in seen.contents:
             if content.origin == seen.host.number:
-                self._sent[content.origin, content.sequence] = content.params
-        if seen.world.plan.method == "sum":
+                key = content.origin, content.sequence  # after a lost folder it may stand for two
+                self._sent.setdefault(key, set()).add(content.params)
+        if seen.world.plan.carries == "sum":
             self._sums.look(seen)
             return
         if not seen.moved:
@@ -80,12 +89,9 @@ class Newer(Invariant):
     def _check_content(self, seen: Seen, rows: Any) -> None:
         """See that what is held of an honest sender is what it sent."""
         box, first = seen.node.mailbox, seen.world.setting.first_sender(seen.host.number)
-        old = seen.world.plan.method in ("forward", "feedback")  # is what a number stood for used?
         for row in rows:
-            if old and first + int(row) in seen.world.setting.lost:
-                continue  # others still pass it on, or take a change of something else for it
             sent = self._sent.get((first + int(row), int(box.sequence[row])))
-            if sent is not None and box.payload[row].tobytes() != sent:
+            if sent is not None and box.payload[row].tobytes() not in sent:
                 text = f"node {seen.host.number} holds something else than {first + int(row)} sent"
                 raise _broken(self, text)
 
@@ -243,7 +249,7 @@ class OneContent(_OfNumbers):
     @staticmethod
     def _compared(seen: Seen, header: Header) -> bytes:
         """Return what must not differ: with error feedback, what a receiver then holds."""
-        if seen.world.plan.method != "feedback":
+        if seen.world.plan.carries != "feedback":
             return header.data
         held = [each.params for each in seen.contents if each.sequence == header.sequence]
         return held[0] if held else b""
@@ -278,7 +284,7 @@ class OfMembers(Invariant):
         members = self._members.get(seen.host.number)
         if members is None:
             return
-        if seen.world.plan.method == "sum":
+        if seen.world.plan.carries == "sum":
             self._look_at_sums(seen, members)
             return
         box = seen.node.mailbox
@@ -353,14 +359,24 @@ class Heard(Invariant):
     def __init__(self) -> None:
         self._taken: dict[tuple[int, int], int] = {}
         self._early: dict[tuple[int, int], set[int]] = {}  # whose came before a life had begun
+        self._came: dict[tuple[int, int, int], set[int]] = defaultdict(set)  # on a band: numbers
 
     def stepped(self, seen: Seen) -> None:
-        """Compare every acknowledgement with what is held after the step, and count them."""
+        """Compare every acknowledgement with what is held after the step, and count them.
+
+        On an emulated band it says that a message is there; when its transfer ends it is taken.
+        """
         self._count(seen)
+        if seen.world.plan.method in ON_A_BAND and isinstance(seen.event, Received):
+            header = header_of(seen.event.peer, seen.event.data)
+            key = (seen.host.number, seen.host.process, seen.event.peer)
+            self._came[key].add(header.sequence)
         for peer, control in seen.told:
             if not isinstance(control.body, Ack):
                 continue
             said, first = control.body.sequence, seen.world.setting.first_sender(seen.host.number)
+            if said in self._came.get((seen.host.number, seen.host.process, peer), ()):
+                continue
             held = heard_number(seen.node, peer, first)
             counts_on = seen.world.setting.counts_on or said == seen.node.mailbox.held_of(peer)
             if said > held or (not counts_on and said >> LIFE_BITS != held >> LIFE_BITS):
@@ -373,6 +389,8 @@ class Heard(Invariant):
         key, taken = (seen.host.number, seen.host.process), core.hands.counts["taken"]
         before, self._taken[key] = self._taken.get(key, 0), taken
         waits = getattr(seen.node, "holds_back", False)
+        if isinstance(seen.event, Unlinked):  # its sender waits for nothing any more
+            self._early.get(key, set()).discard(seen.event.peer)
         if core.hands.voice is None:  # before a life has begun nothing is said
             if taken > before and isinstance(seen.event, Received) and not waits:
                 self._early.setdefault(key, set()).add(seen.event.peer)
@@ -395,7 +413,7 @@ class Counted(Invariant):
 
     def asks(self, world: "World") -> bool:
         """On an emulated air messages wait, and the newest overtakes the others there."""
-        return world.plan.method != "emulated"
+        return not world.plan.in_slots
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
         """Count from the beginning of a process."""

@@ -48,9 +48,15 @@ class FreshAfterHeal(Invariant):
         self._best: dict[tuple[int, int], int] = defaultdict(int)
 
     def asks(self, world: "World") -> bool:
-        """In rounds a liar may keep its neighbours waiting, and so does one who lost its state."""
-        blocked = world.setting.lost or any(lie in BLOCKS_ROUNDS for _, lie in world.plan.liars)
-        return not (world.setting.counts_on and blocked)
+        """In rounds a liar may keep its neighbours waiting, and so does one who lost its state.
+
+        A poisoned sum spoils all that hold it, and makes them absurd to each other: who may send
+        sums is trusted.
+        """
+        lies = [lie for _, lie in world.plan.liars]
+        blocked = world.setting.lost or any(lie in BLOCKS_ROUNDS for lie in lies)
+        spoiled = world.plan.carries == "sum" and "poison" in lies
+        return not (world.setting.counts_on and blocked) and not spoiled
 
     def healed(self, world: "World") -> None:
         """Note what is held now, of those who still learn."""
@@ -105,13 +111,13 @@ class Together(Invariant):
             self._slot[key] = effect.slot
             most = (seen.world.now_s * (1 + DRIFT)) / plan.slot_s + 1 + AHEAD
             misled = key[0] in seen.world.auditor.misled
-            if plan.method == "emulated" and effect.slot > most and not misled:
+            if plan.in_slots and effect.slot > most and not misled:
                 text = f"node {key[0]} lives slot {effect.slot} at {seen.world.now_s:.2f} s"
                 raise _broken(self, f"{text}, there were {most:.0f} at most")
 
     def over(self, world: "World") -> None:
         """See that the clocks of those who hear each other agree at the end."""
-        if world.plan.method != "emulated":
+        if not world.plan.in_slots:
             return
         now = {
             host.number: self._slot.get((host.number, host.process))

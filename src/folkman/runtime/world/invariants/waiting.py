@@ -1,0 +1,107 @@
+"""Who waits, and for what: invariant 22."""
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from folkman.runtime.codec import CodecError
+from folkman.runtime.control import Ack, Done, open_sealed
+from folkman.runtime.core.core import Phase
+from folkman.runtime.core.events import Linked, MembersChanged, Start, Told, Unlinked
+from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.world.invariants.messages import _broken
+from folkman.runtime.world.invariants.progress import DRIFT
+from folkman.runtime.world.plan import CALM_KINDS
+
+if TYPE_CHECKING:
+    from folkman.runtime.world.host import Host
+    from folkman.runtime.world.world import World
+
+__all__ = ["Prompt"]
+
+ON_ITS_WAY_S = 1.0
+"""A word comes within this, where nothing goes wrong."""
+
+
+class _Known:
+    """What one process was told of its neighbours."""
+
+    def __init__(self) -> None:
+        self.linked: set[int] = set()
+        self.done: set[int] = set()
+        self.members: frozenset[int] = frozenset()
+        self.stays_s = math.inf  # since when it stays though all that count are done
+
+
+class Prompt(Invariant):
+    """22: a limit is for what went wrong; who has all that it waits for goes on."""
+
+    number = 22
+    sentence = "nobody waits out a limit for nothing"
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Known] = defaultdict(_Known)
+        self._is_calm = False
+        self._acknowledged: dict[tuple[int, int], tuple[int, float]] = {}  # newest, and when
+
+    def asks(self, world: "World") -> bool:
+        """Ask always; where nothing goes wrong, no answer may be missing either."""
+        kinds = {fault.kind for fault in world.plan.faults}
+        self._is_calm = kinds <= set(CALM_KINDS) - {"revoke"} and not world.plan.liars
+        return True
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Begin anew."""
+        del world, start
+        self._known[host.number] = _Known()
+
+    def stepped(self, seen: Seen) -> None:
+        """Look at what a node waits for, and at what it was told."""
+        known, core = self._known[seen.host.number], _core(seen)
+        self._learn(seen, known)
+        near = [peer for peer in seen.node.neighbours if peer in known.members]
+        if core.phase is Phase.WAIT and near and known.linked.issuperset(near):
+            raise _broken(self, f"node {seen.host.number} waits, and all neighbours are linked")
+        stays = core.phase is Phase.LINGER and near and known.done.issuperset(near)
+        known.stays_s = min(known.stays_s, seen.world.now_s) if stays else math.inf
+        last_words_s = 2 * seen.world.setting.settings.keep_every_s if core.there() else 0.0
+        if seen.world.now_s > known.stays_s + last_words_s * (1 + DRIFT):
+            raise _broken(self, f"node {seen.host.number} stays, and all neighbours are done")
+        if self._is_calm:
+            self._look_at_answers(seen, core)
+
+    def _look_at_answers(self, seen: Seen, core: Any) -> None:
+        """See that no answer is lost: neither is one given up, nor asked for by sending again."""
+        number, now_s = seen.host.number, seen.world.now_s
+        if core.hands.counts["periods_given_up"]:
+            raise _broken(self, f"node {number} waits for an answer in vain")
+        for header in seen.published:
+            last, at_s = self._acknowledged.get((header.peer, number), (0, 0.0))
+            if header.sequence <= last and now_s > at_s + ON_ITS_WAY_S:
+                text = f"node {number} sends {header.sequence} to {header.peer} again"
+                raise _broken(self, f"{text}, which has acknowledged {last}")
+        for peer, control in seen.told:
+            before = self._acknowledged.get((number, peer), (0, 0.0))[0]
+            if isinstance(control.body, Ack) and control.body.sequence > before:
+                self._acknowledged[number, peer] = control.body.sequence, now_s
+
+    @staticmethod
+    def _learn(seen: Seen, known: _Known) -> None:
+        event = seen.event
+        if isinstance(event, Linked):
+            known.linked.add(event.peer)
+        elif isinstance(event, Unlinked):
+            known.linked.discard(event.peer)
+        elif isinstance(event, MembersChanged):
+            known.members = event.members
+        elif isinstance(event, Told) and event.peer not in known.done:
+            try:
+                body = open_sealed(event.data, seen.world.setting.run).body
+            except CodecError:
+                return
+            if isinstance(body, Done) and _core(seen).hands.voice is not None:
+                known.done.add(event.peer)
+
+
+def _core(seen: Seen) -> Any:
+    return seen.host.core
