@@ -40,6 +40,9 @@ TABLE_3 = {  # of the paper, and docs/guide.md
 }
 CHANNEL = {"slots": 1.0, "message": "copy", "control": "ideal"}
 CHANNEL |= {"contention_slots": 0.0, "weights": "alike"}
+ON_AIR = {key: TABLE_3[key] for key in ("slot_s", "cell_radius_m", "bandwidth_hz", "power_dbm")}
+ON_AIR |= {"noise_dbm_per_hz": -174.0, "path_loss_exponent": 2.0, "least_distance_m": 50.0}
+ON_AIR |= {"send_chance": 0.5, "radius": 10.0, "frames": 1, "noise": "drawn"}
 BITS = {"bits_per_parameter": None}  # as they are computed
 SEED = {"seed": 0}
 NOBODY = {"run": 0, "seed": 0, "wire": None}
@@ -52,6 +55,7 @@ DEFAULTS = [
     (NETWORKS["iid"], {"gamma": 5} | BITS),
     (NETWORKS["pipelined"], {"gamma": 5, "download_slots": None} | BITS),
     (NETWORKS["shared"], CHANNEL | BITS),
+    (NETWORKS["over_air"], ON_AIR),
     (NETWORKS["radio"], TABLE_3),
     (NETWORKS["trace"], BITS | {"message": "copy", "alike": False}),
     (replay.replay, BITS | {"message": "copy", "alike": False}),

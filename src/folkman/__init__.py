@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from folkman.radio.delivery import Network
     from folkman.radio.loss import Lossy
     from folkman.radio.network import RadioNetwork
+    from folkman.radio.over_air import over_air
     from folkman.radio.replay import replay
     from folkman.radio.shared import shared
     from folkman.radio.trace import record_timeline
@@ -138,6 +139,7 @@ _HOMES = {
     "folkman.radio.delivery": "Network",
     "folkman.radio.loss": "Lossy",
     "folkman.radio.network": "RadioNetwork",
+    "folkman.radio.over_air": "over_air",
     "folkman.radio.replay": "replay",
     "folkman.radio.shared": "shared",
     "folkman.radio.trace": "record_timeline",
@@ -226,6 +228,7 @@ __all__ = [
     "matcha",
     "method",
     "mlp",
+    "over_air",
     "pipelined",
     "quadratic",
     "rank",

@@ -1,13 +1,19 @@
 """Rankings as a person runs them: the order that mathematics says, wrong input, going on."""
 
 import json
+import signal
+import subprocess
+import sys
 from copy import deepcopy
 
 import pytest
 
 import folkman as fm
-from folkman.experiment.rank import prepare_ranking
-from folkman.experiment.sweep import prepare_sweep
+from folkman.config.text import dump
+from folkman.experiment import rank as ranking
+from folkman.experiment import tune as tuning
+from folkman.experiment.rank import carry_out_ranking, prepare_ranking
+from folkman.experiment.sweep import crew_for, prepare_sweep
 from folkman.record.store import SweepFolder
 from shell import folkman
 
@@ -120,3 +126,71 @@ def test_the_command_prints_a_table_of_eighty_columns(ranked, tmp_path):
     shown = done.stdout.splitlines()
     assert any("corrects" in line and "1.0±0.0" in line for line in shown)
     assert max(len(line) for line in shown if "folder" not in line and "next" not in line) <= 82
+
+
+@pytest.mark.parametrize("where", ["search", "judgement"])
+def test_a_ranking_goes_on_where_it_was_interrupted(ranked, tmp_path, monkeypatch, where):
+    """Ctrl-C in the second batch of the search, or in the middle of the judged runs."""
+    module = tuning if where == "search" else ranking
+    whole, crew, kept = module.run_batch, crew_for("here"), []
+
+    def interrupted(planned, *rest):
+        if kept:
+            raise KeyboardInterrupt
+        some = planned if where == "search" else planned._replace(jobs=planned.jobs[:2])
+        batch = whole(some, *rest)
+        kept.extend(batch.made)
+        if where == "judgement":
+            raise KeyboardInterrupt
+        return batch
+
+    monkeypatch.setattr(module, "run_batch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out_ranking(prepare_ranking(SMALL, **PLACED, out=tmp_path / "r"), crew)
+    assert SweepFolder(tmp_path / "r").read_ranking() is None
+    made = []
+
+    def counted(*given):
+        batch = whole(*given)
+        made.extend(batch.made)
+        return batch
+
+    monkeypatch.setattr(module, "run_batch", counted)
+    again = carry_out_ranking(prepare_ranking(resume=tmp_path / "r"), crew)
+
+    assert again.rankings == ranked.rankings
+    assert made
+    assert not set(kept) & set(made)  # what was there is not run again
+
+
+@pytest.mark.process
+def test_ctrl_c_while_methods_are_judged_ends_with_how_to_go_on(ranked, tmp_path):
+    (tmp_path / "small.toml").write_text(dump(SMALL))
+    asked = ["--method", "configured", "--over", "step=0.1,0.3", "--seeds", "1000"]
+    asked += ["--judged", "1,2,3", "--score", "optimum_distance", "--out", "r", "--engine", "here"]
+    command = [sys.executable, "-m", "folkman", "rank", "small.toml", *asked]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "seed 1:" in line)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+
+    assert process.returncode == 130, said
+    assert "go on with: folkman rank --resume r" in said
+    assert list((tmp_path / "r" / "jobs").glob("*/job.json"))
+    done = folkman("rank", "--resume", "r", "--engine", "here", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rankings"] == json.loads(
+        json.dumps(ranked.answer()["rankings"])
+    )
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_ranking_on_dask_says_the_same(ranked, tmp_path):
+    pytest.importorskip("distributed")
+
+    on_dask = fm.rank(SMALL, **PLACED, out=tmp_path / "r", engine="dask", workers=1)
+
+    assert on_dask.rankings == ranked.rankings

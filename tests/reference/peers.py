@@ -216,3 +216,74 @@ def meet_with_momentum(gradients, w0, flow, pull, events, step):
         frozen = np.where(asks[:, None], x, frozen)
         path.append((x.copy(), second.copy()))
     return tuple(map(np.array, zip(*path, strict=True)))
+
+
+def share_updates(gradients, w0, forms, held, step, most, window):
+    """DRACO on a complete graph along a timeline: return x (slot + 1, node, d).
+
+    `forms[t, j]` tells whether node j forms a message after its gradient of slot t; `held`
+    (slot, rx, tx) are the stamps held. Message number n of a node is its n-th.
+    """
+    nodes = held.shape[1]
+    x = np.tile(np.asarray(w0, np.float64), (nodes, 1))
+    waiting, outgoing = np.zeros_like(x), np.zeros_like(x)
+    number, used = np.zeros(nodes, int), np.zeros(nodes, int)
+    seen = np.zeros((nodes, nodes), int)
+    sent, path = [(outgoing.copy(), number.copy())], [x.copy()]
+    for t, stamps in enumerate(held):
+        for i in range(nodes):
+            for j in range(nodes):
+                updates, numbers = sent[stamps[i, j]]
+                if i == j or numbers[j] <= seen[i, j]:
+                    continue
+                seen[i, j] = numbers[j]
+                if used[i] < most:
+                    used[i] += 1
+                    x[i] += updates[j] / nodes
+        move = -step * gradients(x)
+        x, waiting = x + move / nodes, waiting + move
+        outgoing[forms[t]], waiting[forms[t]] = waiting[forms[t]], 0.0
+        number = number + forms[t]
+        if (t + 1) % window == 0:
+            used[:] = 0
+        sent.append((outgoing.copy(), number.copy()))
+        path.append(x.copy())
+    return np.array(path)
+
+
+def share_chunks(gradients, w0, part, draws, held, hears, step, *, tau, beta, least):
+    """DFL-AA along a timeline: return x (slot + 1, node, d) and p (node, node) at the end.
+
+    `part[k]` is the chunk of entry k. `draws[s][j]` is (chunk, number of the model, does the model
+    begin here?) of the message of stamp s of node j. A box has the newest model's chunks of each.
+    """
+    nodes = held.shape[1]
+    x = np.tile(np.asarray(w0, np.float64), (nodes, 1))
+    out, path = [x.copy()], [x.copy()]
+    boxes = [{} for _ in range(nodes)]  # sender -> [number, age, {chunk: values}]
+    p, before = np.ones((nodes, nodes)), np.zeros_like(held[0])
+    for t, stamps in enumerate(held):
+        mixed = x.copy()
+        for i in range(nodes):
+            for j in np.flatnonzero(hears[i] & (stamps[i] != before[i])):
+                chunk, number, _ = draws[stamps[i, j]][j]
+                if number > boxes[i].get(j, [0])[0]:
+                    boxes[i][j] = [number, 0, {}]
+                if number == boxes[i][j][0]:
+                    boxes[i][j][2][chunk] = out[stamps[i, j]][j][part == chunk]
+            for chunk in np.unique(part):
+                total, weight = x[i, part == chunk].copy(), 1.0
+                for j, (_, age, values) in boxes[i].items():
+                    if chunk in values:
+                        u = np.exp(-age / tau) / max(p[i, j], least)
+                        total, weight = total + u * values[chunk], weight + u
+                mixed[i, part == chunk] = total / weight
+            for j, box in boxes[i].items():
+                box[1] += 1
+                p[i, j] += beta * (len(box[2]) / len(np.unique(part)) - p[i, j])
+        before = stamps
+        x = mixed - step * gradients(mixed)
+        begins = np.array([begun for _, _, begun in draws[t + 1]])
+        out.append(np.where(begins[:, None], x, out[-1]))
+        path.append(x.copy())
+    return np.array(path), p

@@ -1,4 +1,4 @@
-"""How messages reach others: five ways, each a type. An engine finds its half of a way by the type.
+"""How messages reach others: six ways, each a type. An engine finds its half of a way by the type.
 
     Broadcast   between peers on their own beat: of each neighbour only the freshest message is
                 seen, so losing, repeating or delaying one must be harmless
@@ -7,6 +7,8 @@
                 node itself
     AllReduce   rounds in which a node uses the sum of all messages by data share, and no single
                 one: they may travel as partial sums
+    OnAir       rounds in which a node uses the weighted sum of its neighbours' messages, and no
+                single one: the sum may be formed on the air
     Star        around a server: a node's only neighbour is the server
     Hierarchy   in cells, each around its station, and the stations around a root
 
@@ -22,7 +24,17 @@ from folkman.arrays import Array, jnp
 if TYPE_CHECKING:
     from folkman.algorithm.base import Inbox, Price
 
-__all__ = ["AllReduce", "Broadcast", "Mixing", "Rounds", "Server", "Star", "State", "Travel"]
+__all__ = [
+    "AllReduce",
+    "Broadcast",
+    "Mixing",
+    "OnAir",
+    "Rounds",
+    "Server",
+    "Star",
+    "State",
+    "Travel",
+]
 
 State: TypeAlias = Any  # a NamedTuple of arrays
 
@@ -173,6 +185,18 @@ class AllReduce(Rounds):
     """
 
     role = "peers, in lock-step, all-reduce"
+
+
+@dataclass(frozen=True)
+class OnAir(Rounds):
+    """Between peers in lock-step: a node uses `inbox.mix()`, and no weight or message of its own.
+
+    Where a network forms sums on the air, the air is a node's only neighbour: the weights are those
+    of the channel, which no node knows. Elsewhere messages arrive one by one, with those of
+    `mixing`.
+    """
+
+    role = "peers, in lock-step, sums on the air"
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,26 @@
 """The command line of rankings: `folkman rank`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from folkman.cli import common
-from folkman.cli.common import AsJson, Settings, print_json, say, stoppable
-from folkman.cli.sweep import (
-    Engine,
-    Memory,
-    TlsCa,
-    TlsCert,
-    TlsKey,
-    Workers,
-    crew_of,
-    ending_on_term,
-    job_progress,
-    tell_failed,
+from folkman.cli.common import AsJson, Settings, print_json
+from folkman.cli.search import (
+    Budget,
+    Config,
+    Over,
+    Score,
+    Seeds,
+    Store,
+    carried_out,
+    whole_numbers,
 )
-from folkman.cli.tune import whole_numbers
+from folkman.cli.sweep import Engine, Memory, TlsCa, TlsCert, TlsKey, Workers, crew_of
 
 if TYPE_CHECKING:
-    from folkman.experiment.engines import Crew
-    from folkman.experiment.rank import PreparedRanking, Ranked
+    from folkman.experiment.rank import Ranked
     from folkman.record.json_file import Json
 
 __all__ = ["rank"]
@@ -33,9 +29,7 @@ WIDTH = 80
 
 
 def rank(  # noqa: PLR0913, PLR0917 - the options, one by one
-    config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
-    ] = None,
+    config: Config = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,27 +37,18 @@ def rank(  # noqa: PLR0913, PLR0917 - the options, one by one
             "repeated; default all."
         ),
     ] = None,
-    over: Annotated[
-        list[str] | None,
-        typer.Option(help="An option to tune, as `folkman tune` takes it; default step."),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Runs of the search for each method; default its grid's.")
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds to tune on; default 1000,1001.")] = None,
+    over: Over = None,
+    budget: Budget = None,
+    seeds: Seeds = None,
     judged: Annotated[
         str | None, typer.Option(help="Seeds to judge on; default 2000 to 2009.")
     ] = None,
-    score: Annotated[
-        str, typer.Option(help="train_loss, test_loss, test_accuracy or optimum_distance.")
-    ] = "train_loss",
+    score: Score = "train_loss",
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder; default ranks/DATE-TIME-NAME.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Where runs are kept, to share them; default OUT/jobs.")
-    ] = None,
+    store: Store = None,
     resume: Annotated[
         Path | None, typer.Option(help="Continue an interrupted ranking folder.")
     ] = None,
@@ -79,7 +64,7 @@ def rank(  # noqa: PLR0913, PLR0917 - the options, one by one
 
     Every method is tuned by the search of `folkman tune`, then judged on fresh seeds.
     """
-    from folkman.experiment.rank import prepare_ranking
+    from folkman.experiment.rank import carry_out_ranking, prepare_ranking
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
     numbers = [None if text is None else whole_numbers(text) for text in (seeds, judged)]
@@ -87,28 +72,10 @@ def rank(  # noqa: PLR0913, PLR0917 - the options, one by one
     asked |= {"methods": tuple(method or ("all",)), "seeds": numbers[0], "judged": numbers[1]}
     places: Json = {"out": out, "store": store, "resume": resume}
     prepared = prepare_ranking(config, **asked, settings=settings or (), **places)
-    ranked = _carried_out(prepared, crew)
+    ranked = carried_out(prepared, crew, carry_out_ranking)
     _print(ranked, quiet=as_json)
     if as_json:
         print_json(ranked.answer())
-
-
-def _carried_out(prepared: "PreparedRanking", crew: "Crew") -> "Ranked":
-    """Rank with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.rank import carry_out_ranking
-    from folkman.experiment.tune import Stopped
-
-    again = prepared.folder.again()
-    with stoppable(f"go on with: {again}"), ending_on_term():
-        try:
-            with job_progress(prepared.runs) as watch:
-                return carry_out_ranking(prepared, crew, watch, say)
-        except Stopped as stop:
-            if not stop.batch.failed:
-                say(f"error: {stop}")
-                sys.exit(common.DISK)
-            tell_failed(stop.batch, prepared.folder, again)
-            sys.exit(common.FAILED)
 
 
 def _print(ranked: "Ranked", *, quiet: bool) -> None:

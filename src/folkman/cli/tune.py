@@ -1,64 +1,43 @@
 """The command line of tuning: `folkman tune`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from folkman.cli import common
-from folkman.cli.common import AsJson, Settings, print_json, say, stoppable
-from folkman.cli.sweep import (
-    Engine,
-    Memory,
-    TlsCa,
-    TlsCert,
-    TlsKey,
-    Workers,
-    crew_of,
-    ending_on_term,
-    job_progress,
-    tell_failed,
+from folkman.cli.common import AsJson, Settings, print_json
+from folkman.cli.search import (
+    Budget,
+    Config,
+    Over,
+    Score,
+    Seeds,
+    Store,
+    carried_out,
+    whole_numbers,
 )
+from folkman.cli.sweep import Engine, Memory, TlsCa, TlsCert, TlsKey, Workers, crew_of
 from folkman.record.run import jsonable
 
 if TYPE_CHECKING:
-    from folkman.experiment.engines import Crew
-    from folkman.experiment.tune import PreparedTuning
     from folkman.experiment.tuned import Tuned
     from folkman.record.json_file import Json
 
-__all__ = ["tune", "whole_numbers"]
+__all__ = ["tune"]
 
 
 def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
-    config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
-    ] = None,
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An option to tune: step, local_steps, momentum, or with values "
-            "mixing=0.3,0.6,0.9. May be repeated; default step."
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Runs for each method; default what the grid takes.")
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds to tune on, none of the file's; default 1000,1001.")
-    ] = None,
-    score: Annotated[
-        str,
-        typer.Option(help="train_loss, test_loss, test_accuracy or optimum_distance, at the end."),
-    ] = "train_loss",
+    config: Config = None,
+    over: Over = None,
+    budget: Budget = None,
+    seeds: Seeds = None,
+    score: Score = "train_loss",
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write; default CONFIG-tuned.toml.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Where runs are kept, to share them; default OUT/jobs.")
-    ] = None,
+    store: Store = None,
     resume: Annotated[
         Path | None, typer.Option(help="Continue an interrupted tuning folder.")
     ] = None,
@@ -74,34 +53,17 @@ def tune(  # noqa: PLR0913, PLR0917 - the options, one by one
 
     Writes a configuration that `folkman run` takes. Every method has the same budget of runs.
     """
-    from folkman.experiment.tune import prepare_tuning
+    from folkman.experiment.tune import carry_out_tuning, prepare_tuning
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
     numbers = None if seeds is None else whole_numbers(seeds)
     asked: Json = {"over": over or ("step",), "budget": budget, "seeds": numbers, "score": score}
     places: Json = {"out": out, "store": store, "resume": resume}
     prepared = prepare_tuning(config, **asked, settings=settings or (), **places)
-    tuned = _carried_out(prepared, crew)
+    tuned = carried_out(prepared, crew, carry_out_tuning)
     _print(tuned, quiet=as_json)
     if as_json:
         print_json(_answer(tuned))
-
-
-def _carried_out(prepared: "PreparedTuning", crew: "Crew") -> "Tuned":
-    """Tune with progress shown; when stopped, say how to go on."""
-    from folkman.experiment.tune import Stopped, carry_out_tuning
-
-    again = prepared.folder.again()
-    with stoppable(f"go on with: {again}"), ending_on_term():
-        try:
-            with job_progress(prepared.runs) as watch:
-                return carry_out_tuning(prepared, crew, watch, say)
-        except Stopped as stop:
-            if not stop.batch.failed:
-                say(f"error: {stop}")
-                sys.exit(common.DISK)
-            tell_failed(stop.batch, prepared.folder, again)
-            sys.exit(common.FAILED)
 
 
 def _print(tuned: "Tuned", *, quiet: bool) -> None:
@@ -129,11 +91,3 @@ def _answer(tuned: "Tuned") -> "Json":
     places = {"file": str(tuned.file), "folder": str(tuned.folder)}
     search = {"score": tuned.score, "seeds": list(tuned.seeds), "budget": tuned.budget}
     return places | search | {"skipped": dict(tuned.skipped), "methods": methods}
-
-
-def whole_numbers(text: str) -> list[int]:
-    """Read seeds."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--seeds looks like 1000,1001, got '{text}'") from None

@@ -12,6 +12,7 @@ NETWORKS: Builders[Network] = Builders(
             for name in ("ideal", "constant", "snapshot", "iid", "pipelined")
         },
         "shared": "folkman.radio.shared:shared",
+        "over_air": "folkman.radio.over_air:over_air",
         "radio": "folkman.radio.network:RadioNetwork",
         "trace": "folkman.radio.replay:from_file",
     }

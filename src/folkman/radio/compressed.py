@@ -123,6 +123,10 @@ class Compressed(Network):
         """Return the network in lock-step where all wait for the sum of all messages."""
         return self.network.all_reduce()
 
+    def on_air(self) -> RoundNetwork:
+        """Return the network whose sums may be formed on the air."""
+        return self.network.on_air()
+
     def star(self) -> StarNetwork:
         """Return the network around a server."""
         return self.network.star()

@@ -7,6 +7,7 @@ A network is a frozen value with pure functions, and has a face for each way tha
                slot t+1 begins. All the rest (ages, mixing, mailboxes) follows from tau
     rounds()   between peers in lock-step: the same answer, but tau moves at the end of a round
     all_reduce()   the same where nodes wait for the sum of all messages, and for nothing else
+    on_air()       the same where nodes use a sum of what others send, which the air may form
     star()     between nodes and a server: the transfers that started and arrived
 
 A network that lacks one refuses it with what to do. Index order is [receiver, sender] everywhere.
@@ -232,6 +233,16 @@ class Network:
 
         A network that knows nothing better brings everyone's message to everyone. One that carries
         partial sums says so by `sums`: then messages are priced and rounded as sums.
+        """
+        return self.rounds()
+
+    def on_air(self) -> RoundNetwork:
+        """Return the network in lock-step where a node uses the sum of what its neighbours send.
+
+        A network that knows nothing better brings their messages one by one. One whose sums are
+        formed on the air has two functions more: `superpose(state, messages, key)`, what each node
+        makes of the messages that are on the air together, (rx, message); and `units(dim)`, the
+        numbers of a frame, by which it is priced.
         """
         return self.rounds()
 

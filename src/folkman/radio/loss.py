@@ -143,6 +143,10 @@ class Lossy(Network):
         """Return the network where all wait for the sum of all messages, with losses."""
         return self._losing(self.network.all_reduce())
 
+    def on_air(self) -> RoundNetwork:
+        """Return the network whose sums may be formed on the air, with losses."""
+        return self._losing(self.network.on_air())
+
     def _losing(self, beneath: RoundNetwork) -> RoundNetwork:
         if isinstance(beneath, Losing):
             return beneath.losing(self.loss)

@@ -382,6 +382,7 @@ class StarWay(Way):
 WAYS = {
     "Broadcast": "folkman.runtime.ways:PeerWay",
     "Rounds": "folkman.runtime.ways:RoundWay",
+    "OnAir": "folkman.runtime.ways:RoundWay",
     "Star": "folkman.runtime.ways:StarWay",
     "Hierarchy": "folkman.runtime.hierarchy:HierarchyWay",
 }

@@ -19,9 +19,7 @@ Assumes:
   * one gradient at a time at a node, none in less than c_i slots, no message in less than h;
   * full gradients.
 
-For logistic losses there is no such floor here: gradients at points of one's own choice span
-everything at once. The bounds of [2] hold for the worst function of a class, which a given data set
-is not.
+For logistic losses see `folkman.theory.logistic_floors`.
 
 [1] A. Nemirovski, D. Yudin. Problem Complexity and Method Efficiency in Optimization. Wiley, 1983.
 [2] A. Tyurin, P. Richtarik. On the Optimal Time Complexities in Decentralized Stochastic
@@ -30,7 +28,7 @@ is not.
     Strongly Convex Distributed Optimization in Networks. ICML 2017. arXiv:1702.08704
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +37,7 @@ from numpy import ndarray
 from folkman.arrays import Float
 from folkman.checks import require
 
-__all__ = ["MODEL", "Floor", "Parts", "floor_of"]
+__all__ = ["MODEL", "Floor", "Parts", "floor_of", "joined", "spaces_of"]
 
 MODEL = "quadratic"
 """The model for which there is a floor."""
@@ -77,49 +75,54 @@ def floor_of(
     message_slots: int = 0,
 ) -> Floor:
     """Return the floor of the first `slots` slots from w(0) = `start`."""
-    nodes, dim = parts.least.shape
+    whole = np.einsum("i,ijk->jk", parts.share, parts.curvature)
+    first = [a @ (start - x) for a, x in zip(parts.curvature, parts.least, strict=True)]
+    gradient = np.einsum("i,ij->j", parts.share, first)
+
+    def gradients(node: int, held: ndarray) -> ndarray:
+        return np.column_stack([parts.curvature[node] @ held, first[node]])
+
+    spaces = spaces_of(gradients, parts.least.shape, slots, compute_slots, message_slots)
+    found = [_least(whole, gradient, joined(*held)) for held in spaces]
+    return Floor(*(np.array(column) for column in zip(*found, strict=True)))
+
+
+def spaces_of(
+    gradients: Callable[[int, ndarray], ndarray],
+    shape: tuple[int, int],
+    slots: int,
+    compute_slots: int | Sequence[int],
+    message_slots: int,
+) -> list[list[ndarray]]:
+    """Return an orthonormal basis of V_i(t), by slot from 0 and by node; `shape` is (node, d).
+
+    `gradients(node, basis)` are columns that span all gradients of a node at points of a space.
+    """
+    nodes, dim = shape
     takes = [compute_slots] * nodes if isinstance(compute_slots, int) else list(compute_slots)
     require(
         len(takes) == nodes and min(takes) >= 1 and message_slots >= 0,
         f"expected {nodes} numbers of slots of at least 1 for gradients and at least 0 for a "
         f"message, got {takes} and {message_slots}",
     )
-    whole = np.einsum("i,ijk->jk", parts.share, parts.curvature)
-    first = [a @ (start - x) for a, x in zip(parts.curvature, parts.least, strict=True)]
-    gradient = np.einsum("i,ij->j", parts.share, first)
-    spaces = [[np.zeros((dim, 0))] * nodes]  # (slot, node): an orthonormal basis of V_i
+    spaces = [[np.zeros((dim, 0))] * nodes]
     for slot in range(1, slots + 1):
-        held = [
-            _grown(i, slot, spaces, parts.curvature[i], first[i], takes[i], message_slots)
-            for i in range(nodes)
-        ]
+        held = []
+        for node in range(nodes):
+            more = [spaces[slot - 1][node]]
+            if slot >= takes[node]:
+                more.append(gradients(node, spaces[slot - takes[node]][node]))
+            if message_slots and slot >= message_slots:
+                others = spaces[slot - message_slots]
+                more += [others[j] for j in range(nodes) if j != node]
+            held.append(joined(*more))
         if message_slots == 0:  # what is told at once, all hold
-            held = [_joined(*held)] * nodes
+            held = [joined(*held)] * nodes
         spaces.append(held)
-    found = [_least(whole, gradient, _joined(*held)) for held in spaces]
-    return Floor(*(np.array(column) for column in zip(*found, strict=True)))
+    return spaces
 
 
-def _grown(
-    node: int,
-    slot: int,
-    spaces: Sequence[Sequence[ndarray]],
-    curvature: ndarray,
-    first: ndarray,
-    takes: int,
-    message_slots: int,
-) -> ndarray:
-    """Return V_i(t) from the spaces of earlier slots."""
-    more = [spaces[slot - 1][node]]
-    if slot >= takes:
-        more += [curvature @ spaces[slot - takes][node], first[:, None]]
-    if message_slots and slot >= message_slots:
-        others = spaces[slot - message_slots]
-        more += [others[j] for j in range(len(others)) if j != node]
-    return _joined(*more)
-
-
-def _joined(*spaces: ndarray) -> ndarray:
+def joined(*spaces: ndarray) -> ndarray:
     """Return an orthonormal basis of the sum of spaces, each given by columns; the first is one."""
     basis = spaces[0][:, :0]
     for column in np.concatenate(spaces, axis=1).T:

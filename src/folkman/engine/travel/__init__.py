@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm
 from folkman.algorithm.pieces.hierarchy import Hierarchy
-from folkman.algorithm.travel import AllReduce, Broadcast, Rounds, Star, Travel
+from folkman.algorithm.travel import AllReduce, Broadcast, OnAir, Rounds, Star, Travel
 from folkman.engine.learner import FinalParameters
-from folkman.engine.travel import all_reduce, hierarchy, peers, rounds, star
+from folkman.engine.travel import all_reduce, hierarchy, on_air, peers, rounds, star
 from folkman.engine.travel.medium import Medium
 from folkman.radio.delivery import Network
 from folkman.radio.trace import PeerTimeline, StarTimeline, Timeline
@@ -27,6 +27,7 @@ WAYS: dict[type[Travel], Way] = {
     Broadcast: Way(peers.PeerMedium, peers.by_hand, PeerTimeline),
     Rounds: Way(rounds.RoundMedium, rounds.by_hand, PeerTimeline),
     AllReduce: Way(all_reduce.AllReduceMedium, all_reduce.by_hand, PeerTimeline),
+    OnAir: Way(on_air.OnAirMedium, rounds.by_hand, PeerTimeline),
     Star: Way(star.StarMedium, star.by_hand, StarTimeline),
     Hierarchy: Way(hierarchy.HierarchyMedium, hierarchy.by_hand, hierarchy.HierarchyTimeline),
 }
