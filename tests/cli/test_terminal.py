@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -149,7 +150,10 @@ def test_every_column_is_explained():
     told = " ".join(explained(some_runs("a"), 100))
     shown = [name for name in COLUMNS if name != "optimum_distance"]
     assert all(f"{COLUMNS[name].heading}: {COLUMNS[name].brief}" in told for name in shown)
-    assert "mean of 3 seeds" in told
+    assert "mean of 3 seeds ± half of the 95 % interval (no ±: all seeds ended alike)." in told
+    runs = [replace(each, rows=[{**each.rows[0], "test_accuracy": n}]) for n, each in enumerate(
+        some_runs("a"))]  # fmt: skip
+    assert "alike" not in " ".join(explained(runs, 100))
     assert "rounds" not in " ".join(explained(some_runs("a"), 70))  # nor is it shown there
     assert "one seed" in " ".join(explained(some_runs("a", seeds=(0,)), 80))
 
