@@ -15,9 +15,29 @@ from pathlib import Path
 
 from prose import CODE, LINK, ROOT, blocks
 
-__all__ = ["PAGES", "glossary", "named", "unexplained", "uses"]
+__all__ = ["OTHERWISE", "PAGES", "glossary", "named", "unexplained", "uses"]
 
-PAGES = ("README.md", "docs/index.md", "docs/guide.md")
+TUTORIALS = tuple(
+    f"docs/tutorials/own-{each}.md"
+    for each in ("algorithm", "data", "devices", "paper", "problem", "radio")
+)
+PAGES = ("README.md", "docs/index.md", "docs/guide.md", "docs/looking.md", "docs/sweeps.md")
+PAGES += ("docs/devices.md", "docs/theory.md", "docs/comparison.md", "docs/which-method.md")
+PAGES += ("docs/tuning.md", "docs/own-code.md", *TUTORIALS)
+OTHERWISE = {
+    "docs/looking.md": {"verdict"},
+    "docs/sweeps.md": {"stale", "cluster"},  # locks that no process holds; dask's
+    "docs/devices.md": {"sum"},
+    "docs/comparison.md": {"cell", "band", "sum", "verdict"},  # *cell* is defined there
+    "docs/which-method.md": {"cell", "drop"},
+    "docs/own-code.md": {"copy"},
+    "docs/tutorials/own-algorithm.md": {"round", "sum"},
+    "docs/tutorials/own-data.md": {"index"},
+    "docs/tutorials/own-devices.md": {"round"},
+    "docs/tutorials/own-paper.md": {"verdict"},
+    "docs/tutorials/own-radio.md": {"index"},
+}
+"""Words that a page uses first in another sense than the glossary's: as verbs, of other things."""
 ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 EVERYDAY = {"node", "problem", "loss", "gradient", "step", "seed", "even"}
 """Words whose usual meaning is the right one, or near enough to read on."""
@@ -74,7 +94,7 @@ def main() -> None:
         if "--all" in sys.argv:
             for term, paragraph in uses(text):
                 print(f"{page}: {term}: {is_explained(term, paragraph)}: {paragraph[:160]}")
-        found = unexplained(text)
+        found = [term for term in unexplained(text) if term not in OTHERWISE.get(page, ())]
         print(f"{page}: {len(found)} of {len(list(uses(text)))} terms: {', '.join(found)}")
 
 

@@ -234,6 +234,12 @@ def test_a_full_disk_is_told_and_can_be_resumed(folkman, tmp_path, limit):
     assert resumed.returncode == 0, resumed.stderr
 
 
+def test_the_version_is_told(folkman):
+    import folkman as fm
+
+    assert folkman("--version") == (0, f"folkman {fm.__version__}\n", "")
+
+
 @pytest.mark.process
 def test_help_answers_without_the_heavy_packages():
     code = (

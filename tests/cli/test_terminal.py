@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -37,7 +38,7 @@ class Terminal:
         self.text = ""
 
     def read_until(self, words, within_s=120.0):
-        """Read until the words appear or the process ends; return the seconds since its start."""
+        """Read until the words appear, which they must; without words, until the process ends."""
         end_s = self.began_s + within_s
         while words is None or words not in self.text:
             assert time.monotonic() < end_s, self.text
@@ -50,7 +51,7 @@ class Terminal:
                     break
                 plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", found)
                 self.text += plain.decode(errors="replace").replace("\r\n", "\n")
-        return time.monotonic() - self.began_s
+        assert words is None or words in self.text, self.text
 
     def end(self):
         """Wait for the process and return its exit code."""
@@ -71,6 +72,7 @@ def table_of(text):
 def test_the_table_of_a_run_fits_terminals_of_80_and_100_columns(tmp_path):
     first = Terminal(80, ["run", *FAST, "--out", "r"], tmp_path)
     first.read_until("preparing")
+    assert "slots" not in first.text  # it is said before anything is computed
     assert first.end() == 0, first.text
     again = Terminal(100, ["run", "--resume", "r"], tmp_path)
     assert again.end() == 0, again.text
@@ -148,7 +150,10 @@ def test_every_column_is_explained():
     told = " ".join(explained(some_runs("a"), 100))
     shown = [name for name in COLUMNS if name != "optimum_distance"]
     assert all(f"{COLUMNS[name].heading}: {COLUMNS[name].brief}" in told for name in shown)
-    assert "mean of 3 seeds" in told
+    assert "mean of 3 seeds ± half of the 95 % interval (no ±: all seeds ended alike)." in told
+    runs = [replace(each, rows=[{**each.rows[0], "test_accuracy": n}]) for n, each in enumerate(
+        some_runs("a"))]  # fmt: skip
+    assert "alike" not in " ".join(explained(runs, 100))
     assert "rounds" not in " ".join(explained(some_runs("a"), 70))  # nor is it shown there
     assert "one seed" in " ".join(explained(some_runs("a", seeds=(0,)), 80))
 

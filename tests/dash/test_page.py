@@ -15,6 +15,7 @@ import pytest
 from conftest import CONTRASTS, served
 from folkman.dash.run import RunSource
 from folkman.dash.serve import make_source
+from folkman.record.folder import RunFolder
 
 pytestmark = pytest.mark.process
 
@@ -170,6 +171,22 @@ def test_a_run_that_does_not_learn_says_why_and_what_to_try(visit, address):
 
     expect(page.locator(".wrong")).to_contain_text("FedAvg: 1 of 2 runs not learning; no round")
     expect(page.locator(".wrong")).to_contain_text("run longer")
+
+
+def test_a_loss_that_rose_again_is_told_as_in_the_terminal(serving, visit, tmp_path, radio_folder):
+    root = shutil.copytree(radio_folder, tmp_path / "run")
+    folder = RunFolder.open(root)
+    run = next(run for run in folder.read().runs if run.label == "Algorithm <1>")
+    for row, loss in zip(run.rows, (2.0, 0.5, *[1.9] * len(run.rows)), strict=False):
+        row["train_loss"] = loss
+    folder.save_part(run, "")
+
+    page = visit(serving(RunSource(root)))
+
+    expect(page.locator(".wrong")).to_contain_text(
+        f"'Algorithm <1>' swings (1 of 2 seeds): with seed {run.seed} the training loss had been "
+        "0.5 and ended at 1.9; try a smaller step or younger copies"
+    )
 
 
 def test_words_are_explained(visit, address):

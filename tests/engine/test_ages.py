@@ -21,6 +21,7 @@ from folkman.radio.network import RadioNetwork
 from folkman.radio.shared import shared
 from folkman.record.scene import from_timeline, join, load_scene, save_scene
 from folkman.report.network_page import node_rows
+from folkman.report.scenes import draw_age_table
 
 NODES, GAMMA, SLOTS = 4, 5, 100
 
@@ -59,6 +60,11 @@ def test_mean_ages_are_those_of_all_slots_however_a_run_is_recorded(bowls, law, 
     headings, rows = node_rows(scene)
     shown = [row[headings.index("age of its copies")] for row in rows]
     assert shown == [f"{closed[p]:.3g}" for p in phase]
+    drawn = {text.get_position(): text.get_text() for text in draw_age_table(scene).axes[0].texts}
+    assert drawn == {
+        (tx, rx): f"{closed[phase[tx]]:.3g}"
+        for rx, tx in np.argwhere(~np.eye(NODES, dtype=bool)).tolist()
+    }
 
 
 def start_key():

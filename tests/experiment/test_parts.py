@@ -209,7 +209,9 @@ def test_synthetic_data_follow_the_seed_and_fit_the_nodes():
 
 def test_folders_are_never_overwritten(tmp_path, comparison):
     RunFolder.create(tmp_path / "run", to_toml(comparison))
-    with pytest.raises(FileExistsError, match="choose another --out, or go on with --resume"):
+    with pytest.raises(
+        FileExistsError, match="choose another --out, or go on with: folkman run --resume"
+    ):
         RunFolder.create(tmp_path / "run", to_toml(comparison))
     with pytest.raises(FileNotFoundError, match="expected a run folder"):
         RunFolder.open(tmp_path)

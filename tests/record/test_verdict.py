@@ -17,9 +17,9 @@ from folkman.problem.problem import make_problem
 from folkman.radio.delay import constant, ideal
 from folkman.radio.network import RadioNetwork
 from folkman.record.folder import RunFolder
-from folkman.record.run import DIVERGED, FINISHED
+from folkman.record.run import DIVERGED, FINISHED, Run
 from folkman.record.table import arms_of
-from folkman.record.verdict import NOT_LEARNING, Descent, swing, verdict
+from folkman.record.verdict import NOT_LEARNING, Descent, complaints, swing, verdict
 from folkman.report.tables import final_rows
 from folkman.report.write import write_report
 
@@ -163,6 +163,27 @@ def test_a_run_ends_at_the_first_recorded_slot_that_meets_its_target(bowls):
     assert whole.target_slot is None
     both = recording._replace(stop_at=(("train_loss", target), ("kappa", 1.5)))
     assert not both.meets(run.rows[-1])  # kappa is a share: more is better, and 1.5 is too much
+
+
+def test_seeds_that_fail_alike_are_told_in_one_line():
+    def run(label, seed, message, word=NOT_LEARNING):
+        return Run("x", label, seed, [], FINISHED, message, verdict=word)
+
+    lines = complaints(
+        [
+            run("a", 0, "'a' (seed 0) rose"),
+            run("b", 0, "'b' (seed 0) rose"),
+            run("a", 2, "'a' (seed 2) rose"),
+            run("a", 3, "'a' (seed 3) rose"),
+            run("b", 3, "'b' (seed 3) is infinite", DIVERGED),
+            run("c", 0, ""),
+        ]
+    )
+    assert lines == [
+        "'a' (seed 0) rose (seeds 2, 3 alike)",
+        "'b' (seed 0) rose",
+        "'b' (seed 3) is infinite",
+    ]
 
 
 def test_a_loss_that_fell_and_rose_again_is_told_with_what_to_try():

@@ -171,6 +171,7 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
         while (lost := source.state()["nodes"][1])["state"] != "gone":
             assert time.monotonic() < end_s, lost
             time.sleep(0.1)
+        faults = source.state()["faults"]
     finally:
         ended = folkman("down", "cluster", cwd=tmp_path)
 
@@ -180,6 +181,7 @@ def test_a_cluster_starts_tells_and_stops(tmp_path):
     ] * 2
     assert all(row["steps"] > 3 and row["loss"] > 0 and row["memory (MB)"] > 10 for row in healthy)
     assert lost["bad"]
+    assert [fault["node"] for fault in faults if fault["what"].startswith("gone: ")] == ["node-1"]
     assert page.ClusterSource(tmp_path / "cluster").state()["nodes"][0]["state"] == "stopped"
     assert re.findall(r"node-\d +(\w+)", ended.stdout) == ["stopped", "gone"]
     log = (tmp_path / "cluster" / "nodes" / "node-0" / "node.log").read_text()

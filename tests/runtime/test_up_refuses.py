@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 import shell
+from folkman.checks import need
 from folkman.cli.node import _complain_of_the_dead
 from folkman.record.cluster import ClusterFolder
-from folkman.runtime import assembly, cluster
+from folkman.runtime import assembly, cluster, identity
 from folkman.runtime.telemetry import COUNTERS, HELP, prometheus
 
 FEW = ["--nodes", "3", "--set", "data.train_size=60", "--set", "model.name=softmax"]
@@ -41,6 +42,43 @@ def test_a_missing_package_leaves_no_folder_behind(folkman, tmp_path, monkeypatc
     assert done.returncode == 2
     assert "pip install 'folkman[devices]'" in done.stderr
     assert not (tmp_path / "c").exists()
+
+
+def test_an_authority_without_its_package_leaves_no_folder_behind(folkman, tmp_path, monkeypatch):
+    monkeypatch.setattr(identity, "need", lambda _: need("no_such_package"))
+    done = folkman("certs", "init")
+    assert done.returncode == 2
+    assert "pip install 'folkman[devices]'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cluster_over_another_is_not_told_to_resume(folkman, tmp_path):
+    """`folkman up` cannot go on with a folder; a run's folder is named with the command that can."""
+    home = ClusterFolder(tmp_path / "c").node("node-0")
+    home.root.mkdir(parents=True)
+    home.config.write_text("")
+    (tmp_path / "c" / "config.toml").write_text("")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "config.toml").write_text("")
+    over_cluster, over_run = (folkman("up", *FEW, "--out", each).stderr for each in ("c", "r"))
+    assert "c has content; choose another --out\n" in over_cluster
+    assert "or go on with: folkman run --resume r\n" in over_run
+
+
+@pytest.mark.process
+def test_a_cluster_whose_node_dies_at_its_start_is_not_called_well(folkman, tmp_path):
+    """A real process: its metrics port is taken, and `up` says so with the node's own words."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"metrics=127.0.0.1:{taken.getsockname()[1]}"
+        few = ["--nodes", "1", *FEW[2:], "--transport", "tcp", "--insecure"]
+        done = folkman("up", *few, "--out", "c", "--node-set", where)
+
+    assert done.returncode == 2
+    assert "1 of 1 nodes have ended already" in done.stderr
+    assert "node-0: " in done.stderr
+    assert "port 0" in done.stderr
 
 
 def test_nodes_that_are_dead_already_are_named_with_their_last_line(tmp_path):

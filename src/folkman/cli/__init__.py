@@ -6,7 +6,7 @@ interrupted (resumable). Heavy packages and other folders are imported inside th
 """
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -124,9 +124,24 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from folkman import __version__
+
+        print(f"folkman {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _no_command() -> None:
-    """Do nothing before a command: typer wants one function, and all commands are in `COMMANDS`."""
+def _before_a_command(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that go before a command; the commands are in `COMMANDS`."""
 
 
 def main(commands: typer.Typer = app) -> None:

@@ -14,6 +14,9 @@ certs_app = typer.Typer(
     help="Certificates of a cluster: a small authority, short-lived certificates.",
 )
 
+MOST_DAYS = 36_500
+"""A century: the longest that a certificate may be asked to last."""
+
 Folder = Annotated[Path, typer.Option(help="Where the authority is kept.")]
 
 
@@ -25,6 +28,7 @@ def init_command(
     """Make an authority; its key stays in this folder."""
     from folkman.runtime.identity import init
 
+    _check_days(days)
     init(folder, days)
     print(f"authority in {folder}; next: folkman certs issue node-0 --folder {folder}")
 
@@ -47,6 +51,7 @@ def issue(
     from folkman.runtime.identity import issue as make
     from folkman.runtime.identity import number_of
 
+    _check_days(days)
     for name in nodes:
         print(make(folder, number_of(name), tuple(host or ("127.0.0.1", "localhost")), days))
 
@@ -80,3 +85,9 @@ def show(
     for row in rows:
         head = f"{row['name']:<10} {row['state']:<8} until {row['not_after']}"
         print(f"{head}  key {row['key'][:16]}...")
+
+
+def _check_days(days: float) -> None:
+    """Refuse what would be expired when it is made, or beyond what a certificate can say."""
+    if not 0 < days <= MOST_DAYS:
+        raise ValueError(f"--days must lie in 0 .. {MOST_DAYS}, got {days:g}; 90 is usual")

@@ -3,6 +3,7 @@
 Nothing heavy is imported here, and no other folder of folkman: `folkman --help` answers at once.
 """
 
+import errno
 import json
 import os
 import signal
@@ -142,22 +143,36 @@ def print_json(answer: object) -> None:
     print(json.dumps(answer, allow_nan=False))
 
 
+REMEDIES = {
+    errno.ENOENT: "check the path, or make its folder first",
+    errno.EEXIST: "choose another name",
+    errno.ENOTDIR: "a part of this path is a file; choose another",
+    errno.EISDIR: "this is a folder; name a file",
+    errno.EACCES: "choose a place where you may write",
+}
+"""Error of the operating system -> what to do."""
+
+
 def plain(error: OSError) -> str:
-    """Return an error of the operating system in words, with the file that it is about."""
-    return (
-        f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
-    )
+    """Return an error of the operating system in words: the file that it is about, what to do."""
+    if not (error.strerror and error.filename):
+        return str(error)
+    remedy = REMEDIES.get(error.errno or 0)
+    return f"{error.strerror}: {error.filename}" + (f"; {remedy}" if remedy else "")
 
 
 FAULTS = (OSError, ModuleNotFoundError, ValueError, RuntimeError, OverflowError)
 """Errors that are told in a sentence; others are faults of the program and keep their traceback."""
 
 
+NOT_HERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+MISNAMED = (*NOT_HERE, PermissionError)
+"""Errors of the disk that another path mends."""
+
+
 def outcome(error: Exception) -> tuple[str, int]:
     """Return an error in a sentence, and the exit code that it ends a command with."""
-    if isinstance(
-        error, FileNotFoundError | FileExistsError | NotADirectoryError | PermissionError
-    ):
+    if isinstance(error, MISNAMED):
         return plain(error), WRONG_INPUT
     if isinstance(error, OSError):
         return f"{plain(error)}; files are never written half, so what is there is whole", DISK

@@ -20,7 +20,7 @@ def list_command(folder: Folder = None) -> None:
     from folkman.problem.data import DRAWN, default_folder
     from folkman.problem.fetch import status
 
-    place = folder or default_folder()
+    place = _checked(folder or default_folder())
     print(f"data folder: {place}")
     for name, note in DRAWN.items():
         print(f"{name:<10} ready       {note}")
@@ -42,6 +42,13 @@ def fetch_command(
     from folkman.problem.data import default_folder
     from folkman.problem.fetch import SOURCES, fetch
 
-    place, sources = folder or default_folder(), tuple(source or SOURCES)
+    place, sources = _checked(folder or default_folder()), tuple(source or SOURCES)
     for name in names:
         print(f"{name}: {fetch(name, place, sources)}", flush=True)
+
+
+def _checked(folder: Path) -> Path:
+    """Return the data folder; refuse a file in its place."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"expected a folder, {folder} is a file; name another --folder")
+    return folder

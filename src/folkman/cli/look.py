@@ -170,9 +170,9 @@ def dash(
         raise ValueError(
             "expected one thing to watch; give a run or sweep folder, or --cluster DIR"
         )
-    from folkman.dash.serve import checked_token, serve
+    from folkman.dash.serve import check_page, serve
 
-    checked_token(host, token)
+    check_page(host, port, token)
     with common.ending_at_once():
         _await(place, cluster=cluster is not None)
     serve(

@@ -127,7 +127,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     from folkman.runtime.assembly import task_of
     from folkman.runtime.cluster import check_options, evaluate, make_cluster, start
 
-    chosen = [*(settings or []), *([f"nodes={nodes}"] if nodes else [])]
+    chosen = [*(settings or []), *([] if nodes is None else [f"nodes={nodes}"])]
     task = task_of(resolve(override(read(config) if config else {}, chosen)), label, seed)
     root = out or Path("runs") / dated("cluster")
     options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}

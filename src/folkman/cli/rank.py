@@ -67,7 +67,10 @@ def rank(  # noqa: PLR0913, PLR0917 - the options, one by one
     from folkman.experiment.rank import carry_out_ranking, prepare_ranking
 
     crew = crew_of(engine, workers, memory, tls_ca, tls_cert, tls_key)
-    numbers = [None if text is None else whole_numbers(text) for text in (seeds, judged)]
+    numbers = [
+        None if text is None else whole_numbers(text, option)
+        for option, text in (("--seeds", seeds), ("--judged", judged))
+    ]
     asked: Json = {"over": over or ("step",), "budget": budget, "score": score}
     asked |= {"methods": tuple(method or ("all",)), "seeds": numbers[0], "judged": numbers[1]}
     places: Json = {"out": out, "store": store, "resume": resume}

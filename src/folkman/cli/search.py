@@ -82,9 +82,9 @@ def carried_out(
             sys.exit(common.FAILED)
 
 
-def whole_numbers(text: str) -> list[int]:
-    """Read seeds."""
+def whole_numbers(text: str, option: str = "--seeds") -> list[int]:
+    """Read the seeds of an option."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"--seeds looks like 1000,1001, got '{text}'") from None
+        raise ValueError(f"{option} looks like 1000,1001, got '{text}'") from None

@@ -45,11 +45,9 @@ def simulate_node(
     schedule that breaks one is made small and shown; the exit code is then 5.
     """
     _with_numpy()
-    from folkman.runtime.world.plan import METHODS
     from folkman.runtime.world.swarm import Tally, run_seeds
 
-    if method is not None and method not in METHODS:
-        raise ValueError(f"method is one of {', '.join(METHODS)}, got '{method}'")
+    _check_method(method)
     if trace and seed is None:
         raise ValueError("--trace shows one schedule; name it with --seed")
     begun_s, tally = time.monotonic(), Tally()
@@ -77,16 +75,27 @@ def world(
     method: Method = None,
 ) -> None:
     """Write a page that plays a schedule back: nodes, links, messages, crashes, disks, ages."""
+    path = out or Path(f"world-{seed}.html")
+    if not path.parent.is_dir() or path.is_dir():
+        raise FileNotFoundError(f"expected a page to write in a folder that exists, got {path}")
     _with_numpy()
     from folkman.runtime.world.page import page
     from folkman.runtime.world.plan import plan_of
     from folkman.runtime.world.swarm import watch
 
+    _check_method(method)
     outcome, played = watch(plan_of(seed, method))
-    path = out or Path(f"world-{seed}.html")
     path.write_text(page(outcome, played), encoding="utf-8")
     print(_headline(outcome) if outcome.broken else f"seed {seed}: all invariants hold")
     print(path)
+
+
+def _check_method(method: str | None) -> None:
+    """Refuse a way to share that no schedule has."""
+    from folkman.runtime.world.plan import METHODS
+
+    if method is not None and method not in METHODS:
+        raise ValueError(f"method is one of {', '.join(METHODS)}, got '{method}'")
 
 
 def _with_numpy() -> None:

@@ -170,7 +170,8 @@ def describe(error: ValidationError, where: str) -> str:
     if first["type"] == "missing":
         return f"'{path}' is needed and was not given; add it"
     plain = EXPECTED.get(first["type"])
-    told = first["msg"][:1].lower() + first["msg"][1:]
+    told = first["msg"].removeprefix("Value error, ")
+    told = told[:1].lower() + told[1:]
     if plain is not None:
         told = f"expected {plain.format(**first.get('ctx', {}))}"
     return f"'{path}' is not right: {told}; got {first['input']!r}"

@@ -10,6 +10,7 @@ from folkman.record.live import Tail
 from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, RUNNING, STOPPED, Run, slug
 from folkman.record.scene import frame_json
 from folkman.record.terms import TERM_OF, TERMS
+from folkman.record.verdict import swings
 
 __all__ = ["RunSource"]
 
@@ -119,6 +120,7 @@ class RunSource:
             "terms": TERMS,
             "term_of": TERM_OF,
             "runs": [watched.told(most) for watched in self.runs],
+            "swings": self._swings(),
         }
 
     def poll(self) -> Json | None:
@@ -129,7 +131,14 @@ class RunSource:
         found = [
             news for watched in self.runs if (news := watched.poll(thorough=thorough)) is not None
         ]
-        return {"runs": found} if found else None
+        if not found:
+            return None
+        ended = any("ended" in news for news in found)
+        return {"runs": found, **({"swings": self._swings()} if ended else {})}
+
+    def _swings(self) -> list[str]:
+        """Return what terminal and report say of runs whose loss fell and rose again."""
+        return swings([watched.run for watched in self.runs])
 
     def scene(self, name: str) -> Json | None:
         """Return the scene that a run has kept, all frames."""

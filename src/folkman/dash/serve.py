@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
@@ -17,7 +18,7 @@ from folkman.record.json_file import Json
 if TYPE_CHECKING:
     from folkman.dash.hub import Source
 
-__all__ = ["make_source", "serve"]
+__all__ = ["check_page", "checked_token", "make_source", "serve"]
 
 LEAST_TOKEN = 16
 SEND_BYTES = 128 * 1024
@@ -36,17 +37,13 @@ def serve(
 ) -> None:
     """Serve the page of a folder until interrupted."""
     require(folder is not None, "expected a folder to watch")
+    check_page(host, port, token)
     token = checked_token(host, token)
     source = make_source(Path(folder or "."), cluster=cluster)
-    try:
-        import uvicorn
+    import uvicorn
 
-        from folkman.dash.app import make_app
-    except ImportError as error:
-        raise RuntimeError(
-            f"expected the packages of the live page, {error.name} is missing; pip install "
-            "'folkman[dash]'"
-        ) from None
+    from folkman.dash.app import make_app
+
     listener = _listen(host, port)
     address = f"http://{_written(host)}:{listener.getsockname()[1]}/"
     address += f"?token={token}" if token else ""
@@ -89,6 +86,18 @@ def make_source(folder: Path, *, cluster: bool) -> "Source":
     return RunSource(folder)
 
 
+def check_page(host: str, port: int, token: str | None) -> None:
+    """Refuse what would keep the page from being served, before a folder is waited for."""
+    checked_token(host, token)
+    require(0 <= port < 2**16, f"a port lies in 0 .. 65535, got {port}; 0 takes a free one")
+    for package in ("starlette", "uvicorn"):
+        require(
+            find_spec(package) is not None,
+            f"expected the packages of the live page, {package} is missing; pip install "
+            "'folkman[dash]'",
+        )
+
+
 def checked_token(host: str, token: str | None) -> str | None:
     """Return the token to ask for; refuse to listen beyond loopback without one."""
     if token == "new":  # noqa: S105 - a word of the command line, not a token
@@ -120,7 +129,6 @@ def _written(host: str) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    require(0 <= port < 2**16, f"a port lies in 0 .. 65535, got {port}")
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)

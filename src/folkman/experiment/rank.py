@@ -144,15 +144,15 @@ def prepare_ranking(  # noqa: PLR0913 - what may be asked for, by name
     asked: Json = {"methods": list(methods), "over": _listed(over), "judged": list(fresh)}
     asked |= {"budget": budget, "seeds": None if seeds is None else list(seeds), "score": score}
     known = {key: value for key, value in asked.items() if value is not None}
-    there = root.exists()
+    made = next((each for each in reversed([root, *root.parents]) if not each.exists()), None)
     definition = dump({**raw, "rank": known})
     folder = SweepFolder.create(root, definition, Path(store) if store else None)
     options: Json = {"over": over, "budget": budget, "seeds": seeds, "score": score}
     try:
         tuning = prepare_tuning(whole, **options, out=folder.tuned, store=store)
     except Exception:
-        if not there:
-            shutil.rmtree(root)
+        if made is not None:
+            shutil.rmtree(made)
         raise
     return PreparedRanking(tuning, folder, fresh, left_out)
 

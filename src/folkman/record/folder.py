@@ -101,7 +101,9 @@ class RunFolder:
         if root.exists() and not root.is_dir():
             raise FileExistsError(f"expected a folder, {root} is a file; {other}")
         if root.exists() and any(root.iterdir()):
-            more = "" if in_python else f", or go on with --resume {root}"
+            begun = not in_python and (root / "config.toml").is_file()
+            begun = begun and not ClusterFolder(root).is_there()
+            more = f", or go on with: folkman run --resume {root}" if begun else ""
             raise FileExistsError(
                 f"expected a new or empty folder, {root} has content; {other}{more}"
             )

@@ -142,6 +142,8 @@ class SweepFolder:
         folder = cls(root, store)
         if root.exists() and not root.is_dir():
             raise FileExistsError(f"expected a folder, {root} is a file; choose another --out")
+        if store is not None and store.exists() and not store.is_dir():
+            raise FileExistsError(f"expected a folder, {store} is a file; choose another --store")
         if folder.definition.is_file():
             if folder.definition.read_text(encoding="utf-8") != definition:
                 share = f", and add --store {folder.store_root}"

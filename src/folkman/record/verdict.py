@@ -20,7 +20,8 @@ from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NOT_LEARNING", "Descent", "Verdict", "is_level", "swing", "swings", "verdict"]
+__all__ = ["NOT_LEARNING", "Descent", "Verdict", "complaints", "is_level", "swing", "swings"]
+__all__ += ["verdict"]
 
 NOT_LEARNING = "not learning"
 
@@ -79,6 +80,20 @@ def swing(rows: "Sequence[Mapping[str, float]]") -> str:
         f"the training loss had been {low:.4g} and ended at {last:.4g}; try a smaller step or "
         "younger copies (docs/fresh-air.md)"
     )
+
+
+def complaints(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each label and kind of bad run: the first one's, and which seeds follow."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.message:
+            found.setdefault((run.label, run.verdict or run.status), []).append(run)
+    lines = []
+    for first, *others in found.values():
+        seeds = ", ".join(str(run.seed) for run in others)
+        few = "seed" if len(others) == 1 else "seeds"
+        lines.append(f"{first.message} ({few} {seeds} alike)" if others else first.message)
+    return lines
 
 
 def swings(runs: Sequence[Run]) -> list[str]:

@@ -43,11 +43,22 @@ def explained(runs: Sequence[Run], width: int) -> list[str]:
     """Return what the numbers and headings of the lines of such a width mean."""
     seeds = len({run.seed for run in runs})
     over = "one seed" if seeds == 1 else f"mean of {seeds} seeds ± half of the 95 % interval"
+    over += " (no ±: all seeds ended alike)" if _some_alike(runs) else ""
     names, columns = _filled(runs)
     shown = chain.from_iterable(_blocks(columns, names, width))
     words = [f"{COLUMNS[name].heading}: {COLUMNS[name].brief}" for name in shown]
     told = f" {'; '.join(words)}." if words else " No run has a value yet."
     return textwrap.wrap(f"{over}.{told}", max(width, 20))
+
+
+def _some_alike(runs: Sequence[Run]) -> bool:
+    """Tell whether all seeds of a label ended at one value, which then has no interval."""
+    ends: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        for name in WITH_INTERVAL if run.rows else ():
+            ends.setdefault((run.label, name), []).append(run.last(name))
+    found = map(np.array, ends.values())
+    return any(len(values) > 1 and np.ptp(values) == 0 for values in found)  # NaN is none
 
 
 def _filled(runs: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:

@@ -87,8 +87,12 @@ def init(folder: Path, days: int = 3650) -> None:
         not (folder / "ca.key").exists(),
         f"{folder} has an authority already; issue from it, or name a new --folder",
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    require(
+        not folder.exists() or folder.is_dir(),
+        f"expected a folder, {folder} is a file; name another --folder",
+    )
     x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
+    folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _subject("folkman authority")
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)

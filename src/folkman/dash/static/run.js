@@ -69,12 +69,13 @@ export class RunPage {
     if (this.shown && !follow.length) this.cell.runs.querySelector("select").value = this.shown;
   }
 
-  // A line for each label with runs that went nowhere: the reason and what to try.
+  // A line for each label with runs that went nowhere, or whose loss rose again: why, and what to try.
   complaints() {
-    return this.groups.flatMap((group) => ["diverged", "not learning"].flatMap((word) => {
+    const lost = this.groups.flatMap((group) => ["diverged", "not learning"].flatMap((word) => {
       const bad = group.runs.filter((run) => (run.verdict || run.status) === word);
       return bad.length ? [`${group.label}: ${bad.length} of ${group.runs.length} runs ${word}; ${bad[0].reason || bad[0].message || "try a smaller step or less delay"}`] : [];
     }));
+    return [...lost, ...(this.about.swings ?? [])];
   }
 
   toggle(label, shown) {
@@ -97,6 +98,7 @@ export class RunPage {
   }
 
   news(news) {
+    if (news.swings) this.about.swings = news.swings;
     for (const told of news.runs ?? []) {
       const run = this.runs.get(told.id);
       if (!run) continue;
