@@ -114,8 +114,11 @@ def test_what_is_not_folkmans_is_not_kept(kept):
         return own(x, 2.0)
 
     assert told(jnp.ones(2), function=closing) is None
-    closing.__module__ = "folkman.of_the_test"
+    closing.__module__ = "folkman.radio.of_the_test"
     assert told(jnp.ones(2), function=closing) is not None
+    for name in ("folkman.report", "folkman.report.of_the_test"):  # its source is not looked at
+        closing.__module__ = name
+        assert told(jnp.ones(2), function=closing) is None
     assert told(jnp.ones(2), fixed=object()) is None
     assert told(jnp.ones(2), fixed=jnp.sin) is None
     assert told(jnp.ones(2), fixed=lambda: 1) is None

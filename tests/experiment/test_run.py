@@ -155,6 +155,7 @@ def test_every_algorithm_is_built_once_and_every_curve_drawn_once(tmp_path, monk
 
         table[name] = wraps(ALGORITHMS[name])(counting)
     monkeypatch.setitem(CHOICES, "algorithm", CHOICES["algorithm"]._replace(builders=table))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # a run is without it
     draw = kept.save_drawing
     monkeypatch.setattr(
         kept, "save_drawing", lambda svg, path: drawn.append(path.name) or draw(svg, path)

@@ -32,9 +32,11 @@ __all__ = ["WholeProgram", "digest", "load", "store"]
 
 MOST_BYTES = 2**28
 """Of all programs on disk; the oldest go first."""
-OURS = ("folkman",)
-"""Packages whose functions and classes the digest of the source tells."""
-KNOWN = ("folkman", "builtins", "jax", "numpy", "optax", "collections")
+ROOT = Path(str(folkman.__file__)).parent
+FOLDERS = ("algorithm", "engine", "packing", "problem", "radio", "theory")
+OURS = frozenset((*FOLDERS, *(path.stem for path in ROOT.glob("*.py"))))
+"""Folders and modules of folkman that programs are made of."""
+KNOWN = ("builtins", "collections", "jax", "numpy", "optax")
 """Packages whose classes are told by their names and the packages' versions."""
 
 
@@ -67,10 +69,11 @@ def _aval(leaf: object) -> tuple[object, ...]:
 
 @cache
 def _source() -> str:
-    """Return the digest of folkman's own source."""
-    found, root = hashlib.sha256(), Path(str(folkman.__file__)).parent
-    for path in sorted(root.rglob("*.py")):
-        found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    """Return the digest of the source that programs are made of."""
+    found = hashlib.sha256()
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    for path in sorted([*ROOT.glob("*.py"), *paths]):
+        found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()
 
 
@@ -111,7 +114,7 @@ def _told(thing: Any) -> Iterator[bytes]:
     elif isinstance(thing, type):
         yield from _named(thing, KNOWN)
     elif isinstance(thing, FunctionType):
-        yield from _named(thing, OURS)
+        yield from _named(thing)
         cells = [cell.cell_contents for cell in thing.__closure__ or ()]
         yield from _told((*cells, thing.__defaults__, thing.__kwdefaults__))
     elif isinstance(thing, partial):
@@ -120,9 +123,10 @@ def _told(thing: Any) -> Iterator[bytes]:
         yield from _told_each(thing)
 
 
-def _named(thing: type | FunctionType, packages: Sequence[str]) -> Iterator[bytes]:
-    """Yield the name of a function or class of known packages."""
-    if thing.__module__.partition(".")[0] not in packages:
+def _named(thing: type | FunctionType, packages: Sequence[str] = ()) -> Iterator[bytes]:
+    """Yield the name of a function or class of folkman's, or of these packages."""
+    package, *inside = thing.__module__.split(".")
+    if not (OURS & {*inside[:1]} if package == "folkman" else package in packages):
         raise UnknownError(f"{thing.__module__}.{thing.__qualname__}")
     yield f"{thing.__module__}.{thing.__qualname__}".encode()
 
@@ -135,7 +139,7 @@ def _told_each(thing: Any) -> Iterator[bytes]:
     elif type(thing) is dict:
         parts = [part for item in thing.items() for part in item]
     elif is_dataclass(thing):
-        yield from _named(type(thing), OURS)
+        yield from _named(type(thing))
         parts = [getattr(thing, field.name) for field in fields(thing)]
     else:
         raise UnknownError(type(thing).__qualname__)
