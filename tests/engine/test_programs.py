@@ -227,9 +227,9 @@ def test_two_threads_share_a_program(monkeypatch):
 
     make = added._program
 
-    def slowly():
+    def slowly(*given):
         time.sleep(0.2)  # the other thread comes meanwhile
-        return make()
+        return make(*given)
 
     def call():
         both.wait()

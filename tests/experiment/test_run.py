@@ -19,7 +19,7 @@ from folkman.config.text import dump, gather
 from folkman.experiment import run as module
 from folkman.experiment.fingerprint import fingerprint
 from folkman.experiment.theory import examine
-from folkman.report import figures
+from folkman.report import kept
 from shell import undrawn as empty_figures
 
 CONFIG = {
@@ -155,21 +155,22 @@ def test_every_algorithm_is_built_once_and_every_curve_drawn_once(tmp_path, monk
 
         table[name] = wraps(ALGORITHMS[name])(counting)
     monkeypatch.setitem(CHOICES, "algorithm", CHOICES["algorithm"]._replace(builders=table))
-    draw = figures.draw_curves
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # a run is without it
+    draw = kept.save_drawing
     monkeypatch.setattr(
-        figures, "draw_curves", lambda runs, x, y: drawn.append((x, y)) or draw(runs, x, y)
+        kept, "save_drawing", lambda svg, path: drawn.append(path.name) or draw(svg, path)
     )
 
     fm.run(CONFIG, out=tmp_path / "run")
 
     assert sorted(built) == ["async_sharing", "fedavg", "fedavg"]  # two seeds share them
-    assert drawn == [("seconds", "train_loss"), ("seconds", "test_accuracy")]
-    for _, metric in drawn:
-        kept = tmp_path / "run" / "figures" / f"{metric}-seconds"
-        assert kept.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-        svg = kept.with_suffix(".svg").read_text()
+    assert drawn == ["labels", "train_loss-seconds", "test_accuracy-seconds"]
+    for name in drawn:
+        file = tmp_path / "run" / "figures" / name
+        assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        svg = file.with_suffix(".svg").read_text()
         assert svg.startswith("<?xml")
-        assert "fill: #ffffff" in svg  # on white, whatever is behind it
+        assert 'fill="#ffffff"' in svg  # on white, whatever is behind it
 
 
 def test_a_run_in_float64_gives_the_precision_back(undrawn, tmp_path):

@@ -160,8 +160,8 @@ def test_the_oldest_and_the_farthest_are_those_of_the_mean_over_seeds():
 
 
 def test_rounding_leaves_no_share_below_nothing(monkeypatch):
-    monkeypatch.setattr(network_page, "draw_shares", lambda _: None)
-    monkeypatch.setattr(network_page.html, "figure_block", lambda *parts: parts[-1])
+    monkeypatch.setattr(network_page, "shares_panel", lambda *_: "")
+    monkeypatch.setattr(network_page.html, "panel_block", lambda *parts: parts[-1])
     share = np.array([[0.75, 0.25 + 1e-7]])
     scene: Any = SimpleNamespace(share=share, size=2, server=False, bandwidth_hz=1e7)
 

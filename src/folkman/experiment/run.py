@@ -46,7 +46,7 @@ from folkman.record.folder import MADE_IN_PYTHON, RunFolder
 from folkman.record.json_file import Json, Table, dated
 from folkman.record.provenance import note_end, note_start
 from folkman.record.run import Run
-from folkman.report.figures import draw_labels, save
+from folkman.report.kept import keep_labels
 from folkman.report.notebook import Results
 from folkman.report.write import write_run_report
 
@@ -190,7 +190,7 @@ def _draw_labels(problem: Learnable, folder: RunFolder) -> None:
         np.bincount(labels[i, : problem.count[i]], minlength=labels.max() + 1)
         for i in range(problem.num_nodes)
     ]
-    save(draw_labels(np.stack(counts)), folder.figures / "labels")
+    keep_labels(np.stack(counts), folder.figures)
 
 
 def compare(  # noqa: PLR0913 - all but three by name

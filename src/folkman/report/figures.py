@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from folkman.files import write_whole
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
-from folkman.report.palette import LIGHT, MOST_CURVES
+from folkman.report.kept import best_named, seeds_note
+from folkman.report.palette import LIGHT
 from folkman.report.panels import short_name, spread_out
 from folkman.report.statistics import (
     FEWEST_FOR_AN_INTERVAL,
@@ -44,8 +45,6 @@ COLOURS = (*LIGHT, "#000000", "#8a8a8a")
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 BESIDE: Json = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0}
 """Where the names of curves are that do not fit among them."""
-FEW = MOST_CURVES
-"""Curves that have a colour and a name; others are grey, or named beside the figure."""
 NAME_GAP = 0.085
 """The least distance between two names at the ends of curves, as a share of the axes."""
 EARLY = 0.93
@@ -83,7 +82,7 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
             f"these runs have no '{y}': their problem does not define it; choose another metric"
         )
     figure, axes = new_figure(4.6, 3.2)
-    named = _named(found, y)
+    named = best_named(found, y)
     positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
     log = bool(positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG)
     for curve in (curve for curve in found if curve.label not in named):
@@ -100,24 +99,11 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         axes.set_yscale("log")
     else:
         _bound(axes, found, y)
-    seeds = {curve.num_seeds for curve in found}
-    band = ", 95 % interval" if min(seeds) >= FEWEST_FOR_AN_INTERVAL else ""
-    noted = [f"mean of {max(seeds)} seeds{band}"] if min(seeds) > 1 else []
-    rest = len(found) - len(named)
-    noted += [f"named: the best {len(named)} of {len(found)}, grey: the others"] if rest else []
-    finish(axes, names[x], names[y], "; ".join(noted))
+    finish(axes, names[x], names[y], seeds_note(found, len(named)))
     if x == "bits":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     name_ends(axes)
     return figure
-
-
-def _named(found: Sequence[Curve], metric: str) -> list[str]:
-    """Return the labels that have a colour and a name, in their order: the best where many are."""
-    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-    ends = {curve.label: sign * float(curve.mean[-1]) for curve in found}
-    best = sorted(ends, key=lambda label: (not np.isfinite(ends[label]), ends[label]))[:FEW]
-    return [label for label in ends if label in best]
 
 
 def name_ends(axes: "Axes") -> None:

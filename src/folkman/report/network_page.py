@@ -11,7 +11,7 @@ from folkman.record.scene import Scene
 from folkman.report import html
 from folkman.report.curves_page import best_first, curve_block
 from folkman.report.panels import Line, panel
-from folkman.report.scenes import draw_age_table, draw_scene, draw_shares
+from folkman.report.scene_panels import ages_panel, map_panel, shares_panel
 from folkman.report.statistics import curves
 
 __all__ = ["MOST_SCENES", "network_sections", "node_rows"]
@@ -78,7 +78,7 @@ def _telling(scenes: dict[str, Scene], best: Sequence[str]) -> dict[str, Scene]:
 def _maps(scenes: dict[str, Scene]) -> list[str]:
     """Return maps of networks that have positions, or whose links are not all or a star."""
     blocks = []
-    for index, (label, scene) in enumerate(scenes.items()):
+    for label, scene in scenes.items():
         sparse = scene.paired and not scene.server and not (scene.age_slots[-1] >= 0).all()
         if not (scene.placed or sparse):
             continue
@@ -87,7 +87,7 @@ def _maps(scenes: dict[str, Scene]) -> list[str]:
         busy = f"; {counted.mean():.3g} links on the air in the mean" if scene.on_air.any() else ""
         how = "" if scene.placed else "; the network has no positions, nodes stand on a circle"
         caption = f"{label}: nodes and {what}{busy}{how}"
-        blocks.append(html.figure_block(f"map-{index}", draw_scene(scene), caption))
+        blocks.append(html.panel_block(map_panel(scene, caption), caption))
     return blocks
 
 
@@ -98,7 +98,7 @@ def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
         oldest = max(known, key=lambda label: known[label])
         caption = f"Mean age of the copies in use. {oldest} uses the oldest: {known[oldest]:.3g}"
         blocks.append(curve_block("age", runs, "seconds", "mean_age", f"{caption} slots."))
-    for index, (label, scene) in enumerate(scenes.items()):
+    for label, scene in scenes.items():
         if scene.paired and not scene.server and ages_differ(scene):
             ages = scene.mean_ages
             rx, tx = np.unravel_index(np.nanargmax(ages), ages.shape)
@@ -106,7 +106,7 @@ def _ages(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
                 f"{label}, one seed: mean age of what each node held of each other. The oldest: "
                 f"node {rx}'s copy of node {tx}, {ages[rx, tx]:.3g} slots."
             )
-            blocks.append(html.figure_block(f"ages-{index}", draw_age_table(scene), caption))
+            blocks.append(html.panel_block(ages_panel(scene, caption), caption))
     return blocks
 
 
@@ -127,7 +127,7 @@ def ages_differ(scene: Scene) -> bool:
 
 def _shares(scenes: dict[str, Scene]) -> list[str]:
     blocks = []
-    for index, (label, scene) in enumerate(scenes.items()):
+    for label, scene in scenes.items():
         if np.isfinite(scene.share).any():
             people = scene.size - scene.server
             mean = np.nan_to_num(scene.share[:, :people]).mean(axis=0)
@@ -136,7 +136,7 @@ def _shares(scenes: dict[str, Scene]) -> list[str]:
                 f"{label}: who had which share of {scene.bandwidth_hz / 1e6:g} MHz. Node {most} "
                 f"had most, {mean[most]:.0%} in the mean; {max(0.0, 1 - mean.sum()):.0%} was free."
             )
-            blocks.append(html.figure_block(f"shares-{index}", draw_shares(scene), caption))
+            blocks.append(html.panel_block(shares_panel(scene, caption), caption))
     return blocks
 
 

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.colors import ListedColormap
 
-__all__ = ["DARK", "LIGHT", "MOST_CURVES", "ON_HIGH", "ON_LOW", "PALE", "RAMP_DARK", "RAMP_LIGHT"]
+__all__ = [
+    "CLASSES",
+    "DARK",
+    "LIGHT",
+    "MOST_CURVES",
+    "ON_HIGH",
+    "ON_LOW",
+    "PALE",
+    "RAMP_DARK",
+    "RAMP_LIGHT",
+]
 __all__ += ["declared", "ramp", "themed"]
 
 LIGHT = ("#4986d4", "#be0501", "#0c5441", "#c16b89", "#6d854a", "#5627b3")
@@ -29,6 +39,9 @@ RAMP_LIGHT = ("#eb6628", "#de5238", "#cb4149", "#b63458", "#a02a63", "#88226a")
 RAMP_LIGHT += ("#71196e", "#5a116e", "#420a68", "#290b55", "#120a32", "#030210")
 RAMP_DARK = ("#d34743", "#df5337", "#e9612b", "#f1711f", "#f78212", "#fa9407")
 RAMP_DARK += ("#fca60c", "#fbba1f", "#f8cd37", "#f4e156", "#f2f27d", "#fcffa4")
+CLASSES = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e")
+CLASSES += ("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
+"""Colours of classes, from dark to light: ten of matplotlib's viridis."""
 PALE = 1 / 6
 """The part of the ramp that is pale on light ground: dark ink is read on it, light on the rest."""
 ON_LOW, ON_HIGH = "#111111", "#fefefe"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import RATIO_FOR_LOG, Curve, interval
 
-__all__ = ["Line", "lines_of", "panel", "short_name"]
+__all__ = ["Line", "Scale", "lines_of", "number", "panel", "short_name", "spread_out", "ticks"]
 
 WIDE, TALL = 400, 250
 LEFT, TOP, BOTTOM = 52, 10, 40
@@ -26,6 +26,8 @@ MOST_LETTERS = 18
 """Letters of a name that are shown; the whole one is its tooltip."""
 NAME_TALL = 14
 """Least distance between two names."""
+NOTE_TALL = 18
+"""Room above a figure for a note."""
 LARGEST = 1e290
 """Values beyond this, and positive ones below its inverse, are drawn at the edge: an axis needs
 room, and a number ends at 1e308."""
@@ -89,8 +91,13 @@ def short_name(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
-def panel(name: str, lines: Sequence[Line], x: str, y: str, description: str) -> str:
-    """Return a figure of curves as SVG; `name` tells it from the others of a page."""
+def panel(
+    name: str, lines: Sequence[Line], x: str, y: str, description: str, note: str = ""
+) -> str:
+    """Return a figure of curves as SVG; `name` tells it from the others of a page.
+
+    A `note` stands above it.
+    """
     named = [line for line in lines if line.look is not None and np.isfinite(line.mean).any()]
     letters = max((min(len(line.label), MOST_LETTERS) for line in named), default=0)
     right = WIDE - 10.0 - (LETTER * letters + 8 if letters else 0)
@@ -104,8 +111,12 @@ def panel(name: str, lines: Sequence[Line], x: str, y: str, description: str) ->
         f'<clipPath id="{name}-clip"><rect x="{LEFT}" y="{TOP}" width="{right - LEFT:.1f}" '
         f'height="{TALL - TOP - BOTTOM}"/></clipPath>'
     )
+    above = NOTE_TALL if note else 0
+    if note:
+        parts.append(f'<text x="{LEFT}" y="-4">{escape(note)}</text>')
+    box = f"0 {-above} {WIDE} {TALL + above}"
     return (
-        f'<svg class="panel" viewBox="0 0 {WIDE} {TALL}" role="img" aria-label="{about}">'
+        f'<svg class="panel" viewBox="{box}" role="img" aria-label="{about}">'
         f"{clip}{''.join(parts)}</svg>"
     )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PAINTS", "busiest", "draw_age_table", "draw_disagreement", "draw_scene", "draw_shares"]
-__all__ += ["paint_scene"]
+__all__ += ["arrows", "best_paint", "paint_scene", "span"]
 
 PAINTS = {
     "sinr": "SINR of what is on the air (dB)",
@@ -65,11 +65,11 @@ def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint:
         raise ValueError(f"a map is coloured by one of {', '.join(PAINTS)}, got '{paint}'")
     where = scene.where(frame)
     reach = MAP_RADIUS * (scene.cell_radius_m if scene.placed else 1.0)
-    low, high = _span(scene, paint)
+    low, high = span(scene, paint)
     shades = ScalarMappable(Normalize(low, high), ramp())
     if scene.placed:
         draw_surroundings(axes, scene.cell_radius_m, scene.interferers_m)
-    for rx, tx, value in _arrows(scene, frame, paint):
+    for rx, tx, value in arrows(scene, frame, paint):
         colour = shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"
         draw_link(axes, where, rx, tx, colour)
     people = scene.size - scene.server
@@ -125,7 +125,7 @@ def frame_map(axes: "Axes", reach: float, *, placed: bool) -> None:
         axes.set_axis_off()
 
 
-def _arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]]:
+def arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]]:
     """Return (rx, tx, value) of the links to draw.
 
     Those on the air, or, of a law without air, all by age.
@@ -139,7 +139,7 @@ def _arrows(scene: Scene, frame: int, paint: str) -> list[tuple[int, int, float]
     return [(rx, tx, values[rx, tx]) for rx, tx in np.argwhere(drawn) if rx != tx]
 
 
-def _span(scene: Scene, paint: str) -> tuple[float, float]:
+def span(scene: Scene, paint: str) -> tuple[float, float]:
     """Return the range of colours, the same for all frames of a scene."""
     every = {"sinr": scene.sinr_db, "age": scene.age_slots, "disagreement": scene.disagreement}
     values = every[paint]

@@ -2,9 +2,8 @@
 
 import multiprocessing
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from folkman.record.folder import JobFolder, RunFolder
 from folkman.record.json_file import read_json, write_text
@@ -12,15 +11,7 @@ from folkman.record.run import ENDED
 from folkman.record.store import SweepFolder
 from folkman.record.sweep import is_sweep, job_folder, read_sweep
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from folkman.record.run import Run
-
 __all__ = ["JobReports", "write_job_reports", "write_report", "write_run_report"]
-
-KEPT = ("train_loss", "test_accuracy", "optimum_distance")
-"""Metrics whose figures a run folder keeps."""
 
 
 class JobReports(NamedTuple):
@@ -62,18 +53,10 @@ def write_run_report(
     contents = folder.read()
     write_text(path, run_page(contents))
     if figures:
-        _keep_figures(folder, [run for run in contents.runs if run.rows])
+        from folkman.report.kept import keep_curves
+
+        keep_curves([run for run in contents.runs if run.rows], folder.figures)
     return path
-
-
-def _keep_figures(folder: RunFolder, runs: "Sequence[Run]") -> None:
-    """Draw what most people look for first; `folkman plot` draws the rest."""
-    from folkman.report.figures import draw_curves, save
-
-    for metric in KEPT:
-        if any(isfinite(run.last(metric)) for run in runs):
-            folder.figures.mkdir(exist_ok=True)
-            save(draw_curves(runs, "seconds", metric), folder.figures / f"{metric}-seconds")
 
 
 def write_job_reports(root: Path, workers: int = 1) -> JobReports:
