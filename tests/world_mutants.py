@@ -166,8 +166,8 @@ def _lines_of_functions(path: str) -> dict[int, set[int]]:
     while codes:
         code = codes.pop()
         codes += [each for each in code.co_consts if hasattr(each, "co_lines")]
-        begins = {code.co_firstlineno, None}
-        lines = {line for _, _, line in code.co_lines()} - begins
+        lines = {line for _, _, line in code.co_lines() if line is not None}
+        lines -= {code.co_firstlineno}
         known = found.setdefault(code.co_firstlineno, lines)
         if known is not lines:
             found[code.co_firstlineno] = {-1}  # it is watched to its end

@@ -109,6 +109,7 @@ def test_the_draws_that_are_told_have_the_power_that_is_told(monkeypatch):
     rng = np.random.default_rng(3)
     seen = evidence.Spread(5, 0.5, 0, 1, 0.5 / 0.8)
     count = evidence.draws_needed(seen, 0.02)
+    assert count is not None
     told = p_of(stats.ttest_1samp(0.5 + 0.8 * rng.standard_normal((2000, count)), 0, axis=1))
     assert np.mean(told <= 0.05) == pytest.approx(0.8, abs=0.04)
     alike = evidence.Spread(5, 1e-6, 0, 1, 1e-6 / 0.05)
