@@ -3,9 +3,13 @@
     python benchmarks/literature_peers.py exact        optimum of unlike quadratics, 30 % lost
     python benchmarks/literature_peers.py stragglers   R-FAST against D-PSGD, one node slow
     python benchmarks/literature_peers.py epidemic     epidemic learning against D-PSGD
+    python benchmarks/literature_peers.py slow_links   DivShare against AD-PSGD, slow links
+    python benchmarks/literature_peers.py limits       the longest steps of R-FAST, by graph
 
 [1] Zhu et al. R-FAST. arXiv:2307.11617
 [2] de Vos et al. Epidemic Learning. arXiv:2310.01972
+[3] Biswas et al. Boosting Asynchronous Decentralized Learning with Model Fragmentation.
+    arXiv:2410.12918
 
 Each side takes the step of its grid that is best on seeds 100 and 101, and is judged on seeds 0 to
 4. Intervals are of the mean over seeds at 95 % (Student's t, 4 degrees of freedom).
@@ -155,7 +159,68 @@ def epidemic(rounds: int = 120) -> None:
     compare(sides, score, "of the test data wrong")
 
 
-PARTS = {"exact": exact, "stragglers": stragglers, "epidemic": epidemic}
+def slow_links(slots: int = 1000) -> None:
+    """Print the training loss after so many slots, where a whole model takes seven slots to send.
+
+    Eight nodes with few labels each share a cell of 5 kHz, and each node is on the air until its
+    own broadcast has arrived. [3] reports up to 3.9 times over AD-PSGD where some links are slow.
+    """
+    network = fm.RadioNetwork(bandwidth_hz=5e3, period="node")
+    steps = (0.25, 0.5, 1.0, 2.0, 4.0)
+    sides = [
+        Side("AD-PSGD", lambda step: fm.adpsgd(step), network, steps),
+        Side("DivShare, F = 1", lambda step: fm.divshare(step, 1, 3), network, steps),
+        Side("DivShare, F = 4", lambda step: fm.divshare(step, 4, 3), network, steps),
+    ]
+
+    def score(side: Side, step: float, seed: int) -> float:
+        run = fm.simulate(
+            _digits(8, seed, "by_label"), side.network, side.build(step), slots=slots, seed=seed,
+            recording=fm.Recording(slots),
+        )  # fmt: skip
+        return run.last("train_loss")
+
+    compare(sides, score, "training loss")
+
+
+def limits(slots: int = 3000) -> None:
+    """Print the longest step times L with which R-FAST ends nearer to the optimum than it began.
+
+    L is the largest curvature of a node. Steps are powers of the square root of 2; the least of
+    seeds 0 to 4 is printed.
+    """
+    steps = [2.0 ** (k / 2) for k in range(1, -18, -1)]
+    networks = {"ideal": fm.ideal(), "pipelined(2), 30 % lost": Lossy(fm.pipelined(2), 0.3)}
+
+    def converges(network: Network, topology: str, nodes: int, step: float, seed: int) -> bool:
+        samples = quadratic(nodes=nodes, heterogeneity=1.0, condition=4.0, seed=seed)
+        parts = [np.array([node]) for node in range(nodes)]
+        problem = fm.make_problem(samples, "quadratic", parts, dtype="float64")
+        largest = float(np.max(np.asarray(problem.y)))
+        algorithm = fm.rfast(step / largest, topology=topology)
+        run = fm.simulate(
+            problem, network, algorithm, slots=slots, seed=seed, recording=fm.Recording(slots)
+        )
+        far = run.column("optimum_distance")
+        return run.last("slots") == slots and far[-1] < far[0]
+
+    for topology in ("ring", "exponential", "directed_ring"):
+        for nodes in (4, 8, 16):
+            for name, network in networks.items():
+                found = [
+                    next((s for s in steps if converges(network, topology, nodes, s, seed)), 0.0)
+                    for seed in JUDGED
+                ]
+                print(f"{topology:<14} {nodes:>3} nodes  {name:<24} {min(found):.3g}", flush=True)
+
+
+PARTS = {
+    "exact": exact,
+    "stragglers": stragglers,
+    "epidemic": epidemic,
+    "slow_links": slow_links,
+    "limits": limits,
+}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.algorithm.pieces.topology import Graph
 from folkman.checks import one_of, require
 from folkman.config.comparison import Comparison, FaultTable, told
 from folkman.engine.simulate import Recording, simulate
@@ -38,13 +39,16 @@ from folkman.theory.printed import (
     theorem_2,
     theorem_h,
 )
-from folkman.theory.smoothness import ceiling, curvatures
-from folkman.theory.stability import Advice, advise, stability_warning
+from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
+from folkman.theory.stability import Advice, advise, is_measured, stability_warning
+from folkman.theory.tracking_limits import tracking_limit
 from folkman.theory.trajectory import METHOD, Trajectory, ages_of, follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "first_stamps", "outside"]
 __all__ += ["step_warnings"]
 
+TRACKING = "rfast"
+"""The other method whose steps are warned of."""
 MOST_NODES_WARNED = 200
 """Nodes up to which the stability limit is looked at: a timeline has nodes x nodes entries per
 slot."""
@@ -123,6 +127,8 @@ def own_part_rows(held: NDArray[np.integer], shares: NDArray, advice: Advice) ->
 def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterator[str]:
     """Yield a sentence for each step of Algorithm 1 beyond the limit of its losses and ages.
 
+    And for one of R-FAST beyond that of its graph.
+
     Not for one that a search found: the limit is that of the first model, and the loss may curve
     less later on.
     """
@@ -133,6 +139,10 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         table = _table_of(comparison, part.run.label)
         if states[part.run.label] not in (UNTUNED, CHANGED):
             continue
+        if table["name"] == TRACKING:
+            warning = _tracking_warning(part.simulation.problem, table)
+            if warning is not None:
+                yield f"'{part.run.label}': {warning}"
         if table["name"] != METHOD or table["delay_policy"] != "none" or table["own"] != "newest":
             continue
         warning = stability_warning(
@@ -140,6 +150,25 @@ def step_warnings(comparison: Comparison, first_seed: Iterable[Part]) -> Iterato
         )
         if warning is not None:
             yield f"'{part.run.label}': {warning}"
+
+
+def _tracking_warning(problem: Learnable, table: Json) -> str | None:
+    """Return a warning if R-FAST's step is beyond the limit of its graph at the first model."""
+    if not is_measured(problem):
+        return None
+    graph = Graph(table["topology"], table["degree"], table["graph_seed"])
+    if not graph.directed:
+        return None
+    curved = whole_curvature(problem, problem.initial)
+    largest = tracking_limit(graph.adjacency(problem.num_nodes))
+    if table["step"] * curved <= largest:
+        return None
+    return (
+        f"the step {table['step']:g} is beyond the stability limit of R-FAST on this graph: "
+        f"eta L = {table['step'] * curved:.3g} at the first model, where {problem.num_nodes} nodes "
+        f"on {table['topology']!r} allow {largest:.2g} even if every message came at once; take a "
+        f"step below {largest / curved:.2g}, or the topology 'exponential', which bears longer ones"
+    )
 
 
 def model_bits(network: Network, problem: Learnable) -> int:

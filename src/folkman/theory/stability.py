@@ -168,6 +168,21 @@ def advise(
     return Advice(whole, each, edge, stable, proved, MARGIN * stable, int(ages.max()), late)
 
 
+def is_measured(problem: Learnable, rounds: int = 20) -> bool:
+    """Tell whether the curvature of a problem can be measured in a short time."""
+    if (
+        not isinstance(problem, Analysable)
+        or not problem.differentiable
+        or problem.called_from_python
+    ):
+        return False
+    convolutional = (
+        isinstance(problem, Problem) and problem.model.convolutional
+    )  # more work than its parameters say
+    work = float(problem.num_nodes * int(problem.count.max())) * problem.dim * rounds
+    return problem.batch is None and not convolutional and work <= MOST_WORK
+
+
 def stability_warning(
     problem: Learnable,
     ages: int | NDArray[np.integer],
@@ -184,17 +199,7 @@ def stability_warning(
     for one with mini-batches. The curvature is measured from below at w(0): a warning is justified
     there, silence proves nothing.
     """
-    if (
-        not isinstance(problem, Analysable)
-        or not problem.differentiable
-        or problem.called_from_python
-    ):
-        return None
-    convolutional = (
-        isinstance(problem, Problem) and problem.model.convolutional
-    )  # more work than its parameters say
-    work = float(problem.num_nodes * int(problem.count.max())) * problem.dim * rounds
-    if problem.batch is not None or convolutional or work > MOST_WORK or not step > 0:
+    if not step > 0 or not is_measured(problem, rounds):
         return None
     shares = np.asarray(problem.share, float)
     held = (
