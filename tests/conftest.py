@@ -35,8 +35,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import jax
 import numpy as np
 import pytest
+from hypothesis import settings
 from jax._src.interpreters import mlir
 from jaxtyping import install_import_hook
+
+# An example has no deadline: on a busy machine one that is quick takes long.
+settings.register_profile("folkman", deadline=None)
+settings.load_profile("folkman")
 
 CHECKED = [f"folkman.radio.{name}" for name in ("bandwidth", "channel", "geometry", "latency")]
 CHECKED += ["folkman.radio.schedule", "folkman.problem.projection"]

@@ -1,6 +1,7 @@
 """What a person sees in a real terminal: tables that fit, a first sign of life, a waiting page."""
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -14,11 +15,13 @@ import time
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from folkman.config.comparison import resolve, to_toml
 from folkman.record.run import Run
 from folkman.record.terms import COLUMNS
 from folkman.report.screen import explained, result_lines
+from folkman.report.tables import screen_table
 
 FAST = ["--set", "slots=40", "--set", "data.train_size=100", "--set", "model.name=softmax"]
 FAST += ["--set", "seeds=[0,1]"]
@@ -137,6 +140,28 @@ def test_no_width_cuts_a_number(width, label):
     for shown in ("0.510 ± 0.025", "123456.010 ± 0.025", "1.2e9", "12.35", "123.4", "0.667"):
         assert shown.replace("123456.010 ± 0.025", "1.23456010e+05 ± 2.5e-02") in whole, shown
     assert max(map(len, explained(runs, width))) <= width
+
+
+TUNED = [
+    ["Paper's rule", "0.0316", "", "0.7772", "step 0.134", "2.669", "22"],
+    ["Fresh air", "2.37", "16", "0.01331", "step 2.37, local_steps 16", "0.01331", "57"],
+]
+HEADS = ["algorithm", "step", "local_steps", "train loss", "configured", "train loss there", "runs"]
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 140])
+@pytest.mark.parametrize("kinds", ["lrrrrrr", "rprrrrr"])
+def test_no_width_cuts_a_cell_of_other_tables(width, kinds):
+    """Tables of tune, rank, radio and theory: what does not fit beside the others comes below."""
+    screen = Console(file=io.StringIO(), width=width)
+    screen.print(screen_table(kinds, HEADS, TUNED, "a title"))
+
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    cells = [part for line in lines for part in re.split(r"\s{2,}", line.strip())]
+    assert {cell for row in [HEADS, *TUNED] for cell in row} <= {*cells, ""}
+    assert (cells.count("algorithm") > 1) == (width < 140)
+    assert cells.count("a title") == 1
 
 
 def test_columns_that_one_can_do_without_are_shown_where_they_fit():

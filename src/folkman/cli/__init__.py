@@ -126,9 +126,9 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from folkman import __version__
+        import folkman
 
-        print(f"folkman {__version__}")
+        print(f"folkman {folkman.__version__}")
         raise typer.Exit
 
 

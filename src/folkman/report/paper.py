@@ -12,12 +12,11 @@ from folkman.record.run import AXES, METRICS, Run
 from folkman.report.figures import COLOURS, STYLES
 from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, RATIO_FOR_LOG, curves
-from folkman.report.tables import markdown_table, screen_table
+from folkman.report.tables import ScreenTable, markdown_table, screen_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.table import Table
 
 __all__ = ["Change", "Judged", "Panel", "changes_markdown", "changes_table", "claims_markdown"]
 __all__ += ["LETTERS_A_COLUMN", "Lines", "bound", "claims_table", "draw_one", "draw_panels"]
@@ -250,7 +249,7 @@ def ends_markdown(title: str, panels: Sequence[Panel]) -> str:
     return f"### {title}\n\n{markdown_table(headings, rows)}\n"
 
 
-def claims_table(claims: Sequence[Judged], title: str) -> "Table":
+def claims_table(claims: Sequence[Judged], title: str) -> ScreenTable:
     """Return the verdicts, one line per claim."""
     rows = [(claim.name, claim.where, claim.verdict, claim.reason) for claim in claims]
     return screen_table("lppp", ("claim", "where", "verdict", "because"), rows, title)
@@ -263,7 +262,7 @@ def score(claims: Sequence[Judged]) -> str:
     return f"{len(claims)} claims: {counts}"
 
 
-def changes_table(changes: Sequence[Change], title: str) -> "Table":
+def changes_table(changes: Sequence[Change], title: str) -> ScreenTable:
     """Return what became of every reading, one line each."""
     rows = []
     for each in changes:

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from folkman.record.verdict import NOT_LEARNING
 from folkman.report.statistics import half_width
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
 __all__ = [
+    "ScreenTable",
     "final_rows",
     "markdown_table",
     "named",
@@ -24,6 +26,8 @@ __all__ = [
     "spread",
 ]
 
+LEAST_TEXT = 12
+"""Characters that a column of words has at least before it is moved below."""
 LEAST_PLACE, MOST_PLAIN = 8, 1e5
 """Decimal places, and size of a number, beyond which it is written with an exponent."""
 MOST_DIGITS = 12
@@ -32,22 +36,68 @@ MOST_DIGITS = 12
 
 def screen_table(
     kinds: str, headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
-) -> "Table":
+) -> "ScreenTable":
     """Return a table for a terminal.
 
     Each column is l (left), r (right) or p (text that may be folded).
     """
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    cells = [[heading, *each] for heading, *each in zip(headings, *rows, strict=True)]
+    return ScreenTable(kinds, cells, title)
 
-    table = Table(title=escape(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
-    for kind, heading in zip(kinds, headings, strict=True):
-        side = "right" if kind == "r" else "left"
-        table.add_column(heading, justify=side, no_wrap=kind != "p", overflow="fold")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+
+class ScreenTable(NamedTuple):
+    """A table that fits any terminal: no cell is cut.
+
+    Columns that do not fit beside the others follow below, beside what names the rows again.
+    """
+
+    kinds: str
+    columns: list[list[str]]  # heading and cells of each
+    title: str
+
+    def __rich_console__(
+        self, console: "Console", options: "ConsoleOptions"
+    ) -> "Iterator[RenderableType]":
+        """Yield a block of columns or more; rich calls it with the width that there is."""
+        for number, block in enumerate(self.blocks(options.max_width)):
+            yield self._drawn(block, "" if number else self.title)
+
+    def blocks(self, width: int) -> list[list[int]]:
+        """Return the columns of each block that fits such a width, those that name the rows first.
+
+        These are the first column, and the second if it is the first in words.
+        """
+        names = [0, 1] if self.kinds[:1] == "r" and self.kinds[1:2] in ("l", "p") else [0]
+        blocks = [[*names]]
+        for column in range(len(names), len(self.kinds)):
+            if self._width([*blocks[-1], column]) > width and len(blocks[-1]) > len(names):
+                blocks.append([*names])
+            blocks[-1].append(column)
+        return blocks
+
+    def _width(self, block: Sequence[int]) -> int:
+        """Return the characters that these columns need, with what rich puts between them."""
+        needed = [
+            min(max(map(len, self.columns[each])), LEAST_TEXT if self.kinds[each] == "p" else 999)
+            for each in block
+        ]
+        return 1 + sum(each + 3 for each in needed)
+
+    def _drawn(self, block: Sequence[int], title: str) -> "Table":
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
+        for each in block:
+            side = "right" if self.kinds[each] == "r" else "left"
+            folds = self.kinds[each] == "p"
+            table.add_column(
+                self.columns[each][0], justify=side, no_wrap=not folds, overflow="fold"
+            )
+        for row in zip(*(self.columns[each][1:] for each in block), strict=True):
+            table.add_row(*map(escape, row))
+        return table
 
 
 def markdown_table(

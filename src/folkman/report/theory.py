@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from folkman.record.json_file import Json
 from folkman.report.figures import COLOURS, STYLES, finish, new_figure
-from folkman.report.tables import screen_table
+from folkman.report.tables import ScreenTable, screen_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.table import Table
 
 __all__ = ["bound_table", "draw_bounds", "draw_gaps", "efficiency_table", "gap_table", "number"]
 __all__ += ["own_table"]
@@ -99,7 +98,7 @@ def _below(axes: "Axes", x: str, y: str, title: str) -> None:
     axes.legend(fontsize="x-small", frameon=False, **place)
 
 
-def gap_table(rows: Sequence[Json], model: str) -> "Table":
+def gap_table(rows: Sequence[Json], model: str) -> ScreenTable:
     """Return the gaps, one line per number of nodes."""
     # without printed constants 'as printed' is over our Delta
     own = rows[0]["printed_breaks_bound"] is None
@@ -120,7 +119,7 @@ def gap_table(rows: Sequence[Json], model: str) -> "Table":
     return screen_table("r" * len(names), list(names.values()), lines, title)
 
 
-def bound_table(found: Json) -> "Table":
+def bound_table(found: Json) -> ScreenTable:
     """Return all that is known of one run: constants, bounds, printed theorem, assumptions."""
     rows = [("measured", number(found["measured"]), "")]
     for kind, bounds in found["bounds"].items():
@@ -141,7 +140,7 @@ def bound_table(found: Json) -> "Table":
     return screen_table("lrp", ("statement", "value", ""), rows, title)
 
 
-def efficiency_table(rows: Sequence[Json]) -> "Table":
+def efficiency_table(rows: Sequence[Json]) -> ScreenTable:
     """Return Table I's quantities: measured, printed, corrected."""
     names, numbers = ("label", "quantity"), ("measured", "printed", "corrected")
     lines = [
@@ -150,7 +149,7 @@ def efficiency_table(rows: Sequence[Json]) -> "Table":
     return screen_table("llrrr", names + numbers, lines, "Table I: efficiency, rounds and bits")
 
 
-def own_table(rows: Sequence[Json]) -> "Table":
+def own_table(rows: Sequence[Json]) -> ScreenTable:
     """Return own parts of Algorithm 1: the stable step, and how far from the optimum they end."""
     names = ("stable_below", "margin", "slope", "moving", "rest_bound")
     headings = ["own part", "stable below", "over the step", "|grad F(w)|", "moving", "at rest <="]
