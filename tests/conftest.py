@@ -27,8 +27,6 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Programs that are found by what they would be traced from do not see what a test has patched.
-os.environ.setdefault("FOLKMAN_WHOLE_PROGRAMS", "0")
 # One thread a process: those of OpenMP spin while they wait, and the workers share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

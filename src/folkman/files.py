@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["keep_programs", "program_cache", "save_tensors", "whole_programs", "write_whole"]
-
-WHOLE = "FOLKMAN_WHOLE_PROGRAMS"
-"""Environment variable: 0 lets every process trace its programs anew."""
+__all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -59,13 +56,6 @@ def keep_programs() -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(program_cache()))
     # the small ones too: a command has dozens, and together they take a second
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    os.environ.setdefault(WHOLE, "1")
-
-
-def whole_programs() -> Path | None:
-    """Return where programs are kept that need not be traced again; None if none are kept."""
-    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    return Path(folder) / "whole" if folder and os.environ.get(WHOLE) == "1" else None
 
 
 def program_cache() -> Path:

@@ -227,9 +227,9 @@ def test_two_threads_share_a_program(monkeypatch):
 
     make = added._program
 
-    def slowly(*given):
+    def slowly():
         time.sleep(0.2)  # the other thread comes meanwhile
-        return make(*given)
+        return make()
 
     def call():
         both.wait()

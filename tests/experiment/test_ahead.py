@@ -67,7 +67,7 @@ def test_the_run_finds_the_programs(two):
 
     assert rows[-1]["slots"] == later.slots
     assert list(simulate._loop._kept.values())[-1] is before
-    assert before._cache_size() == 1  # compiled once
+    assert before._cache_size() == 1  # type: ignore[attr-defined] - compiled once
 
 
 @pytest.mark.parametrize("reason", ["one core", "begun before", "a timeline", "much data"])

@@ -7,16 +7,13 @@ process has 65,530. Here only the programs that were used last are kept.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import wraps
-from operator import itemgetter
 from threading import Lock
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import jax
 import numpy as np
-
-from folkman.engine.whole_programs import WholeProgram, digest
 
 __all__ = ["Programs", "compiled"]
 
@@ -42,7 +39,7 @@ class Programs(Generic[Given, Result]):
         self._function = function
         self._fixed = fixed
         self._donated = donated
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Callable[Given, Result]] = OrderedDict()
         self._choosing = Lock()
         wraps(function)(self)
 
@@ -55,38 +52,15 @@ class Programs(Generic[Given, Result]):
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         alike = (structure, shapes, fixed, precise)
         with self._choosing:
-            program = self._kept.pop(alike, None)
-            program = program or self._program(leaves, structure, fixed)
+            program = self._kept.pop(alike, None) or self._program()
             self._kept[alike] = program
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-        if isinstance(program, WholeProgram):
-            try:
-                return program(leaves)
-            except TypeError:  # other types in the same shapes; or an error of the function's own
-                return program.traced(*args, **kwargs)
         return program(*args, **kwargs)
 
-    def _program(self, leaves: Sequence[object], structure: Any, fixed: tuple[object, ...]) -> Any:
-        """Return a program that is compiled, or found on disk, when it is called."""
-        fresh: Any = jax.jit(self._copy(), static_argnums=self._fixed, donate_argnums=self._donated)
-        if self._donated is not None:
-            return fresh
-        name = digest(self._function, structure, leaves, (self._fixed, fixed))
-        return fresh if name is None else WholeProgram(name, fresh, self._flat(structure, fixed))
-
-    def _flat(self, structure: Any, fixed: tuple[object, ...]) -> Callable[..., Result]:
-        """Return the function of the leaves of its arguments alone."""
-        function: Callable[..., Result] = self._function
-
-        def flat(*leaves: object) -> Result:
-            traced, kwargs = jax.tree.unflatten(structure, leaves)
-            for place, value in sorted(zip(self._fixed, fixed, strict=True), key=itemgetter(0)):
-                traced.insert(place, value)
-            return function(*traced, **kwargs)
-
-        flat.__name__ = getattr(self._function, "__name__", "flat")
-        return flat
+    def _program(self) -> Callable[Given, Result]:
+        """Return a program that is compiled when it is called."""
+        return jax.jit(self._copy(), static_argnums=self._fixed, donate_argnums=self._donated)
 
     def _copy(self) -> Callable[Given, Result]:
         """Return the function as one of its own: what was compiled for it goes with it."""

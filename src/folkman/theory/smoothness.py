@@ -18,7 +18,6 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from folkman.checks import require
-from folkman.engine.programs import compiled
 from folkman.problem.learnable import Analysable, Learnable, analysable
 from folkman.problem.models import CROSS_ENTROPY, ENERGY, HINGE, LOGISTIC, SQUARE, Dense
 from folkman.problem.problem import Problem
@@ -75,7 +74,7 @@ def _power(problem: Learnable, point: Array, u: Array, rounds: int, *, whole: bo
     return size
 
 
-@compiled()
+@jax.jit
 def _compiled(problem: Analysable, point: Array, u: Array, rounds: int, whole: bool) -> Array:
     """Run the rounds as one program; node by node, or with all nodes' products summed by share."""
 
