@@ -153,10 +153,10 @@ HEADS = ["algorithm", "step", "local_steps", "train loss", "configured", "train 
 @pytest.mark.parametrize("kinds", ["lrrrrrr", "rprrrrr"])
 def test_no_width_cuts_a_cell_of_other_tables(width, kinds):
     """Tables of tune, rank, radio and theory: what does not fit beside the others comes below."""
-    screen = Console(file=io.StringIO(), width=width)
-    screen.print(screen_table(kinds, HEADS, TUNED, "a title"))
+    paper = io.StringIO()
+    Console(file=paper, width=width).print(screen_table(kinds, HEADS, TUNED, "a title"))
 
-    lines = screen.file.getvalue().splitlines()
+    lines = paper.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     cells = [part for line in lines for part in re.split(r"\s{2,}", line.strip())]
     assert {cell for row in [HEADS, *TUNED] for cell in row} <= {*cells, ""}
