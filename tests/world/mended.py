@@ -109,6 +109,21 @@ MENDED: dict[str, Plan] = {
     "an answer on a link that was not noticed yet was not given again": _PLAN._replace(
         seed=1349, method="alone", nodes=2, slots=5, steps=12, heal_s=0.2, end_s=8.2
     ),
+    # A node lost its folder in its first life, and used numbers again. Its neighbours added a
+    # change to the message that had had the number before.
+    "a change was added to another message of the same number": _PLAN._replace(
+        seed=589,
+        method="feedback",
+        slots=20,
+        steps=20,
+        heal_s=12.0,
+        end_s=20.0,
+        faults=(
+            Fault("lost", 0, 1.9561658777466575, 11.956165877746658),
+            Fault("asked", 2, 3.7264529623158102, 12.0),
+            Fault("lost", 1, 3.864769558906864, 4.864769558906864),
+        ),
+    ),
     # A node lost its folder, and began its count at a lower number. The one word that told it so
     # was said on a link that was not noticed yet, and was lost. Nobody heard the node any more.
     "a node that lost its count was told so once, in vain": _PLAN._replace(
