@@ -146,6 +146,18 @@ def test_nobody_waits_for_a_neighbour_that_is_no_member():
     assert air.codes == {0: 0, 1: 0}
 
 
+def test_who_is_no_member_need_not_be_done_for_others_to_end():
+    """A server, too, ends when those that take part are done."""
+    core = core_of(0, 3)
+    core.step(0.0, events.Start(None, 0))
+    core.hearing.done.add(1)
+    assert not core.everyone_done()
+
+    core.step(0.1, events.MembersChanged(frozenset({0, 1})))
+
+    assert core.everyone_done()
+
+
 def test_a_node_whose_list_has_nobody_waits_all_the_same():
     """Its own time of day may be wrong: the others come back when it is right."""
     air = three(QUICK._replace(steps=5))

@@ -175,8 +175,8 @@ class Core:
         return [peer for peer in near if peer in members and peer not in excluded] or list(near)
 
     def everyone_done(self) -> bool:
-        """Tell whether all neighbours that count say that they are done."""
-        return {*self.hearing.done, *self.node.excluded}.issuperset(self.node.neighbours)
+        """Tell whether all neighbours that take part say that they are done."""
+        return self.hearing.done.issuperset(self._counting())
 
     def goes_on(self) -> bool:
         """Tell whether there are gradients left to take."""
@@ -379,7 +379,7 @@ class Core:
         If nobody is there to hear it, no longer.
         """
         last_words_s = 2 * self.settings.keep_every_s if self.there() else 0.0
-        if self.hearing.done.issuperset(self._counting()):
+        if self.everyone_done():
             self._until_s = min(self._until_s, now_s + last_words_s)
         if now_s >= self._until_s:
             self.stop(DONE)
