@@ -192,6 +192,19 @@ def test_smaller_and_falling_gossip_steps_bear_the_noise(quadratics):
     assert far["falling"] < 0.5 * far["whole"]
 
 
+@pytest.mark.parametrize("noise", ["none", "drawn"])
+def test_one_node_alone_descends(quadratics, noise):
+    problem = quadratics(nodes=1)
+    runs = [
+        simulate(problem, network, ncota_dgd(0.2), slots=40, recording=Recording(40))
+        for network in (over_air(noise=noise), ideal())
+    ]
+
+    assert np.isfinite(runs[0].last("train_loss"))
+    assert runs[0].last("optimum_distance") < 0.5 * runs[0].rows[0]["optimum_distance"]
+    assert runs[1].last("optimum_distance") < 0.5 * runs[1].rows[0]["optimum_distance"]
+
+
 def test_what_needs_single_messages_or_bits_is_refused(uneven):
     network, algorithm = over_air(), ncota_dgd(STEP)
     with pytest.raises(ValueError, match="no single message arrives"):

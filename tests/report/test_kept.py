@@ -199,6 +199,19 @@ def test_a_map_has_nodes_and_links_at_their_places():
     assert "slot 10, 10 s" in drawn
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_map_of_a_run_that_diverged_is_drawn(wrong):
+    """Of many nodes no pairs are kept, and nodes have the colours of their disagreement."""
+    none = np.zeros((2, 0, 0))
+    apart = np.array([[1.0, 2.0, 3.0], [wrong, 2.0, wrong]])
+    pairs = {"age_slots": none, "age_sums": none, "on_air": none.astype(bool), "sinr_db": none}
+    many = scene(**pairs, disagreement=apart)
+
+    nodes = attributes(map_panel(many, "about", frame=1), "circle", "node")
+
+    assert [node["fill"] == "var(--ink-2)" for node in nodes] == [True, False, True]
+
+
 def test_a_map_without_positions_has_no_metres():
     drawn = map_panel(scene(positions_m=np.full((2, 3, 2), np.nan, np.float32)), "about")
 

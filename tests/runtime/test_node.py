@@ -207,10 +207,21 @@ def test_a_model_goes_in_16_bits_if_all_of_it_fits(params, dtype):
     """The largest float16 is 65,504."""
     message = Message(RUN, 1, 1, 0, np.array(params, np.float32))
 
-    sent = decode(Wire(RUN, dtype="float16").encode(message), RUN, 3)
+    sent = decode(Wire(RUN, dtype="float16").encode(message, 3), RUN, 3)
 
     assert sent.params.dtype == dtype
     assert sent.params.tolist() == params
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(2048, np.float16), (2049, np.float32)])
+def test_a_number_behind_a_model_is_not_rounded(number, dtype):
+    """2049 in 16 bits is 2048: a receiver would take a new message for one that it knows."""
+    message = Message(RUN, 1, 1, 0, np.array([0.1, 0.2, 0.3, number], np.float32))
+
+    sent = decode(Wire(RUN, dtype="float16").encode(message, 3), RUN, 4)
+
+    assert sent.params.dtype == dtype
+    assert sent.params[3] == number
 
 
 def test_wrong_wiring_is_refused(problem):

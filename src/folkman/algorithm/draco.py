@@ -16,7 +16,8 @@ complete graph, Psi left out and no losses, models move by the mean gradient, as
 
 Differs from [1], of which the abstract alone was read: the rule is as recalled, not verified. The
 clock of sending ticks at gradients with a chance, where [1] has two Poisson clocks; the window is
-counted in the receiver's own gradients; rows are equal parts 1 / (in_i + 1) on a graph that stays;
+counted in the receiver's own gradients; of more messages in a slot than it has room for, those of
+lower numbers are used; rows are equal parts 1 / (in_i + 1) on a graph that stays;
 one broadcast reaches all neighbours. Full-batch gradients unless the problem has mini-batches.
 
 [1] E. Jeong, M. Kountouris. DRACO: Decentralized Asynchronous Federated Learning over

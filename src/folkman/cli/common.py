@@ -148,7 +148,7 @@ REMEDIES = {
     errno.EEXIST: "choose another name",
     errno.ENOTDIR: "a part of this path is a file; choose another",
     errno.EISDIR: "this is a folder; name a file",
-    errno.EACCES: "choose a place where you may write",
+    errno.EACCES: "check its permissions, or choose another place",
 }
 """Error of the operating system -> what to do."""
 

@@ -76,8 +76,10 @@ def world(
 ) -> None:
     """Write a page that plays a schedule back: nodes, links, messages, crashes, disks, ages."""
     path = out or Path(f"world-{seed}.html")
-    if not path.parent.is_dir() or path.is_dir():
-        raise FileNotFoundError(f"expected a page to write in a folder that exists, got {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file, such as {path / f'world-{seed}.html'}")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent}; make it, or choose another place")
     _with_numpy()
     from folkman.runtime.world.page import page
     from folkman.runtime.world.plan import plan_of

@@ -305,7 +305,9 @@ def march(
 
     given = (problem, network, algorithm, compute, faults)
     # On a CPU a stretch runs beside Python: the next one begins before this one's row is made.
-    beside = advance is _advance and jax.default_backend() == "cpu"
+    # Not where its rows are many, or where it is likely to be in vain.
+    plain = not recording.timeline and not recording.stop_at
+    beside = plain and advance is _advance and jax.default_backend() == "cpu"
     begun = None
     while (done := int(mark.carry.slot)) < slots:
         length = stretch(done)

@@ -10,8 +10,8 @@ and joules. The folder is that of a sweep, whose jobs are the judged runs; the t
 
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,17 +144,25 @@ def prepare_ranking(  # noqa: PLR0913 - what may be asked for, by name
     asked: Json = {"methods": list(methods), "over": _listed(over), "judged": list(fresh)}
     asked |= {"budget": budget, "seeds": None if seeds is None else list(seeds), "score": score}
     known = {key: value for key, value in asked.items() if value is not None}
-    made = next((each for each in reversed([root, *root.parents]) if not each.exists()), None)
+    missing = [each for each in (root, *root.parents) if not each.exists()]
     definition = dump({**raw, "rank": known})
     folder = SweepFolder.create(root, definition, Path(store) if store else None)
     options: Json = {"over": over, "budget": budget, "seeds": seeds, "score": score}
     try:
         tuning = prepare_tuning(whole, **options, out=folder.tuned, store=store)
     except Exception:
-        if made is not None:
-            shutil.rmtree(made)
+        if missing:
+            shutil.rmtree(root)
+            _remove_empty(missing[1:])
         raise
     return PreparedRanking(tuning, folder, fresh, left_out)
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, from the inside out, as far as nobody else has put something there."""
+    with suppress(OSError):
+        for each in folders:
+            each.rmdir()
 
 
 def _resumed(root: Path) -> PreparedRanking:

@@ -41,7 +41,7 @@ from folkman.theory.printed import (
 )
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
 from folkman.theory.stability import Advice, advise, is_measured, stability_warning
-from folkman.theory.tracking_limits import tracking_limit
+from folkman.theory.tracking_limits import is_stable, tracking_limit
 from folkman.theory.trajectory import METHOD, Trajectory, ages_of, follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "first_stamps", "outside"]
@@ -160,9 +160,10 @@ def _tracking_warning(problem: Learnable, table: Json) -> str | None:
     if not graph.directed:
         return None
     curved = whole_curvature(problem, problem.initial)
-    largest = tracking_limit(graph.adjacency(problem.num_nodes))
-    if table["step"] * curved <= largest:
+    hears = graph.adjacency(problem.num_nodes)
+    if is_stable(hears, table["step"] * curved):
         return None
+    largest = tracking_limit(hears)
     return (
         f"the step {table['step']:g} is beyond the stability limit of R-FAST on this graph: "
         f"eta L = {table['step'] * curved:.3g} at the first model, where {problem.num_nodes} nodes "

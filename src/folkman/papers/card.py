@@ -68,7 +68,8 @@ def card_of(audits: Sequence[Audited]) -> Card:
         words.insert(2, ("What other runs say of these", _beside(audits)))
     effects = _effects(judged, declared)
     beside = ", ".join(audit.name for audit in audits[1:])
-    key = [*table.get("reading", []), *([f"Outlined tiles: {beside}."] if beside else [])]
+    outlined = any(any(row.outlined) for row in rows)
+    key = [*table.get("reading", []), *([f"Outlined tiles: {beside}."] if outlined else [])]
     return Card(table["title"], table.get("lead", ""), key, scores, words, columns, rows, effects)
 
 

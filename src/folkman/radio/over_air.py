@@ -244,6 +244,7 @@ class OverAirFrames:
         energies = jax.vmap(lambda each: encoded(each[:dim], reach))(messages)
         gain = state.gain.astype(dtype)
         unit = jnp.max(jnp.sum(gain, axis=1))  # G
+        unit = jnp.where(unit > 0, unit, 1.0)  # of one node, which hears nobody
         weights = jnp.where(state.sends[None] & ~state.sends[:, None], gain, 0.0) / unit
         mean = jnp.dot(weights, energies, precision="highest")
         if own.noise == "drawn":

@@ -149,7 +149,7 @@ def _shown(card: Card) -> list[str]:
 def _outline(verdict: str) -> str:
     """Return a verdict's colour where it is drawn on white; light ones are darker there."""
     darker = {"open": "#8d7b3f", "equal": "#6b6b6b", "not run": "#888888"}
-    return darker.get(verdict) or LOOKS.get(verdict, LOOKS["contradicted"])[1]
+    return darker.get(verdict) or LOOKS[verdict][1] if verdict in LOOKS else darker["open"]
 
 
 def _forest(axes: "Axes", card: Card) -> None:
@@ -174,7 +174,8 @@ def _forest(axes: "Axes", card: Card) -> None:
     axes.axvline(0, color="black", linewidth=0.6)
     told = (
         "training loss of Algorithm 1 over the other side's, 95 % interval (log scale; left: lower)"
-        "\nblue: as claimed, red: against the claim, olive: open; grey band: counts as equal"
+        "\nblue: as claimed, red: against the claim, olive: open, grey: equal, violet: vacuous; "
+        "grey band: counts as equal"
     )
     axes.set_xlabel(told, fontsize=5.6, labelpad=1)
     axes.tick_params(length=2)

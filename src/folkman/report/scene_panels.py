@@ -149,7 +149,9 @@ def _server(x: float, y: float) -> str:
 
 
 def _shade(part: float) -> str:
-    """Return the colour of a value, by its part of the range."""
+    """Return the colour of a value, by its part of the range; a run that diverged has none."""
+    if not isfinite(part):
+        return "var(--ink-2)"
     index = min(len(RAMP_LIGHT) - 1, max(0, int(part * len(RAMP_LIGHT))))
     return f"var(--r{index}, {RAMP_LIGHT[index]})"
 

@@ -7,6 +7,7 @@ of their own; those that a reader can do without (`EXTRA`) are then left out. No
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import isfinite
 
 import numpy as np
 
@@ -57,8 +58,10 @@ def _some_alike(runs: Sequence[Run]) -> bool:
     for run in runs:
         for name in WITH_INTERVAL if run.rows else ():
             ends.setdefault((run.label, name), []).append(run.last(name))
-    found = map(np.array, ends.values())
-    return any(len(values) > 1 and np.ptp(values) == 0 for values in found)  # NaN is none
+    return any(
+        len(values) > 1 and min(values) == max(values) and all(map(isfinite, values))
+        for values in ends.values()
+    )
 
 
 def _filled(runs: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:

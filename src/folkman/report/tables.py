@@ -77,8 +77,13 @@ class ScreenTable(NamedTuple):
 
     def _width(self, block: Sequence[int]) -> int:
         """Return the characters that these columns need, with what rich puts between them."""
+        from rich.cells import cell_len
+
         needed = [
-            min(max(map(len, self.columns[each])), LEAST_TEXT if self.kinds[each] == "p" else 999)
+            min(
+                max(map(cell_len, self.columns[each])),
+                LEAST_TEXT if self.kinds[each] == "p" else 999,
+            )
             for each in block
         ]
         return 1 + sum(each + 3 for each in needed)

@@ -45,19 +45,25 @@ class Wire(NamedTuple):
     dtype: str | None = None  # of the parameters on the wire; None: as they are
     packing: Packing = NONE  # of the models in a message; another than none wins over `dtype`
 
-    def encode(self, message: Message) -> bytes:
-        """Return the bytes; a model that 16 bits cannot hold goes as it is."""
+    def encode(self, message: Message, dim: int) -> bytes:
+        """Return the bytes of models of d entries, and of what is behind them.
+
+        Models that 16 bits cannot hold go as they are, and so they do with numbers behind them
+        that 16 bits would change: a receiver goes by those.
+        """
         if self.dtype is not None:
             with np.errstate(over="ignore"):
                 short = message.params.astype(self.dtype)
-            if np.isfinite(short).all():
+            behind = len(short) - len(short) % dim
+            kept = np.array_equal(short[behind:], message.params[behind:])
+            if kept and np.isfinite(short).all():
                 message = message._replace(params=short)
         return encode(message, self.sign)
 
     def packed(self, message: Message, packing: Packing, dim: int, key: Array) -> bytes:
         """Return the bytes of a message whose models of d entries are packed."""
         if packing.exact:
-            return self.encode(message)
+            return self.encode(message, dim)
         body = wire.write(packing, message.params, dim, key)
         return encode_packed(message, packing.name, body, self.sign)
 

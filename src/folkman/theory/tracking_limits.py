@@ -19,6 +19,8 @@ __all__ = ["is_stable", "tracking_limit"]
 
 MOST = 4.0
 """No step is longer by eta L: gradient descent bears 2."""
+LEAST = 1e-9
+"""A shorter step is of no use, and 0 is told instead."""
 
 
 def is_stable(hears: Bool[ndarray, "rx tx"], step: float) -> bool:
@@ -44,7 +46,7 @@ def tracking_limit(hears: Bool[ndarray, "rx tx"]) -> float:
     True
     """
     low, high = 0.0, MOST
-    while high - low > 1e-3 * high:
+    while high - low > 1e-3 * high and high > LEAST:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_stable(hears, middle) else (low, middle)
     return low

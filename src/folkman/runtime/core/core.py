@@ -73,7 +73,7 @@ class Core:
     ) -> None:
         self.node, self.settings, self.pace, self.verify = node, settings, pace, verify
         self.linked: dict[int, None] = {}  # in the order in which they came
-        self.hands = Hands(self.linked)
+        self.hands = Hands(node.neighbours, self.linked)
         self.sending = Sending(node, settings, self.hands, pace.room)
         self.hearing = Hearing(self)
         self.saving = Saving(node, self.hands, settings.save_every_s)

@@ -12,7 +12,8 @@ __all__ = ["Hands"]
 class Hands:
     """The effects of the step that is on, and the numbers of what was done so far."""
 
-    def __init__(self, linked: Container[int] = ()) -> None:
+    def __init__(self, neighbours: Container[int] = (), linked: Container[int] = ()) -> None:
+        self._neighbours = neighbours
         self._linked = linked  # whose links we have noticed, as its owner keeps them
         self._effects: list[Effect] = []
         self.voice: control.Voice | None = None  # None until a life has begun
@@ -59,7 +60,8 @@ class Hands:
         if self.voice is not None:
             self._effects.append(Tell(peer, self.voice.sealed(body)))
         is_lost = self.voice is None or peer not in self._linked
-        if is_lost and isinstance(body, control.Ack | control.Refusal | control.Known):
+        waits = is_lost and peer in self._neighbours
+        if waits and isinstance(body, control.Ack | control.Refusal | control.Known):
             before = self._answers.get((peer, type(body)), body)
             self._answers[peer, type(body)] = max(before, body, key=lambda answer: answer[0])
 
