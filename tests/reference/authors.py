@@ -1,0 +1,249 @@
+"""What the authors' public code computes, told again in NumPy, float64, with its own conventions.
+
+Each function names the repository and the file that was read; no line of it is here. Sets of nodes,
+draws and compressions come from outside, so that two codes can be asked about the same ones.
+`gradients` are functions w -> (loss, gradient), one a node; `sizes` their numbers of samples.
+"""
+
+import numpy as np
+
+# --- around a server
+
+
+def feddyn(gradients, x0, sizes, sets, steps, *, alpha, local_steps):
+    """github.com/alpemreacar/FedDyn: utils_methods.py, utils_general.py; return the cloud's models.
+
+    alpha is divided by the node's size over the mean size. Its quadratic part is a weight decay of
+    the optimizer, the rest a linear term of the loss. `history` is -lambda_i over that alpha; the
+    cloud adds its mean over all nodes to the mean model of those that took part. `steps` is one a
+    node. Gradients above a norm of 10 are cut there; none here is.
+    """
+    nodes = len(gradients)
+    weight = np.asarray(sizes) / np.mean(sizes)
+    history = np.zeros((nodes, len(x0)))
+    cloud, path = np.array(x0), [np.array(x0)]
+    for active in sets:
+        trained = {}
+        for i in active:
+            own_alpha = alpha / weight[i]
+            linear = own_alpha * (history[i] - cloud)
+            w = cloud.copy()
+            for _ in range(local_steps):
+                of_loss = gradients[i](w)[1] + linear
+                assert np.linalg.norm(of_loss) < 10
+                w = w - steps[i] * (of_loss + own_alpha * w)
+            history[i] += w - cloud
+            trained[i] = w
+        cloud = np.mean(list(trained.values()), axis=0) + history.mean(axis=0)
+        path.append(cloud)
+    return np.array(path)
+
+
+def scaffold(gradients, x0, sizes, sets, steps, *, local_steps, server_step, scaled_renewal=False):
+    """github.com/alpemreacar/FedDyn: utils_methods.py; return the server's models.
+
+    Of FedDyn's authors, the widest used one; SCAFFOLD's own authors' code is not public. The common
+    c is divided by a node's relative size in its steps, yet not where c_i is renewed;
+    `scaled_renewal` divides it there too.
+    """
+    nodes = len(gradients)
+    weight = np.asarray(sizes) / np.mean(sizes)
+    own, common = np.zeros((nodes, len(x0))), np.zeros(len(x0))
+    server, path = np.array(x0), [np.array(x0)]
+    for active in sets:
+        trained, change = [], np.zeros(len(x0))
+        for i in active:
+            correction = common / weight[i] - own[i]
+            w = server.copy()
+            for _ in range(local_steps):
+                w = w - steps[i] * (gradients[i](w)[1] + correction)
+            taken_off = common / weight[i] if scaled_renewal else common
+            renewed = own[i] - taken_off + (server - w) / (local_steps * steps[i])
+            change += weight[i] * (renewed - own[i])
+            own[i] = renewed
+            trained.append(w)
+        server = server_step * np.mean(trained, axis=0) + (1 - server_step) * server
+        common = common + change / nodes
+        path.append(server)
+    return np.array(path)
+
+
+def fedprox(gradients, x0, sizes, sets, step, *, mu, local_steps):
+    """github.com/litian96/FedProx: flearn/trainers/fedprox.py, fedbase.py, optimizer/pgd.py.
+
+    Nobody is dropped. The mean is by numbers of samples, where the paper has the plain one.
+    """
+    latest, path = np.array(x0), [np.array(x0)]
+    for selected in sets:
+        total, samples = np.zeros(len(x0)), 0.0
+        for i in selected:
+            v, centre = latest.copy(), latest
+            for _ in range(local_steps):
+                v -= step * (gradients[i](v)[1] + mu * (v - centre))
+            total += sizes[i] * v
+            samples += sizes[i]
+        latest = total / samples
+        path.append(latest)
+    return np.array(path)
+
+
+def fedopt(
+    gradients, x0, sizes, sets, step, *, rule, server_step, betas, epsilon, first, corrected=True
+):
+    """github.com/google-research/federated: optimization/shared/fed_avg_schedule.py, with
+    utils/optimizers/yogi.py, and Keras' Adam and Adagrad; return the server's models.
+
+    One local step. The server's optimizer descends along minus the mean change. Adam and Yogi
+    correct for the start of their moments (`corrected`). The step that makes their variables has a
+    zero gradient and is counted, so that the first round is number 2. `first` is the first v: the
+    authors set 0 everywhere.
+    """
+    server, path = np.array(x0), [np.array(x0)]
+    m, v = np.zeros(len(x0)), np.full(len(x0), float(first))
+    for number, active in enumerate(sets, start=2):
+        changes = [-step * gradients[i](server)[1] for i in active]
+        g = -np.average(changes, axis=0, weights=np.asarray(sizes)[active])
+        if rule == "momentum":
+            m = betas[0] * m - server_step * g
+            server = server + m
+        elif rule == "adagrad":
+            v = v + g * g
+            server = server - server_step * g / (np.sqrt(v) + epsilon)
+        else:
+            m = m + (1 - betas[0]) * (g - m)
+            up = np.sign(g * g - v) * g * g if rule == "yogi" else g * g - v
+            v = v + (1 - betas[1]) * up
+            start = np.sqrt(1 - betas[1] ** number) / (1 - betas[0] ** number)
+            long = server_step * start if corrected else server_step
+            server = server - long * m / (np.sqrt(v) + epsilon)
+        path.append(server)
+    return np.array(path)
+
+
+# --- between peers; here columns or rows are nodes as the authors have them
+
+
+def _gradients_at(gradients, models):
+    return np.stack([of(w)[1] for of, w in zip(gradients, models, strict=True)])
+
+
+def choco(gradients, x0, weights, step, gamma, compress, rounds):
+    """github.com/epfml/ChocoSGD: convex_code/logistic.py; return x by round, (round, node, d).
+
+    Models are columns. Copies begin at the models.
+    """
+    nodes = len(weights)
+    x = np.tile(np.asarray(x0, np.float64)[:, None], (1, nodes))
+    copies, path = x.copy(), [x.T]
+    for _ in range(rounds):
+        ahead = x - step * _gradients_at(gradients, x.T).T
+        x = ahead + gamma * copies @ (weights - np.eye(nodes))
+        copies = copies + np.stack([compress(column) for column in (x - copies).T], axis=1)
+        path.append(x.T)
+    return np.array(path)
+
+
+def choco_of_parts(gradients, x0, weights, step, gamma, compress, rounds):
+    """github.com/epfml/ChocoSGD: dl_code/pcode/optim/parallel_choco.py; return x by round.
+
+    A node keeps its own copy and the weighted sum of its neighbours'. Both begin at 0.
+    """
+    nodes = len(weights)
+    x = np.tile(np.asarray(x0, np.float64), (nodes, 1))
+    own, memory, path = np.zeros_like(x), np.zeros_like(x), [x]
+    for _ in range(rounds):
+        x = x - step * _gradients_at(gradients, x)
+        x = x + gamma * (memory - own)
+        sent = [compress(change) for change in x - own]
+        own = own + np.stack(sent)
+        for i, j in zip(*np.nonzero(weights), strict=True):
+            memory[i] = memory[i] + weights[i, j] * sent[j]
+        path.append(x)
+    return np.array(path)
+
+
+def matcha(gradients, x0, partners, flags, neighbour_weight, step):
+    """github.com/JYWa/MATCHA: communicator.py, train_mpi.py; return x after each round.
+
+    `partners[m][i]` is whom i meets in matching m, or -1; `flags[k][m]` tells whether it is used in
+    round k. A node steps, then takes the same part of each partner, and the rest of itself.
+    """
+    x = np.tile(np.asarray(x0, np.float64), (len(gradients), 1))
+    path = [x]
+    for on in flags:
+        x = x - step * _gradients_at(gradients, x)
+        if any(on):
+            mixed = np.zeros_like(x)
+            for i in range(len(x)):
+                met = [row[i] for row, used in zip(partners, on, strict=True) if used]
+                met = [j for j in met if j != -1]
+                mixed[i] = (1 - len(met) * neighbour_weight) * x[i]
+                for j in met:
+                    mixed[i] += neighbour_weight * x[j]
+            x = mixed
+        path.append(x)
+    return np.array(path)
+
+
+def matcha_weight(laplacians, p):
+    """graph_manager.py there: the a of the semidefinite program, which has b = a^2 at its end.
+
+    The least s with (1 - s) 1 - 2 a L - J + b (L^2 + 2 V) <= 0, as they sign it, is at the least
+    largest eigenvalue; it is searched on a grid that closes in.
+    """
+    nodes = laplacians.shape[1]
+    mean = np.einsum("m,mij->ij", p, laplacians)
+    spread = np.einsum("m,mij->ij", p * (1 - p), laplacians)
+
+    def norm(a):
+        square = a**2 * (mean @ mean + 2 * spread)
+        return np.linalg.eigvalsh(np.eye(nodes) - 2 * a * mean - 1 / nodes + square)[-1]
+
+    low, high = 0.0, 2.0
+    for _ in range(12):
+        grid = np.linspace(low, high, 41)
+        best = int(np.argmin([norm(a) for a in grid]))
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, 40)]
+    return 0.5 * (low + high)
+
+
+def epidemic(gradients, x0, sent_to, step, local_steps):
+    """github.com/sacs-epfl/decentralizepy: node/EpidemicLearning/EL_Local.py, with
+    sharing/PlainAverageSharing.py; return x after each round.
+
+    A node that nobody chose keeps its model; the others take the plain mean.
+    """
+    x = np.tile(np.asarray(x0, np.float64), (len(gradients), 1))
+    path = [x]
+    for chosen in sent_to:
+        for _ in range(local_steps):
+            x = x - step * _gradients_at(gradients, x)
+        after = x.copy()
+        for i in range(len(x)):
+            senders = [j for j in range(len(x)) if j != i and i in chosen[j]]
+            if senders:
+                part = 1 / (len(senders) + 1)
+                after[i] = sum(part * x[j] for j in senders) + part * x[i]
+        x = after
+        path.append(x)
+    return np.array(path)
+
+
+def exact_diffusion(gradients, x0, weights, step, rounds, *, averaged):
+    """github.com/Bluefog-Lib/bluefog: examples/pytorch_optimization.py; return w by round.
+
+    `averaged`: weights are halved, and the node's own is (1 + w_ii) / 2.
+    """
+    nodes = len(weights)
+    own, others = np.diag(weights).copy(), weights - np.diag(np.diag(weights))
+    if averaged:
+        own, others = (own + 1) / 2, others / 2
+    w = np.tile(np.asarray(x0, np.float64), (nodes, 1))
+    psi_before, path = w.copy(), [w]
+    for _ in range(rounds):
+        psi = w - step * _gradients_at(gradients, w)
+        phi = psi + w - psi_before
+        w = own[:, None] * phi + others @ phi
+        psi_before = psi
+        path.append(w)
+    return np.array(path)
