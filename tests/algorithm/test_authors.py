@@ -10,8 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import ideal
+from folkman import ideal, pipelined
+from folkman.algorithm.a2cid2 import a2cid2, constants
 from folkman.algorithm.choco import choco
+from folkman.algorithm.dfl_aa import dfl_aa
+from folkman.algorithm.divshare import divshare, fragment_of
 from folkman.algorithm.epidemic import epidemic, receivers
 from folkman.algorithm.exact_diffusion import exact_diffusion
 from folkman.algorithm.feddyn import feddyn
@@ -22,6 +25,7 @@ from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.scaffold import scaffold
 from folkman.problem import data
 from folkman.problem.problem import make_problem
+from folkman.radio.loss import Lossy
 from reference import authors, peers, plain
 from reference.slots import server_teller, teller
 
@@ -190,3 +194,62 @@ def test_exact_diffusion(even, weights):
         one_each(even), START, ring(), STEP, ROUNDS, averaged=weights == "lazy"
     )
     close(states.mixed[1:], theirs)
+
+
+def test_divshare(even):
+    """Fragments of a model that were lost, or came late."""
+    algorithm = divshare(STEP, fragments=3, fanout=2, local_steps=2)
+    states, held = teller(even, Lossy(pipelined(2), 0.3), algorithm, 2 * ROUNDS)()
+
+    part = fragment_of(10, 3, 0)
+    draws = [
+        [(order[n - 1], set(chosen[order[n - 1]])) for order, n, chosen in zip(*now, strict=True)]
+        for now in zip(states.order, states.sent, states.receivers, strict=True)
+    ]
+    places = [np.flatnonzero(part == fragment) for fragment in range(3)]
+    theirs = authors.divshare(one_each(even), START, places, draws, held, STEP, 2)
+    close(states.params, theirs)
+    assert (np.ptp(theirs[-1], axis=0) < np.ptp(np.asarray(even.x)[:, 0], axis=0)).all()
+
+
+def test_dfl_aa_where_models_come_whole(even):
+    """With one chunk a model is there or not: parts of it are what the two weigh otherwise."""
+    states, held = teller(even, Lossy(ideal(), 0.4), dfl_aa(STEP, chunks=1, tau=6.0), 2 * ROUNDS)()
+
+    hears = (ring() > 0) & ~np.eye(5, dtype=bool)
+    close(states.params, authors.dfl_aa(one_each(even), START, held, hears, STEP, 6.0))
+    assert states.age[:, hears].max() > 2
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 8])
+def test_the_constants_of_a2cid2(nodes):
+    around = [[(i - 1) % nodes, (i + 1) % nodes] for i in range(nodes)]
+
+    close(constants("ring", nodes, 0.7), authors.acid_constants(around, 0.7))
+
+
+def test_a2cid2(quadratics):
+    """Slot by slot flow, meeting and gradient are theirs.
+
+    Who answers has the other's model as it was sent, as both have there. Who asked has the answer
+    later, and takes its own model as it asked: so the moves of a meeting cancel here, not there.
+    """
+    problem = replace(quadratics(nodes=6), initial=jnp.asarray(START))
+    states, _ = teller(problem, ideal(), a2cid2(STEP), 2 * ROUNDS)()
+    eta, beta = constants("ring", 6, 1.0)
+    own, answered, met = states.own, {}, [0, 0]
+    done = own.number - own.waiting
+    for t in range(2 * ROUNDS):
+        x, second = authors.acid_flow(own.params[t], states.second[t], eta, 1.0)
+        other = x.copy()  # of nobody: a meeting with itself moves nothing
+        for i in np.flatnonzero((done[t + 1] > done[t]) & (np.arange(6) % 2 == 0)):
+            other[i] = x[i] + answered[own.partner[t, i], i] - own.frozen[t, i]
+            met[0] += 1
+        for j, i in np.argwhere(own.served[t + 1] > own.served[t]):
+            answered[j, i], other[j] = x[j], own.frozen[t, i]
+            met[1] += 1
+        x, second = authors.acid_meeting(x, second, other, beta)
+        moved = STEP * np.stack([of(w)[1] for of, w in zip(one_each(problem), x, strict=True)])
+        close(own.params[t + 1], x - moved)
+        close(states.second[t + 1], second - moved)
+    assert min(met) > 5

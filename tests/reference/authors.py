@@ -6,6 +6,7 @@ draws and compressions come from outside, so that two codes can be asked about t
 """
 
 import numpy as np
+from scipy.linalg import expm
 
 # --- around a server
 
@@ -247,3 +248,86 @@ def exact_diffusion(gradients, x0, weights, step, rounds, *, averaged):
         psi_before = psi
         path.append(w)
     return np.array(path)
+
+
+def divshare(gradients, x0, places, draws, held, step, local_steps):
+    """github.com/sacs-epfl/divshare: node/DivShare.py, sharing/DivShareSharing.py under
+    async-dp/src/asyncNodes; return x after each slot.
+
+    `places[f]` are the entries of fragment f, `draws` and `held` as in `peers.share_fragments`. A
+    queue has one list for each sender, in which a newer fragment replaces the same older one. The
+    trained model goes out, and then entries are summed and counted, the own ones first.
+    """
+    nodes = len(gradients)
+    x = np.tile(np.asarray(x0, np.float64), (nodes, 1))
+    out, path, queues = [x.copy()], [x.copy()], [{} for _ in range(nodes)]
+    before = np.zeros_like(held[0])
+    for slot, stamps in enumerate(held, start=1):
+        for i, j in np.argwhere(stamps != before):
+            fragment, receivers = draws[stamps[i, j]][j]
+            if i != j and i in receivers:
+                waiting = [each for each in queues[i].get(j, []) if each[0] != fragment]
+                queues[i][j] = [*waiting, (fragment, out[stamps[i, j]][j][places[fragment]])]
+        before = stamps
+        x = x - step * _gradients_at(gradients, x)
+        out.append(out[-1] if slot % local_steps else x.copy())
+        for i in range(nodes) if slot % local_steps == 0 else ():
+            total, count = x[i].copy(), np.ones(x.shape[1])
+            for came in queues[i].values():
+                for fragment, values in came:
+                    total[places[fragment]] += values
+                    count[places[fragment]] += 1
+            x[i], queues[i] = total * (1 / count), {}
+        path.append(x.copy())
+    return np.array(path)
+
+
+def dfl_aa(gradients, x0, held, hears, step, tau):
+    """github.com/DFedN/DFL-AA: dfl_core.py; return the trained models, (slot + 1, node, d).
+
+    Models come whole or not at all, so that completeness is 1. A round trains, sends, and adds the
+    weighted differences to the neighbours' newest models, over 1 plus the weights. Ages run from
+    the sending of a model, here in slots.
+    """
+    x = np.tile(np.asarray(x0, np.float64), (len(gradients), 1))
+    trained = [x]
+    for now, stamps in enumerate(held):
+        after = x.copy()
+        for i in range(len(x)):
+            change, total = np.zeros(x.shape[1]), 0.0
+            for j in np.flatnonzero(hears[i] & (stamps[i] > 0)):
+                w = np.exp(-max(0.0, now - stamps[i, j]) / max(1e-6, tau))
+                change += w * (trained[stamps[i, j]][j] - x[i])
+                total += w
+            after[i] = x[i] + change / (1.0 + total)
+        x = after - step * _gradients_at(gradients, after)
+        trained.append(x)
+    return np.array(trained)
+
+
+def acid_constants(neighbours, rate):
+    """github.com/AdelNabli/ACiD: utils/graph_utils.py; return eta and beta~ of a regular graph."""
+    nodes = len(neighbours)
+    chances = np.zeros((nodes, nodes))
+    for i, others in enumerate(neighbours):
+        chances[i, others] += 1 / len(others)
+    laplacian = rate * (np.eye(nodes) - chances)
+    inverse = np.linalg.pinv(laplacian)
+    resistance = 0.0
+    for i, others in enumerate(neighbours):
+        for j in others:
+            along = np.eye(nodes)[i] - np.eye(nodes)[j]
+            resistance = max(resistance, 0.5 * along @ inverse @ along)
+    connectivity = 1 / np.linalg.eigvalsh(laplacian)[1]
+    return 0.5 / np.sqrt(connectivity * resistance), 0.5 * np.sqrt(connectivity / resistance)
+
+
+def acid_flow(x, second, eta, elapsed):
+    """utils/acid_utils.py there: x and x~ after so much time, in units of a gradient's."""
+    flow = expm(eta * elapsed * np.array([[-1.0, 1.0], [1.0, -1.0]]))
+    return flow[0, 0] * x + flow[0, 1] * second, flow[1, 1] * second + flow[1, 0] * x
+
+
+def acid_meeting(x, second, other, beta):
+    """p2p_averaging.py there, after the flow: x~ is moved by the difference, x to the middle."""
+    return x + 0.5 * (other - x), second + beta * (other - x)
