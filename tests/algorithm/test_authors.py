@@ -23,6 +23,7 @@ from folkman.algorithm.fedprox import fedprox
 from folkman.algorithm.matcha import best_weight, matcha, matchings, probabilities
 from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.scaffold import scaffold
+from folkman.algorithm.sgp import sgp
 from folkman.problem import data
 from folkman.problem.problem import make_problem
 from folkman.radio.loss import Lossy
@@ -184,6 +185,16 @@ def test_epidemic_learning(even):
 
     close(states.mixed[1::2], authors.epidemic(one_each(even), START, sent_to, STEP, 2))
     assert any(set(range(5)) - set(chosen.ravel()) for chosen in sent_to)
+
+
+def test_sgp_in_lockstep(even):
+    """On a directed graph whose weights y_i are not 1."""
+    receivers = [[1, 2], [2], [3, 0], [4], [0]]
+    edges = "edges: " + " ".join(f"{i}>{j}" for i, row in enumerate(receivers) for j in row)
+    states, _ = teller(even, ideal(), sgp(STEP, topology=edges), ROUNDS)()
+
+    close(states.memory[1:], authors.sgp(one_each(even), START, receivers, STEP, ROUNDS))
+    assert np.abs(states.memory[-1, :, -1] - 1).max() > 0.1
 
 
 @pytest.mark.parametrize("weights", ["lazy", "whole"])

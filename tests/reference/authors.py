@@ -230,6 +230,32 @@ def epidemic(gradients, x0, sent_to, step, local_steps):
     return np.array(path)
 
 
+def sgp(gradients, x0, receivers, step, rounds):
+    """github.com/facebookresearch/stochastic_gradient_push: gossip_module/distributed.py,
+    gossiper.py, mixing_manager.py; return x and y after the gradient of each round.
+
+    Nothing overlaps. A model is divided by its weight for the forward pass and multiplied again
+    before the optimizer's step. Then a node scales what it has once, sends that to each of its
+    `receivers`, and adds what comes.
+    """
+    nodes = len(gradients)
+    params, weight = np.tile(np.asarray(x0, np.float64), (nodes, 1)), np.ones(nodes)
+    path = []
+    for _ in range(rounds):
+        taken = _gradients_at(gradients, params / weight[:, None])
+        params = params - step * taken
+        path.append(np.column_stack([params, weight]))
+        scale = np.array([1 / (1 + len(others)) for others in receivers])
+        params, weight = params * scale[:, None], weight * scale
+        came, came_weight = np.zeros_like(params), np.zeros(nodes)
+        for i, others in enumerate(receivers):
+            for j in others:
+                came[j] += params[i]
+                came_weight[j] += weight[i]
+        params, weight = params + came, weight + came_weight
+    return np.array(path)
+
+
 def exact_diffusion(gradients, x0, weights, step, rounds, *, averaged):
     """github.com/Bluefog-Lib/bluefog: examples/pytorch_optimization.py; return w by round.
 

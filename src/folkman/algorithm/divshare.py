@@ -21,7 +21,6 @@ averaging), shuffled queue, and averaging by entry are those of the authors' cod
 tests. On devices a frame has all d entries, 0 outside the fragment; the price is that of the
 fragment. Full-batch gradients unless the problem has mini-batches.
 
-
 [1] S. Biswas, A.-M. Kermarrec, A. Marouani, R. Pires, R. Sharma, M. de Vos. Boosting Asynchronous
     Decentralized Learning with Model Fragmentation. The Web Conference 2025. arXiv:2410.12918
 """

@@ -23,7 +23,6 @@ the tests. It keeps -lambda_i / a in the place of lambda_i. a is 0.1 by default,
 0.001 to 0.1 that is recalled from [1]. The sum of rounding errors stays in h: messages of few bits
 do not suit this method.
 
-
 [1] D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. Federated
     Learning Based on Dynamic Regularization. ICLR 2021. arXiv:2111.04263
 """

@@ -22,7 +22,6 @@ Adagrad has beta_1 = 0. Nothing else differs, to 1e-10 in the tests. beta_1 = 0.
 tau = 0.001 are the defaults; eta_s = 0.01 is ours, since [1] tunes it. Nodes weigh by their data
 shares, and a drawn set by the shares within it.
 
-
 [1] S. Reddi, Z. Charles, M. Zaheer, Z. Garrett, K. Rush, J. Konecny, S. Kumar, H. B. McMahan.
     Adaptive Federated Optimization. ICLR 2021. arXiv:2003.00295
 """

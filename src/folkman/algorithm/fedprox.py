@@ -18,7 +18,6 @@ the data shares, where [1] draws nodes by their shares and takes the plain mean;
 default. The authors' code (github.com/litian96/FedProx, flearn) draws evenly and weighs by shares,
 as is done here: where it drops nobody its models are those here, to 1e-10 in the tests.
 
-
 [1] T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith. Federated Optimization in
     Heterogeneous Networks. MLSys 2020. arXiv:1812.06127
 """

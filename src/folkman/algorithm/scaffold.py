@@ -23,7 +23,6 @@ that were taken. The authors' own code was not at hand. That of FedDyn's authors
 1e-10 in the tests. For others it divides c by I alpha_i in a node's steps and not where c_i is
 renewed; this is the only difference.
 
-
 [1] S. P. Karimireddy, S. Kale, M. Mohri, S. J. Reddi, S. U. Stich, A. T. Suresh. SCAFFOLD:
     Stochastic Controlled Averaging for Federated Learning. ICML 2020. arXiv:1910.06378
 """
