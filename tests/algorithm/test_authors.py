@@ -24,6 +24,7 @@ from folkman.algorithm.matcha import best_weight, matcha, matchings, probabiliti
 from folkman.algorithm.pieces.topology import Graph, metropolis
 from folkman.algorithm.scaffold import scaffold
 from folkman.algorithm.sgp import sgp
+from folkman.algorithm.swift import swift
 from folkman.problem import data
 from folkman.problem.problem import make_problem
 from folkman.radio.loss import Lossy
@@ -154,11 +155,11 @@ def test_choco(even, compression):
     options = (ring(), STEP, 0.3, compress, ROUNDS)
     path = authors.choco(one_each(even), START, *options)
     close(states.memory.params[1:], path[1:])
-    both = [
+    first, second = (
         told(one_each(even), 0 * START, *options)
         for told in (authors.choco, authors.choco_of_parts)
-    ]
-    close(*both)  # from a start of 0 they are one
+    )
+    close(first, second)  # from a start of 0 they are one
     apart = np.abs(authors.choco_of_parts(one_each(even), START, *options) - path).max()
     assert apart > 1e-2 if compression == "top_k" else apart < 1e-12
 
@@ -221,6 +222,18 @@ def test_divshare(even):
     theirs = authors.divshare(one_each(even), START, places, draws, held, STEP, 2)
     close(states.params, theirs)
     assert (np.ptp(theirs[-1], axis=0) < np.ptp(np.asarray(even.x)[:, 0], axis=0)).all()
+
+
+@pytest.mark.parametrize("missing", ["stored", "self", "scale"])
+def test_swift(even, missing):
+    algorithm = swift(STEP, 2, missing)
+    states, held = teller(even, Lossy(pipelined(2), 0.3), algorithm, 2 * ROUNDS)()
+
+    close(states.params, authors.swift(one_each(even), START, ring(), held, STEP, 2, missing))
+    others = (ring() > 0) & ~np.eye(5, dtype=bool)
+    assert (held[2::2] == held[:-2:2])[
+        :, others
+    ].any()  # between two averages somebody was not heard
 
 
 def test_dfl_aa_where_models_come_whole(even):

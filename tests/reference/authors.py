@@ -331,6 +331,40 @@ def dfl_aa(gradients, x0, held, hears, step, tau):
     return np.array(trained)
 
 
+def swift(gradients, x0, weights, held, step, every, missing):
+    """github.com/marcobornstein/SWIFT: AsyncCommunicator.py, Train.py; return x after each slot.
+
+    The gradient is that before the averaging, which takes the newest message of each neighbour.
+    `missing` "stored" is the standard average, with the last model of whoever was not heard;
+    the others are the one that saves memory, "scale" with its weight boost.
+    """
+    nodes = len(weights)
+    x = np.tile(np.asarray(x0, np.float64), (nodes, 1))
+    path, stored = [x], np.tile(x, (nodes, 1, 1))
+    waiting, before = [set() for _ in range(nodes)], np.zeros_like(held[0])
+    for number, stamps in enumerate(held, start=1):
+        taken = _gradients_at(gradients, x)
+        after = x.copy()
+        for i in range(nodes):
+            near = [j for j in np.flatnonzero(weights[i]) if j != i]
+            waiting[i] |= {j for j in near if stamps[i, j] != before[i, j]}
+            if number % every:
+                continue
+            for j in waiting[i]:
+                stored[i, j] = path[stamps[i, j]][j]
+            used = near if missing == "stored" else sorted(waiting[i])
+            own, boost = 1 - sum(weights[i, j] for j in used), 1.0
+            if missing == "scale":
+                boost = (len(used) + 1) / (len(near) + 1)
+                own = (1 - sum(weights[i, j] for j in near)) / boost
+            after[i] = own * x[i] + sum(weights[i, j] / boost * stored[i, j] for j in used)
+            waiting[i] = set()
+        before = stamps
+        x = after - step * taken
+        path.append(x)
+    return np.array(path)
+
+
 def acid_constants(neighbours, rate):
     """github.com/AdelNabli/ACiD: utils/graph_utils.py; return eta and beta~ of a regular graph."""
     nodes = len(neighbours)
