@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from folkman import ideal, pipelined
+from folkman import Clock, Recording, ideal, pipelined, simulate
 from folkman.algorithm.a2cid2 import a2cid2, constants
 from folkman.algorithm.choco import choco
 from folkman.algorithm.dfl_aa import dfl_aa
@@ -22,6 +22,7 @@ from folkman.algorithm.fedopt import fedopt
 from folkman.algorithm.fedprox import fedprox
 from folkman.algorithm.matcha import best_weight, matcha, matchings, probabilities
 from folkman.algorithm.pieces.topology import Graph, metropolis
+from folkman.algorithm.ringmaster import ringmaster
 from folkman.algorithm.scaffold import scaffold
 from folkman.algorithm.sgp import sgp
 from folkman.algorithm.swift import swift
@@ -131,6 +132,20 @@ def test_fedopt(uneven, rule):
         assert np.abs(path - theirs(first=0.0, corrected=False)).max() > 1e-6
     if rule in ("adam", "yogi"):
         assert np.abs(path - theirs(first=0.01**2)).max() > 1e-3
+
+
+def test_ringmaster_with_stops(even):
+    """As long as no two gradients come in one slot, in which ours answers all of them alike."""
+    compute, slots = (13, 17, 19, 23, 29), 200
+    run = simulate(
+        even, ideal(), ringmaster(STEP, 4, stops=True), slots=slots,
+        clock=Clock(compute_slots=compute), recording=Recording(slots),
+    )  # fmt: skip
+
+    theirs = authors.ringmaster(one_each(even), START, STEP, compute, slots, max_delay=4)
+    close(run.model, theirs[0])
+    assert run.last("rounds") == theirs[1] > 30
+    assert theirs[2] > 10
 
 
 # --- between peers: five nodes on a ring, quadratics of their own

@@ -121,6 +121,31 @@ def fedopt(
     return np.array(path)
 
 
+def ringmaster(gradients, x0, step, compute, until, *, max_delay):
+    """github.com/vectozavr/ringmaster-lmo: code/experiments/asynchronous/algorithm.py, which has
+    Ringmaster ASGD in the form with stops; return x, its steps and the stops.
+
+    A queue of events: who is ready next. A node goes on from the point that its gradient led to; a
+    counter of steps for each node, and who has reached R begins anew. No two are ready at once.
+    """
+    x, taken, stopped = np.array(x0), 0, 0
+    ready = {i: (slots, x) for i, slots in enumerate(compute)}
+    delays = np.zeros(len(compute), int)
+    while min(when for when, _ in ready.values()) <= until:
+        first = min(ready, key=lambda i: ready[i][0])
+        now, at = ready[first]
+        assert sum(when == now for when, _ in ready.values()) == 1
+        x, taken = x - step * gradients[first](at)[1], taken + 1
+        delays += 1
+        delays[first] = 0
+        late = np.flatnonzero(delays == max_delay)
+        delays[late] = 0
+        for i in (first, *late.tolist()):
+            ready[i] = (now + compute[i], x)
+        stopped += len(late)
+    return x, taken, stopped
+
+
 # --- between peers; here columns or rows are nodes as the authors have them
 
 
