@@ -43,7 +43,7 @@ def feddyn(gradients, x0, sizes, sets, steps, *, alpha, local_steps):
 def scaffold(gradients, x0, sizes, sets, steps, *, local_steps, server_step, scaled_renewal=False):
     """github.com/alpemreacar/FedDyn: utils_methods.py; return the server's models.
 
-    Of FedDyn's authors, the widest used one; SCAFFOLD's own authors' code is not public. The common
+    Of FedDyn's authors; code of SCAFFOLD's own authors was not found. The common
     c is divided by a node's relative size in its steps, yet not where c_i is renewed;
     `scaled_renewal` divides it there too.
     """
@@ -92,7 +92,8 @@ def fedopt(
     gradients, x0, sizes, sets, step, *, rule, server_step, betas, epsilon, first, corrected=True
 ):
     """github.com/google-research/federated: optimization/shared/fed_avg_schedule.py, with
-    utils/optimizers/yogi.py, and Keras' Adam and Adagrad; return the server's models.
+    utils/optimizers/yogi.py; Adam and Adagrad of github.com/keras-team/keras, optimizer_v2, whose
+    fused kernels were not read. Return the server's models.
 
     One local step. The server's optimizer descends along minus the mean change. Adam and Yogi
     correct for the start of their moments (`corrected`). The step that makes their variables has a
