@@ -40,3 +40,30 @@ def teller(problem, network, algorithm, slots):
         return jax.tree.map(np.asarray, told)
 
     return tell
+
+
+def server_teller(problem, network, algorithm, slots):
+    """Return the server's models (slot + 1, d), its rounds (slot + 1,) and who takes part.
+
+    The last are (slot + 1, node), after each slot of a run with seed 0.
+    """
+    compute = (1,) * problem.num_nodes
+
+    def told(carry):
+        server = carry.medium.server
+        return server.memory.params, server.rounds, server.chosen
+
+    def slot(carry, _):
+        carry, point, keys = begin(problem, network, algorithm, compute, NO_FAULTS, carry)
+        carry, _ = finish(
+            problem, network, algorithm, NO_FAULTS, carry, problem.gradients(point, keys)
+        )
+        return carry, told(carry)
+
+    @jax.jit
+    def run():
+        carry = first(problem, network, algorithm, compute, 0)
+        _, rest = jax.lax.scan(slot, carry, None, slots)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), told(carry), rest)
+
+    return jax.tree.map(np.asarray, run())

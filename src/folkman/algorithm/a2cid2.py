@@ -19,9 +19,11 @@ is small: `topology` is the ring by default.
 
 Differs from [1]: a meeting is not atomic here, so x_i - x_j are the models that were frozen for it,
 and half of their difference is added when the answer comes; `rate` is given and not measured, 1 by
-default (AD-PSGD's is below 1 where messages take long). Flow, gradients and constants are those of
-the authors' code (github.com/AdelNabli/ACiD). Full-batch gradients unless the problem has
-mini-batches.
+default (AD-PSGD's is below 1 where messages take long). Flow, gradients, constants and what an
+answering node does are those of the authors' code (github.com/AdelNabli/ACiD), slot by slot to
+1e-10 in the tests. There both ends of a meeting take the other's model as it was before the flow,
+and their own after it, so that the mean moves a little; here the two moves cancel. Full-batch
+gradients unless the problem has mini-batches.
 
 [1] A. Nabli, E. Belilovsky, E. Oyallon. A2CiD2: Accelerating Asynchronous Communication in
     Decentralized Deep Learning. NeurIPS 2023. arXiv:2306.08289
@@ -35,7 +37,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from folkman.algorithm.adpsgd import MeetingState, adpsgd
-from folkman.algorithm.base import Algorithm, Inbox, Place
+from folkman.algorithm.base import NUMBERS, Algorithm, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.around import around
 from folkman.algorithm.pieces.steps import Decay
@@ -129,5 +131,8 @@ def a2cid2(
 
     built = around(meets, init=init, update=update, receive=receive)
     return replace(
-        built, name="a2cid2", model=lambda state, inbox: receive(state, inbox).own.params
+        built,
+        name="a2cid2",
+        model=lambda state, inbox: receive(state, inbox).own.params,
+        declares=built.declares._replace(verified=NUMBERS),
     )

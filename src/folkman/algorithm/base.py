@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from folkman.algorithm.method import Recipe
 
 __all__ = [
+    "NUMBERS",
     "RECALLED",
     "Algorithm",
     "Assumption",
@@ -49,6 +50,9 @@ __all__ = [
 
 RECALLED = "as recalled, not verified"
 """Of a method whose recursion was compared with neither paper nor code."""
+
+NUMBERS = "authors' code, as numbers"
+"""Of a method whose iterates are those of its authors' code, which the tests tell again."""
 
 
 class Assumption(Enum):
@@ -159,8 +163,8 @@ class Declares(NamedTuple):
     evenly: bool = False
     # what rounding leaves out of its messages is lost for ever: they travel as computed
     exactly: bool = False
-    # what its equations were compared with: "authors' code", "paper", or RECALLED; empty where its
-    # docstring says it part by part
+    # what it was compared with: NUMBERS, "authors' code" (its equations), "paper", or RECALLED;
+    # empty where its docstring says it part by part
     verified: str = ""
     # what a row tells of all nodes' states, by the names of columns
     measures: Callable[[State], dict[str, Array]] | None = None

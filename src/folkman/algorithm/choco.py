@@ -17,7 +17,9 @@ and one broadcast of each node, of the bits of Q.
 Differs from [1]: gamma is an option, 0.4 by default, in the place of the one of its proof, which is
 far smaller; full-batch gradients unless the problem has mini-batches; the compression of a network
 does not apply, since the method packs by itself. Order and start are those of the authors' code
-(github.com/epfml/ChocoSGD, convex_code/logistic.py), as read there.
+(github.com/epfml/ChocoSGD, convex_code/logistic.py): its models are those here, to 1e-10 in the
+tests, where kept entries are rounded to 32 bits as they are here. Their code for networks (dl_code)
+differs from it in its start alone, x^_i(0) = 0.
 
 [1] A. Koloskova, S. U. Stich, M. Jaggi. Decentralized Stochastic Optimization and Gossip Algorithms
     with Compressed Communication. ICML 2019. arXiv:1902.00340
@@ -25,7 +27,7 @@ does not apply, since the method packs by itself. Order and start are those of t
 
 from typing import Literal, NamedTuple
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
+from folkman.algorithm.base import NUMBERS, Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
@@ -119,6 +121,7 @@ def choco(
             exactly=packing.exact,
             draws=compression in ("rand_k", "qsgd"),
             evenly=True,
+            verified=NUMBERS,
         ),
     )
     return descent.of(built)

@@ -17,13 +17,14 @@ random order, to all neighbours; when the last has gone out the node's newest mo
 message has ceil(d / C) entries and the numbers of chunk and model. A node keeps what came of each
 neighbour, I d numbers.
 
-Differs from [1], of which the abstract was read: inverse probability weighting and the running
-mean of p_ij are as recalled, not verified. The weight 1 of the node's own model, the sum over which
-it is divided and the decay exp(-a / tau) are those of the authors' code
-(github.com/DFedN/DFL-AA, dfl_core.py), which was read; there a model counts as a whole, by the part
-of it that came and not by its inverse, and ages are seconds. Here p_ij also counts chunks that are
-still on their way as missing. On devices a frame has all d entries, 0 outside the chunk; the price
-is that of the chunk. Full-batch gradients unless the problem has mini-batches.
+Differs from [1], of which the abstract was read: inverse probability weighting and the running mean
+of p_ij are as recalled, not verified. The weight 1 of the node's own model, the sum over which it
+is divided and the decay exp(-a / tau) are those of the authors' code (github.com/DFedN/DFL-AA,
+dfl_core.py), which was read; there a model counts as a whole, by the part of it that came and not
+by its inverse, and ages are seconds. With one chunk, which comes whole or not, its models are those
+here, to 1e-10 in the tests. Here p_ij also counts chunks that are still on their way as missing. On
+devices a frame has all d entries, 0 outside the chunk; the price is that of the chunk. Full-batch
+gradients unless the problem has mini-batches.
 
 [1] C. A. S. Hewa Kaluannakkage, R. Buyya. Asynchronous Decentralized Federated Learning over Lossy
     Wireless Links via Reception- and Age-Aware Aggregation. 2026. arXiv:2606.10774

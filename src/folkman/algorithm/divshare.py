@@ -17,9 +17,9 @@ Differs from [1]: fragments go out one by one on the nodes' common air, one broa
 receivers of a fragment, where [1] sends J copies; `bits_unicast` counts all that hear. The
 permutation goes over the whole model and not over each tensor. Order (send the model before
 averaging), shuffled queue, and averaging by entry are those of the authors' code
-(github.com/sacs-epfl/divshare), which the test's re-telling follows. On devices a frame has all d
-entries, 0 outside the fragment; the price is that of the fragment. Full-batch gradients unless the
-problem has mini-batches.
+(github.com/sacs-epfl/divshare): of the same arrivals it makes the same models, to 1e-10 in the
+tests. On devices a frame has all d entries, 0 outside the fragment; the price is that of the
+fragment. Full-batch gradients unless the problem has mini-batches.
 
 [1] S. Biswas, A.-M. Kermarrec, A. Marouani, R. Pires, R. Sharma, M. de Vos. Boosting Asynchronous
     Decentralized Learning with Model Fragmentation. The Web Conference 2025. arXiv:2410.12918
@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Declares, Inbox, Place, Price
+from folkman.algorithm.base import NUMBERS, Algorithm, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -193,6 +193,6 @@ def divshare(
             has_news=lambda state: state.sent < fragments,
             notes=lambda state: state._replace(sent=state.sent + 1),
         ),
-        declares=Declares(price=Price(bits), draws=True, evenly=True),
+        declares=Declares(price=Price(bits), draws=True, evenly=True, verified=NUMBERS),
     )
     return descent.of(built)

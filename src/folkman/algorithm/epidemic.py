@@ -17,8 +17,9 @@ All nodes know the draws, of `graph_seed`: they are the network's edges, so that
 the edges of its own draw are served. 512 rounds are drawn; then the first comes again.
 
 Differs from [1], of which the abstract was read and the code (github.com/sacs-epfl/decentralizepy,
-node/EpidemicLearning): full-batch gradients unless the problem has mini-batches; the draws of
-'local' come from one seed for all nodes; s is ceil(log2 I) unless given.
+node/EpidemicLearning), whose EL-Local has the same models for the same draws, to 1e-10 in the
+tests: full-batch gradients unless the problem has mini-batches; the draws of 'local' come from one
+seed for all nodes; s is ceil(log2 I) unless given.
 
 [1] M. de Vos, S. Farhadkhani, R. Guerraoui, A.-M. Kermarrec, R. Pires, R. Sharma. Epidemic
     Learning: Boosting Decentralized Learning with Randomized Communication. NeurIPS 2023.
@@ -31,7 +32,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place
+from folkman.algorithm.base import NUMBERS, Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
@@ -109,7 +110,9 @@ def epidemic(
         message=lambda params: params,
         params=lambda params: params,
         mixing=Mixing(ever, in_round=in_round),
-        declares=Declares(assumes=frozenset({Assumption.PRESENT}), draws=True, evenly=True),
+        declares=Declares(
+            assumes=frozenset({Assumption.PRESENT}), draws=True, evenly=True, verified=NUMBERS
+        ),
     )
     return descent.of(built)
 

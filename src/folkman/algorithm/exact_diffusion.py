@@ -13,10 +13,10 @@ above, or "whole": W itself, as in [2], which converges if no eigenvalue of W is
 complete graph with whole weights it is FedAvg with equal weights. A round takes one slot of
 computing and the time of one broadcast of each node, S bits each: half of what DSGT sends.
 
-Differs from [1]: D_i = x_i - psi_i is kept in the place of psi_i, the same recursion (as read in
-github.com/Bluefog-Lib/bluefog, examples/pytorch_optimization.py; no trajectory was
-compared); full-batch gradients unless the problem has mini-batches. It needs a symmetric graph
-that stays.
+Differs from [1]: D_i = x_i - psi_i is kept in the place of psi_i, the same recursion: code of two
+of the authors (github.com/Bluefog-Lib/bluefog, examples/pytorch_optimization.py) has the same
+models with both weights, to 1e-10 in the tests; full-batch gradients unless the problem has
+mini-batches. It needs a symmetric graph that stays.
 
 [1] K. Yuan, B. Ying, X. Zhao, A. H. Sayed. Exact Diffusion for Distributed Optimization and
     Learning, Part I: Algorithm Development. IEEE Transactions on Signal Processing 67(3), 2019.
@@ -27,7 +27,7 @@ that stays.
 
 from typing import Literal
 
-from folkman.algorithm.base import Algorithm
+from folkman.algorithm.base import NUMBERS, Algorithm, Declares
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.bias_correction import bias_corrected
 from folkman.algorithm.pieces.descent import Descent
@@ -67,4 +67,6 @@ def exact_diffusion(
     """
     require(weights in ("lazy", "whole"), f"weights must be 'lazy' or 'whole', got {weights!r}")
     eta = step_size(step, decay)
-    return descent.of(bias_corrected("exact_diffusion", eta, graph, lazy=weights == "lazy"))
+    declares = Declares(verified=NUMBERS)
+    lazy = weights == "lazy"
+    return descent.of(bias_corrected("exact_diffusion", eta, graph, lazy=lazy, declares=declares))

@@ -16,10 +16,12 @@ A round costs S bits from each node that takes part and one broadcast of S: half
 Assumes that every node answers and keeps its state.
 
 Differs from [1]: a local problem is worked on for E gradient steps, where the proof of [1] solves
-it. Nodes weigh alike: engines hand node i the loss I alpha_i F_i. The authors' code divides a by
-I alpha_i instead, which has the same local least point. Their code keeps -lambda_i / a in the place
-of lambda_i. a is 0.1 by default, within the range 0.001 to 0.1 that is recalled from [1]. The sum
-of rounding errors stays in h: messages of few bits do not suit this method.
+it. Nodes weigh alike: engines hand node i the loss I alpha_i F_i. The authors' code
+(github.com/alpemreacar/FedDyn, utils_methods.py) divides a by I alpha_i instead, which has the same
+local least point: with their step times I alpha_i at node i its models are those here, to 1e-10 in
+the tests. It keeps -lambda_i / a in the place of lambda_i. a is 0.1 by default, within the range
+0.001 to 0.1 that is recalled from [1]. The sum of rounding errors stays in h: messages of few bits
+do not suit this method.
 
 [1] D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. Federated
     Learning Based on Dynamic Regularization. ICLR 2021. arXiv:2111.04263
@@ -27,7 +29,7 @@ of rounding errors stays in h: messages of few bits do not suit this method.
 
 from typing import NamedTuple
 
-from folkman.algorithm.base import Algorithm, Declares
+from folkman.algorithm.base import NUMBERS, Algorithm, Declares
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_rounds import Centre, Half, Round, in_server_rounds
@@ -106,5 +108,5 @@ def feddyn(
         Centre(server_first, aggregate, message=lambda memory: memory.params),
         local_steps=local_steps,
         sampling=sampling,
-        declares=Declares(exact=True, evenly=True, verified="authors' code"),
+        declares=Declares(exact=True, evenly=True, verified=NUMBERS),
     )

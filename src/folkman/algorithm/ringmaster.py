@@ -21,8 +21,9 @@ Assumes nothing of the network.
 Differs from [1]: R is the number of nodes by default. Messages take time, where [1] counts
 computing alone; a delay has both. Gradients that arrive in one slot are taken by node number, and
 all answers of a slot carry its last model. A node sends eta g. All nodes weigh alike: engines hand
-node i the loss I alpha_i F_i. The authors' code has the form with stops; it and the tests' own
-re-telling of it agree.
+node i the loss I alpha_i F_i. The public code of Ringmaster LMO, a method built on this one
+(github.com/vectozavr/ringmaster-lmo), has the form with stops: while no two gradients come in one
+slot its models are those here, to 1e-10 in the tests.
 
 [1] A. Maranjyan, A. Tyurin, P. Richtarik. Ringmaster ASGD: The First Asynchronous SGD with Optimal
     Time Complexity. ICML 2025. arXiv:2501.16168
@@ -132,6 +133,6 @@ def ringmaster(
             biased=max_delay is not None,  # towards those whose gradients are taken
             draws=True,  # gradients of one slot are taken by node number
             evenly=True,
-            verified="authors' code",
+            verified="code of Ringmaster LMO, as numbers",
         ),
     )

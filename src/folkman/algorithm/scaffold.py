@@ -15,11 +15,13 @@ and one broadcast of 2 S.
 Assumes that every node answers and keeps its state.
 
 Differs from [1]: a node uploads y_i and c_i^+ whole, where [1] sends the differences y_i - x and
-c_i^+ - c_i. The server forms c anew from the newest c_i of all, which in exact numbers is [1]'s
-c + (1 / I) sum_{i in S} (c_i^+ - c_i); so neither rounding nor loss adds up in c. Nodes weigh
-alike: engines hand node i the loss I alpha_i F_i. With a step that falls, E eta is the sum of the
-steps that were taken. The authors' own code was not at hand; that of FedDyn's authors has the same
-rounds for nodes of equal size.
+c_i^+ - c_i. The server forms c anew from the newest c_i of all, which in exact numbers is [1]'s c +
+(1 / I) sum_{i in S} (c_i^+ - c_i); so neither rounding nor loss adds up in c. Nodes weigh alike:
+engines hand node i the loss I alpha_i F_i. With a step that falls, E eta is the sum of the steps
+that were taken. The authors' own code was not at hand. That of FedDyn's authors
+(github.com/alpemreacar/FedDyn, utils_methods.py) has the same models for nodes of equal size, to
+1e-10 in the tests. For others it divides c by I alpha_i in a node's steps and not where c_i is
+renewed; this is the only difference.
 
 [1] S. P. Karimireddy, S. Kale, M. Mohri, S. J. Reddi, S. U. Stich, A. T. Suresh. SCAFFOLD:
     Stochastic Controlled Averaging for Federated Learning. ICML 2020. arXiv:1910.06378
@@ -132,5 +134,5 @@ def scaffold(
         ),
         local_steps=local_steps,
         sampling=sampling,
-        declares=Declares(exact=True, evenly=True, verified="code of FedDyn's authors"),
+        declares=Declares(exact=True, evenly=True, verified="code of FedDyn's authors, as numbers"),
     )

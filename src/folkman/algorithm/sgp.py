@@ -27,6 +27,8 @@ y_i that a last gradient was divided by; a run in which it is below 0.2 ends wit
 Differs from [1]: full-batch gradients unless the problem has mini-batches; the asynchronous form
 pushes by age, and only as much as leaves y_i >= `least_weight`, as many pushes before the first
 arrival would take y_i to 0 and the step eta / y_i to infinity; z_i = x_i / max(y_i, 1e-3) in both.
+In lock-step the authors' code (github.com/facebookresearch/stochastic_gradient_push, gossip_module)
+has the same x_i and y_i on a directed graph, to 1e-10 in the tests.
 
 [1] M. Assran, N. Loizou, N. Ballas, M. Rabbat. Stochastic Gradient Push. ICML 2019.
     arXiv:1811.10792
@@ -36,7 +38,7 @@ arrival would take y_i to 0 and the step eta / y_i to infinity; z_i = x_i / max(
 
 from typing import Literal, NamedTuple
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox, Place, Price
+from folkman.algorithm.base import NUMBERS, Algorithm, Assumption, Declares, Inbox, Place, Price
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
@@ -153,6 +155,7 @@ def _in_lockstep(eta: StepSize, mixing: Mixing, price: Price) -> Algorithm:
             assumes=frozenset({Assumption.PRESENT}),
             price=price,
             evenly=True,
+            verified=NUMBERS,
         ),
     )
 
