@@ -273,7 +273,7 @@ OTHERS = {
     "a sweep on an unknown engine": (["sweep", "--grid", "slots=5", "--engine", "gpu"], "gpu"),
     "a paper that is unknown": (["reproduce", "fig99"], "fig99"),
     "a citation of nobody": (["cite", "nobody"], "nobody"),
-    "a page on an impossible port": (["dash", ".", "--port", "99999"], "expected a run"),
+    "a page on an impossible port": (["dash", ".", "--port", "99999"], "a port lies in"),
     "a page for everyone": (["dash", ".", "--host", "0.0.0.0"], "token"),  # noqa: S104
     "a short token": (["dash", ".", "--token", "abc"], "a token has at least"),
     "a cluster that is none": (["status", "nothing"], "expected a cluster"),

@@ -27,8 +27,8 @@ CONTRASTS = """() => {
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const ground = (element) => {
-        if (element.classList.contains("number"))
-            return parse(getComputedStyle(element.previousSibling).fill).rgb;
+        if (element.matches(".number, .on, .cell"))
+            return parse(getComputedStyle(element.previousElementSibling).fill).rgb;
         for (let each = element; each; each = each.parentElement) {
             const found = parse(getComputedStyle(each).backgroundColor);
             if (found.a > 0.99) return found.rgb;

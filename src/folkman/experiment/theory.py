@@ -41,14 +41,12 @@ from folkman.theory.printed import (
 )
 from folkman.theory.smoothness import ceiling, curvatures, whole_curvature
 from folkman.theory.stability import Advice, advise, is_measured, stability_warning
-from folkman.theory.tracking_limits import is_stable, tracking_limit
+from folkman.theory.tracking_limits import TRACKING, is_stable, tracking_limit
 from folkman.theory.trajectory import METHOD, Trajectory, ages_of, follow
 
 __all__ = ["Examination", "Examined", "advise_steps", "examine", "first_stamps", "outside"]
 __all__ += ["step_warnings"]
 
-TRACKING = "rfast"
-"""The other method whose steps are warned of."""
 MOST_NODES_WARNED = 200
 """Nodes up to which the stability limit is looked at: a timeline has nodes x nodes entries per
 slot."""

@@ -15,7 +15,10 @@ from numpy import ndarray
 
 from folkman.arrays import Bool
 
-__all__ = ["is_stable", "tracking_limit"]
+__all__ = ["TRACKING", "is_stable", "tracking_limit"]
+
+TRACKING = "rfast"
+"""The method whose limits these are."""
 
 MOST = 4.0
 """No step is longer by eta L: gradient descent bears 2."""
