@@ -21,8 +21,8 @@ Assumes that every node answers in the end.
 
 Differs from [1]: messages take time, where [1] counts computing alone. Gradients that arrive in one
 slot are taken by node number, and all answers of a slot carry its last model. A node sends eta g.
-All nodes weigh alike: engines hand node i the loss I alpha_i F_i. The equations are those of the
-authors' code.
+All nodes weigh alike: engines hand node i the loss I alpha_i F_i. The rule is as recalled, not
+verified: no code of its authors was at hand.
 
 [1] A. Maranjyan, P. Richtarik. Ringleader ASGD: The First Asynchronous SGD with Optimal Time
     Complexity under Data Heterogeneity. ICLR 2026. arXiv:2509.22860
@@ -30,7 +30,7 @@ authors' code.
 
 from typing import NamedTuple
 
-from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
+from folkman.algorithm.base import RECALLED, Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.server_side import around_server
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -137,6 +137,6 @@ def ringleader(
             exact=True,
             draws=True,  # gradients of one slot are taken by node number
             evenly=True,
-            verified="authors' code",
+            verified=RECALLED,
         ),
     )
