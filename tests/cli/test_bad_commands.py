@@ -110,7 +110,7 @@ BAD = {
     "certs show": "make one: folkman certs init",
     "world": "Missing option '--seed'",
     "world --seed 3 --method magic": "method is one of alone, emulated",
-    "world --seed 3 --out none/x.html": "in a folder that exists",
+    "world --seed 3 --out none/x.html": "there is no folder none",
     "simulate-node --method magic": "method is one of alone, emulated",
     "simulate-node --trace": "name it with --seed",
 }
