@@ -110,6 +110,27 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, asked, compla
     assert not (tmp_path / "r").exists()
 
 
+def test_a_refused_ranking_removes_the_folders_it_made_and_nobody_elses(tmp_path, monkeypatch):
+    """Another ranking may have begun beneath the same new folder meanwhile."""
+    others = tmp_path / "ranks" / "other"
+
+    def refuse(*_, **__):
+        others.mkdir()
+        raise ValueError("refused")
+
+    monkeypatch.setattr(ranking, "prepare_tuning", refuse)
+    with pytest.raises(ValueError, match="refused"):
+        prepare_ranking(SMALL, **PLACED, out=tmp_path / "ranks" / "mine")
+
+    assert [each.name for each in (tmp_path / "ranks").iterdir()] == ["other"]
+    others.rmdir()
+    (tmp_path / "ranks").rmdir()
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="too small"):
+        prepare_ranking(SMALL, **{**PLACED, "budget": 1}, out=tmp_path / "ranks" / "mine")
+    assert not (tmp_path / "ranks").exists()
+
+
 def test_all_methods_are_those_that_are_registered_with_the_files_own_options(tmp_path):
     prepared = prepare_ranking(SMALL, **{**PLACED, "methods": ["all"]}, out=tmp_path / "r")
 

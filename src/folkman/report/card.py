@@ -149,7 +149,7 @@ def _shown(card: Card) -> list[str]:
 def _outline(verdict: str) -> str:
     """Return a verdict's colour where it is drawn on white; light ones are darker there."""
     darker = {"open": "#8d7b3f", "equal": "#6b6b6b", "not run": "#888888"}
-    return darker.get(verdict) or LOOKS[verdict][1] if verdict in LOOKS else darker["open"]
+    return darker.get(verdict, LOOKS.get(verdict, ("", darker["open"], ""))[1])
 
 
 def _forest(axes: "Axes", card: Card) -> None:
