@@ -22,7 +22,7 @@ repeated on the GPU by `fm.replay`. The arms:
     triple     fresh at three times the step
     thrifty    fresh with a thrift of 1.5, which makes copies younger
     aligned, half, measured, centred    fresh with other own parts
-    steady     fresh with a network_momentum of 1/2, which leaves the step of slow movements as it is
+    steady     fresh with a network_momentum of 1/2, which leaves the step of slow movements
     moving     fresh with one of 7/8, which makes that step four times as long
     free_moving    free links with the same 7/8: what `moving` is held against
 
