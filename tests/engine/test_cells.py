@@ -166,7 +166,7 @@ def test_by_default_as_many_cells_run_at_once_as_fit_in_a_gigabyte(nodes, dim, c
         first=SimpleNamespace(num_nodes=nodes, dim=dim), cell_bytes=cell_bytes, num_cells=10**5
     )
 
-    portions = cells._portions(many, None)
+    portions = cells.portions(many, None)
 
     own = cell_bytes + cells.COPIES * nodes * dim * np.dtype(np.float32).itemsize
     assert len(portions[0]) * own <= 1e9 < (len(portions[0]) + 1) * own
@@ -178,7 +178,7 @@ def test_a_cell_that_does_not_fit_runs_alone():
         first=SimpleNamespace(num_nodes=100, dim=10**7), cell_bytes=10**10, num_cells=3
     )
 
-    assert cells._portions(large, None) == [range(1), range(1, 2), range(2, 3)]
+    assert cells.portions(large, None) == [range(1), range(1, 2), range(2, 3)]
 
 
 AS_TWO = """

@@ -4,20 +4,26 @@
 
 Cells do not share parameters, so a few at a time run to the end as one compiled program over a
 leading cell axis (parted over the cores where `use_cores` made devices of them): time is linear in
-nodes, and memory does not depend on the number of cells. A row is the mean over cells; its bits are
-those of all cells, its extremes the largest.
+nodes, and memory in the cells that run at once. A row is the mean over cells; its bits are those of
+all cells, its extremes the largest.
+
+Cells that interfere are a `RadioCells` (`folkman.radio.cells`). Cell c is then, number for number,
+
+    simulate(field.cell(c), network.cell(c), algorithm, slots=200, seed=cell_seed(0, c))
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import nan
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import require
@@ -43,21 +49,75 @@ from folkman.engine.travel.medium import OnAir
 from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
+from folkman.radio.cells import PlacedRadio, RadioCells
 from folkman.radio.delivery import Network, check_horizon
+from folkman.radio.network import Air
 from folkman.record.run import ENERGY_COLUMNS, Run
 
-__all__ = ["simulate_cells"]
+__all__ = ["CellWork", "Portion", "cell_seed", "joined", "portions", "run_portion"]
+__all__ += ["simulate_cells"]
 
 ROOM_BYTES = 10**9
 """Memory for the samples and states of the cells that run at once."""
+
+DEVICE_SHARE = 0.2
+"""Of a GPU's memory, instead: what a program needs beside them is about as much again."""
 
 COPIES = 8
 """Vectors a node, about: its parameters, copies of them on their way, points and gradients."""
 
 
+class CellWork(NamedTuple):
+    """All that cells need to run: a value that can be cut into portions of cells."""
+
+    field: Field
+    network: Network | RadioCells
+    algorithm: Algorithm
+    slots: int
+    seed: int = 0
+    clock: Clock = Clock()
+    recording: Recording = Recording()
+    energy: Energy = Energy()
+
+    @property
+    def simulation(self) -> Simulation:
+        """Return the parts of a run of the first cell."""
+        radio = self.network.radio if isinstance(self.network, RadioCells) else self.network
+        of_one = (self.field.first, radio, self.algorithm, self.clock, self.recording)
+        return Simulation(*of_one, energy=self.energy)
+
+    def check(self) -> None:
+        """Refuse what cannot run, before anything does."""
+        recording, network, field = self.recording, self.simulation.network, self.field
+        require(
+            not recording.timeline and not recording.nodes and not recording.stop_at,
+            "many cells keep neither timelines nor the measures of single nodes, and stop at no "
+            "target; simulate one cell for those",
+        )
+        if isinstance(self.network, RadioCells):
+            laid, asked = self.network.nodes_m.shape[:2], (field.num_cells, field.first.num_nodes)
+            require(
+                laid == asked,
+                f"the network has {laid[0]} cells of {laid[1]} nodes and the field {asked[0]} of "
+                f"{asked[1]}; give both the same",
+            )
+        check_length(self.slots, recording.every)
+        check_horizon(network, self.slots)
+        check_clock(network, self.clock)
+        check_fit(field.first.num_nodes, network, self.algorithm)
+
+
+class Portion(NamedTuple):
+    """What some cells left."""
+
+    cells: int
+    rows: list[dict[str, float]]
+    models: NDArray  # (cell, d)
+
+
 def simulate_cells(  # noqa: PLR0913 - all but three by name
     field: Field,
-    network: Network,
+    network: Network | RadioCells,
     algorithm: Algorithm,
     *,
     slots: int,
@@ -69,39 +129,51 @@ def simulate_cells(  # noqa: PLR0913 - all but three by name
 ) -> Run:
     """Run every cell for `slots` slots and return the mean over cells; `run.model` is (cell, d).
 
-    `at_once` cells run together; by default as many as fit in about a gigabyte.
+    `at_once` cells run together; by default as many as fit in about a gigabyte, or in a fifth of a
+    GPU's memory. With `RadioCells` cells interfere; any other network is the same in every cell.
     """
-    require(
-        not recording.timeline and not recording.nodes and not recording.stop_at,
-        "many cells keep neither timelines nor the measures of single nodes, and stop at no "
-        "target; simulate one cell for those",
-    )
-    check_length(slots, recording.every)
-    check_horizon(network, slots)
-    check_clock(network, clock)
-    simulation = Simulation(field.first, network, algorithm, clock, recording, energy=energy)
-    check_fit(field.first.num_nodes, network, algorithm)
-    run, portions = Run(algorithm.name, algorithm.name, seed), _portions(field, at_once)
-    table: list[list[dict[str, float]]] = []
-    models = []
-    for cells in portions:
-        rows, last = [], np.zeros(0)
-        # the last models are kept
-        for last, row in _march(simulation, field, cells, slots, seed):  # noqa: B007
-            rows.append(row)
-        table.append(rows)
-        models.append(last)
-    for rows in zip(*table, strict=True):
-        note(run, _joined(list(rows), [len(cells) for cells in portions]))
+    work = CellWork(field, network, algorithm, slots, seed, clock, recording, energy)
+    work.check()
+    parts = portions(field, at_once)
+    found = []
+    with ThreadPoolExecutor(1) as beside:  # the next cells' samples are drawn while these run
+        coming = beside.submit(field.drawn, parts[0])
+        for number, cells in enumerate(parts):
+            drawn = coming.result()
+            if number + 1 < len(parts):
+                coming = beside.submit(field.drawn, parts[number + 1])
+            found.append(run_portion(work, cells, drawn))
+    return joined(work, found)
+
+
+def run_portion(work: CellWork, cells: range, drawn: NDArray[np.int32] | None = None) -> Portion:
+    """Run some cells to the end; which others there are changes nothing."""
+    rows, last = [], np.zeros(0)
+    # the last models are kept
+    for last, row in _march(work, cells, drawn):  # noqa: B007
+        rows.append(row)
+    return Portion(len(cells), rows, last)
+
+
+def joined(work: CellWork, found: Sequence[Portion]) -> Run:
+    """Return the run of all cells from its portions, in their order."""
+    run = Run(work.algorithm.name, work.algorithm.name, work.seed)
+    for rows in zip(*(portion.rows for portion in found), strict=True):
+        note(run, _joined(list(rows), [portion.cells for portion in found]))
     judge(run)
-    run.model = np.concatenate(models)
+    run.model = np.concatenate([portion.models for portion in found])
     return run
 
 
-def _portions(field: Field, at_once: int | None) -> list[range]:
+def cell_seed(seed: int, cell: int) -> int:
+    """Return the seed of one cell of a run, whatever the number of cells."""
+    return int(np.random.SeedSequence(seed).generate_state(cell + 1)[cell])
+
+
+def portions(field: Field, at_once: int | None = None) -> list[range]:
     """Cut the cells into equal runs of cells, the last one perhaps shorter."""
     states = COPIES * 4 * field.first.num_nodes * field.first.dim
-    size = max(1, ROOM_BYTES // (field.cell_bytes + states)) if at_once is None else at_once
+    size = max(1, _room_bytes() // (field.cell_bytes + states)) if at_once is None else at_once
     require(size >= 1, f"at least one cell must run at once, got {size}")
     size = min(size, field.num_cells)
     size = max(size - size % len(jax.devices()), 1)
@@ -111,21 +183,30 @@ def _portions(field: Field, at_once: int | None) -> list[range]:
     ]
 
 
+def _room_bytes() -> int:
+    """Return the memory for the samples and states of the cells that run at once."""
+    device = jax.devices()[0]
+    if device.platform != "gpu":
+        return ROOM_BYTES
+    limit = (device.memory_stats() or {}).get("bytes_limit", 0)
+    return max(ROOM_BYTES, int(DEVICE_SHARE * limit))
+
+
 def _march(
-    simulation: Simulation, field: Field, cells: range, slots: int, seed: int
+    work: CellWork, cells: range, drawn: NDArray[np.int32] | None
 ) -> Iterator[tuple[np.ndarray, dict[str, float]]]:
     """Yield the models (cell, d) and the row of some cells.
 
     At slot 0, at every recorded slot and at the last.
     """
-    problem = _placed(field.problem(cells))
-    nodes = field.first.num_nodes
+    simulation, slots = work.simulation, work.slots
+    problem = _placed(work.field.problem(cells, drawn))
+    nodes = work.field.first.num_nodes
     network, algorithm, medium = simulation.network, simulation.algorithm, simulation.medium
     compute, faults = simulation.clock.per_node(nodes), simulation.faults
-    seeds = jnp.asarray(
-        np.random.SeedSequence(seed).generate_state(field.num_cells)[cells.start : cells.stop]
-    )
-    carry = _first(problem, network, algorithm, compute, _placed(seeds))
+    seeds = jnp.asarray(np.random.SeedSequence(work.seed).generate_state(cells.stop)[cells.start :])
+    there = work.network.some(cells) if isinstance(work.network, RadioCells) else network
+    carry = _first(problem, there, algorithm, compute, _placed(seeds))
     totals = Totals.nothing(jax.tree.map(lambda count: count[0], carry.tally))
     counts = (0,) * nodes * len(cells)
     totals = totals._replace(
@@ -188,10 +269,15 @@ def _first(
     compute: Compute,
     seeds: Array,
 ) -> Carry:
-    def one(problem: Problem, seed: Array) -> Carry:
-        return first(problem, network, algorithm, compute, seed)
+    air = network.air if isinstance(network, PlacedRadio) else None
 
-    return jax.vmap(one, (_axes(problem), 0))(problem, seeds)
+    def one(problem: Problem, own: Air | None, seed: Array) -> Carry:
+        there = network
+        if own is not None and isinstance(network, PlacedRadio):
+            there = replace(network, air=own)
+        return first(problem, there, algorithm, compute, seed)
+
+    return jax.vmap(one, (_axes(problem), 0, 0))(problem, air, seeds)
 
 
 @compiled(fixed=(3, 4))

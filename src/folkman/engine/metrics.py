@@ -129,11 +129,11 @@ class Totals(NamedTuple):
 
 
 def _added(totals: tuple[float, ...], more: Array) -> tuple[float, ...]:
-    return tuple(old + float(new) for old, new in zip(totals, np.asarray(more), strict=True))
+    return tuple((np.asarray(totals, np.float64) + np.asarray(more, np.float64)).tolist())
 
 
 def _sum(totals: tuple[int, ...], counts: Array) -> tuple[int, ...]:
-    return tuple(old + int(new) for old, new in zip(totals, np.asarray(counts), strict=True))
+    return tuple((np.asarray(totals, np.int64) + np.asarray(counts, np.int64)).tolist())
 
 
 def network_model(

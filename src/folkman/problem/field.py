@@ -1,14 +1,18 @@
 """Very many nodes that draw their samples from one data set, cell by cell.
 
 A `Problem` holds every node's samples; of 100,000 nodes with 100 images of MNIST each those would
-be 31 GB, of which 60,000 images are distinct. A `Field` keeps the data set once and lays out the
-problems of a few cells when asked.
+be 31 GB, of which 60,000 images are distinct. A `Field` keeps the data set once, on the device that
+computes, and lays out the problems of a few cells there when asked.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from numpy.typing import NDArray
 
 from folkman.checks import require
 from folkman.problem.data import DataSet
@@ -32,23 +36,49 @@ class Field:
         """Return the memory of one cell's samples."""
         return (self.first.x.nbytes + self.first.y.nbytes) if self.num_cells else 0
 
-    def problem(self, cells: range) -> Problem:
+    @cached_property
+    def _pool(self) -> tuple[Array, Array]:
+        """Return the samples of the data set, each once."""
+        return (
+            jnp.asarray(self.data.x_train, self.first.x.dtype),
+            jnp.asarray(self.data.y_train, self.first.y.dtype),
+        )
+
+    def drawn(self, cells: range) -> NDArray[np.int32]:
+        """Return which samples the nodes of some cells hold, (cell, node, sample)."""
+        return np.stack([_draw(self, cell) for cell in cells]).astype(np.int32)
+
+    def problem(self, cells: range, drawn: NDArray[np.int32] | None = None) -> Problem:
         """Return the problems of some cells as one.
 
-        All that belongs to a node has a leading cell axis.
+        All that belongs to a node has a leading cell axis. `drawn` are their samples, where these
+        have been drawn before.
         """
         nodes = self.first.num_nodes
-        drawn = np.stack([_draw(self, cell) for cell in cells])
+        drawn = self.drawn(cells) if drawn is None else drawn
         node = nodes * np.asarray(cells)[:, None] + np.arange(nodes)[None]
+        x, y = _taken(self._pool, jnp.asarray(drawn))
         return replace(
             self.first,
-            x=jnp.asarray(self.data.x_train[drawn], self.first.x.dtype),
-            y=jnp.asarray(self.data.y_train[drawn], self.first.y.dtype),
+            x=x,
+            y=y,
             count=jnp.full((len(cells), nodes), self.samples, jnp.int32),
             share=jnp.full((len(cells), nodes), 1.0 / nodes, self.first.share.dtype),
             node=jnp.asarray(node, jnp.int32),
             optimum=None,
         )
+
+    def cell(self, cell: int) -> Problem:
+        """Return the problem of one cell, for `simulate`."""
+        one = self.problem(range(cell, cell + 1))
+        own = {name: getattr(one, name)[0] for name in ("x", "y", "count", "share", "node")}
+        return replace(one, **own)
+
+
+@jax.jit
+def _taken(pool: tuple[Array, Array], drawn: Array) -> tuple[Array, Array]:
+    x, y = (part.at[drawn].get(mode="promise_in_bounds") for part in pool)
+    return x, y
 
 
 def make_field(

@@ -322,8 +322,11 @@ class RadioNetwork(Network):
         return self._in_slots(self.sinr(air, key), bits)
 
     def glances(self, air: Air, key: PRNGKeyArray) -> bool:
-        """Tell whether single numbers of a block can be drawn (`glance_slots`, `sent_slots`)."""
-        return channel.is_indexed(key, air.link.dtype)
+        """Tell whether single numbers of a block can be drawn, and pay (`glance_slots`).
+
+        On a GPU all are drawn at once, faster than it is told which ones are needed.
+        """
+        return channel.is_indexed(key, air.link.dtype) and jax.default_backend() == "cpu"
 
     def glance_slots(
         self, air: Air, bits: ArrayLike, key: Array, *, full: bool = False
@@ -541,7 +544,7 @@ class RadioPeers:
 
     def init(self, num_nodes: int, key: PRNGKeyArray) -> RadioState:
         """Drop the nodes and interferers; everyone holds the first models."""
-        return rest(place(self.radio, num_nodes, key))
+        return rest(self.radio.open_air(num_nodes, key))
 
     def step(
         self,
@@ -579,7 +582,7 @@ class RadioRounds:
 
     def init(self, num_nodes: int, key: PRNGKeyArray) -> LockstepRadio:
         """Drop the same nodes and interferers, at rest."""
-        radio = rest(place(self.radio, num_nodes, key))
+        radio = rest(self.radio.open_air(num_nodes, key))
         return LockstepRadio(radio, jnp.asarray(False), jnp.zeros((), jnp.int32), radio.held)
 
     def step(

@@ -55,9 +55,7 @@ class RadioStar:
 
     def init(self, num_nodes: int, key: PRNGKeyArray) -> StarRadio:
         """Drop the same nodes and interferers as between peers."""
-        from folkman.radio.network import place  # here: the radio names this class
-
-        return _at_rest(place(self.radio, num_nodes, key))
+        return _at_rest(self.radio.open_air(num_nodes, key))
 
     def uplink(
         self,
