@@ -9,5 +9,5 @@
     opponents/        one script per opponent, and the packages of its environment
     pipe.py           lines to and from the process of one side; memory.py: the memory it uses
 
-`page.py`, `sweeps.py`, `transport.py` and `cells.py` are scripts of their own.
+`page.py`, `sweeps.py`, `schedules.py`, `transport.py` and `cells.py` are scripts of their own.
 """

@@ -11,7 +11,6 @@ from folkman.cli.common import FAILED, AsJson, print_json
 
 if TYPE_CHECKING:
     from folkman.runtime.world.plan import Plan
-    from folkman.runtime.world.swarm import Tally
     from folkman.runtime.world.world import Outcome
 
 __all__ = ["simulate_node", "world"]
@@ -58,7 +57,7 @@ def simulate_node(
             print(_headline(outcome), flush=True)
     if trace and seed is not None:
         _print_trace(seed, method)
-    found = _summary(tally, time.monotonic() - begun_s)
+    found = tally.summary(time.monotonic() - begun_s)
     if as_json:
         print_json(found)
     else:
@@ -141,30 +140,6 @@ def _print_trace(seed: int, method: str | None) -> None:
     for line in played.trace.lines:
         print(line.said())
     print(f"trace {outcome.digest}")
-
-
-def _summary(tally: "Tally", wall_s: float) -> dict[str, object]:
-    return {
-        "schedules": tally.schedules,
-        "failures": [
-            {
-                "seed": each.plan.seed,
-                "method": each.plan.method,
-                "invariant": each.broken,
-                "text": each.text,
-            }
-            for each in tally.failures
-        ],
-        "events": tally.events,
-        "node_slots": tally.node_slots,
-        "node_hours": tally.simulated_s / 3600.0,
-        "wall_s": wall_s,
-        "schedules_per_s": tally.schedules / wall_s,
-        "node_slots_per_s": tally.node_slots / wall_s,
-        "methods": dict(sorted(tally.methods.items())),
-        "kinds": dict(sorted(tally.kinds.items())),
-        "not_asked": {str(number): n for number, n in sorted(tally.unasked.items())},
-    }
 
 
 def _sentence(found: dict[str, object]) -> str:

@@ -108,6 +108,30 @@ class Tally:
         if outcome.broken:
             self.failures.append(outcome)
 
+    def summary(self, wall_s: float) -> dict[str, object]:
+        """Return the counts as one JSON object."""
+        return {
+            "schedules": self.schedules,
+            "failures": [
+                {
+                    "seed": each.plan.seed,
+                    "method": each.plan.method,
+                    "invariant": each.broken,
+                    "text": each.text,
+                }
+                for each in self.failures
+            ],
+            "events": self.events,
+            "node_slots": self.node_slots,
+            "node_hours": self.simulated_s / 3600.0,
+            "wall_s": wall_s,
+            "schedules_per_s": self.schedules / wall_s,
+            "node_slots_per_s": self.node_slots / wall_s,
+            "methods": dict(sorted(self.methods.items())),
+            "kinds": dict(sorted(self.kinds.items())),
+            "not_asked": {str(number): n for number, n in sorted(self.unasked.items())},
+        }
+
 
 def run_seeds(
     seeds: Iterable[int], *, method: str | None = None, workers: int = 1
