@@ -140,8 +140,8 @@ def test_a2cid2_follows_its_equations_along_its_meetings(quadratics):
         gradients_of(problem), problem.initial, vectors @ np.diag(np.exp(values)) @ vectors.T,
         pull, events, STEP,
     )  # fmt: skip
-    np.testing.assert_allclose(states.own.params, x, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(states.second, second, rtol=1e-9, atol=1e-10)
+    close(states.own.params, x)
+    close(states.second, second)
     assert sum((ends >= 0).sum() for _, ends, _ in events) > 5
 
 
