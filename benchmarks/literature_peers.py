@@ -12,7 +12,8 @@
     arXiv:2410.12918
 
 Each side takes the step of its grid that is best on seeds 100 and 101, and is judged on seeds 0 to
-4. While the best step is an end of the grid, the grid grows there by its own ratio. Intervals are of the mean over seeds at 95 % (Student's t, 4 degrees of freedom).
+4. While the best step is an end of the grid, the grid grows there by its own ratio. Intervals are
+of the mean over seeds at 95 % (Student's t, 4 degrees of freedom).
 """
 
 import argparse
