@@ -18,6 +18,8 @@ TAKES = [
     if {"weight_decay", "clip_norm"} <= inspect.signature(build).parameters.keys()
 ]
 """Methods whose gradients can be changed."""
+DESCENDS = ["dpsgd", "dsgt", "async_sharing", "fedavg", "hierfavg", "fedprox", "matcha", "scaffold"]
+"""Those that are gradient descent where all nodes are alike and messages take no time."""
 PLAIN = {"dpsgd": {"order": "adapt_first"}, "hierfavg": {"global_every": 1}}
 """What lets a method be gradient descent where all nodes are alike."""
 
@@ -46,7 +48,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("name", ["dpsgd", "dsgt", "async_sharing", "fedavg", "hierfavg"])
+@pytest.mark.parametrize("name", DESCENDS)
 def test_equal_nodes_descend_as_one_machine_does(quadratics, name):
     """Nodes alike stay alike, so that each of them is gradient descent."""
     problem = quadratics(nodes=NODES, heterogeneity=0.0)

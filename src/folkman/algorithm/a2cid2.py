@@ -40,6 +40,7 @@ from folkman.algorithm.adpsgd import MeetingState, adpsgd
 from folkman.algorithm.base import NUMBERS, Algorithm, Inbox, Place
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.around import around
+from folkman.algorithm.pieces.descent import Shrinking
 from folkman.algorithm.pieces.steps import Decay
 from folkman.algorithm.pieces.topology import Graph
 from folkman.arrays import Array, jnp
@@ -94,6 +95,7 @@ def a2cid2(
     patience: int | None = None,
     kept_answers: int = 8,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build A2CiD2: `rate` is the meetings a node and slot; the other options are AD-PSGD's.
 
@@ -130,9 +132,10 @@ def a2cid2(
         return state._replace(own=own, second=state.second + (own.params - state.own.params))
 
     built = around(meets, init=init, update=update, receive=receive)
-    return replace(
+    paired = replace(
         built,
         name="a2cid2",
         model=lambda state, inbox: receive(state, inbox).own.params,
         declares=built.declares._replace(verified=NUMBERS),
     )
+    return shrinking.of(paired)

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.sampled_edges import (
     ROUNDS,
     check_graph,
@@ -119,6 +120,7 @@ def bass(
     budget: float = 0.7,
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build BASS with B = `budget`; `graph_seed` is that of its draws too.
 
@@ -131,9 +133,10 @@ def bass(
         f"budget is a part of the sets of nodes, above 0 and at most 1, got {budget}",
     )
     check_graph("bass", graph)
-    return over_sampled_edges(
+    built = over_sampled_edges(
         "bass",
         eta,
         lambda nodes: _weights(graph, nodes, budget),
         verified="as recalled, not verified",
     )
+    return descent.of(built)

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import RECALLED, Algorithm, Assumption, Declares, Inbox, Place
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Shrinking
 from folkman.algorithm.pieces.rounds import Gradient, in_rounds
 from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -62,6 +63,7 @@ def dfedsam(
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build DFedSAM with K = `local_steps`; `decay` counts steps, of two gradients each.
 
@@ -91,7 +93,7 @@ def dfedsam(
         mixed = combine(rule, inbox, own=memory.params, own_weight=inbox.own_weight)
         return memory._replace(params=mixed)
 
-    return in_rounds(
+    built = in_rounds(
         "dfedsam",
         first=first,
         point=lambda memory, *_: memory.params + memory.uphill,
@@ -103,3 +105,4 @@ def dfedsam(
         mixing=graph.mixing(),
         declares=Declares(assumes=frozenset({Assumption.PRESENT}), evenly=True, verified=RECALLED),
     )
+    return shrinking.of(built)

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import NUMBERS, Algorithm, Declares
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_rounds import Centre, Half, Round, in_server_rounds
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -72,6 +73,7 @@ def feddyn(
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedDyn with a = `alpha` and E = `local_steps`.
 
@@ -102,7 +104,7 @@ def feddyn(
         dual = memory.dual - alpha * done.taken * (mean - memory.params)
         return FedDynServer(mean - dual / alpha, dual)
 
-    return in_server_rounds(
+    built = in_server_rounds(
         "feddyn",
         Half(first, begin, descend, upload=lambda memory: memory.params),
         Centre(server_first, aggregate, message=lambda memory: memory.params),
@@ -110,3 +112,4 @@ def feddyn(
         sampling=sampling,
         declares=Declares(exact=True, evenly=True, verified=NUMBERS),
     )
+    return descent.of(built)

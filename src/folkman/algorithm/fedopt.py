@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import NUMBERS, Algorithm, Declares
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.local_optimizers import local_optimizer
 from folkman.algorithm.pieces.local_work import local_work
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
@@ -69,6 +70,7 @@ def fedopt(
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedOpt with eta_s = `server_step` and E = `local_steps`.
 
@@ -85,7 +87,7 @@ def fedopt(
         mean = done.inbox.mix(done.weights)
         return FedOptServer(*serving.take(memory.params, mean, memory.moments))
 
-    return in_server_rounds(
+    built = in_server_rounds(
         "fedopt",
         local_work(step_size(step, decay), local_optimizer("sgd")),
         Centre(first, aggregate, message=lambda memory: memory.params),
@@ -93,3 +95,4 @@ def fedopt(
         sampling=sampling,
         declares=Declares(exact=local_steps == 1, verified=f"{NUMBERS}, but for its start"),
     )
+    return descent.of(built)

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import NUMBERS, Algorithm, Declares
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.local_optimizers import local_optimizer
 from folkman.algorithm.pieces.local_work import local_work
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
@@ -59,6 +60,7 @@ def fedprox(
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedProx with E = `local_steps`.
 
@@ -70,7 +72,7 @@ def fedprox(
         del memory
         return FedProxServer(done.inbox.mix(done.weights))
 
-    return in_server_rounds(
+    built = in_server_rounds(
         "fedprox",
         local_work(step_size(step, decay), local_optimizer("sgd"), mu),
         Centre(first=FedProxServer, aggregate=mean, message=lambda memory: memory.params),
@@ -78,3 +80,4 @@ def fedprox(
         sampling=sampling,
         declares=Declares(exact=local_steps == 1, verified=NUMBERS),
     )
+    return descent.of(built)

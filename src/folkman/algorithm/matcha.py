@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import NUMBERS, Algorithm
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.sampled_edges import (
     ROUNDS,
     check_graph,
@@ -126,6 +127,7 @@ def matcha(
     budget: float = 0.5,
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build MATCHA with B = `budget`; `graph_seed` is that of its draws too.
 
@@ -138,6 +140,7 @@ def matcha(
         f"budget is a part of the matchings, above 0 and at most 1, got {budget}",
     )
     check_graph("matcha", graph)
-    return over_sampled_edges(
+    built = over_sampled_edges(
         "matcha", eta, lambda nodes: _weights(graph, nodes, budget), verified=NUMBERS
     )
+    return descent.of(built)

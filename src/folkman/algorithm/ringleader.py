@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import RECALLED, Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.server_side import around_server
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.arrays import Array, jax, jnp
@@ -78,6 +79,7 @@ class RingleaderServer(NamedTuple):
 def ringleader(
     step: Number = 0.1,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build Ringleader ASGD.
 
@@ -126,7 +128,7 @@ def ringleader(
         taken, _ = jax.lax.scan(take, state, uploads)
         return taken._replace(answers=inbox.heard)
 
-    return around_server(
+    built = around_server(
         "ringleader",
         server_init,
         receive,
@@ -140,3 +142,4 @@ def ringleader(
             verified=RECALLED,
         ),
     )
+    return descent.of(built)

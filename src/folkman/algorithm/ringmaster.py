@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_side import around_server, versions
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -67,6 +68,7 @@ def ringmaster(
     stops: bool = False,
     decay: Decay = Decay(),  # noqa: B008 - immutable
     sampling: Sampling = EVERYONE,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build Ringmaster ASGD with R = `max_delay`; None is the number of nodes.
 
@@ -119,7 +121,7 @@ def ringmaster(
             answers=answers,
         )
 
-    return around_server(
+    built = around_server(
         "ringmaster",
         server_init,
         receive,
@@ -136,3 +138,4 @@ def ringmaster(
             verified="code of Ringmaster LMO, as numbers",
         ),
     )
+    return descent.of(built)

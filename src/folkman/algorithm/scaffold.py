@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from folkman.algorithm.base import Algorithm, Declares
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_rounds import Centre, Half, Round, in_server_rounds
 from folkman.algorithm.pieces.steps import Decay, step_size
@@ -74,6 +75,7 @@ def scaffold(
     server_step: float = 1.0,
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build SCAFFOLD with E = `local_steps` and eta_s = `server_step`.
 
@@ -124,7 +126,7 @@ def scaffold(
             mean = memory.params + server_step * (mean - memory.params)
         return ScaffoldServer(mean, common)
 
-    return in_server_rounds(
+    built = in_server_rounds(
         "scaffold",
         Half(first, begin, descend, upload),
         Centre(
@@ -136,3 +138,4 @@ def scaffold(
         sampling=sampling,
         declares=Declares(exact=True, evenly=True, verified="code of FedDyn's authors, as numbers"),
     )
+    return descent.of(built)
