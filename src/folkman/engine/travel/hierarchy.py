@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
-from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
+from folkman.engine.learner import FinalParameters, Learner, Sender, Vector, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
     Events,
@@ -21,6 +21,7 @@ from folkman.engine.travel.medium import (
 )
 from folkman.engine.travel.sending import Links, Senders, Sending, distinct
 from folkman.engine.travel.served import (
+    ServedByHand,
     ServedMedium,
     behind_nodes,
     carried,
@@ -395,94 +396,86 @@ def by_hand(
     cell_of = np.arange(number) % way.cells
     cell_share = np.array([share[cell_of == c].sum() for c in range(way.cells)])
     stations = [way.station.init(world.problem.initial, number) for _ in range(way.cells)]
-    root = way.root.init(world.problem.initial, way.cells)
-    up = [node.message() * 0.0 for node in nodes]
-    finite, heard = np.ones(number, bool), np.zeros(number, bool)
-    coming, root_coming = np.zeros(number, bool), np.zeros(way.cells, bool)
-    down = [np.array(way.station.message(stations[c])) for c in cell_of]  # what is carried
-    got = list(down)  # what arrived last
-    asked = [np.array(way.asked(station)) * 0.0 for station in stations]
-    told = [np.array(way.root.message(root))] * way.cells
-    senders = [Sender(world, node.message(), adds=False) for node in nodes]
-    to_nodes = [Sender(world, first, adds=False, server=True) for first in down]
-    to_root = [
-        Sender(world, np.array(way.asked(station)), adds=False, server=True) for station in stations
-    ]
-    to_stations = [Sender(world, first, adds=False, server=True) for first in told]
-    formed, held = np.zeros(number, int), np.zeros(number, int)
+    first = [np.array(way.station.message(stations[c])) for c in cell_of]
+    served = ServedByHand(world, timeline, algorithm, nodes, first)
+    wires = _WiresByHand(world, timeline, way, stations, number)
+
+    def told(node: int) -> tuple[Vector, int, int]:
+        station = stations[cell_of[node]]
+        answer = np.array(way.station.message(station), np.float64)
+        return answer, number + 1 + int(cell_of[node]), int(way.station.rounds(station))
+
     for t in range(len(timeline.finished)):
-        there = world.present(t)
-        for i in np.flatnonzero(there):
-            answer = written_out(
-                [got[i]],
-                weight=np.ones(1),
-                own_weight=0.0,
-                heard=heard[i : i + 1],
-                age=t - held[i : i + 1],
-                finite=np.ones(1, bool),
-            )
-            nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
-        messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
-        for i in np.flatnonzero(timeline.up_started[t]):
-            seen = senders[i].take(messages[i], i, nodes[i].steps)
-            finite[i] = np.isfinite(seen).all()
-            up[i] = seen if finite[i] else np.zeros_like(seen)
-        for i in np.flatnonzero(timeline.up_arrived[t]):
-            senders[i].arrived()
-        coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
+        served.learn(t)
+        served.upload(t)
         *station_keys, root_key = _server_keys(world.slot_key(t), way.cells)
         for c, station_key in enumerate(station_keys):
             own = cell_of == c
-            inbox = written_out(
-                up,
-                weight=share * own,
-                own_weight=0.0,
-                heard=timeline.up_arrived[t] & own,
-                age=np.zeros(number, int),
-                finite=finite,
-                coming=coming & own,
-            )
+            inbox = served.inbox(t, share * own, own)
             stations[c] = way.station.receive(stations[c], inbox, station_key)
-            if timeline.root_up_started[t, c]:
-                step = int(way.station.rounds(stations[c]))
-                question = np.array(way.asked(stations[c]), np.float64)
-                asked[c] = to_root[c].take(question, number + 1 + way.cells + c, step)
-            if timeline.root_up_arrived[t, c]:
-                to_root[c].arrived()
-        root_coming = (root_coming | timeline.root_up_started[t]) & ~timeline.root_up_arrived[t]
-        whole = np.array([bool(np.isfinite(model).all()) for model in asked])
-        inbox = written_out(
-            [
-                model if good else np.zeros_like(model)
-                for model, good in zip(asked, whole, strict=True)
-            ],
-            weight=cell_share,
-            own_weight=0.0,
-            heard=timeline.root_up_arrived[t],
-            age=np.zeros(way.cells, int),
-            finite=whole,
-            coming=root_coming,
-        )
-        root = way.root.receive(root, inbox, root_key)
-        for c in range(way.cells):
-            if timeline.root_down_started[t, c]:
-                answer = np.array(way.root.message(root), np.float64)
-                told[c] = to_stations[c].take(answer, number, int(way.root.rounds(root)))
-            if timeline.root_down_arrived[t, c]:
-                to_stations[c].arrived()
-                stations[c] = way.hears(stations[c], jnp.asarray(told[c]))
-        coming = coming & ~timeline.down_started[t]
-        root_coming = root_coming & ~timeline.root_down_started[t]
-        for i in np.flatnonzero(timeline.down_started[t]):
-            c = int(cell_of[i])
-            answer = np.array(way.station.message(stations[c]), np.float64)
-            step = int(way.station.rounds(stations[c]))
-            down[i], formed[i] = to_nodes[i].take(answer, number + 1 + c, step), t + 1
-        for i in np.flatnonzero(timeline.down_arrived[t]):
-            to_nodes[i].arrived()
-            got[i] = down[i]
-        heard = timeline.down_arrived[t] | (heard & ~there)
-        held = np.where(timeline.down_arrived[t], formed, held)
+            wires.ask(t, c, stations[c])
+        wires.let_root_act(t, cell_share, root_key, stations)
+        served.answer(t, told)
     models = np.stack([np.array(way.station.params(station)) for station in stations])
     params = np.stack([node.params() for node in nodes])
     return FinalParameters(cell_share @ models, params)
+
+
+class _WiresByHand:
+    """The root, and what is on the wires between it and the stations."""
+
+    def __init__(
+        self,
+        world: World,
+        timeline: HierarchyTimeline,
+        way: Hierarchy,
+        stations: list[State],
+        num_nodes: int,
+    ) -> None:
+        self._timeline, self._way, self._num_nodes = timeline, way, num_nodes
+        self._root = way.root.init(world.problem.initial, way.cells)
+        questions = [np.array(way.asked(station)) for station in stations]
+        self._asked = [question * 0.0 for question in questions]
+        self._told = [np.array(way.root.message(self._root))] * way.cells
+        self._to_root = [Sender(world, each, adds=False, server=True) for each in questions]
+        self._to_stations = [Sender(world, each, adds=False, server=True) for each in self._told]
+        self._coming = np.zeros(way.cells, bool)
+
+    def ask(self, t: int, cell: int, station: State) -> None:
+        """Carry what a station asks."""
+        way = self._way
+        if self._timeline.root_up_started[t, cell]:
+            question = np.array(way.asked(station), np.float64)
+            number = self._num_nodes + 1 + way.cells + cell
+            step = int(way.station.rounds(station))
+            self._asked[cell] = self._to_root[cell].take(question, number, step)
+        if self._timeline.root_up_arrived[t, cell]:
+            self._to_root[cell].arrived()
+
+    def let_root_act(self, t: int, cell_share: NDArray, key: Array, stations: list[State]) -> None:
+        """Give the root what has arrived, carry its answers, and let stations hear them."""
+        way, table = self._way, self._timeline
+        self._coming = (self._coming | table.root_up_started[t]) & ~table.root_up_arrived[t]
+        whole = np.array([bool(np.isfinite(model).all()) for model in self._asked])
+        inbox = written_out(
+            [
+                model if good else np.zeros_like(model)
+                for model, good in zip(self._asked, whole, strict=True)
+            ],
+            weight=cell_share,
+            own_weight=0.0,
+            heard=table.root_up_arrived[t],
+            age=np.zeros(way.cells, int),
+            finite=whole,
+            coming=self._coming,
+        )
+        self._root = way.root.receive(self._root, inbox, key)
+        for c in range(way.cells):
+            if table.root_down_started[t, c]:
+                answer = np.array(way.root.message(self._root), np.float64)
+                step = int(way.root.rounds(self._root))
+                self._told[c] = self._to_stations[c].take(answer, self._num_nodes, step)
+            if table.root_down_arrived[t, c]:
+                self._to_stations[c].arrived()
+                stations[c] = way.hears(stations[c], jnp.asarray(self._told[c]))
+        self._coming = self._coming & ~table.root_down_started[t]

@@ -4,6 +4,7 @@ One payload is frozen for each link and direction; both media keep it in fields 
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,7 +13,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Inbox
+from folkman.algorithm.base import Algorithm, Inbox
+from folkman.engine.learner import Learner, Sender, Vector, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import Axes, Events, Medium, OnAir, mean_model
 from folkman.engine.travel.sending import Links
@@ -21,11 +23,12 @@ from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import Transfer
 
 if TYPE_CHECKING:
-    from folkman.engine.travel.hierarchy import HierarchyHeld
+    from folkman.engine.travel.hierarchy import HierarchyHeld, HierarchyTimeline
     from folkman.engine.travel.star import StarHeld
+    from folkman.radio.trace import StarTimeline
 
-__all__ = ["ServedMedium", "behind_nodes", "carried", "first_fields", "uploads", "with_answers"]
-__all__ += ["with_uploads"]
+__all__ = ["ServedByHand", "ServedMedium", "behind_nodes", "carried", "first_fields", "uploads"]
+__all__ += ["with_answers", "with_uploads"]
 
 
 class ServedMedium(Medium):
@@ -177,3 +180,79 @@ def uploads(up: Array, share: Array, arrived: Array, finite: Array, coming: Arra
         finite=finite,
         coming=coming,
     )
+
+
+class ServedByHand:
+    """The nodes' half of a timeline, one node at a time; `first`: what each node holds at first."""
+
+    def __init__(
+        self,
+        world: World,
+        timeline: "StarTimeline | HierarchyTimeline",
+        algorithm: Algorithm,
+        nodes: list[Learner],
+        first: list[Vector],
+    ) -> None:
+        self._world, self._timeline, self._nodes = world, timeline, nodes
+        self._up = [node.message() * 0.0 for node in nodes]
+        self._down, self._got = list(first), list(first)  # what is carried, what arrived last
+        adds = algorithm.declares.differences
+        self._senders = [Sender(world, node.message(), adds=adds) for node in nodes]
+        self._answers_to = [Sender(world, each, adds=False, server=True) for each in first]
+        self._finite = np.ones(len(nodes), bool)
+        self._heard, self._coming = np.zeros(len(nodes), bool), np.zeros(len(nodes), bool)
+        self._formed, self._held = np.zeros(len(nodes), int), np.zeros(len(nodes), int)
+
+    def learn(self, t: int) -> None:
+        """Let the nodes that are there take their slot."""
+        for i in np.flatnonzero(self._world.present(t)):
+            self._world.start_anew(self._nodes[i], t)
+            answer = written_out(
+                [self._got[i]],
+                weight=np.ones(1),
+                own_weight=0.0,
+                heard=self._heard[i : i + 1],
+                age=t - self._held[i : i + 1],
+                finite=np.ones(1, bool),
+            )
+            self._nodes[i].slot(answer, finishes=bool(self._timeline.finished[t, i]))
+
+    def upload(self, t: int) -> None:
+        """Carry what nodes send."""
+        started, arrived = self._timeline.up_started[t], self._timeline.up_arrived[t]
+        messages = self._world.sent(self._nodes, t) if started.any() else []
+        for i in np.flatnonzero(started):
+            seen = self._senders[i].take(messages[i], i, self._nodes[i].steps)
+            self._finite[i] = np.isfinite(seen).all()
+            self._up[i] = seen if self._finite[i] else np.zeros_like(seen)
+        for i in np.flatnonzero(arrived):
+            self._senders[i].arrived()
+        self._coming = (self._coming | started) & ~arrived
+
+    def inbox(self, t: int, weight: NDArray, member: NDArray | bool = True) -> Inbox:
+        """Return the inbox of who serves the nodes of `member`."""
+        return written_out(
+            self._up,
+            weight=weight,
+            own_weight=0.0,
+            heard=self._timeline.up_arrived[t] & member,
+            age=np.zeros(len(self._up), int),
+            finite=self._finite,
+            coming=self._coming & member,
+        )
+
+    def answer(self, t: int, told: Callable[[int], tuple[Vector, int, int]]) -> None:
+        """Carry answers.
+
+        `told(node)`: what its server says, and the number and step of its draws.
+        """
+        started, arrived = self._timeline.down_started[t], self._timeline.down_arrived[t]
+        for i in np.flatnonzero(started):
+            self._down[i] = self._answers_to[i].take(*told(int(i)))
+            self._formed[i] = t + 1
+        for i in np.flatnonzero(arrived):
+            self._answers_to[i].arrived()
+            self._got[i] = self._down[i]
+        self._coming = self._coming & ~started
+        self._heard = arrived | (self._heard & ~self._world.present(t))
+        self._held = np.where(arrived, self._formed, self._held)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.travel import Server, Star
-from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
+from folkman.engine.learner import FinalParameters, Learner, Vector, World
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
     Events,
@@ -22,6 +22,7 @@ from folkman.engine.travel.medium import (
 )
 from folkman.engine.travel.sending import Links, Senders, distinct
 from folkman.engine.travel.served import (
+    ServedByHand,
     ServedMedium,
     behind_nodes,
     carried,
@@ -221,56 +222,17 @@ def by_hand(
     server: Server = algorithm.travel.server  # type: ignore[attr-defined] - the way has one
     share, number = world.shares(), len(nodes)
     state = server.init(world.problem.initial, number)
-    up = [node.message() * 0.0 for node in nodes]
-    down = [np.array(server.message(state))] * number  # what is carried
-    got = list(down)  # what arrived last
-    adds = algorithm.declares.differences
-    senders = [Sender(world, node.message(), adds=adds) for node in nodes]
-    answers_to = [Sender(world, np.array(first), adds=False, server=True) for first in down]
-    no = np.zeros(number, bool)
-    finite, heard, coming = ~no, no, no
-    formed, held = np.zeros(number, int), np.zeros(number, int)
+    first = [np.array(server.message(state))] * number
+    served = ServedByHand(world, timeline, algorithm, nodes, first)
+
+    def told(_: int) -> tuple[Vector, int, int]:
+        return np.array(server.message(state), np.float64), number, int(server.rounds(state))
+
     for t in range(len(timeline.finished)):
-        there = world.present(t)
-        for i in np.flatnonzero(there):
-            world.start_anew(nodes[i], t)
-            answer = written_out(
-                [got[i]],
-                weight=np.ones(1),
-                own_weight=0.0,
-                heard=heard[i : i + 1],
-                age=t - held[i : i + 1],
-                finite=np.ones(1, bool),
-            )
-            nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
-        messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
-        for i in np.flatnonzero(timeline.up_started[t]):
-            seen = senders[i].take(messages[i], i, nodes[i].steps)
-            finite[i] = np.isfinite(seen).all()
-            up[i] = seen if finite[i] else np.zeros_like(seen)
-        for i in np.flatnonzero(timeline.up_arrived[t]):
-            senders[i].arrived()
-        coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
-        inbox = written_out(
-            up,
-            weight=share,
-            own_weight=0.0,
-            heard=timeline.up_arrived[t],
-            age=np.zeros(number, int),
-            finite=finite,
-            coming=coming,
-        )
+        served.learn(t)
+        served.upload(t)
         key = jax.random.fold_in(world.slot_key(t), int(Stream.SERVER))
-        state = server.receive(state, inbox, key)
-        for i in np.flatnonzero(timeline.down_started[t]):
-            told = np.array(server.message(state), np.float64)
-            down[i] = answers_to[i].take(told, number, int(server.rounds(state)))
-            formed[i] = t + 1
-        for i in np.flatnonzero(timeline.down_arrived[t]):
-            answers_to[i].arrived()
-            got[i] = down[i]
-        coming = coming & ~timeline.down_started[t]
-        heard = timeline.down_arrived[t] | (heard & ~there)
-        held = np.where(timeline.down_arrived[t], formed, held)
+        state = server.receive(state, served.inbox(t, share), key)
+        served.answer(t, told)
     params = np.stack([node.params() for node in nodes])
     return FinalParameters(np.array(server.params(state), np.float64), params)
