@@ -4,6 +4,9 @@
 
 A file counts when one of its functions is entered, not when it is imported. Comprehensions and
 lambdas belong to the function around them. Only the main thread is counted.
+
+    built      from the configuration, once for each side of the comparison
+    rebuilt    within a compiled program, where the numbers of a method are arguments of it
 """
 
 import inspect
@@ -17,6 +20,7 @@ from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
 import folkman
+from folkman.builders import find_methods
 from folkman.cli import main
 
 SOURCE = str(Path(folkman.__file__).parent)
@@ -25,11 +29,18 @@ TINY = ["slots=20", "seeds=[0]", "data.train_size=100"]
 
 def crossings() -> dict[str, object]:
     """Run the demo for twenty slots, one seed, and return the counts."""
+    methods = find_methods()
     entered: Counter[CodeType] = Counter()
+    built: Counter[str] = Counter()
+    rebuilt: Counter[str] = Counter()
 
     def see(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(SOURCE):
-            entered[frame.f_code] += 1
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(SOURCE):
+            return
+        entered[code] += 1
+        if code.co_name in methods and code.co_filename.endswith(f"/{code.co_name}.py"):
+            (rebuilt if _is_in_a_program(frame) else built)[code.co_name] += 1
 
     words = io.StringIO()
     with TemporaryDirectory() as place:
@@ -44,12 +55,22 @@ def crossings() -> dict[str, object]:
     ours = [
         code for code in entered if code.co_name[0] != "<" and code.co_flags & inspect.CO_OPTIMIZED
     ]  # no classes
-    builders = [code for code in ours if code.co_filename.endswith(f"/algorithm/{code.co_name}.py")]
     return {
         "files": len({code.co_filename for code in ours}),
         "functions": len({(code.co_filename, code.co_firstlineno) for code in ours}),
-        "built": {code.co_name: entered[code] for code in builders},
+        "built": dict(built),
+        "rebuilt": dict(rebuilt),
     }
+
+
+def _is_in_a_program(frame: FrameType) -> bool:
+    """Tell whether a builder was called by the recipe of an algorithm, with traced numbers."""
+    caller: FrameType | None = frame
+    while caller is not None:
+        if caller.f_code.co_qualname == "Recipe.build":
+            return True
+        caller = caller.f_back
+    return False
 
 
 if __name__ == "__main__":

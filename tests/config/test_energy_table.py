@@ -12,7 +12,7 @@ from folkman.energy import Energy
 
 def test_a_configuration_without_the_table_is_that_of_before():
     plain = resolve({}, try_builders=False)
-    assert plain.energy.energy() == Energy()
+    assert plain.energy == Energy()
     assert "energy" not in to_toml(plain)
     written_out = override({}, ["energy.receive_w=0.1058", "energy.link_bits_per_s=10e6"])
     assert to_toml(resolve(written_out, try_builders=False)) == to_toml(plain)
@@ -22,9 +22,9 @@ def test_powers_that_are_set_come_back_from_the_file():
     settings = ["energy.receive_w=0.3", "energy.radiated_w=0.1", "energy.joules_per_gradient=2"]
     found = resolve(override({}, settings), try_builders=False)
     wanted = Energy(radiated_w=0.1, receive_w=0.3, joules_per_gradient=2.0)
-    assert found.energy.energy() == wanted
+    assert found.energy == wanted
     again = resolve(tomllib.loads(to_toml(found)), try_builders=False)
-    assert again.energy.energy() == wanted
+    assert again.energy == wanted
     assert to_toml(again) == to_toml(found)
 
 

@@ -153,7 +153,7 @@ def test_the_command_prints_a_table_of_eighty_columns(ranked, tmp_path):
 def test_a_ranking_goes_on_where_it_was_interrupted(ranked, tmp_path, monkeypatch, where):
     """Ctrl-C in the second batch of the search, or in the middle of the judged runs."""
     module = tuning if where == "search" else ranking
-    whole, crew, kept = module.run_batch, crew_for("here"), []
+    whole, crew, kept = module.run_whole, crew_for("here"), []
 
     def interrupted(planned, *rest):
         if kept:
@@ -165,7 +165,7 @@ def test_a_ranking_goes_on_where_it_was_interrupted(ranked, tmp_path, monkeypatc
             raise KeyboardInterrupt
         return batch
 
-    monkeypatch.setattr(module, "run_batch", interrupted)
+    monkeypatch.setattr(module, "run_whole", interrupted)
     with pytest.raises(KeyboardInterrupt):
         carry_out_ranking(prepare_ranking(SMALL, **PLACED, out=tmp_path / "r"), crew)
     assert SweepFolder(tmp_path / "r").read_ranking() is None
@@ -176,7 +176,7 @@ def test_a_ranking_goes_on_where_it_was_interrupted(ranked, tmp_path, monkeypatc
         made.extend(batch.made)
         return batch
 
-    monkeypatch.setattr(module, "run_batch", counted)
+    monkeypatch.setattr(module, "run_whole", counted)
     again = carry_out_ranking(prepare_ranking(resume=tmp_path / "r"), crew)
 
     assert again.rankings == ranked.rankings

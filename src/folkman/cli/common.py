@@ -30,6 +30,7 @@ __all__ = [
     "INTERRUPTED",
     "WRONG_INPUT",
     "AsJson",
+    "Config",
     "PlotFile",
     "Settings",
     "Track",
@@ -65,6 +66,9 @@ def _known(names: list[str] | None) -> list[str] | None:
     return names
 
 
+Config = Annotated[
+    Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Settings = Annotated[
     list[str] | None,

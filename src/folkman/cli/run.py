@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from folkman.cli import common
-from folkman.cli.common import AsJson, Settings, Track
+from folkman.cli.common import AsJson, Config, Settings, Track
 
 if TYPE_CHECKING:
     from folkman.experiment.parts import Watch
@@ -20,9 +20,7 @@ __all__ = ["Pace", "carried_out", "list_command", "print_results", "run"]
 
 
 def run(
-    config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
-    ] = None,
+    config: Config = None,
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make; default runs/DATE-TIME-NAME.")

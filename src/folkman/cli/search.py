@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from folkman.experiment.engines import Crew
     from folkman.record.store import SweepFolder
 
-__all__ = ["Budget", "Config", "Over", "Score", "Seeds", "Store", "carried_out", "whole_numbers"]
+__all__ = ["Budget", "Over", "Score", "Seeds", "Store", "carried_out", "whole_numbers"]
 
-Config = Annotated[
-    Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
-]
 Over = Annotated[
     list[str] | None,
     typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from folkman.cli import common
-from folkman.cli.common import AsJson, PlotFile, Settings
+from folkman.cli.common import AsJson, Config, PlotFile, Settings
 from folkman.record.json_file import Json
 
 __all__ = ["theory_app"]
@@ -92,9 +92,7 @@ def bound(
 
 @theory_app.command()
 def step(
-    config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
-    ] = None,
+    config: Config = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -126,9 +124,7 @@ def step(
 
 @theory_app.command()
 def own(
-    config: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the default comparison.")
-    ] = None,
+    config: Config = None,
     parts: Annotated[
         list[str] | None,
         typer.Option("--own", help="newest, aligned, centred, adaptive or a number. Repeatable."),

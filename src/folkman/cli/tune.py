@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from folkman.cli import common
-from folkman.cli.common import AsJson, Settings, print_json
+from folkman.cli.common import AsJson, Config, Settings, print_json
 from folkman.cli.search import (
     Budget,
-    Config,
     Over,
     Score,
     Seeds,

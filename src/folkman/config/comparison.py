@@ -19,10 +19,11 @@ changes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
@@ -45,8 +46,8 @@ from folkman.record.run import METRICS, slug
 if TYPE_CHECKING:
     from folkman.faults import Faults
 
-__all__ = ["CHOICES", "OWN", "Comparison", "ComputeTable", "EnergyTable", "FaultTable", "Latency"]
-__all__ += ["by_content", "check_labels", "renamed", "resolve", "to_toml", "told"]
+__all__ = ["CHOICES", "OWN", "Comparison", "ComputeTable", "FaultTable", "Latency"]
+__all__ += ["by_content", "check_labels", "read_energy", "renamed", "resolve", "to_toml", "told"]
 
 _SIZE = (int | None, Field(default=None, ge=1))
 ALWAYS = frozenset({"seed", "nodes", "horizon"})
@@ -118,41 +119,21 @@ class FaultTable(BaseModel):
         return Faults(self.away, crash, self.liars, self.attack, self.scale)
 
 
-class EnergyTable(BaseModel):
-    """What seconds on the air and gradients cost; see `folkman.energy`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    radiated_w: float | None = None
-    amplifier_efficiency: float = Energy.amplifier_efficiency
-    transmit_circuit_w: float = Energy.transmit_circuit_w
-    receive_w: float = Energy.receive_w
-    idle_w: float = Energy.idle_w
-    joules_per_operation: float = Energy.joules_per_operation
-    joules_per_gradient: float | None = None
-    link_bits_per_s: float = Energy.link_bits_per_s
-
-    @classmethod
-    def read(cls, table: object) -> "EnergyTable":
-        """Return a table [energy], checked."""
-        if not isinstance(table, dict):
-            raise ConfigError(f"[energy] must be a table, got {table!r}; write [energy] above it")
-        for key in table:
-            if key not in cls.model_fields:
-                raise ConfigError(f"unknown key 'energy.{key}'; {nearest(key, cls.model_fields)}")
-        try:
-            found = cls(**table)
-        except ValidationError as error:
-            raise ConfigError(describe(error, "energy")) from None
-        found.energy()
-        return found
-
-    def energy(self) -> Energy:
-        """Return the powers as the engine takes them."""
-        try:
-            return Energy(**self.model_dump())
-        except ValueError as error:
-            raise ConfigError(f"[energy]: {error}") from None
+def read_energy(table: object) -> Energy:
+    """Return a table [energy] as the engine takes it, or raise `ConfigError`."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"[energy] must be a table, got {table!r}; write [energy] above it")
+    known = [field.name for field in fields(Energy)]
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"unknown key 'energy.{key}'; {nearest(key, known)}")
+    try:
+        return TypeAdapter(Energy).validate_python(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "value_error":  # a number out of its range, in our own words
+            raise ConfigError(f"[energy]: {first.get('ctx', {}).get('error')}") from None
+        raise ConfigError(describe(error, "energy")) from None
 
 
 class Comparison(BaseModel):
@@ -183,7 +164,7 @@ class Comparison(BaseModel):
     network: Json
     compression: Json
     faults: FaultTable = FaultTable()
-    energy: EnergyTable = EnergyTable()
+    energy: Energy = Energy()
     algorithm: tuple[Json, ...] = Field(min_length=1)
     tuned: Json | None = None  # what `folkman tune` notes; it decides about no result
 
@@ -201,7 +182,7 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
     tables = {**DEFAULT, **_fitting(raw), **raw}
     resolved = {name: CHOICES[name].resolve(tables[name]) for name in SINGLE}
     if "energy" in raw:
-        raw = {**raw, "energy": EnergyTable.read(raw["energy"])}
+        raw = {**raw, "energy": read_energy(raw["energy"])}
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
         raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
@@ -391,7 +372,7 @@ def _try_builders(comparison: Comparison) -> None:
 
 
 LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None, "tuned": None}
-LATER |= {"local_tests": None, "energy": EnergyTable().model_dump()}
+LATER |= {"local_tests": None, "energy": asdict(Energy())}
 """Keys that came later, each with the value that stands for what was done before.
 
 With that value they are not told, so that folders and stores of before are still those of the same

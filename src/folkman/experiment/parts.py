@@ -112,7 +112,7 @@ def parts(
     # other parts, another slot
     by_seed = takes_seed(comparison) or isinstance(comparison.slot_s, Latency)
     faults, built = comparison.faults.faults(), None
-    energy = comparison.energy.energy()
+    energy = comparison.energy
     for seed in comparison.seeds:
         problem = (problems or {}).get(seed) or build_problem(comparison, seed)
         if built is None or by_seed:

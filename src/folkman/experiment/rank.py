@@ -22,14 +22,21 @@ from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest, require
 from folkman.config.build import build_problem
 from folkman.config.comparison import Comparison, resolve
-from folkman.config.text import DEFAULT, dump, gather, read, refuse_beside_resume
-from folkman.experiment.batch import Asked, Progress, Watch, run_batch
+from folkman.config.text import DEFAULT, dump, refuse_beside_resume
+from folkman.experiment.batch import Asked, Progress, Watch
 from folkman.experiment.engines import Crew, Engine, engine_for
 from folkman.experiment.parts import check, parts
-from folkman.experiment.plan import LANGUAGE, Axes, Plan, plan
+from folkman.experiment.plan import Axes, Plan, plan
 from folkman.experiment.sweep import crew_for
 from folkman.experiment.tunable import Over
-from folkman.experiment.tune import PreparedTuning, Stopped, prepare_tuning, tuned_on
+from folkman.experiment.tune import (
+    PreparedTuning,
+    one_setting,
+    prepare_tuning,
+    reopened,
+    run_whole,
+    tuned_on,
+)
 from folkman.experiment.tuned import Tuned
 from folkman.record.json_file import Json, Table, dated
 from folkman.record.run import Run, jsonable
@@ -129,10 +136,7 @@ def prepare_ranking(  # noqa: PLR0913 - what may be asked for, by name
         unlike = score != "train_loss" or tuple(over) != ("step",) or tuple(methods) != (EVERY,)
         refuse_beside_resume(config, unlike, budget, seeds, judged, settings, out, store)
         return _resumed(Path(resume))
-    raw = gather(config, settings)
-    raw.pop("tuned", None)
-    for key in LANGUAGE:
-        require(key not in raw, f"a ranking is for one setting; leave out [{key}]")
+    raw = one_setting("a ranking", config, settings)
     fresh = _fresh(judged)
     tables, left_out = _fitting({**raw, "seeds": list(fresh)}, methods)
     require(
@@ -167,10 +171,7 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 
 def _resumed(root: Path) -> PreparedRanking:
     """Open the folder of a ranking to go on with."""
-    folder = SweepFolder.open(root)
-    raw = read(folder.definition, warn=False)
-    require("rank" in raw, f"{root} is no ranking; go on with: {folder.again()}")
-    asked = raw.pop("rank")
+    folder, raw, asked = reopened(root, "rank", "ranking")
     return prepare_ranking(raw, **asked, out=root, store=folder.shared_store)
 
 
@@ -306,9 +307,7 @@ def _judge(prepared: PreparedRanking, tuned: Tuned, engine: Engine, watch: Watch
     raw = {**tuned.config, "record_every": max(1, math.ceil(slots / RECORDS))}
     planned: Plan = plan(raw, Axes({}, {}))
     facts = {"metrics": [prepared.tuning.score]}
-    batch = run_batch(planned, prepared.folder, engine, watch, Asked(lean=True, facts=facts))
-    if batch.disk or batch.failed or batch.stopped:
-        raise Stopped(batch, prepared.folder.again())
+    run_whole(planned, prepared.folder, engine, watch, Asked(lean=True, facts=facts))
 
 
 def rank(  # noqa: PLR0913 - what may be asked for, by name

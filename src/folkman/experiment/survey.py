@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import require
-from folkman.config.comparison import CHOICES, EnergyTable
+from folkman.config.comparison import CHOICES, read_energy
 from folkman.config.text import override
 from folkman.energy import Energy
 from folkman.packing.packing import message_bits
@@ -209,7 +209,7 @@ def _network(
 def _energy(ask: Question) -> Energy:
     """Return the powers that were set."""
     own = [setting for setting in ask.settings if setting.startswith(ENERGY)]
-    return EnergyTable.read(override({"energy": {}}, own)["energy"]).energy()
+    return read_energy(override({"energy": {}}, own)["energy"])
 
 
 def _spent(network: RadioNetwork, energy: Energy, found: Forecast) -> Json:

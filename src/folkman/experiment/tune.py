@@ -41,7 +41,8 @@ from folkman.record.store import SweepFolder
 from folkman.record.table import read_rows
 from folkman.record.tuned import setting
 
-__all__ = ["PreparedTuning", "Stopped", "carry_out_tuning", "prepare_tuning", "tune", "tuned_on"]
+__all__ = ["PreparedTuning", "Stopped", "carry_out_tuning", "one_setting", "prepare_tuning"]
+__all__ += ["reopened", "run_whole", "tune", "tuned_on"]
 
 RECORDS = 4
 """Records of a run: its end counts, and one that diverges is stopped at the next."""
@@ -95,10 +96,7 @@ def prepare_tuning(  # noqa: PLR0913 - what may be asked for, by name
         unlike = score != "train_loss" or tuple(over) != ("step",)
         refuse_beside_resume(config, unlike, budget, seeds, settings, out, store)
         return _resumed(Path(resume))
-    raw = gather(config, settings)
-    raw.pop("tuned", None)
-    for key in LANGUAGE:
-        require(key not in raw, f"a tuning is for one setting; leave out [{key}], or sweep it")
+    raw = one_setting("a tuning", config, settings)
     comparison = resolve(raw)
     one_of("score", score, SCORES)
     grids = axes_asked(over)
@@ -114,12 +112,29 @@ def prepare_tuning(  # noqa: PLR0913 - what may be asked for, by name
     return PreparedTuning(raw, comparison, *search, target, folder)
 
 
-def _resumed(root: Path) -> PreparedTuning:
-    """Open the folder of a tuning to go on with."""
+def one_setting(
+    what: str, config: str | Path | Table | None, settings: Sequence[str] | Table
+) -> Json:
+    """Return the tables of a configuration that varies nothing, without its note of a tuning."""
+    raw = gather(config, settings)
+    raw.pop("tuned", None)
+    for key in LANGUAGE:
+        require(key not in raw, f"{what} is for one setting; leave out [{key}], or sweep it")
+    return raw
+
+
+def reopened(root: Path, kind: str, what: str) -> tuple[SweepFolder, Json, Json]:
+    """Open a folder to go on with: return it, its configuration, and what was asked for."""
     folder = SweepFolder.open(root)
     raw = read(folder.definition, warn=False)
-    require("tune" in raw, f"{root} is no tuning; go on with: {folder.again()}")
-    asked = raw.pop("tune")
+    require(kind in raw, f"{root} is no {what}; go on with: {folder.again()}")
+    asked = raw.pop(kind)
+    return folder, raw, asked
+
+
+def _resumed(root: Path) -> PreparedTuning:
+    """Open the folder of a tuning to go on with."""
+    folder, raw, asked = reopened(root, "tune", "tuning")
     out = folder.root.with_name(f"{folder.root.name}.toml")
     return prepare_tuning(raw, **asked, out=out, store=folder.shared_store)
 
@@ -220,15 +235,21 @@ def _scores(
     }
     plan = Plan(prepared.comparison.name, prepared.over, list(jobs.values()))
     asked = Asked(lean=True, grows=True, facts={"metrics": [prepared.score]})
-    batch = run_batch(plan, prepared.folder, engine, watch, asked)
-    if batch.disk or batch.failed or batch.stopped:
-        raise Stopped(batch, prepared.folder.again())
+    batch = run_whole(plan, prepared.folder, engine, watch, asked)
     rows, states = read_rows(prepared.folder.root), {job["key"]: job["state"] for job in batch.jobs}
     scores: dict[Method, dict[Trial, float]] = {method: {} for method in wanted}
     for (method, trial), job in jobs.items():
         diverged = states[job.key] == DIVERGED
         scores[method][trial] = math.inf if diverged else _score(prepared, rows[job.key][-1])
     return scores
+
+
+def run_whole(plan: Plan, folder: SweepFolder, engine: Engine, watch: Watch, asked: Asked) -> Batch:
+    """Run all jobs of a plan, or raise `Stopped`."""
+    batch = run_batch(plan, folder, engine, watch, asked)
+    if batch.disk or batch.failed or batch.stopped:
+        raise Stopped(batch, folder.again())
+    return batch
 
 
 def _score(prepared: PreparedTuning, last: Mapping[str, float]) -> float:

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from folkman.arrays import Array, ArrayLike, Bool, Int, PRNGKeyArray, jax, jnp
 from folkman.checks import require
-from folkman.radio.delivery import Delivery, Network, NetworkState, Transfer, as_value
+from folkman.radio.delivery import Delivery, Network, Transfer, Unmeasured, as_value
 
 __all__ = [
     "DelayNetwork",
@@ -164,17 +164,8 @@ class DelayNetwork(Network):
         return DelayStar(self)
 
 
-class _Unmeasured:
-    """An abstract law has no waiting and transmission apart."""
-
-    def measures(self, state: NetworkState) -> dict[str, Array]:
-        """Return nothing."""
-        del state
-        return {}
-
-
 @dataclass(frozen=True)
-class DelayPeers(_Unmeasured):
+class DelayPeers(Unmeasured):
     """A delay law between peers on their own beat."""
 
     network: DelayNetwork
@@ -221,7 +212,7 @@ class DelayPeers(_Unmeasured):
 
 
 @dataclass(frozen=True)
-class DelayRounds(_Unmeasured):
+class DelayRounds(Unmeasured):
     """A delay law between peers in lock-step: a round lasts as long as its slowest message."""
 
     network: DelayNetwork
@@ -254,7 +245,7 @@ class DelayRounds(_Unmeasured):
 
 
 @dataclass(frozen=True)
-class DelayStar(_Unmeasured):
+class DelayStar(Unmeasured):
     """A delay law around a server: an upload takes its slots, an answer `answer_slots`.
 
     Each link carries one message a direction. An answer that is begun is carried to its end; the

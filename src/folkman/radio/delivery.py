@@ -32,6 +32,7 @@ __all__ = [
     "RoundNetwork",
     "StarNetwork",
     "Transfer",
+    "Unmeasured",
     "as_value",
     "below",
     "check_horizon",
@@ -255,6 +256,15 @@ class Network:
             f"'{self.name}' does not carry {what}; "
             "choose a delay law or the radio, or a method that travels as it does"
         )
+
+
+class Unmeasured:
+    """A face of a network that says nothing of why a copy is old: no Gamma_T, no Gamma_W."""
+
+    def measures(self, state: NetworkState) -> dict[str, Array]:
+        """Return nothing."""
+        del state
+        return {}
 
 
 def below(network: Network) -> Network:

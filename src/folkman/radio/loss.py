@@ -15,10 +15,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jax, jnp
 from folkman.checks import require, within
 from folkman.keys import Stream
-from folkman.packing.packing import Packing
 from folkman.radio.delivery import (
     Delivery,
-    Network,
     NetworkState,
     PeerNetwork,
     RoundNetwork,
@@ -26,6 +24,7 @@ from folkman.radio.delivery import (
     Transfer,
     as_value,
 )
+from folkman.radio.wrapped import Wrapped
 
 __all__ = ["Losing", "LossState", "Lossy", "LossyPeers", "LossyRounds", "LossyStar"]
 
@@ -52,12 +51,12 @@ class LossState(NamedTuple):
 
 @as_value("network", "loss")
 @dataclass(frozen=True)
-class Lossy(Network):
+class Lossy(Wrapped):
     """`network` with losses."""
 
-    network: Network
     loss: float
-    reliable = False
+    reliable = False  # type: ignore[override] - whatever the network below is
+    all_hear = False  # type: ignore[override]
 
     def __post_init__(self) -> None:
         require(
@@ -65,62 +64,9 @@ class Lossy(Network):
             f"loss is a probability in [0, 1), got {self.loss}",
         )
 
-    @property
-    def name(self) -> str:  # type: ignore[override] - that of the network below
-        """Return the name of the network below."""
-        return self.network.name
-
-    @property
-    def slot_s(self) -> float:
-        """Return the seconds of a slot of the network below; absent where it has none."""
-        return self.network.slot_s  # type: ignore[attr-defined]
-
-    @property
-    def bits_per_parameter(self) -> int | None:  # type: ignore[override]
-        """Return the bits of one parameter on the air."""
-        return self.network.bits_per_parameter
-
-    @property
-    def packing(self) -> Packing:
-        """Return how messages are packed."""
-        return self.network.packing
-
-    @property
-    def horizon(self) -> int | None:
-        """Return how many slots the network below can run."""
-        return self.network.horizon
-
-    @property
-    def uneven(self) -> bool:
-        """Tell what the network below does."""
-        return self.network.uneven
-
-    @property
-    def times_air(self) -> bool:  # type: ignore[override]
-        """Tell whether the network below says how long nodes send and listen."""
-        return self.network.times_air
-
-    @property
-    def message(self) -> str:  # type: ignore[override]
-        """Return what a message of the network below holds."""
-        return self.network.message
-
-    def in_words(self) -> str:
-        """Return the network below, and how much is lost."""
-        return self.network.in_words() + self._lost_in_words()
-
-    @property
-    def turns_in_words(self) -> str:
-        """Return the same of methods that take turns, where that differs (`RadioNetwork`)."""
-        below = getattr(self.network, "turns_in_words", "")
-        return below and below + self._lost_in_words()
-
-    def _lost_in_words(self) -> str:
+    def changed_in_words(self) -> str:
+        """Return how much is lost."""
         return f"; of all messages {100 * self.loss:g} % are lost"
-
-    def payload_bits(self, message_bits: ArrayLike) -> ArrayLike:
-        """Return what a message costs on the air."""
-        return self.network.payload_bits(message_bits)
 
     def peers(self) -> PeerNetwork:
         """Return the network between peers on their own beat: what is lost is gone.
@@ -158,11 +104,27 @@ class Lossy(Network):
 
 
 @dataclass(frozen=True)
-class LossyPeers:
+class _BetweenPeers:
+    """What peers have in common, on their own beat and in rounds."""
+
+    beneath: Any
+    loss: float
+
+    def init(self, num_nodes: int, key: PRNGKeyArray) -> LossState:
+        """Return the state before slot 0."""
+        none = jnp.zeros((num_nodes, num_nodes), jnp.int32)
+        return LossState(self.beneath.init(num_nodes, key), none, none, none.astype(bool))
+
+    def measures(self, state: LossState) -> dict[str, Array]:
+        """Return what the network below measures."""
+        return self.beneath.measures(state.inner)
+
+
+@dataclass(frozen=True)
+class LossyPeers(_BetweenPeers):
     """Peers on their own beat, with losses."""
 
     beneath: PeerNetwork
-    loss: float
 
     @property
     def forwards(self) -> bool:
@@ -178,10 +140,6 @@ class LossyPeers:
         """Return a first guess: copies stay in use for longer; an engine may need more."""
         return self.beneath.versions(num_nodes) + 2
 
-    def init(self, num_nodes: int, key: PRNGKeyArray) -> LossState:
-        """Return the state before slot 0."""
-        return _begin(self.beneath.init(num_nodes, key), num_nodes)
-
     def step(
         self,
         state: LossState,
@@ -195,21 +153,12 @@ class LossyPeers:
         held = jnp.where(kept, delivery.held, state.held)
         return LossState(inner, delivery.held, held, state.got), delivery._replace(held=held)
 
-    def measures(self, state: LossState) -> dict[str, Array]:
-        """Return what the network below measures."""
-        return self.beneath.measures(state.inner)
-
 
 @dataclass(frozen=True)
-class LossyRounds:
+class LossyRounds(_BetweenPeers):
     """Rounds in lock-step, with losses."""
 
     beneath: RoundNetwork
-    loss: float
-
-    def init(self, num_nodes: int, key: PRNGKeyArray) -> LossState:
-        """Return the state before slot 0."""
-        return _begin(self.beneath.init(num_nodes, key), num_nodes)
 
     def step(
         self,
@@ -230,10 +179,6 @@ class LossyRounds:
         held = jnp.where(ends & heard, delivery.held, state.held)
         new = LossState(inner, delivery.held, held, got & ~ends)
         return new, delivery._replace(held=held)
-
-    def measures(self, state: LossState) -> dict[str, Array]:
-        """Return what the network below measures."""
-        return self.beneath.measures(state.inner)
 
 
 @dataclass(frozen=True)
@@ -280,8 +225,3 @@ class LossyStar:
 
 def _lost(loss: float, shape: tuple[int, ...], key: Array) -> Array:
     return jax.random.bernoulli(jax.random.fold_in(key, int(Stream.LOSS)), loss, shape)
-
-
-def _begin(inner: NetworkState, num_nodes: int) -> LossState:
-    none = jnp.zeros((num_nodes, num_nodes), jnp.int32)
-    return LossState(inner, none, none, none.astype(bool))

@@ -43,7 +43,7 @@ from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax
 from folkman.checks import require
 from folkman.keys import Stream, stream_keys
 from folkman.radio import channel, geometry
-from folkman.radio.delivery import Airtime, Delivery, Network, as_value
+from folkman.radio.delivery import Airtime, Delivery, Network, Unmeasured, as_value
 from folkman.units import dbm_to_watt
 
 __all__ = [
@@ -161,7 +161,7 @@ over_air = OverAirNetwork
 
 
 @dataclass(frozen=True)
-class OverAirFrames:
+class OverAirFrames(Unmeasured):
     """Frames in lock-step: one begins when all nodes are ready."""
 
     network: OverAirNetwork
@@ -253,11 +253,6 @@ class OverAirFrames:
             mean = (mean + floor) * _fluctuation(own.frames, mean.shape, dtype, key) - floor
         heard = jax.vmap(lambda each: decoded(each, reach))(mean)
         return jnp.where(state.sends[:, None], 0.0, heard)
-
-    def measures(self, state: FrameState) -> dict[str, Array]:
-        """Return nothing."""
-        del state
-        return {}
 
 
 def _airtime(state: FrameState) -> Airtime:

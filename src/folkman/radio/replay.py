@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jnp
 from folkman.checks import require
-from folkman.radio.delivery import Delivery, Network, Transfer, as_value
+from folkman.radio.delivery import Delivery, Network, Transfer, Unmeasured, as_value
 from folkman.radio.trace import PeerTimeline, StarTimeline, check_timeline, last_slots, load
 
 __all__ = [
@@ -75,7 +75,7 @@ class Replay(Network):
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedPeers:
+class ReplayedPeers(Unmeasured):
     """A timeline between peers, once more."""
 
     network: Replay
@@ -113,11 +113,6 @@ class ReplayedPeers:
         del offers, message_bits, key
         return _next(state)
 
-    def measures(self, state: ReplayState) -> dict[str, Array]:
-        """Return nothing: a timeline does not say why a copy is old."""
-        del state
-        return {}
-
 
 @as_value("timeline")
 @dataclass(frozen=True, eq=False)
@@ -143,7 +138,7 @@ class RoundReplay(Network):
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedRounds:
+class ReplayedRounds(Unmeasured):
     """Rounds between peers, once more."""
 
     network: RoundReplay
@@ -170,11 +165,6 @@ class ReplayedRounds:
         del offers, wanted, message_bits, key
         return _next(state)
 
-    def measures(self, state: ReplayState) -> dict[str, Array]:
-        """Return nothing."""
-        del state
-        return {}
-
 
 @as_value("timeline")
 @dataclass(frozen=True, eq=False)
@@ -196,7 +186,7 @@ class StarReplay(Network):
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedStar:
+class ReplayedStar(Unmeasured):
     """Transfers around a server, once more."""
 
     network: StarReplay
@@ -234,11 +224,6 @@ class ReplayedStar:
         started = jnp.asarray(table.down_started)[at]
         arrived = jnp.asarray(table.down_arrived)[at]
         return state._replace(down_slot=at + 1), Transfer(started, arrived, jnp.zeros_like(offers))
-
-    def measures(self, state: StarReplayState) -> dict[str, Array]:
-        """Return nothing."""
-        del state
-        return {}
 
 
 def replay(

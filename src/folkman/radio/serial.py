@@ -50,9 +50,12 @@ __all__ = [
     "SerialPeers",
     "SerialState",
     "Transfers",
+    "after_loss",
     "check_fresh",
     "node_weights",
     "pair_weights",
+    "time_on_air",
+    "with_control",
 ]
 
 Control = Literal["ideal", "heard"]
@@ -322,10 +325,7 @@ class SerialPeers:
             key, Stream.FADING, Stream.GEOMETRY, Stream.LOSS
         )
         air = band.next_air(state.air, state.slot, motion_key)
-        more_bits = band.control_bits
-        if more_bits is None:
-            more_bits = (STAMP_BITS + SINR_BITS) * nodes**2
-        bits = jnp.asarray(message_bits, jnp.float32) + more_bits
+        bits = with_control(band, message_bits, nodes)
         all_drawn = band.control == "heard" or band.message == "forward"
         shut = ~(state.present[:, None] & state.present[None]) | jnp.eye(nodes, dtype=bool)
 
@@ -419,7 +419,8 @@ class SerialPeers:
         flight = jax.tree.map(lambda new, old: jnp.where(go, new, old), started, at.flight)
         busy = jnp.where(go, at_edge(at.busy + wait + choice.slots), 1.0)
         # contentions too: they are signals
-        more = _used(started, jnp.where(go, jnp.minimum(busy, 1.0) - at.busy, 0.0))
+        used = jnp.where(go, jnp.minimum(busy, 1.0) - at.busy, 0.0)
+        more = time_on_air(started.sender, started.receivers, used)
         sums = at.sums._replace(
             air_slots=at.sums.air_slots + jnp.where(go, choice.slots, 0.0),
             number=at.sums.number + go,
@@ -442,9 +443,7 @@ class SerialPeers:
         flight, sums, over = at.flight, at.sums, at.busy <= 1
         on_air = (flight.sender >= 0) & over
         heard = flight.receivers & on_air
-        if self.loss is not None:
-            key = jax.random.fold_in(now.key, sums.number)
-            heard = heard & ~jax.random.bernoulli(key, self.loss, heard.shape)
+        heard = after_loss(self.loss, heard, sums.number, now.key)
         takes = heard[:, None] & ~jnp.eye(len(heard), dtype=bool)
         if self.band.message == "sum":
             takes = takes & fresh.younger(at.held, flight.stamps, now.omega)[:, None]
@@ -524,14 +523,32 @@ def opening(state: SerialState) -> _Slot:
         transfers=none,
         copies=none,
         quiet=jnp.asarray(False),
-        airtime=_used(state.flight, on_air),
+        airtime=time_on_air(state.flight.sender, state.flight.receivers, on_air),
     )
 
 
-def _used(flight: Flight, slots: Array) -> Airtime:
+def time_on_air(sender: Array, receivers: Array, slots: Array) -> Airtime:
     """Return the time on the air of a message that takes `slots` of a slot."""
-    sends = jnp.arange(len(flight.receivers)) == flight.sender
-    return Airtime(jnp.where(sends, slots, 0.0), jnp.where(flight.receivers, slots, 0.0))
+    sends = jnp.arange(len(receivers)) == sender
+    return Airtime(jnp.where(sends, slots, 0.0), jnp.where(receivers, slots, 0.0))
+
+
+def with_control(band: Band, message_bits: ArrayLike, num_nodes: int) -> Float[Array, ""]:
+    """Return the bits of a message and of what nodes tell each other to choose it."""
+    more_bits = band.control_bits
+    if more_bits is None:
+        more_bits = (STAMP_BITS + SINR_BITS) * num_nodes**2
+    return jnp.asarray(message_bits, jnp.float32) + more_bits
+
+
+def after_loss(
+    loss: ArrayLike | None, heard: Bool[Array, " rx"], number: Int[Array, ""], key: Array
+) -> Bool[Array, " rx"]:
+    """Return who hears the transfer of this number; each receiver loses it on its own."""
+    if loss is None:
+        return heard
+    own_key = jax.random.fold_in(key, number)
+    return heard & ~jax.random.bernoulli(own_key, loss, heard.shape)
 
 
 def _with_own(held: Array, own: Array) -> Array:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.keys import Stream, stream_keys
 from folkman.radio.delivery import Airtime, Delivery
-from folkman.radio.serial import LEAST_SLOTS, SINR_BITS, STAMP_BITS, Band
+from folkman.radio.serial import LEAST_SLOTS, Band, after_loss, time_on_air, with_control
 from folkman.radio.turns import Patience, Turn, at_edge, broadcast, no_patience
 
 __all__ = ["Copies", "RoundSums", "SerialRoundState", "SerialRounds", "Task"]
@@ -217,7 +217,7 @@ class SerialRounds:
             jnp.zeros(nodes, jnp.int32),
             jnp.zeros(nodes, jnp.int32),
             ~running,
-            _used(state.sender, receivers, on_air),
+            time_on_air(state.sender, receivers, on_air),
         )
         before = state._replace(slot=coming, running=running, since=since)
 
@@ -265,10 +265,7 @@ class SerialRounds:
             key, Stream.FADING, Stream.GEOMETRY, Stream.LOSS
         )
         air = band.next_air(state.air, state.slot, motion_key)
-        more_bits = band.control_bits
-        if more_bits is None:
-            more_bits = (STAMP_BITS + SINR_BITS) * nodes**2
-        bits = jnp.asarray(message_bits, jnp.float32) + more_bits
+        bits = with_control(band, message_bits, nodes)
         slots = jnp.maximum(band.cost_slots(air, bits, fading_key), LEAST_SLOTS)
         apart = ~jnp.eye(nodes, dtype=bool) & state.present[:, None] & state.present[None]
         slots = jnp.where(apart, slots, jnp.inf).astype(jnp.float32)
@@ -294,7 +291,7 @@ class SerialRounds:
         is_sender = jnp.arange(len(turn.receivers)) == turn.sender
         number = jnp.sum(turn.receivers, dtype=jnp.int32)
         sums, busy = at.sums, at_edge(at.busy + turn.slots)
-        more = _used(turn.sender, turn.receivers, jnp.minimum(busy, 1.0) - at.busy)
+        more = time_on_air(turn.sender, turn.receivers, jnp.minimum(busy, 1.0) - at.busy)
         return at._replace(
             sender=turn.sender,
             receivers=turn.receivers,
@@ -309,10 +306,7 @@ class SerialRounds:
     def _end(self, at: _Slot, state: SerialRoundState, loss_key: Array) -> _Slot:
         """Hand over the message on the air, if there is one, and note the end of a round."""
         on_air, sums = at.sender >= 0, at.sums
-        heard = at.receivers & on_air
-        if self.loss is not None:
-            key = jax.random.fold_in(loss_key, sums.number)
-            heard = heard & ~jax.random.bernoulli(key, self.loss, heard.shape)
+        heard = after_loss(self.loss, at.receivers & on_air, sums.number, loss_key)
         taken = self.task.take(at.progress, at.sender, heard)
         progress = jax.tree.map(lambda new, old: jnp.where(on_air, new, old), taken, at.progress)
         over = on_air & self.task.over(progress)
@@ -325,9 +319,3 @@ class SerialRounds:
                 rounds=sums.rounds + over,
             ),
         )
-
-
-def _used(sender: Array, receivers: Array, slots: Array) -> Airtime:
-    """Return the time on the air of a message that takes `slots` of a slot."""
-    sends = jnp.arange(len(receivers)) == sender
-    return Airtime(jnp.where(sends, slots, 0.0), jnp.where(receivers, slots, 0.0))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from folkman.arrays import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, jax, jnp, lax
 from folkman.keys import Stream, stream_keys
 from folkman.radio import latency, schedule, star
-from folkman.radio.delivery import Transfer
+from folkman.radio.delivery import Transfer, Unmeasured
 from folkman.radio.serial import LEAST_SLOTS
 from folkman.radio.turns import Patience, Turn, at_edge, no_patience
 
@@ -60,7 +60,7 @@ class SerialStarState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SerialStar:
+class SerialStar(Unmeasured):
     """The radio around a base station at the centre of the cell, one transfer at a time."""
 
     radio: "RadioNetwork"
@@ -121,11 +121,6 @@ class SerialStar:
         new = new._replace(down=way, waiting=(state.waiting & ~arrived) | started)
         used = (state.down.used, state.down.in_use)
         return new, Transfer(started, arrived, jnp.zeros_like(arrived), *used)
-
-    def measures(self, state: SerialStarState) -> dict[str, Array]:
-        """Return nothing: Gamma_T and Gamma_W are of peers."""
-        del state
-        return {}
 
     def _cost_slots(
         self, state: SerialStarState, sinr: Array, message_bits: ArrayLike

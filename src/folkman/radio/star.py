@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from folkman.arrays import Array, ArrayLike, Bool, PRNGKeyArray, jax, jnp
 from folkman.keys import Stream, stream_keys
 from folkman.radio import bandwidth, channel, latency, schedule
-from folkman.radio.delivery import Transfer
+from folkman.radio.delivery import Transfer, Unmeasured
 from folkman.units import db_to_linear, dbm_to_watt
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class StarRadio(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RadioStar:
+class RadioStar(Unmeasured):
     """The radio around a base station at the centre of the cell."""
 
     radio: "RadioNetwork"
@@ -78,11 +78,6 @@ class RadioStar:
         """Advance the base station's broadcast."""
         bits = self.radio.payload_bits(message_bits)
         return _downlink(self.radio, state, offers, bits, key)
-
-    def measures(self, state: StarRadio) -> dict[str, Array]:
-        """Return nothing: Gamma_T and Gamma_W are of peers."""
-        del state
-        return {}
 
 
 def _at_rest(air: "Air") -> StarRadio:

@@ -9,23 +9,28 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
-from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
+from folkman.engine.learner import FinalParameters, Learner, Sender, Vector, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
-    Axes,
     Events,
-    Medium,
-    OnAir,
     Traffic,
     View,
     in_bits,
-    mean_model,
 )
 from folkman.engine.travel.sending import Links, Senders, Sending, distinct
-from folkman.engine.travel.star import answers, around, behind_nodes, carried, uploads
-from folkman.keys import Stream, make_key
+from folkman.engine.travel.served import (
+    ServedByHand,
+    ServedMedium,
+    behind_nodes,
+    carried,
+    first_fields,
+    uploads,
+    with_answers,
+    with_uploads,
+)
+from folkman.keys import Stream
 from folkman.packing.price import forms_of
 from folkman.problem.learnable import Learnable
 from folkman.radio.delay import constant
@@ -121,20 +126,11 @@ class CellLinks(NamedTuple):
 NO_LINKS = CellLinks(None, None, None, None)
 
 
-class HierarchyMedium(Medium):
+class HierarchyMedium(ServedMedium):
     """Nodes in cells."""
 
     travel: Hierarchy
-
-    has_server = True
     forms_on_air = slice(0, 1)  # those of stations to nodes; stations and the root have a wire
-
-    def check(self, num_nodes: int, faults: Presence) -> None:
-        """Refuse a network without servers."""
-        self.check_memory(faults, all_hear=True)
-        key = make_key(0, Stream.DELAY)
-        star = self.network.star()
-        jax.eval_shape(lambda: star.init(num_nodes, key))
 
     def _backhaul(self) -> StarNetwork:
         """Return the links between stations and the root."""
@@ -143,9 +139,12 @@ class HierarchyMedium(Medium):
             return network.backhaul()
         return constant(self.travel.backhaul_slots).star()
 
-    def _member(self, nodes: int) -> Array:
+    def members(self, num_nodes: int) -> Array:
         """Return whose station is whose, (cell, node) bool."""
-        return jnp.arange(nodes)[None] % self.travel.cells == jnp.arange(self.travel.cells)[:, None]
+        return (
+            jnp.arange(num_nodes)[None] % self.travel.cells
+            == jnp.arange(self.travel.cells)[:, None]
+        )
 
     def open(self, problem: Learnable, states: State, key: Array) -> HierarchyHeld:
         """Let everyone hold the first model."""
@@ -155,21 +154,12 @@ class HierarchyMedium(Medium):
         stations = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (cells, *leaf.shape)), one)
         root = way.root.init(problem.initial, cells)
         answer, asked, told = way.station.message(one), way.asked(one), way.root.message(root)
-        no, zero = jnp.zeros(nodes, bool), jnp.zeros(nodes, jnp.int32)
         return HierarchyHeld(
+            **first_fields(up, answer),
             network=self.network.star().init(nodes, key),
             backhaul=self._backhaul().init(cells, key),
             stations=stations,
             root=root,
-            up=jnp.zeros_like(up),
-            up_finite=~no,
-            down=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
-            got=jnp.broadcast_to(answer, (nodes, answer.shape[0])),
-            heard=no,
-            coming=no,
-            owed=no,
-            stamp=zero,
-            held=zero,
             root_up=jnp.zeros((cells, asked.shape[0]), asked.dtype),
             root_down=jnp.broadcast_to(told, (cells, told.shape[0])),
             root_owed=jnp.zeros(cells, bool),
@@ -202,11 +192,6 @@ class HierarchyMedium(Medium):
         station = self.answering(problem, way.station, problem.num_nodes)
         return station, self.answering(problem, way.root, way.cells)
 
-    def inboxes(self, held: HierarchyHeld, problem: Learnable, slot: Array) -> tuple[Inbox, Axes]:
-        """Return the station's message as everyone's only neighbour's."""
-        del problem
-        return answers(held.got, held.heard, slot - held.held), 0
-
     def exchange(
         self,
         held: HierarchyHeld,
@@ -229,37 +214,20 @@ class HierarchyMedium(Medium):
             links.up, messages, sending.keys(senders, problem.node, senders.steps)
         )
         network, upload = star.uplink(held.network, offers, bits, up_key)
-        whole = jnp.all(jnp.isfinite(messages), axis=1)
-        finite = jnp.where(upload.started, whole, held.up_finite)
-        clean = jnp.where((finite & upload.started)[:, None], messages, 0.0)
-        held = held._replace(
-            network=network,
-            up=jnp.where(upload.started[:, None], clean, held.up),
-            up_finite=finite,
-            coming=(held.coming | upload.started) & ~upload.arrived & ~upload.lost,
-        )
+        held = held._replace(**with_uploads(held, messages, upload), network=network)
         held = self._let_stations_act(held, problem, upload.arrived, key)
         held, asked, told = self._let_root_act(held, problem, slot, senders, key)
 
-        way, member = self.travel, self._member(nodes)
+        way, member = self.travel, self.members(nodes)
         cell = jnp.arange(nodes) % way.cells
         offered = jax.vmap(way.station.offers)(held.stations)  # (cell, node)
         owed = held.owed | jnp.any(offered & member, axis=0)
         answer, answered = self._answers(held, problem, senders, cell)
         price = in_bits(self.prices(problem)[1])[0]
         network, download = star.downlink(held.network, owed & present, price, down_key)
-        stamp = jnp.where(download.started, slot + 1, held.stamp)
         served = jax.vmap(lambda own: distinct(links.down, own & download.started))(member)
-        down = jnp.where(download.started[:, None], answer, held.down)
         moved = held._replace(
-            network=network,
-            down=down,
-            got=jnp.where(download.arrived[:, None], down, held.got),
-            heard=download.arrived | (held.heard & ~present),
-            coming=held.coming & ~download.started,
-            owed=(owed & ~download.started) | download.lost,
-            stamp=stamp,
-            held=jnp.where(download.arrived, stamp, held.held),
+            **with_answers(held, answer, download, owed, present, slot), network=network
         )
         if held.links is not None:
             up_links = carried(links.up, upload, memory, slot)
@@ -282,7 +250,7 @@ class HierarchyMedium(Medium):
             inbox = uploads(held.up, share, arrived & member, held.up_finite, held.coming & member)
             return self.travel.station.receive(station, inbox, key)
 
-        stations = jax.vmap(act)(held.stations, self._member(problem.num_nodes), keys)
+        stations = jax.vmap(act)(held.stations, self.members(problem.num_nodes), keys)
         return held._replace(stations=stations)
 
     def _let_root_act(
@@ -296,7 +264,7 @@ class HierarchyMedium(Medium):
         memories = held.links or NO_LINKS
         sent, asked_memory = self._questions(held, problem, senders)
         up = jnp.where(asked.started[:, None], sent, held.root_up)
-        share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
+        share = jnp.dot(self.members(problem.num_nodes), problem.share, precision="highest")
         finite = jnp.all(jnp.isfinite(up), axis=1)
         clean = jnp.where(finite[:, None], up, 0.0)
         coming = (held.root_coming | asked.started) & ~asked.arrived & ~asked.lost
@@ -374,29 +342,12 @@ class HierarchyMedium(Medium):
         (asked,) = forms_of(packing, None, first.size, problem.dim, problem.initial.dtype)
         return up, (station, asked, root)
 
-    def on_air(self, events: Events, present: Array) -> OnAir:
-        """Return how long nodes and stations sent and listened."""
-        upload, download, *_ = events
-        if not self.told(upload.airtime) or not self.told(download.airtime):
-            return OnAir.nothing(len(present))
-        member = self._member(len(present))
-        return around(upload, download, present, member)
-
-    def measures(self, held: HierarchyHeld) -> dict[str, Array]:
-        """Return what the network has measured so far."""
-        return self.network.star().measures(held.network)
-
     def model(self, held: HierarchyHeld, problem: Learnable, params: Array) -> Array:
         """Return the mean of the stations' models by their cells' shares."""
         del params
-        share = jnp.dot(self._member(problem.num_nodes), problem.share, precision="highest")
+        share = jnp.dot(self.members(problem.num_nodes), problem.share, precision="highest")
         models = jax.vmap(self.travel.station.params)(held.stations)
         return jnp.dot(share, models, precision="highest")
-
-    def centre(self, w: Array, problem: Learnable, models: Array) -> Array:
-        """Return the mean of what the nodes would deploy."""
-        del w
-        return mean_model(problem, models)
 
     def rounds(self, held: HierarchyHeld) -> Array:
         """Return the root's aggregations."""
@@ -419,18 +370,6 @@ class HierarchyMedium(Medium):
             root_down_arrived=told.arrived,
             finished=finished,
         )
-
-    def ages(self, held: HierarchyHeld, slot: Array) -> Array:
-        """Return the ages of the models in use, (node,)."""
-        return slot - held.held
-
-    def unheard(self, held: HierarchyHeld) -> Array:
-        """Return the nodes that have only the first model."""
-        return jnp.sum(held.held == 0, dtype=jnp.int32)
-
-    def paired(self, ages: NDArray) -> NDArray:
-        """Return the ages of the server's model at the nodes; the server stands last."""
-        return behind_nodes(ages)
 
     def view(self, held: HierarchyHeld, slot: int) -> View:
         """Return the ages of the stations' models at the nodes; the stations are drawn as one."""
@@ -457,94 +396,86 @@ def by_hand(
     cell_of = np.arange(number) % way.cells
     cell_share = np.array([share[cell_of == c].sum() for c in range(way.cells)])
     stations = [way.station.init(world.problem.initial, number) for _ in range(way.cells)]
-    root = way.root.init(world.problem.initial, way.cells)
-    up = [node.message() * 0.0 for node in nodes]
-    finite, heard = np.ones(number, bool), np.zeros(number, bool)
-    coming, root_coming = np.zeros(number, bool), np.zeros(way.cells, bool)
-    down = [np.array(way.station.message(stations[c])) for c in cell_of]  # what is carried
-    got = list(down)  # what arrived last
-    asked = [np.array(way.asked(station)) * 0.0 for station in stations]
-    told = [np.array(way.root.message(root))] * way.cells
-    senders = [Sender(world, node.message(), adds=False) for node in nodes]
-    to_nodes = [Sender(world, first, adds=False, server=True) for first in down]
-    to_root = [
-        Sender(world, np.array(way.asked(station)), adds=False, server=True) for station in stations
-    ]
-    to_stations = [Sender(world, first, adds=False, server=True) for first in told]
-    formed, held = np.zeros(number, int), np.zeros(number, int)
+    first = [np.array(way.station.message(stations[c])) for c in cell_of]
+    served = ServedByHand(world, timeline, algorithm, nodes, first)
+    wires = _WiresByHand(world, timeline, way, stations, number)
+
+    def told(node: int) -> tuple[Vector, int, int]:
+        station = stations[cell_of[node]]
+        answer = np.array(way.station.message(station), np.float64)
+        return answer, number + 1 + int(cell_of[node]), int(way.station.rounds(station))
+
     for t in range(len(timeline.finished)):
-        there = world.present(t)
-        for i in np.flatnonzero(there):
-            answer = written_out(
-                [got[i]],
-                weight=np.ones(1),
-                own_weight=0.0,
-                heard=heard[i : i + 1],
-                age=t - held[i : i + 1],
-                finite=np.ones(1, bool),
-            )
-            nodes[i].slot(answer, finishes=bool(timeline.finished[t, i]))
-        messages = world.sent(nodes, t) if timeline.up_started[t].any() else []
-        for i in np.flatnonzero(timeline.up_started[t]):
-            seen = senders[i].take(messages[i], i, nodes[i].steps)
-            finite[i] = np.isfinite(seen).all()
-            up[i] = seen if finite[i] else np.zeros_like(seen)
-        for i in np.flatnonzero(timeline.up_arrived[t]):
-            senders[i].arrived()
-        coming = (coming | timeline.up_started[t]) & ~timeline.up_arrived[t]
+        served.learn(t)
+        served.upload(t)
         *station_keys, root_key = _server_keys(world.slot_key(t), way.cells)
         for c, station_key in enumerate(station_keys):
             own = cell_of == c
-            inbox = written_out(
-                up,
-                weight=share * own,
-                own_weight=0.0,
-                heard=timeline.up_arrived[t] & own,
-                age=np.zeros(number, int),
-                finite=finite,
-                coming=coming & own,
-            )
+            inbox = served.inbox(t, share * own, own)
             stations[c] = way.station.receive(stations[c], inbox, station_key)
-            if timeline.root_up_started[t, c]:
-                step = int(way.station.rounds(stations[c]))
-                question = np.array(way.asked(stations[c]), np.float64)
-                asked[c] = to_root[c].take(question, number + 1 + way.cells + c, step)
-            if timeline.root_up_arrived[t, c]:
-                to_root[c].arrived()
-        root_coming = (root_coming | timeline.root_up_started[t]) & ~timeline.root_up_arrived[t]
-        whole = np.array([bool(np.isfinite(model).all()) for model in asked])
-        inbox = written_out(
-            [
-                model if good else np.zeros_like(model)
-                for model, good in zip(asked, whole, strict=True)
-            ],
-            weight=cell_share,
-            own_weight=0.0,
-            heard=timeline.root_up_arrived[t],
-            age=np.zeros(way.cells, int),
-            finite=whole,
-            coming=root_coming,
-        )
-        root = way.root.receive(root, inbox, root_key)
-        for c in range(way.cells):
-            if timeline.root_down_started[t, c]:
-                answer = np.array(way.root.message(root), np.float64)
-                told[c] = to_stations[c].take(answer, number, int(way.root.rounds(root)))
-            if timeline.root_down_arrived[t, c]:
-                to_stations[c].arrived()
-                stations[c] = way.hears(stations[c], jnp.asarray(told[c]))
-        coming = coming & ~timeline.down_started[t]
-        root_coming = root_coming & ~timeline.root_down_started[t]
-        for i in np.flatnonzero(timeline.down_started[t]):
-            c = int(cell_of[i])
-            answer = np.array(way.station.message(stations[c]), np.float64)
-            step = int(way.station.rounds(stations[c]))
-            down[i], formed[i] = to_nodes[i].take(answer, number + 1 + c, step), t + 1
-        for i in np.flatnonzero(timeline.down_arrived[t]):
-            to_nodes[i].arrived()
-            got[i] = down[i]
-        heard = timeline.down_arrived[t] | (heard & ~there)
-        held = np.where(timeline.down_arrived[t], formed, held)
+            wires.ask(t, c, stations[c])
+        wires.let_root_act(t, cell_share, root_key, stations)
+        served.answer(t, told)
     models = np.stack([np.array(way.station.params(station)) for station in stations])
     params = np.stack([node.params() for node in nodes])
     return FinalParameters(cell_share @ models, params)
+
+
+class _WiresByHand:
+    """The root, and what is on the wires between it and the stations."""
+
+    def __init__(
+        self,
+        world: World,
+        timeline: HierarchyTimeline,
+        way: Hierarchy,
+        stations: list[State],
+        num_nodes: int,
+    ) -> None:
+        self._timeline, self._way, self._num_nodes = timeline, way, num_nodes
+        self._root = way.root.init(world.problem.initial, way.cells)
+        questions = [np.array(way.asked(station)) for station in stations]
+        self._asked = [question * 0.0 for question in questions]
+        self._told = [np.array(way.root.message(self._root))] * way.cells
+        self._to_root = [Sender(world, each, adds=False, server=True) for each in questions]
+        self._to_stations = [Sender(world, each, adds=False, server=True) for each in self._told]
+        self._coming = np.zeros(way.cells, bool)
+
+    def ask(self, t: int, cell: int, station: State) -> None:
+        """Carry what a station asks."""
+        way = self._way
+        if self._timeline.root_up_started[t, cell]:
+            question = np.array(way.asked(station), np.float64)
+            number = self._num_nodes + 1 + way.cells + cell
+            step = int(way.station.rounds(station))
+            self._asked[cell] = self._to_root[cell].take(question, number, step)
+        if self._timeline.root_up_arrived[t, cell]:
+            self._to_root[cell].arrived()
+
+    def let_root_act(self, t: int, cell_share: NDArray, key: Array, stations: list[State]) -> None:
+        """Give the root what has arrived, carry its answers, and let stations hear them."""
+        way, table = self._way, self._timeline
+        self._coming = (self._coming | table.root_up_started[t]) & ~table.root_up_arrived[t]
+        whole = np.array([bool(np.isfinite(model).all()) for model in self._asked])
+        inbox = written_out(
+            [
+                model if good else np.zeros_like(model)
+                for model, good in zip(self._asked, whole, strict=True)
+            ],
+            weight=cell_share,
+            own_weight=0.0,
+            heard=table.root_up_arrived[t],
+            age=np.zeros(way.cells, int),
+            finite=whole,
+            coming=self._coming,
+        )
+        self._root = way.root.receive(self._root, inbox, key)
+        for c in range(way.cells):
+            if table.root_down_started[t, c]:
+                answer = np.array(way.root.message(self._root), np.float64)
+                step = int(way.root.rounds(self._root))
+                self._told[c] = self._to_stations[c].take(answer, self._num_nodes, step)
+            if table.root_down_arrived[t, c]:
+                self._to_stations[c].arrived()
+                stations[c] = way.hears(stations[c], jnp.asarray(self._told[c]))
+        self._coming = self._coming & ~table.root_down_started[t]
