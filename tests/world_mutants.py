@@ -11,6 +11,9 @@ JSON lines, and a second call goes on with it. Needs numpy, msgspec, blake3 and 
 A schedule that does not run the changed lines cannot show the mutant. With `--coverage FILE` those
 are left out: the file says which seeds run which lines. It is written first if it is not there.
 
+With `--traces FILE` a survivor is also asked in how many schedules its trace differs from that of
+the code as it is: if in none, it may be the same program. Traces catch nothing by themselves.
+
 Some mutants cannot be caught by any schedule: `tests/world_excused_mutants.py` says of each why.
 """
 
@@ -174,11 +177,15 @@ def _lines_of_functions(path: str) -> dict[int, set[int]]:
     return found
 
 
-def judge(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> dict[str, Any]:
-    """Run schedules in this process, with the mutant in place of its file, until one fails.
+def found_traces(seeds: int) -> list[str]:
+    """Return the hashes of the traces of the first schedules, of the code as it is."""
+    from folkman.runtime.world.swarm import run_seeds
 
-    `most` is the number of seeds that these stand for: others do not run the mutant's lines.
-    """
+    return [outcome.digest for outcome in run_seeds(range(seeds))]
+
+
+def judge(mutant: Mutant, asked: "Asked") -> dict[str, Any]:
+    """Run schedules in this process, with the mutant in place of its file, until one fails."""
     target, given = str(ROOT / mutant.path), importlib.machinery.SourceFileLoader.get_code
 
     def get_code(loader: Any, name: str) -> Any:
@@ -191,14 +198,29 @@ def judge(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> di
     from folkman.runtime.world.swarm import run_plan
 
     begun_s = time.process_time()  # of this process: a busy machine changes nothing
-    for seed in seeds:
+    differ: list[int] = []
+    for seed in asked.seeds:
         outcome = run_plan(plan_of(seed))
         if outcome.broken:
             return {"status": CAUGHT, "seed": seed, "by": outcome.broken, "why": outcome.text}
-        if time.process_time() - begun_s > limit_s:
-            why = f"{limit_s:.0f} s were over"
+        if seed < len(asked.traces) and outcome.digest != asked.traces[seed]:
+            differ.append(seed)
+        if time.process_time() - begun_s > asked.limit_s:
+            why = f"{asked.limit_s:.0f} s were over"
             return {"status": SURVIVED, "seed": seed, "asked": seed + 1, "why": why}
-    return {"status": SURVIVED, "asked": most, "ran": len(seeds)}
+    found: dict[str, Any] = {"status": SURVIVED, "asked": asked.most, "ran": len(asked.seeds)}
+    if asked.traces:
+        found |= {"differ": len(differ), "seed": differ[0] if differ else None}
+    return found
+
+
+class Asked(NamedTuple):
+    """What a mutant is asked."""
+
+    seeds: Sequence[int]
+    most: int  # seeds that these stand for: others do not run the mutant's lines
+    limit_s: float  # of a core
+    traces: Sequence[str]  # of the code as it is, seed by seed; may be none
 
 
 class _Child(NamedTuple):
@@ -208,13 +230,13 @@ class _Child(NamedTuple):
 
 
 def run_all(
-    mutants: Sequence[tuple[Mutant, Sequence[int]]], most: int, workers: int, limit_s: float
+    mutants: Sequence[tuple[Mutant, Asked]], workers: int, limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """Judge mutants in forks of this process, so many at a time."""
     waiting, children = list(reversed(mutants)), dict[int, _Child]()
     while waiting or children:
         while waiting and len(children) < workers:
-            number, child = _fork(*waiting.pop(), most, limit_s)
+            number, child = _fork(*waiting.pop())
             children[number] = child
         time.sleep(0.05)
         for number, child in list(children.items()):
@@ -227,13 +249,13 @@ def run_all(
                 yield _result(child, late=late)
 
 
-def _fork(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> tuple[int, _Child]:
+def _fork(mutant: Mutant, asked: Asked) -> tuple[int, _Child]:
     reads, writes = os.pipe()
     number = os.fork()
     if number == 0:
         os.close(reads)
         try:
-            found = judge(mutant, seeds, most, limit_s)
+            found = judge(mutant, asked)
         except BaseException as error:  # an import that fails is a mutant that is caught
             found = {"status": CAUGHT, "seed": -1, "by": 0, "why": f"{type(error).__name__}"}
         os.write(writes, json.dumps(found).encode())
@@ -290,12 +312,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--until-s", type=float, default=float("inf"), help="begin no mutant after so long")
     add("--json", type=Path, default=Path("world-mutants.jsonl"), help="results, one a line")
     add("--coverage", type=Path, help="which seeds run which lines; written if it is not there")
+    add("--traces", type=Path, help="hashes of the code as it is; written if it is not there")
+    add("--only", default="", help="mutants whose names have this in them")
     add("--list", action="store_true", help="print the mutants and run nothing")
     chosen = parser.parse_args(arguments)
     os.environ["FOLKMAN_ARITHMETIC"] = "numpy"
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.dont_write_bytecode = True
     mutants = [*semantic(), *drawn(chosen.drawn, chosen.draw_seed)]
+    mutants = [each for each in mutants if chosen.only in each.name]
     if chosen.list:
         print("\n".join(each.name for each in mutants))
         return 0
@@ -312,11 +337,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.coverage is not None and not chosen.coverage.exists():
         _in_a_fork(lambda: Coverage.found(chosen.seeds).write(chosen.coverage))
     begun_s = time.monotonic()
-    asked = [
-        (each, _seeds_of(each, chosen.coverage, chosen.seeds, last.get(each.name, {})))
-        for each in todo
-    ]
-    for found in run_all(asked, chosen.seeds, chosen.workers, chosen.limit_s):
+    traces = _traces(chosen.traces, chosen.seeds)
+    asked = []
+    for each in todo:
+        seeds = _seeds_of(each, chosen.coverage, chosen.seeds, last.get(each.name, {}))
+        asked.append((each, Asked(seeds, chosen.seeds, chosen.limit_s, traces)))
+    for found in run_all(asked, chosen.workers, chosen.limit_s):
         results.append(found)
         with chosen.json.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")
@@ -340,6 +366,16 @@ def _seeds_of(
     """Return the seeds that a mutant is to be asked of, less those that it has survived."""
     near = range(seeds) if coverage is None else _coverage(coverage).seeds_of(mutant, seeds)
     return [seed for seed in near if seed >= before.get("asked", 0)]
+
+
+def _traces(path: Path | None, seeds: int) -> list[str]:
+    if path is None:
+        return []
+    if not path.exists():
+        _in_a_fork(
+            lambda: path.write_text(json.dumps(found_traces(seeds)), encoding="utf-8") and None
+        )
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
