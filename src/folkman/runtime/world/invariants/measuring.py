@@ -8,7 +8,6 @@ from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Health, MembersChanged, Publish, Start, Told, Unlinked
 from folkman.runtime.identity import name_of
 from folkman.runtime.world.audit import Invariant, Seen
-from folkman.runtime.world.ears import Ears
 from folkman.runtime.world.invariants.messages import _broken
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ class _Books:
     def __init__(self, neighbours: list[int], longest_s: float) -> None:
         self.of = {peer: _Receiver() for peer in neighbours}
         self.longest_s = longest_s
-        self.ears = Ears()
         self.members: frozenset[int] | None = None
         self.phase = Phase.START
         self.given_up = 0
@@ -89,7 +87,7 @@ class _Books:
 
     def learn(self, seen: Seen, now_s: float) -> None:
         """Take notice of the event of a step."""
-        event, body = seen.event, self.ears.body(seen)
+        event, body = seen.event, seen.word
         if isinstance(event, Unlinked):
             self._gone(event.peer)
         elif isinstance(event, MembersChanged) and event.members != self.members:

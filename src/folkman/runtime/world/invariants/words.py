@@ -9,7 +9,6 @@ from folkman.runtime.control import Ack, Claim, Hello, Known, Refusal
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Health, MembersChanged, Publish, Received, Start, Unlinked
 from folkman.runtime.world.audit import Invariant, Seen
-from folkman.runtime.world.ears import Ears
 from folkman.runtime.world.invariants.messages import _broken
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class _Clock:
 
 class _Process:
     def __init__(self, slot_s: float) -> None:
-        self.ears, self.clock = Ears(), _Clock(slot_s)
+        self.clock = _Clock(slot_s)
         self.phase, self.slot = Phase.START, 0
         self.members: frozenset[int] | None = None
         self.told_known_s: dict[int, float] = {}
@@ -82,13 +81,13 @@ class Words(Invariant):
         self._look_at_hellos(seen, of, now_s, phases)
         self._look_at_answers(seen, of, core, now_s)
         self._look_around(seen, of, core, now_s)
-        if core.node.mailbox.refused["control_stale"] != of.ears.repeated:
+        if core.node.mailbox.refused["control_stale"] != seen.repeated:
             raise _broken(self, f"node {seen.host.number} heeds a word twice")
         of.phase, of.slot = core.phase, int(core.node.slot)
 
     @staticmethod
     def _learn(seen: Seen, of: _Process, core: Any, now_s: float) -> None:
-        event, body = seen.event, of.ears.body(seen)
+        event, body = seen.event, seen.word
         if isinstance(event, Unlinked):
             of.clock.said.pop(event.peer, None)
         elif isinstance(event, MembersChanged) and event.members != of.members:
@@ -183,9 +182,7 @@ class Claims(Invariant):
     sentence = "nobody sends on a band that another has claimed, nor without a claim of its own"
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[Ears, _Band]] = {}
-        self._phase: dict[int, Phase] = {}
-        self._members: dict[int, frozenset[int]] = {}
+        self._of: dict[int, _Band] = {}
 
     def asks(self, world: "World") -> bool:
         """Ask where nodes contend."""
@@ -195,15 +192,14 @@ class Claims(Invariant):
         """Begin anew."""
         del start
         longest_s = world.setting.settings.period_timeout_s
-        self._of[host.number] = Ears(), _Band(world.plan.nodes, longest_s)
-        self._members.pop(host.number, None)
+        self._of[host.number] = _Band(world.plan.nodes, longest_s)
 
     def stepped(self, seen: Seen) -> None:
         """Look at claims that are heard and said."""
         core: Any = seen.host.core
         number, now_s = seen.host.number, core._now_s
-        ears, band = self._of[number]
-        self._learn(seen, band, ears, now_s)
+        band = self._of[number]
+        self._learn(seen, band, now_s)
         claims = [(peer, each.body) for peer, each in seen.told if isinstance(each.body, Claim)]
         sent = [e for e in seen.of(Publish) if version_of(e.data) == fresh_codec.VERSION]
         taken = [(peer, claim) for peer, claim in claims if claim.seconds > 0]
@@ -221,8 +217,9 @@ class Claims(Invariant):
         if any(not 0 < claim.value < MOST_VALUE for _, claim in taken):
             raise _broken(self, f"node {number} claims {taken[0][1]}")
 
-    def _learn(self, seen: Seen, band: _Band, ears: Ears, now_s: float) -> None:
-        event, body = seen.event, ears.body(seen)
+    @staticmethod
+    def _learn(seen: Seen, band: _Band, now_s: float) -> None:
+        event, body = seen.event, seen.word
         if isinstance(body, Claim):
             band.heard(event.peer, body, now_s)  # type: ignore[union-attr] - a word has one
         elif isinstance(event, Unlinked):
