@@ -368,13 +368,15 @@ def _seeds_of(
     return [seed for seed in near if seed >= before.get("asked", 0)]
 
 
+def _write_traces(path: Path, seeds: int) -> None:
+    path.write_text(json.dumps(found_traces(seeds)), encoding="utf-8")
+
+
 def _traces(path: Path | None, seeds: int) -> list[str]:
     if path is None:
         return []
     if not path.exists():
-        _in_a_fork(
-            lambda: path.write_text(json.dumps(found_traces(seeds)), encoding="utf-8") and None
-        )
+        _in_a_fork(lambda: _write_traces(path, seeds))
     return json.loads(path.read_text(encoding="utf-8"))
 
 

@@ -537,17 +537,13 @@ def sends_again() -> int:
 def measures_wrongly() -> int:
     """A node says twice the rate that it measured."""
 
+    def doubled(facts: Any) -> Any:
+        return facts | {"goodput_bit_s": {k: 2 * v for k, v in facts["goodput_bit_s"].items()}}
+
     def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
         return [
-            effect._replace(
-                facts={
-                    **effect.facts,
-                    "goodput_bit_s": {k: 2 * v for k, v in effect.facts["goodput_bit_s"].items()},
-                }
-            )
-            if isinstance(effect, Health)
-            else effect
-            for effect in effects
+            each._replace(facts=doubled(each.facts)) if isinstance(each, Health) else each
+            for each in effects
         ]
 
     return broken_by(change, asked=23)

@@ -95,7 +95,7 @@ class Saves(Invariant):
             raise _broken(self, f"node {number} ends in the middle of a save")
         self._look_at_notes(seen, of)
         for said in seen.of(Health):
-            counts = said.facts["counts"]
+            counts: Any = said.facts["counts"]
             told = counts["saves"], counts["saves_failed"], said.facts["saved_steps"]
             if of.steps is not None and told != (of.taken, of.refused, of.steps):
                 text = f"node {number} says {told} of its saves"
