@@ -123,7 +123,7 @@ class Saves(Invariant):
             raise _broken(self, f"node {number} does not give its disk a second")
         of.open[save.ticket] = None if save.state is None else int(save.state["counters"][STEPS])
         if save.state is not None:
-            of.state_s = now_s
+            of.state_s, of.overdue = now_s, False
 
     def _look_at_notes(self, seen: Seen, of: _Disk) -> None:
         """See that the journal has every slot, one after the other."""

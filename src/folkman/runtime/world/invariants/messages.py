@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from folkman.runtime.codec import version_of
 from folkman.runtime.control import LIFE_BITS, Ack, Period
 from folkman.runtime.core.events import (
     MembersChanged,
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from folkman.runtime.world.world import World
 
 __all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "WithinShare"]
+
+
+ALL = -1
+"""In place of one receiver."""
 
 
 def _broken(invariant: Invariant, text: str) -> Exception:
@@ -187,7 +192,12 @@ class _OfNumbers(Invariant):
 
 
 class Rising(_OfNumbers):
-    """3: a number that was not used before is higher than all that were."""
+    """3: a number that was not used before is higher than all that were.
+
+    On an emulated band a message waits until its receiver has answered the one before. Meanwhile
+    another receiver may get a later one, and this one a copy that it has asked for. So numbers rise
+    for each receiver and kind of message there.
+    """
 
     number = 3
     sentence = "sequences strictly rise over lives, also after lost files"
@@ -195,7 +205,7 @@ class Rising(_OfNumbers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._books: dict[int, _Books] = defaultdict(_Books)
+        self._books: dict[int, dict[Any, _Books]] = defaultdict(lambda: defaultdict(_Books))
         self._told: dict[int, int] = {}
 
     def lost_folder(self, host: "Host") -> None:
@@ -208,19 +218,19 @@ class Rising(_OfNumbers):
 
     def stepped(self, seen: Seen) -> None:
         """Look at every number that leaves a member."""
-        books = self._books[seen.host.number]
+        number, waits = seen.host.number, seen.world.plan.method in ON_A_BAND
         for header in seen.published:
+            books = self._books[number][(header.peer, version_of(header.data)) if waits else ALL]
             if header.sequence > books.highest:
                 books.highest = header.sequence
                 books.used.add(header.sequence)
             elif header.sequence not in books.used:
-                text = f"node {seen.host.number} sends {header.sequence} after {books.highest}"
+                text = f"node {number} sends {header.sequence} after {books.highest}"
                 raise _broken(self, text)
         for _, control in seen.told:
-            if control.sequence <= self._told.get(seen.host.number, -1):
-                text = f"node {seen.host.number} says {control.sequence} again"
-                raise _broken(self, text)
-            self._told[seen.host.number] = control.sequence
+            if control.sequence <= self._told.get(number, -1):
+                raise _broken(self, f"node {number} says {control.sequence} again")
+            self._told[number] = control.sequence
 
 
 class OneContent(_OfNumbers):

@@ -13,7 +13,7 @@ from folkman.runtime.journal import WAKE
 from folkman.runtime.world.audit import Invariant, Moved, Seen
 from folkman.runtime.world.contents import header_of
 from folkman.runtime.world.invariants.messages import _broken
-from folkman.runtime.world.plan import CARRIED
+from folkman.runtime.world.plan import AIR_SLOTS, CARRIED
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
@@ -39,6 +39,11 @@ def _alive_honest(world: "World") -> list["Host"]:
     return [host for host in world.hosts.values() if host.is_alive and host.lie is None]
 
 
+def _slot(host: "Host") -> int:
+    core: Any = host.core
+    return int(core.node.slot)
+
+
 class FreshAfterHeal(Invariant):
     """9: every honest linked pair exchanges fresh messages after the faults have ended."""
 
@@ -52,6 +57,7 @@ class FreshAfterHeal(Invariant):
     def __init__(self) -> None:
         self._before: dict[tuple[int, int], int] = {}
         self._best: dict[tuple[int, int], int] = defaultdict(int)
+        self._apart = 0  # slots between the first and the last, as faults end
 
     def asks(self, world: "World") -> bool:
         """In rounds a liar may keep its neighbours waiting, and so does one who lost its state.
@@ -65,7 +71,9 @@ class FreshAfterHeal(Invariant):
         return not (world.setting.counts_on and blocked) and not spoiled
 
     def healed(self, world: "World") -> None:
-        """Note what is held now, of those who still learn."""
+        """Note what is held now, of those who still learn, and how far their slots are apart."""
+        slots = [_slot(host) for host in world.hosts.values() if host.is_alive]
+        self._apart = max(slots, default=0) - min(slots, default=0)
         for host in _alive_honest(world):
             core: Any = host.core
             for sender in world.setting.heard_by(host.number):
@@ -83,7 +91,13 @@ class FreshAfterHeal(Invariant):
             self._best[pair] = max(self._best[pair], box.newest_of(sender))
 
     def over(self, world: "World") -> None:
-        """See that each pair has heard something new."""
+        """See that each pair has heard something new.
+
+        On the emulated channel who is ahead of the middle stands still until it is caught up with.
+        """
+        needs_s = (AIR_SLOTS + self._apart) * world.plan.slot_s
+        if world.plan.in_slots and needs_s > world.plan.end_s - world.plan.heal_s:
+            return
         for (receiver, sender), before in self._before.items():
             done = world.setting.is_done(world.hosts[sender]) or world.setting.is_done(
                 world.hosts[receiver]
